@@ -14,21 +14,21 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// Run does what a verb says; Do is the real one.
+// Run executes a verb. Do is the default implementation.
 type Run func(ctx context.Context, verb string, config install.Config, out io.Writer) error
 
-// Options are what the program around the command brings.
+// Options configure the command for a program.
 type Options struct {
-	// Features are the flags' defaults, and Wrong is what is wrong with them.
+	// Features are the defaults of the flags. Wrong is the error of reading them.
 	Features features.Features
 	Wrong    error
 	Run      Run
-	// Connect says where the API server is, and in which namespace the control plane, where the
-	// program has flags of its own for that. nil: the command has them.
+	// Connect sets the API server and the namespace of the control plane, if the program has its own flags for them.
+	// If nil, the command adds such flags.
 	Connect func(config *install.Config) error
 }
 
-// Command is what an administrator does about the fence.
+// Command returns the command with its verbs.
 func Command(options Options) *cobra.Command {
 	env := options.Features
 	config := &install.Config{Elections: bootstrap.FencedElections(bootstrap.Config{
@@ -37,55 +37,55 @@ func Command(options Options) *cobra.Command {
 	config.Kubernetes.List, config.Namespace = env.Kubeconfig, env.PodNamespace
 	root := &cobra.Command{
 		Use:   "fence",
-		Short: "Have the API server refuse the writes of whoever does not lead",
-		// Without these, a verb that is misspelt would be answered with the help and exit code 0.
+		Short: "Make the API server reject writes from non-leaders",
+		// Without Args and RunE, a misspelled verb would print the help and exit with code 0.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	options.flags(root.PersistentFlags(), config)
 
 	does := options.verb(config)
-	installCmd := does("install", "Put the fence up or bring it up to date, and wait until it stands")
-	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "how long to wait until the fence stands; 0 for not at all")
-	installCmd.Flags().BoolVar(&config.TakeOver, "take-over", false, "take locks over that another set guards, or that this one guarded for other service accounts")
-	verify := does("verify", "Try it with dry-run writes as the leader and as others, and say what holds")
-	verify.Flags().BoolVar(&config.Strict, "strict", false, "accept nothing but what was tried and held: no mode but deny, and a leader to try it as")
+	installCmd := does("install", "Install or update the fence and wait until it is in effect")
+	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait")
+	installCmd.Flags().BoolVar(&config.TakeOver, "take-over", false, "replace guards of another set for the same locks, or of this set for other service accounts")
+	verify := does("verify", "Check the fence with dry-run writes as the leader and as other pods")
+	verify.Flags().BoolVar(&config.Strict, "strict", false, "require that every check was made and passed; needs mode deny and a leader")
 	for _, cmd := range []*cobra.Command{installCmd, verify} {
-		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept that something could not be tried")
+		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept checks that could not be made")
 	}
-	report := does("report", "Say what was refused, or would be in mode deny, by an API server's audit log")
-	report.Flags().StringVar(&config.AuditLog, "audit-log", "-", "the audit log, one event as JSON in each line; - is the standard input")
+	report := does("report", "Summarize rejected writes, and writes that mode deny would reject, from an audit log")
+	report.Flags().StringVar(&config.AuditLog, "audit-log", "-", "audit log of an API server, one JSON event per line; - is standard input")
 	for _, cmd := range []*cobra.Command{installCmd, verify, report} {
-		cmd.Flags().StringVarP(&config.Output, "output", "o", "table", "table, json or yaml")
+		cmd.Flags().StringVarP(&config.Output, "output", "o", "table", "output format: table, json or yaml")
 	}
 	root.AddCommand(
 		does("render", "Print the policies and bindings as YAML"), installCmd, verify, report,
-		does("remove", "Take the fence away; what keeps the API server's view of locks alive stays"),
+		does("remove", "Remove the fence; the incumbent-fence-keep policies stay"),
 	)
 	return root
 }
 
-// flags are those that all verbs have.
+// flags adds the flags of all verbs.
 func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	if o.Connect == nil {
-		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file; without it KUBECONFIG, and without that the pod's service account")
-		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig; without it the current one")
-		f.StringVar(&config.Namespace, "namespace", o.Features.PodNamespace, "the control plane's namespace, with its locks (POD_NAMESPACE)")
+		f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG, then the service account of the pod)")
+		f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default the current context)")
+		f.StringVar(&config.Namespace, "namespace", o.Features.PodNamespace, "namespace of the control plane and its locks (POD_NAMESPACE)")
 	}
-	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace's)")
-	f.StringVarP(&config.File, "file", "f", "", "YAML file of declarations; without it, the elections of pilot server, by the flags below")
-	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of lock objects: configmap or lease (LEADER_ELECTION_LOCK)")
-	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "the servers' service accounts, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
-	f.StringSliceVar(&config.Others, "other-service-account", nil, "service accounts that may hold the locks, too, as name or namespace/name, where a * at the end stands for any rest; what they write is for another fence to judge")
-	f.StringSliceVar(&config.Revisions, "revisions", nil, "the revisions that there are, for elections within one and for {revision}")
-	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may write candidates in as holders, such as system:apiserver")
-	f.StringVar(&config.Mode, "mode", "", "what becomes of writes that are found wrong: deny, warn or audit (default what each declaration says, or deny)")
-	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers, such as https://10.0.0.2:6443: what is installed or removed has to be seen by each, and each is asked (default those that the Service default/kubernetes lists)")
-	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses who leads the elections that all revisions share, as with pilot server --election-strategy; with --lock=lease")
-	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "leave the locks themselves to RBAC")
+	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace)")
+	f.StringVarP(&config.File, "file", "f", "", "YAML file with declarations (default the elections of pilot server)")
+	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of the lock objects: configmap, lease or multi (LEADER_ELECTION_LOCK)")
+	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "service accounts of the servers, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
+	f.StringSliceVar(&config.Others, "other-service-account", nil, "further service accounts that may hold the locks, as name or namespace/name; a * at the end matches any suffix. Their other writes are not guarded")
+	f.StringSliceVar(&config.Revisions, "revisions", nil, "revisions that exist, for elections per revision and for {revision}")
+	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may nominate holders, such as system:apiserver")
+	f.StringVar(&config.Mode, "mode", "", "treatment of violations: deny, warn or audit (default the mode of each declaration, or deny)")
+	f.StringSliceVar(&config.APIServers, "api-server", nil, "addresses of further API servers to check, such as https://10.0.0.2:6443 (default the addresses of Service default/kubernetes)")
+	f.BoolVar(&config.Coordinated, "coordinated", false, "a coordinator chooses the leaders of shared elections, as with pilot server --election-strategy; needs --lock=lease")
+	f.BoolVar(&config.WithoutLockGuard, "without-lock-guard", false, "do not guard the lock objects")
 }
 
-// verb makes the command of a verb.
+// verb returns a function that creates the command of a verb.
 func (o Options) verb(config *install.Config) func(verb, short string) *cobra.Command {
 	return func(verb, short string) *cobra.Command {
 		return &cobra.Command{Use: verb, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
@@ -102,7 +102,7 @@ func (o Options) verb(config *install.Config) func(verb, short string) *cobra.Co
 	}
 }
 
-// Do does what a verb says.
+// Do executes a verb.
 func Do(ctx context.Context, verb string, config install.Config, out io.Writer) error {
 	switch verb {
 	case "render":
@@ -116,5 +116,5 @@ func Do(ctx context.Context, verb string, config install.Config, out io.Writer) 
 	case "remove":
 		return config.Remove(ctx, out)
 	}
-	return fmt.Errorf("there is no pilot fence %s", verb)
+	return fmt.Errorf("unknown verb: pilot fence %s", verb)
 }

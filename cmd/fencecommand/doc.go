@@ -1,3 +1,3 @@
-// Package fencecommand is the command fence of pilot and of electionctl: what an administrator
-// does about the fence. Its flags and words are the same in both.
+// Package fencecommand is the command `fence` of the server and of electionctl. It renders, installs, verifies and removes
+// the policies of a fence.
 package fencecommand

@@ -201,7 +201,7 @@ func TestErrorsPrintedOnce(t *testing.T) {
 }
 
 func TestFenceUnknownVerb(t *testing.T) {
-	if err := fencecommand.Do(t.Context(), "dance", install.Config{}, full{}); err == nil || !strings.Contains(err.Error(), "there is no pilot fence dance") {
+	if err := fencecommand.Do(t.Context(), "dance", install.Config{}, full{}); err == nil || !strings.Contains(err.Error(), "unknown verb: pilot fence dance") {
 		t.Errorf("error %v lacks the verb", err)
 	}
 }

@@ -1,13 +1,14 @@
-// Package install puts a fence into a cluster, takes it away, and finds out whether it
-// stands.
+// Package install installs a fence in a cluster, removes it, and verifies that it is in effect.
 //
-// Objects are installed in such an order that at no time a write is admitted that was refused
-// before, or a write of the leader refused:
+// Apply writes objects in an order in which no write that was rejected before is admitted, and no write of the leader is
+// rejected:
 //
-//	permanent ones · policies · bindings of locks · bindings of work · then what is not declared any more
+//	permanent policies · policies · bindings of locks · bindings of guarded writes · removal of old objects
 //
-// A policy without a binding refuses nothing, so that all of it takes effect with its
-// binding, whole. What is obsolete goes last, its binding first. Each step may be repeated; an
-// interrupted installation is completed by the next one. The API servers follow within
-// a second or so, each for itself.
+// A policy without a binding rejects nothing, so it takes effect as a whole with its binding. Old objects are removed last,
+// bindings first. Each step can be repeated, and the next Apply completes one that was interrupted. Each API server loads
+// policies separately, within about a second.
+//
+// Verify and SelfTest share their probes. Verify tries guarded writes as other users by impersonation. SelfTest tries them
+// with the credentials of a running server.
 package install

@@ -18,14 +18,14 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// fieldManager owns what Apply writes.
+// fieldManager is the field manager of Apply.
 const fieldManager = "incumbent-fence"
 
-// Change says how one object was changed.
+// Change is the change of one object.
 type Change struct {
 	// Verb is "applied", "unchanged" or "removed".
 	Verb string
-	// Kind and Name are the object's.
+	// Kind and Name identify the object.
 	Kind, Name string
 }
 
@@ -36,25 +36,21 @@ const (
 	bindingKind = "ValidatingAdmissionPolicyBinding"
 )
 
-// Options of Apply and Remove. The zero value is useful.
+// Options configure Apply and Remove. The zero value is valid.
 type Options struct {
-	// Servers are further API servers, beside the one that the client reaches. Nothing that stood
-	// is taken away before all of them have taken in what replaces it.
+	// Servers are further API servers. Apply removes old objects only after all servers have loaded the new ones.
 	Servers []kubernetes.Interface
-	// TakeOver removes what other sets have installed about the same locks, once this one stands,
-	// and lets a set go over to other service accounts altogether.
+	// TakeOver lets Apply replace the guards of other sets for the same locks, and all service accounts of a set.
 	TakeOver bool
 }
 
-// servers are all whose answer is waited for.
+// servers returns all API servers that must load the policies.
 func (o Options) servers(client kubernetes.Interface) []kubernetes.Interface {
 	return append([]kubernetes.Interface{client}, o.Servers...)
 }
 
-// Apply installs a set, or brings what is installed of it up to date, and returns when
-// every API server that it was given has taken it in. What the set no longer has goes last, so
-// that an Apply that fails or is interrupted, at whatever point, leaves nothing open that was
-// shut. The changes list what has been done, after an error too.
+// Apply installs or updates a set. It returns after every API server has loaded the policies. Objects that are no longer
+// in the set are removed last, so an interrupted Apply leaves no gap. The changes are valid after an error too.
 func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, options ...Options) ([]Change, error) {
 	o := append(options, Options{})[0]
 	a := applier{ctx: ctx, client: client}
@@ -66,7 +62,7 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("installing the fence %q: %w", set.Name, err)
+		return nil, fmt.Errorf("install fence %q: %w", set.Name, err)
 	}
 	for _, p := range set.Permanent {
 		a.policy(p)
@@ -83,14 +79,14 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 		a.err = seen(ctx, set.Name, client, o)
 	}
 	if a.err != nil {
-		return a.changes, fmt.Errorf("installing the fence %q: %w", set.Name, a.err)
+		return a.changes, fmt.Errorf("install fence %q: %w", set.Name, a.err)
 	}
 	obsolete, err := remove(ctx, client, func(was object) bool {
 		taken := o.TakeOver && len(was.locks()) > 0 && len(was.shared(set)) == len(was.locks())
 		return (was.of(set.Name) || taken) && !slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == was.GetName() })
 	})
 	if err != nil {
-		err = fmt.Errorf("removing what the fence %q no longer has: %w", set.Name, err)
+		err = fmt.Errorf("remove old objects of fence %q: %w", set.Name, err)
 	}
 	return append(a.changes, obsolete...), err
 }
@@ -106,14 +102,13 @@ type applier struct {
 func (a *applier) policy(p fence.Pair)  { a.apply(policyOf(a.ctx, a.client, p)) }
 func (a *applier) binding(p fence.Pair) { a.apply(bindingOf(a.ctx, a.client, p)) }
 
-// target is one object with what can be done to it.
+// target is an object with its operations.
 type target struct {
 	kind, name string
 	object     runtime.Object
 	get        func() (metav1.Object, error)
 	patch      func([]byte, metav1.PatchOptions) (metav1.Object, error)
-	// exact reports whether a stored object says what was rendered and no more; replace
-	// makes it so.
+	// exact reports whether a stored object equals the rendered one. replace makes it equal.
 	exact   func(stored metav1.Object) bool
 	replace func(version string) (metav1.Object, error)
 }
@@ -170,12 +165,11 @@ func (a *applier) apply(t target) {
 	a.changes = append(a.changes, change)
 }
 
-// mostConflicts bounds how often an object is made what it should be while others change it.
+// mostConflicts is the maximum number of attempts to write an object while other clients change it.
 const mostConflicts = 10
 
-// apply makes the object what it should be. Applying takes back what others changed of
-// ours, but leaves what they added, such as a rule that leaves something out; that goes
-// by a replacement.
+// apply writes the object. Server-side apply reverts changed fields but keeps added ones, for example an exclude rule.
+// Therefore apply replaces an object that still differs.
 func (t target) apply() (Change, error) {
 	before, err := t.get()
 	switch {
@@ -188,7 +182,7 @@ func (t target) apply() (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	force := true // our names are ours
+	force := true // no other client uses these names
 	for range mostConflicts {
 		var after metav1.Object
 		after, err = t.patch(body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
@@ -196,7 +190,7 @@ func (t target) apply() (Change, error) {
 			_, err = t.replace(after.GetResourceVersion())
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			break // otherwise somebody else repairs it as well, or breaks it
+			break // otherwise another client changed it concurrently
 		}
 	}
 	if err != nil {
@@ -205,7 +199,7 @@ func (t target) apply() (Change, error) {
 	return Change{"applied", t.kind, t.name}, nil
 }
 
-// marked reports whether an object says, beyond what it does, whose it is.
+// marked reports whether an object has the labels and annotations of the rendered one.
 func marked(stored, rendered metav1.Object) bool {
 	return contains(stored.GetLabels(), rendered.GetLabels()) && contains(stored.GetAnnotations(), rendered.GetAnnotations())
 }
@@ -219,7 +213,7 @@ func contains(all, some map[string]string) bool {
 	return true
 }
 
-// differs tells in what a pair is not installed as it was rendered.
+// differs returns the differences between a pair and the installed objects.
 func differs(ctx context.Context, client kubernetes.Interface, p fence.Pair) ([]string, error) {
 	var found []string
 	for _, t := range []target{policyOf(ctx, client, p), bindingOf(ctx, client, p)} {
@@ -230,14 +224,13 @@ func differs(ctx context.Context, client kubernetes.Interface, p fence.Pair) ([]
 		case err != nil:
 			return nil, err
 		case !t.exact(stored):
-			found = append(found, t.kind+" is another")
+			found = append(found, t.kind+" was changed")
 		}
 	}
 	return found, nil
 }
 
-// applicable is an object as server-side apply wants it: nothing in it that is not ours
-// to say.
+// applicable returns the body of a server-side apply.
 func applicable(object runtime.Object) ([]byte, error) {
 	content, err := withoutServerFields(object)
 	if err != nil {

@@ -16,17 +16,16 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// object is a policy or a binding of some fence.
+// object is a policy or a binding of a fence.
 type object struct {
 	metav1.Object
 	kind string
 }
 
-// rendered is how a name ends that says its content.
+// rendered matches the digest at the end of a rendered name.
 var rendered = regexp.MustCompile(`-[0-9a-f]{10}$`)
 
-// of reports whether the object is the set's. The name says so as well as the label, which others
-// can take away.
+// of reports whether the object belongs to the set, by its name or its label. Other users can remove the label.
 func (o object) of(set string) bool {
 	if strings.HasPrefix(o.GetName(), fence.PolicyPrefix+set+".") && rendered.MatchString(o.GetName()) {
 		return true
@@ -34,7 +33,7 @@ func (o object) of(set string) bool {
 	return o.GetLabels()[fence.SetLabel] == set
 }
 
-// set is the name of the one that has made it.
+// set returns the name of the object's set.
 func (o object) set() string {
 	rest := strings.TrimPrefix(o.GetName(), fence.PolicyPrefix)
 	if set, _, found := strings.Cut(rest, "."); found && rendered.MatchString(rest) {
@@ -43,7 +42,7 @@ func (o object) set() string {
 	return o.GetLabels()[fence.SetLabel]
 }
 
-// locks are those that it is about.
+// locks returns the locks that the object concerns.
 func (o object) locks() []string { return listed(o, fence.LocksAnnotation) }
 
 func listed(o metav1.Object, annotation string) []string {
@@ -53,7 +52,7 @@ func listed(o metav1.Object, annotation string) []string {
 	return nil
 }
 
-// shared are the locks of a set that it is about, too.
+// shared returns the locks that the object and the set have in common.
 func (o object) shared(set fence.Set) []string {
 	var shared []string
 	for _, lock := range o.locks() {
@@ -91,8 +90,8 @@ func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {
 	}), nil
 }
 
-// conflicts reports what is installed about the set's locks by others, or by itself for
-// other accounts.
+// conflicts returns an error for each lock that another set guards, or that this set guards for entirely different
+// accounts.
 func (all inventory) conflicts(set fence.Set) error {
 	var errs []error
 	found := map[string]bool{}
@@ -108,7 +107,7 @@ func (all inventory) conflicts(set fence.Set) error {
 			continue
 		}
 		if !o.of(set.Name) {
-			conflict("%s is guarded by the fence %q already: a lock belongs to one fence; remove that one, declare it there, or take it over (--take-over)",
+			conflict("%s is already guarded by fence %q. A lock can belong to one fence only: remove that fence, or replace its guards with --take-over",
 				strings.Join(shared, ", "), o.set())
 			continue
 		}
@@ -117,7 +116,7 @@ func (all inventory) conflicts(set fence.Set) error {
 			after := listed(p.Policy, fence.AccountsAnnotation)
 			same := slices.Equal(o.locks(), listed(p.Policy, fence.LocksAnnotation))
 			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
-				conflict("%s is guarded for %s, of which %s has none: its leader would be refused; correct the service accounts, or say that they are meant (--take-over)",
+				conflict("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --take-over",
 					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
 			}
 		}
@@ -125,7 +124,7 @@ func (all inventory) conflicts(set fence.Set) error {
 	return errors.Join(errs...)
 }
 
-// scopes reports guards that namespaces do not narrow down, because their kinds lie in none.
+// scopes returns an error for each guard that selects cluster-scoped objects by namespace.
 func scopes(client kubernetes.Interface, set fence.Set) error {
 	narrowed := slices.DeleteFunc(slices.Clone(set.Work), func(p fence.Pair) bool {
 		within := p.Binding.Spec.MatchResources
@@ -136,13 +135,13 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 	}
 	groups, lists, err := client.Discovery().ServerGroupsAndResources()
 	if err != nil && groups == nil {
-		return fmt.Errorf("learning which kinds lie in namespaces: %w", err)
+		return fmt.Errorf("discover cluster-scoped kinds: %w", err)
 	}
 	outside := map[string]bool{}
 	for _, l := range lists {
 		group, _, found := strings.Cut(l.GroupVersion, "/")
 		if !found {
-			group = "" // the core group has a version alone
+			group = "" // the core group
 		}
 		for _, r := range l.APIResources {
 			if !r.Namespaced {
@@ -156,7 +155,7 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 			for _, resource := range rule.Resources {
 				main, _, _ := strings.Cut(resource, "/") // discovery has no subresources/*
 				if outside[rule.APIGroups[0]+"/"+main] {
-					errs = append(errs, fmt.Errorf("%s guards %s by namespaces, but such objects lie in none: give names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
+					errs = append(errs, fmt.Errorf("%s guards %s by namespace, but they are cluster-scoped: use names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
 				}
 			}
 		}
@@ -164,23 +163,22 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 	return errors.Join(errs...)
 }
 
-// Remove takes a set away, bindings before policies, and returns when the API servers have
-// noticed. The permanent policies stay: without them, a fence that is installed later might judge by
-// locks as they are now until the API servers restart.
+// Remove removes a set, bindings before policies, and returns after the API servers have unloaded it. The permanent
+// policies stay. Without them the API servers would stop their watch of the locks and not restart it.
 func Remove(ctx context.Context, client kubernetes.Interface, set string, options ...Options) ([]Change, error) {
 	if set == "" {
-		return nil, errors.New("removing a fence: no set is named")
+		return nil, errors.New("remove fence: the set has no name")
 	}
 	ours := func(o object) bool { return o.of(set) }
 	changes, err := remove(ctx, client, ours)
 	if err != nil || len(changes) == 0 {
-		return changes, wrapped(err, "removing the fence %q", set)
+		return changes, wrapped(err, "remove fence %q", set)
 	}
 	if err := seen(ctx, set, client, append(options, Options{})[0]); err != nil {
-		return changes, fmt.Errorf("the fence %q is removed, but whether the API servers know is not: %w", set, err)
+		return changes, fmt.Errorf("fence %q is removed, but API servers may still enforce it: %w", set, err)
 	}
 	_, err = remove(ctx, client, ours)
-	return changes, wrapped(err, "removing the fence %q", set)
+	return changes, wrapped(err, "remove fence %q", set)
 }
 
 func wrapped(err error, format string, args ...any) error {
@@ -190,7 +188,7 @@ func wrapped(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// remove takes away what is wanted, bindings first.
+// remove deletes the wanted objects, bindings first.
 func remove(ctx context.Context, client kubernetes.Interface, wanted func(object) bool) ([]Change, error) {
 	all, err := list(ctx, client)
 	if err != nil {

@@ -320,7 +320,7 @@ func number(t *testing.T, variable string, otherwise int) int {
 // written when they like, and locks change hands. Between any two steps everyone writes everything at
 // every API server: what was guarded and goes on being so is refused to whoever does not
 // lead, and the leader is never refused.
-func TestUpgradesOnAModelOfWhatAPIServersHaveTakenIn(t *testing.T) {
+func TestModel_Upgrades(t *testing.T) {
 	trials, first := (number(t, upgradesVariable, 400)+perTrial-1)/perTrial, number(t, firstVariable, 0)
 	lanes := runtime.GOMAXPROCS(0)
 	for lane := range lanes {
@@ -342,7 +342,7 @@ func TestUpgradesOnAModelOfWhatAPIServersHaveTakenIn(t *testing.T) {
 }
 
 // The model shows what each of these faults would do.
-func TestUpgradesOnAModelShowPlantedFaults(t *testing.T) {
+func TestModel_FindsPlantedFaults(t *testing.T) {
 	const most = 600 // trials
 	for _, planted := range []plant{oldFirst, byPosition, noWait, oneServer, oneBarrier, noKeepers} {
 		t.Run(string(planted), func(t *testing.T) {

@@ -13,37 +13,35 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// Found is one kind of write that a fence found wrong, by an audit log: which policy judged
-// it, who sent it, and to which object.
+// Found is a group of equal violations in an audit log.
 type Found struct {
 	Policy string `json:"policy"`
 	User   string `json:"user"`
 	Pod    string `json:"pod,omitempty"`
 	Verb   string `json:"verb"`
 	Object string `json:"object"`
-	// Refused says whether it was refused; otherwise it was admitted, and is to be refused in
-	// mode deny.
+	// Refused is false if the write was admitted because of mode audit or warn.
 	Refused bool `json:"refused"`
-	// Count is how often it was, First and Last when.
+	// Count is the number of violations between First and Last.
 	Count int       `json:"count"`
 	First time.Time `json:"first"`
 	Last  time.Time `json:"last"`
-	// Message is the last one.
+	// Message is the most recent message.
 	Message string `json:"message"`
 }
 
 func (f Found) String() string {
-	who, what := f.User, "would be refused"
+	who, what := f.User, "would be rejected"
 	if f.Pod != "" {
 		who += " (pod " + f.Pod + ")"
 	}
 	if f.Refused {
-		what = "refused"
+		what = "rejected"
 	}
-	return fmt.Sprintf("%6d  %-16s  %s %s by %s, last at %s: %s", f.Count, what, f.Verb, f.Object, who, f.Last.UTC().Format(time.RFC3339), f.Message)
+	return fmt.Sprintf("%6d  %-17s  %s %s by %s, last at %s: %s", f.Count, what, f.Verb, f.Object, who, f.Last.UTC().Format(time.RFC3339), f.Message)
 }
 
-// again counts one more.
+// again adds a violation.
 func (f *Found) again(message string, at time.Time) {
 	f.Count++
 	f.Message = message
@@ -55,10 +53,10 @@ func (f *Found) again(message string, at time.Time) {
 	}
 }
 
-// failureAnnotation is under which an API server notes what it admitted against a policy.
+// failureAnnotation is the audit annotation for admitted violations.
 const failureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
 
-// auditEvent has the fields of an audit log's line that are used here.
+// auditEvent has the relevant fields of an audit event.
 type auditEvent struct {
 	Stage string    `json:"stage"`
 	At    time.Time `json:"requestReceivedTimestamp"`
@@ -79,12 +77,11 @@ type auditEvent struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// longestLine bounds a line of an audit log, bodies of requests included.
+// longestLine is the maximum size of a line, which can include request bodies.
 const longestLine = 16 << 20
 
-// Report reads an API server's audit log, an event as JSON in each line, and tells what
-// fences found wrong, the most frequent first. It counts what mode audit or warn let pass and what deny
-// refused.
+// Report reads an audit log with one JSON event per line. It returns the violations that fences rejected, or admitted in
+// mode audit or warn, the most frequent first.
 func Report(log io.Reader) ([]Found, error) {
 	all := map[Found]*Found{}
 	lines := bufio.NewScanner(log)
@@ -95,10 +92,10 @@ func Report(log io.Reader) ([]Found, error) {
 		}
 		var event auditEvent
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return nil, fmt.Errorf("line %d of the audit log is no event as JSON: %w", n, err)
+			return nil, fmt.Errorf("line %d of the audit log is not a JSON event: %w", n, err)
 		}
 		if event.Stage != "ResponseComplete" && event.Stage != "" {
-			continue // the same request is logged in several stages
+			continue // each request is logged in several stages
 		}
 		found, any := event.found()
 		if !any {
@@ -114,7 +111,7 @@ func Report(log io.Reader) ([]Found, error) {
 		all[key].again(found.Message, event.At)
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
+		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
 	report := make([]Found, 0, len(all))
 	for _, f := range all {
@@ -126,7 +123,7 @@ func Report(log io.Reader) ([]Found, error) {
 	return report, nil
 }
 
-// found decodes an event that a fence has caused; false for any other.
+// found decodes an event. It returns false if no fence caused it.
 func (e auditEvent) found() (Found, bool) {
 	f := Found{User: e.User.Username, Verb: e.Verb, Object: e.Object.Resource}
 	if pods := e.User.Extra[fence.PodClaim]; len(pods) == 1 {
@@ -136,7 +133,7 @@ func (e auditEvent) found() (Found, bool) {
 		f.Object += "/" + e.Object.Subresource
 	}
 	f.Object += " " + strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/")
-	// While a fence goes over from one mode to another, both speak of one request.
+	// During a change of mode, an event can have a message of both modes.
 	if _, rest, ours := strings.Cut(e.Response.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix); ours {
 		name, rest, _ := strings.Cut(rest, "'")
 		if _, message, found := strings.Cut(rest, "denied request: "); found {

@@ -1,11 +1,18 @@
 package install
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"time"
+
+	"incumbent.dev/incumbent/internal/fence"
 )
 
-func TestReportOfWhatIsNoAuditLog(t *testing.T) {
+func TestReport_OtherEvents(t *testing.T) {
 	if _, err := Report(strings.NewReader("{}\nnot an event\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("got %v", err)
 	}
@@ -17,4 +24,120 @@ func TestReportOfWhatIsNoAuditLog(t *testing.T) {
 	if err != nil || len(found) != 0 {
 		t.Errorf("other people's policies, and a stage that comes again: %v, %v", found, err)
 	}
+}
+
+// A report counts what is the same, and tells subresources from their objects.
+func TestReport_Counts(t *testing.T) {
+	const refused = `{"stage":"ResponseComplete","verb":"%s","objectRef":{"resource":"deployments","subresource":"%s","namespace":"ns","name":"x"},"user":{"username":"u"},` +
+		`"responseStatus":{"message":"ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'y' denied request: not the leader"}}` + "\n"
+	var log strings.Builder
+	for _, sub := range []string{"", "scale", "scale"} {
+		fmt.Fprintf(&log, refused, "update", sub)
+	}
+	found, err := Report(strings.NewReader(log.String()))
+	if err != nil || len(found) != 2 {
+		t.Fatalf("%v, %v", found, err)
+	}
+	text := fmt.Sprint(found)
+	for _, want := range []string{"deployments ns/x", "deployments/scale ns/x"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in %s", want, text)
+		}
+	}
+}
+
+// Each kind of write is counted for itself, with its first and last time and its last message; the most
+// frequent is first, then by object, by who, by policy and by verb.
+func TestReport(t *testing.T) {
+	const ours, other = fence.PolicyPrefix + "s.work-1", fence.PolicyPrefix + "s.work-2"
+	base := auditLine{stage: "ResponseComplete", verb: "update", user: "u", pods: `"p"`, resource: "configmaps", namespace: "ns", name: "x", message: denied(ours, "first")}
+	with := func(change func(*auditLine)) auditLine { l := base; change(&l); return l }
+	var log strings.Builder
+	for _, l := range []auditLine{
+		with(func(l *auditLine) { l.at = 5 }),
+		with(func(l *auditLine) { l.at = 3; l.message = denied(ours, "second") }),
+		with(func(l *auditLine) { l.at = 9; l.message = denied(ours, "third") }),
+		with(func(l *auditLine) { l.stage = ""; l.at = 4; l.message = denied(ours, "last") }),
+		with(func(l *auditLine) { l.stage = "RequestReceived" }),
+		with(func(l *auditLine) { l.message = "" }),
+		with(func(l *auditLine) { l.verb = "patch" }),
+		with(func(l *auditLine) { l.message = denied(other, "another policy") }),
+		with(func(l *auditLine) { l.user = "t" }),
+		with(func(l *auditLine) { l.pods = `"q"` }),
+		with(func(l *auditLine) { l.pods = `"p","q"` }),
+		with(func(l *auditLine) { l.pods = "" }),
+		with(func(l *auditLine) { l.name = "a" }),
+		with(func(l *auditLine) { l.namespace, l.resource, l.name = "", "nodes", "n" }),
+		with(func(l *auditLine) { l.resource, l.sub = "pods", "exec" }),
+		with(func(l *auditLine) {
+			l.message, l.failures = "", `[{"message":"theirs","policy":"another"},{"message":"admitted","policy":"`+ours+`"}]`
+		}),
+		with(func(l *auditLine) { l.message, l.failures = "", `[{"message":"theirs","policy":"another"}]` }),
+		with(func(l *auditLine) { l.message, l.failures = "", `no JSON` }),
+		// Both speak of one request: it was refused.
+		with(func(l *auditLine) { l.name, l.failures = "b", `[{"message":"admitted","policy":"`+other+`"}]` }),
+		// Without the usual words the rest is the message.
+		with(func(l *auditLine) { l.name, l.message = "c", "ValidatingAdmissionPolicy '"+ours+"' with binding 'b'" }),
+	} {
+		log.WriteString(l.String())
+	}
+	log.WriteString("\n  \n" + with(func(l *auditLine) { l.name = strings.Repeat("n", 1<<20) }).String())
+	found, err := Report(strings.NewReader(log.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range found {
+		f.Object = strings.ReplaceAll(f.Object, strings.Repeat("n", 1<<20), "long")
+		got = append(got, f.String())
+	}
+	const line = "%6d  %-17s  %s %s by %s, last at 2026-01-02T03:04:%02dZ: %s"
+	want := []string{
+		fmt.Sprintf(line, 4, "rejected", "update", "configmaps ns/x", "u (pod p)", 9, "last"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/a", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/b", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/c", "u (pod p)", 0, " with binding 'b'"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/long", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/x", "t (pod p)", 0, "first"),
+		"",
+		fmt.Sprintf(line, 1, "rejected", "patch", "configmaps ns/x", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "would be rejected", "update", "configmaps ns/x", "u (pod p)", 0, "admitted"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/x", "u (pod p)", 0, "another policy"),
+		fmt.Sprintf(line, 1, "rejected", "update", "configmaps ns/x", "u (pod q)", 0, "first"),
+		fmt.Sprintf(line, 1, "rejected", "update", "nodes n", "u (pod p)", 0, "first"),
+		fmt.Sprintf(line, 1, "rejected", "update", "pods/exec ns/x", "u (pod p)", 0, "first"),
+	}
+	want[6] = fmt.Sprintf(line, 2, "rejected", "update", "configmaps ns/x", "u", 0, "first")
+	// Two pods' claims are none: both count as one that is bound to no pod, the second most frequent.
+	want = append([]string{want[0], want[6]}, append(want[1:6:6], want[7:]...)...)
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if f := found[0]; f.First.Second() != 3 || f.Last.Second() != 9 || f.Policy != ours {
+		t.Errorf("%+v", f)
+	}
+	broken := errors.New("no such disk")
+	if _, err := Report(io.MultiReader(strings.NewReader(base.String()), iotest.ErrReader(broken))); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "read the audit log: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// auditLine is one of an audit log.
+type auditLine struct {
+	stage, verb, user, pods string
+	resource, sub           string
+	namespace, name         string
+	at                      int // seconds
+	message, failures       string
+}
+
+func (l auditLine) String() string {
+	at := time.Date(2026, 1, 2, 3, 4, l.at, 0, time.UTC).Format(time.RFC3339)
+	return fmt.Sprintf(`{"stage":%q,"requestReceivedTimestamp":%q,"verb":%q,"user":{"username":%q,"extra":{%q:[%s]}},`+
+		`"objectRef":{"resource":%q,"subresource":%q,"namespace":%q,"name":%q},"responseStatus":{"message":%q},"annotations":{%q:%q}}`+"\n",
+		l.stage, at, l.verb, l.user, fence.PodClaim, l.pods, l.resource, l.sub, l.namespace, l.name, l.message, failureAnnotation, l.failures)
+}
+
+func denied(policy, why string) string {
+	return "x is forbidden: ValidatingAdmissionPolicy '" + policy + "' with binding '" + policy + "' denied request: " + why
 }

@@ -18,28 +18,27 @@ import (
 )
 
 const (
-	// seenWithin bounds the wait for the API servers. They take policies in every second, a
-	// stalled one when it goes on.
+	// seenWithin limits the wait for the API servers, which load policies every second.
 	seenWithin = time.Minute
-	// seenPause is the time between two looks at one of them.
+	// seenPause is the time between two attempts.
 	seenPause = 200 * time.Millisecond
-	// barrierNamespace is where the barrier's write is tried, dry; it is always there.
+	// barrierNamespace is a namespace that always exists, for the dry-run write of the barrier.
 	barrierNamespace = "default"
 )
 
-// ErrNotSeen: an API server has not taken in what was installed, or never will because it
-// does not judge by policies.
-var ErrNotSeen = errors.New("the API server does not act on the policies")
+// ErrNotSeen is the error of an API server that does not enforce the installed policies.
+var ErrNotSeen = errors.New("the API server does not enforce the policies")
 
 func barrierPrefix(set string) string { return fence.PolicyPrefix + set + ".barrier-" }
 
-// seen returns when every API server acts on all that was written before. What it
-// leaves behind, interrupted or not, is of the set and goes with what is obsolete.
+// seen returns after every API server enforces all objects that were written before. It writes a policy with a new name
+// (the barrier) and waits until each server rejects a write by it. API servers load objects in order. The barrier belongs
+// to the set and is removed with the old objects.
 func seen(ctx context.Context, set string, client kubernetes.Interface, o Options) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, seenWithin, fmt.Errorf("%w within %v: is its admission plugin ValidatingAdmissionPolicy off?", ErrNotSeen, seenWithin))
+	ctx, cancel := context.WithTimeoutCause(ctx, seenWithin, fmt.Errorf("%w after %v. Check that its admission plugin ValidatingAdmissionPolicy is enabled", ErrNotSeen, seenWithin))
 	defer cancel()
 	var nonce [8]byte
-	_, _ = rand.Read(nonce[:]) // it never fails
+	_, _ = rand.Read(nonce[:]) // never fails
 	p, try := fence.Barrier(set, hex.EncodeToString(nonce[:]), barrierNamespace)
 	a := applier{ctx: ctx, client: client}
 	a.policy(p)
@@ -48,23 +47,23 @@ func seen(ctx context.Context, set string, client kubernetes.Interface, o Option
 		return a.err
 	}
 	for i, server := range o.servers(client) {
-		last := errors.New("it was not asked")
+		last := errors.New("no request was sent")
 		for {
 			_, err := server.CoreV1().ConfigMaps(barrierNamespace).Create(ctx, try, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if err != nil && strings.Contains(err.Error(), "'"+p.Name()+"'") {
 				break
 			}
 			if apierrors.IsForbidden(err) && !fence.IsRefusal(err) {
-				return fmt.Errorf("whether API server %d acts on the policies cannot be tried: %w", i+1, err)
+				return fmt.Errorf("check whether API server %d enforces the policies: %w", i+1, err)
 			}
 			switch {
 			case err == nil:
-				last = errors.New("it admitted what the policy refuses")
+				last = errors.New("it admitted a write that the policy rejects")
 			case ctx.Err() == nil:
 				last = err
 			}
 			if failed := kube.Pause(ctx, seenPause); failed != nil {
-				return fmt.Errorf("API server %d: %w (the last answer: %w)", i+1, failed, last)
+				return fmt.Errorf("API server %d: %w (last response: %w)", i+1, failed, last)
 			}
 		}
 	}

@@ -19,11 +19,11 @@ import (
 type Answer uint8
 
 const (
-	// Unclear: something else stood in the way, or the API server did not answer.
+	// Unclear means that the write failed for another reason.
 	Unclear Answer = iota
-	// Admitted: the fence let it pass.
+	// Admitted means that the fence admitted the write.
 	Admitted
-	// Refused: the fence refused it.
+	// Refused means that the fence rejected the write.
 	Refused
 )
 
@@ -38,19 +38,18 @@ func (a Answer) String() string {
 	return "unclear"
 }
 
-// Try sends a probe's write as a dry run, with the client's credentials. The error says why
-// it was refused, or what was unclear about it.
+// Try sends the write of a probe as a dry run. The error is the reason of a rejection or of an unclear result.
 func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, error) {
 	if p.Object == nil {
-		return Unclear, fmt.Errorf("no write is known that would try %s", strings.Join(p.Guard.Resources, ", "))
+		return Unclear, fmt.Errorf("no write can test %s", strings.Join(p.Guard.Resources, ", "))
 	}
 	return createWrite(kind{p.Resource, p.Object.GetNamespace() != ""}, p.Object.GetNamespace(), p.Object).try(ctx, client)
 }
 
-// answerOf tells what an answer says of the fence.
+// answerOf classifies the error of a write.
 func answerOf(err error) Answer {
 	switch {
-	case err == nil, apierrors.IsAlreadyExists(err): // admission comes before the object is looked for
+	case err == nil, apierrors.IsAlreadyExists(err): // admission precedes the lookup of the object
 		return Admitted
 	case fence.IsRefusal(err):
 		return Refused
@@ -58,10 +57,9 @@ func answerOf(err error) Answer {
 	return Unclear
 }
 
-// Verify finds out whether a fence stands: that its objects are as rendered, and by
-// dry-run writes that the leader may write and others may not. It acts as the declared
-// service accounts' pods, for which it needs the right to impersonate them. It speaks
-// for the one API server that it reaches.
+// Verify checks that the objects of a fence are installed as rendered. Then it checks with dry-run writes that the leader
+// may write and other pods may not. It impersonates pods of the declared service accounts. The result applies to the API
+// server of config.
 func Verify(ctx context.Context, config *rest.Config, set fence.Set, declarations ...fence.Declaration) ([]Finding, error) {
 	client, err := newClient(config)
 	if err != nil {
@@ -78,13 +76,13 @@ func Verify(ctx context.Context, config *rest.Config, set fence.Set, declaration
 	return v.findings, v.err
 }
 
-// verifier collects findings until the API server cannot be asked.
+// verifier collects findings until a request fails.
 type verifier struct {
 	ctx      context.Context
 	config   *rest.Config
 	client   kube.Client
 	kinds    kinds
-	accounts map[string]bool // those that were looked for
+	accounts map[string]bool // those already checked
 	findings []Finding
 	err      error
 }
@@ -93,30 +91,29 @@ func (v *verifier) found(verdict Verdict, what, why string) {
 	v.findings = append(v.findings, Finding{Server: v.config.Host, What: what, Verdict: verdict, Why: why})
 }
 
-// object looks whether a pair is installed as it was rendered: whether applying it
-// again would change anything.
+// object checks that a pair is installed as rendered.
 func (v *verifier) object(p fence.Pair) {
 	if v.err != nil {
 		return
 	}
 	changes, err := differs(v.ctx, v.client.Kube(), p)
 	if err != nil {
-		v.err = fmt.Errorf("looking at %s: %w", p.Name(), err)
+		v.err = fmt.Errorf("read %s: %w", p.Name(), err)
 		return
 	}
 	what := "policy " + p.Name() + " is installed"
 	if len(changes) > 0 {
-		v.found(Fails, what, strings.Join(changes, ", ")+"; `pilot fence install` puts it right")
+		v.found(Fails, what, strings.Join(changes, ", ")+". Run `pilot fence install`")
 		return
 	}
 	v.found(Holds, what, "")
 }
 
-// stranger is the name of no pod, so that it never leads.
-const stranger = "incumbent-fence-nobody"
+// noPod is a pod name that no pod has.
+const noPod = "incumbent-fence-nobody"
 
-// guard tries a group of writes for each account: as another pod than leads, with a
-// token that is bound to none, and as the leader.
+// guard tries the writes of a guard for each account: as a pod that does not lead, with an unbound token, and as the
+// leader.
 func (v *verifier) guard(p fence.Probe) {
 	if v.err != nil {
 		return
@@ -139,54 +136,53 @@ func (v *verifier) guard(p fence.Probe) {
 	}
 }
 
-// account looks for a service account: one that is not there has no rights, and everything
-// that is tried as it would be refused by RBAC.
+// account checks that a service account exists. Otherwise RBAC rejects all writes as this account.
 func (v *verifier) account(account string) {
 	if v.accounts[account] {
 		return
 	}
 	v.accounts[account] = true
 	namespace, name, _ := strings.Cut(account, "/")
-	what := "service account " + account + " is there"
+	what := "service account " + account + " exists"
 	switch _, err := v.client.Kube().CoreV1().ServiceAccounts(namespace).Get(v.ctx, name, metav1.GetOptions{}); {
 	case err == nil:
 		v.found(Holds, what, "")
 	case apierrors.IsNotFound(err):
-		v.found(Undecided, what, "there is none of that name: nothing can be tried as it, and a leader by another account is not guarded")
+		v.found(Undecided, what, "not found. Nothing can be tested with it, and a leader with another account is not guarded")
 	default:
 		v.found(Undecided, what, err.Error())
 	}
 }
 
-// resource tries all that is guarded of one resource, for one account.
+// resource tries the guarded writes of one resource for one account.
 func (v *verifier) resource(p fence.Probe, account, resource, holder string, there bool) {
 	what := fmt.Sprintf("%s guards %s for %s: ", p.Where(), resource, account)
 	if p.Mode == fence.Audit {
-		v.found(Skipped, what+"a pod that does not lead is refused", "by its mode, audit, nobody is refused yet")
+		v.found(Skipped, what+"a pod that does not lead is rejected", "mode audit rejects nothing")
 		return
 	}
 	writes, why := v.kinds.writes(v.ctx, v.client.Dynamic(), p, resource)
 	if len(writes) == 0 {
-		v.found(Undecided, what+"a pod that does not lead is refused", why)
+		v.found(Undecided, what+"a pod that does not lead is rejected", why)
 		return
 	}
-	judged := v.refused(p, account, stranger, what+"a pod that does not lead is refused", writes)
+	judged := v.refused(p, account, noPod, what+"a pod that does not lead is rejected", writes)
 	if p.Mode == fence.Warn || len(judged) == 0 {
 		return
 	}
-	v.refused(p, account, "", what+"a token that is bound to no pod is refused", judged)
+	v.refused(p, account, "", what+"an unbound token is rejected", judged)
 	switch {
 	case !there:
-		v.found(Skipped, what+"the leader may write", "there is no such lock, so that everyone's writes are refused until somebody leads")
+		v.found(Skipped, what+"the leader may write", "the lock does not exist. Until a candidate leads, all guarded writes are rejected")
 	case holder == "":
-		v.found(Skipped, what+"the leader may write", "nobody leads now")
+		v.found(Skipped, what+"the leader may write", "no candidate leads")
 	default:
-		v.admitted(account, holder, fmt.Sprintf("%spod %s, which leads, may write", what, holder), judged)
+		v.admitted(account, holder, fmt.Sprintf("%sleader pod %s may write", what, holder), judged)
 	}
 }
 
-// refused tries writes that have to be refused, and returns those that the fence has judged.
-// RBAC may refuse some of them before: an account that may do none at all is unclear.
+// refused tries writes that must be rejected, and returns those that the fence rejected. RBAC may reject some of them. If
+// it rejects all, the result is unclear.
 func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []write) (judged []write) {
 	var done, why []string
 	said := ""
@@ -218,19 +214,18 @@ func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []wr
 	return judged
 }
 
-// admitted tries as the leader what the fence judges. What it does not refuse, it admits: whatever
-// else is wrong with the write was so before.
+// admitted tries, as the leader, writes that the fence evaluates. Errors with another cause do not matter.
 func (v *verifier) admitted(account, holder, what string, writes []write) {
 	for _, w := range writes {
 		if answer, err := v.try(account, holder, w); answer == Refused {
-			v.found(Fails, what, w.verb+" was refused: "+err.Error())
+			v.found(Fails, what, w.verb+" was rejected: "+err.Error())
 			return
 		}
 	}
 	v.found(Holds, what, "")
 }
 
-// try makes a write as a pod of an account.
+// try sends a write as a pod of an account.
 func (v *verifier) try(account, pod string, w write) (Answer, error) {
 	config := impersonate(v.config, account, pod)
 	config.WarningHandler = w.warnings
@@ -242,7 +237,7 @@ func (v *verifier) try(account, pod string, w write) (Answer, error) {
 	return w.try(v.ctx, client.Dynamic())
 }
 
-// impersonate acts as a pod of a service account; pod "" is a token bound to none.
+// impersonate returns a configuration for a pod of a service account. An empty pod means an unbound token.
 func impersonate(config *rest.Config, account, pod string) *rest.Config {
 	namespace, name, _ := strings.Cut(account, "/")
 	as := rest.CopyConfig(config)
@@ -257,7 +252,7 @@ func impersonate(config *rest.Config, account, pod string) *rest.Config {
 	return as
 }
 
-// holder is the Pod that the lock names.
+// holder returns the pod that the lock names.
 func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) {
 	var snap k8sresourcelock.Snapshot
 	if p.Lock == fence.Lease {
@@ -284,5 +279,5 @@ func missing(p fence.Probe, err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return fmt.Errorf("reading %s: %w", p.Where(), err)
+	return fmt.Errorf("read %s: %w", p.Where(), err)
 }

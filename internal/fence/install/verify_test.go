@@ -1,13 +1,19 @@
 package install
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
@@ -61,7 +67,7 @@ func configMap() fence.Guard {
 }
 
 // What is tried of each kind of resource: as which pod, of which account, where, and all of it dry.
-func TestWhatAVerificationTries(t *testing.T) {
+func TestVerify_Writes(t *testing.T) {
 	for name, x := range map[string]struct {
 		guard fence.Guard
 		want  []string // of one pod
@@ -108,14 +114,14 @@ func TestWhatAVerificationTries(t *testing.T) {
 			"create /api/v1/namespaces/sys/secrets",
 		}},
 		"none yet, elsewhere":    {guard: fence.Guard{Resources: []string{"secrets"}, Namespaces: []string{"far"}, Names: []string{"s"}}, want: []string{"create /api/v1/namespaces/far/secrets"}},
-		"none, of its deletions": {guard: fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}, Verbs: []string{"delete"}}, why: "there is no such object to try it with"},
-		"none, of its updates":   {guard: fence.Guard{Resources: []string{"pods"}, Names: []string{"s"}}, why: "there is no such object to try it with"},
-		"none to evict":          {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"r"}, Verbs: []string{"create"}}, why: "there is no such object to try it with"},
-		"no such subresource":    {guard: fence.Guard{Resources: []string{"pods/proxy"}, Names: []string{"p"}, Verbs: []string{"create", "connect"}}, why: "there is no such object to try it with"},
-		"one never updated":      {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"p"}, Verbs: []string{"update"}}, why: "there is no such object to try it with"},
-		"another version":        {guard: fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Versions: []string{"v9"}}, why: "there is no such object to try it with"},
+		"none, of its deletions": {guard: fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}, Verbs: []string{"delete"}}, why: "no such object exists to test it with"},
+		"none, of its updates":   {guard: fence.Guard{Resources: []string{"pods"}, Names: []string{"s"}}, why: "no such object exists to test it with"},
+		"none to evict":          {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"r"}, Verbs: []string{"create"}}, why: "no such object exists to test it with"},
+		"no such subresource":    {guard: fence.Guard{Resources: []string{"pods/proxy"}, Names: []string{"p"}, Verbs: []string{"create", "connect"}}, why: "no such object exists to test it with"},
+		"one never updated":      {guard: fence.Guard{Resources: []string{"pods/eviction"}, Names: []string{"p"}, Verbs: []string{"update"}}, why: "no such object exists to test it with"},
+		"another version":        {guard: fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Versions: []string{"v9"}}, why: "no such object exists to test it with"},
 		"every version":          {guard: fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Versions: []string{"*"}, Verbs: []string{"delete"}}, want: []string{"delete /api/v1/namespaces/apps/configmaps/x"}},
-		"an unknown kind":        {guard: fence.Guard{Group: "c.example", Resources: []string{"buoys"}, Names: []string{"b"}}, why: "the API server has no buoys"},
+		"an unknown kind":        {guard: fence.Guard{Group: "c.example", Resources: []string{"buoys"}, Names: []string{"b"}}, why: "the API server does not serve buoys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := guarding(x.guard)
@@ -125,7 +131,7 @@ func TestWhatAVerificationTries(t *testing.T) {
 			j.has("v1", "Node", "/api/v1", "", "nodes", "n", nil)
 			lines := verified(t, j, set, d)
 			if x.why != "" {
-				if want := "unclear  lease sys/e guards " + x.guard.Resources[0] + " for sys/pilot: a pod that does not lead is refused: " + x.why; !slices.Contains(lines, want) || len(lines) != 2 || len(j.attempts) > 0 {
+				if want := "unclear  lease sys/e guards " + x.guard.Resources[0] + " for sys/pilot: a pod that does not lead is rejected: " + x.why; !slices.Contains(lines, want) || len(lines) != 2 || len(j.attempts) > 0 {
 					t.Errorf("%v\n%s\nwant %s", j.attempts, strings.Join(lines, "\n"), want)
 				}
 				return
@@ -137,7 +143,7 @@ func TestWhatAVerificationTries(t *testing.T) {
 				}
 				byPod[a.pod] = append(byPod[a.pod], a.verb+" "+a.path)
 			}
-			for _, pod := range []string{stranger, "", "pod-1"} {
+			for _, pod := range []string{noPod, "", "pod-1"} {
 				if slices.Sort(byPod[pod]); !slices.Equal(byPod[pod], x.want) {
 					t.Errorf("as pod %q: %q", pod, byPod[pod])
 				}
@@ -150,7 +156,7 @@ func TestWhatAVerificationTries(t *testing.T) {
 }
 
 // Of two kinds of which there is nothing yet, the one is tried that can be made out of nothing.
-func TestAVerificationTriesEachKindByItself(t *testing.T) {
+func TestVerify_EachKind(t *testing.T) {
 	d := guarding(fence.Guard{Resources: []string{"pods", "secrets"}, Names: []string{"s"}})
 	j, set := fenced(t, d)
 	lines := verified(t, j, set, d)
@@ -159,13 +165,13 @@ func TestAVerificationTriesEachKindByItself(t *testing.T) {
 			t.Errorf("%v", a)
 		}
 	}
-	if want := "unclear  lease sys/e guards pods for sys/pilot: a pod that does not lead is refused: there is no such object to try it with"; len(j.attempts) != 3 || !slices.Contains(lines, want) {
+	if want := "unclear  lease sys/e guards pods for sys/pilot: a pod that does not lead is rejected: no such object exists to test it with"; len(j.attempts) != 3 || !slices.Contains(lines, want) {
 		t.Errorf("%v\n%s", j.attempts, strings.Join(lines, "\n"))
 	}
 }
 
 // Which example is looked for: one, by what narrows the guard down, place by place.
-func TestWhichExampleAVerificationLooksFor(t *testing.T) {
+func TestVerify_FindsExample(t *testing.T) {
 	d := guarding(fence.Guard{Resources: []string{"secrets"}, Names: []string{"a", "b"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"k": "v"}})
 	j, set := fenced(t, d)
 	verified(t, j, set, d)
@@ -179,17 +185,17 @@ func TestWhichExampleAVerificationLooksFor(t *testing.T) {
 }
 
 // What is made of the answers.
-func TestWhatAVerificationFinds(t *testing.T) {
+func TestVerify_Findings(t *testing.T) {
 	const guards = "lease sys/e guards configmaps for sys/pilot: "
-	const other, unbound, leader = guards + "a pod that does not lead is refused", guards + "a token that is bound to no pod is refused", guards + "pod pod-1, which leads, may write"
-	const there = "holds    service account sys/pilot is there"
+	const other, unbound, leader = guards + "a pod that does not lead is rejected", guards + "an unbound token is rejected", guards + "leader pod pod-1 may write"
+	const there = "holds    service account sys/pilot exists"
 	said := func(pod string) string { return ": " + byPolicy(attempt{pod: pod}).Error() }
 	all := ": create, delete, patch, update"
 	for name, x := range map[string]struct {
 		change func(j *judging, d *fence.Declaration)
 		want   []string
 	}{
-		"stands": {func(*judging, *fence.Declaration) {}, []string{there, "holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "holds    " + leader}},
+		"stands": {func(*judging, *fence.Declaration) {}, []string{there, "holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "holds    " + leader}},
 		"admits all": {func(j *judging, _ *fence.Declaration) { j.answers = func(attempt) error { return nil } },
 			[]string{there, "FAILS    " + other + ": create was admitted"}},
 		"admits what exists": {func(j *judging, _ *fence.Declaration) {
@@ -205,14 +211,14 @@ func TestWhatAVerificationFinds(t *testing.T) {
 		}, []string{there, "FAILS    " + other + ": patch was admitted"}},
 		"admits unbound tokens": {func(j *judging, _ *fence.Declaration) {
 			j.answers = func(a attempt) error {
-				if a.pod == stranger {
+				if a.pod == noPod {
 					return byPolicy(a)
 				}
 				return nil
 			}
-		}, []string{there, "holds    " + other + all + said(stranger), "FAILS    " + unbound + ": create was admitted", "holds    " + leader}},
+		}, []string{there, "holds    " + other + all + said(noPod), "FAILS    " + unbound + ": create was admitted", "holds    " + leader}},
 		"refuses the leader": {func(j *judging, _ *fence.Declaration) { j.answers = byPolicy },
-			[]string{there, "holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "FAILS    " + leader + ": create was refused: " + byPolicy(attempt{pod: "pod-1"}).Error()}},
+			[]string{there, "holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "FAILS    " + leader + ": create was rejected: " + byPolicy(attempt{pod: "pod-1"}).Error()}},
 		"RBAC refuses the leader": {func(j *judging, _ *fence.Declaration) {
 			j.answers = func(a attempt) error {
 				if a.pod == "pod-1" {
@@ -220,7 +226,7 @@ func TestWhatAVerificationFinds(t *testing.T) {
 				}
 				return byPolicy(a)
 			}
-		}, []string{there, "holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "holds    " + leader}},
+		}, []string{there, "holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "holds    " + leader}},
 		"RBAC refuses": {func(j *judging, _ *fence.Declaration) { j.answers = byRBAC },
 			[]string{there, "unclear  " + other + ": " + tried(byRBAC(attempt{}), "create", "delete", "patch", "update")}},
 		"RBAC refuses some": {func(j *judging, _ *fence.Declaration) {
@@ -233,9 +239,9 @@ func TestWhatAVerificationFinds(t *testing.T) {
 				}
 				return byPolicy(a)
 			}
-		}, []string{there, "holds    " + other + ": delete" + said(stranger), "holds    " + unbound + ": delete" + said(""), "holds    " + leader}},
+		}, []string{there, "holds    " + other + ": delete" + said(noPod), "holds    " + unbound + ": delete" + said(""), "holds    " + leader}},
 		"in mode audit": {func(_ *judging, d *fence.Declaration) { d.Mode = fence.Audit },
-			[]string{there, "skipped  " + other + ": by its mode, audit, nobody is refused yet"}},
+			[]string{there, "skipped  " + other + ": mode audit rejects nothing"}},
 		"in mode warn, which warns": {func(j *judging, d *fence.Declaration) {
 			d.Mode, j.warns, j.answers = fence.Warn, "Validation failed for ValidatingAdmissionPolicy '"+fence.PolicyPrefix+"s.work-1' with binding b", func(attempt) error { return nil }
 		}, []string{there, "holds    " + other + all}},
@@ -247,16 +253,16 @@ func TestWhatAVerificationFinds(t *testing.T) {
 		}, []string{there, "FAILS    " + other + ": create was admitted"}},
 		"nobody leads": {func(j *judging, _ *fence.Declaration) {
 			j.has("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1", "sys", "leases", "e", nil)
-		}, []string{there, "holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "skipped  " + guards + "the leader may write: nobody leads now"}},
+		}, []string{there, "holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "skipped  " + guards + "the leader may write: no candidate leads"}},
 		"no lock": {func(j *judging, _ *fence.Declaration) {
 			delete(j.objects, "/apis/coordination.k8s.io/v1/namespaces/sys/leases/e")
 		},
-			[]string{there, "holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "skipped  " + guards + "the leader may write: there is no such lock, so that everyone's writes are refused until somebody leads"}},
+			[]string{there, "holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "skipped  " + guards + "the leader may write: the lock does not exist. Until a candidate leads, all guarded writes are rejected"}},
 		"no account": {func(j *judging, _ *fence.Declaration) {
 			delete(j.objects, "/api/v1/namespaces/sys/serviceaccounts/pilot")
 		},
-			[]string{"unclear  service account sys/pilot is there: there is none of that name: nothing can be tried as it, and a leader by another account is not guarded",
-				"holds    " + other + all + said(stranger), "holds    " + unbound + all + said(""), "holds    " + leader}},
+			[]string{"unclear  service account sys/pilot exists: not found. Nothing can be tested with it, and a leader with another account is not guarded",
+				"holds    " + other + all + said(noPod), "holds    " + unbound + all + said(""), "holds    " + leader}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := guarding(configMap())
@@ -285,7 +291,7 @@ func tried(err error, verbs ...string) string {
 
 // What is not installed as it was rendered, by a ConfigMap's lock, and an account that several guards name is
 // looked for once.
-func TestAVerificationOfWhatIsInstalled(t *testing.T) {
+func TestVerify_InstalledObjects(t *testing.T) {
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
 	d.Lock = fence.ConfigMap
 	j, set := fenced(t, d)
@@ -309,9 +315,9 @@ func TestAVerificationOfWhatIsInstalled(t *testing.T) {
 	j.objects[path+"validatingadmissionpolicies/"+third.Name()] = changed
 	got := verified(t, j, set, d)
 	for _, want := range []string{
-		"FAILS    policy " + first.Name() + " is installed: ValidatingAdmissionPolicy is missing, ValidatingAdmissionPolicyBinding is missing; `pilot fence install` puts it right",
-		"FAILS    policy " + second.Name() + " is installed: ValidatingAdmissionPolicyBinding is another; `pilot fence install` puts it right",
-		"FAILS    policy " + third.Name() + " is installed: ValidatingAdmissionPolicy is another; `pilot fence install` puts it right",
+		"FAILS    policy " + first.Name() + " is installed: ValidatingAdmissionPolicy is missing, ValidatingAdmissionPolicyBinding is missing. Run `pilot fence install`",
+		"FAILS    policy " + second.Name() + " is installed: ValidatingAdmissionPolicyBinding was changed. Run `pilot fence install`",
+		"FAILS    policy " + third.Name() + " is installed: ValidatingAdmissionPolicy was changed. Run `pilot fence install`",
 	} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s\nis missing in\n%s", want, strings.Join(got, "\n"))
@@ -330,7 +336,7 @@ func TestAVerificationOfWhatIsInstalled(t *testing.T) {
 }
 
 // What cannot be asked ends a verification with an error, which says what it was.
-func TestAVerificationThatCannotAsk(t *testing.T) {
+func TestVerify_CannotRead(t *testing.T) {
 	unable := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}}
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
 	for name, x := range map[string]struct {
@@ -339,14 +345,14 @@ func TestAVerificationThatCannotAsk(t *testing.T) {
 	}{
 		"a policy": {func(j *judging, set fence.Set) {
 			j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+set.Permanent[0].Name()] = unable
-		}, "looking at "},
+		}, "read "},
 		"the kinds": {func(j *judging, _ fence.Set) {
 			delete(j.objects, "/api")
 			delete(j.objects, "/apis")
-		}, "learning which kinds there are: "},
+		}, "discover kinds: "},
 		"the lock": {func(j *judging, _ fence.Set) {
 			j.objects["/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"] = unable
-		}, "reading lease sys/e: "},
+		}, "read lease sys/e: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j, set := fenced(t, d)
@@ -359,17 +365,79 @@ func TestAVerificationThatCannotAsk(t *testing.T) {
 	}
 	d.Lock = fence.ConfigMap
 	j, set := fenced(t, d)
-	skipped := "skipped  configmap sys/e guards configmaps for sys/pilot: the leader may write: there is no such lock, so that everyone's writes are refused until somebody leads"
+	skipped := "skipped  configmap sys/e guards configmaps for sys/pilot: the leader may write: the lock does not exist. Until a candidate leads, all guarded writes are rejected"
 	if got := verified(t, j, set, d); !slices.Contains(got, skipped) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	j.objects["/api/v1/namespaces/sys/configmaps/e"] = unable
-	if found, err := Verify(t.Context(), j.config(), set, d); err == nil || !strings.HasPrefix(err.Error(), "reading configmap sys/e: ") {
+	if found, err := Verify(t.Context(), j.config(), set, d); err == nil || !strings.HasPrefix(err.Error(), "read configmap sys/e: ") {
 		t.Errorf("%v, %v", found, err)
 	}
 	config := j.config()
 	config.Host = "http://a b"
 	if _, err := Verify(t.Context(), config, set, d); err == nil {
 		t.Error("with an address that is none")
+	}
+}
+
+// What stands in the way of a search for an example is said.
+func TestVerify_ExampleForbidden(t *testing.T) {
+	d := guarding(configMap())
+	j, set := fenced(t, d)
+	j.lists["/api/v1/namespaces/apps/configmaps?metadata.name=x"] = byRBAC(attempt{})
+	want := "unclear  lease sys/e guards configmaps for sys/pilot: a pod that does not lead is rejected: find an object to test it with: " + byRBAC(attempt{}).Error()
+	if lines := verified(t, j, set, d); len(lines) != 2 || !slices.Contains(lines, want) || len(j.attempts) > 0 {
+		t.Errorf("%v\n%s", j.attempts, strings.Join(lines, "\n"))
+	}
+}
+
+// Of several refusals the first is quoted. A verification leaves no connection behind.
+func TestVerify_ClosesConnections(t *testing.T) {
+	d := guarding(configMap())
+	j, set := fenced(t, d)
+	j.answers = func(a attempt) error {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y", errors.New("ValidatingAdmissionPolicy '"+fence.PolicyPrefix+"s.work-1' denied request: "+a.verb))
+	}
+	lines := verified(t, j, set, d)
+	if !strings.HasPrefix(lines[1], "holds") || !strings.HasSuffix(lines[1], "denied request: create") {
+		t.Errorf("%s", strings.Join(lines, "\n"))
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
+	if err != nil {
+		t.Errorf("%d connections are open", j.open.Load())
+	}
+}
+
+// A probe's write, dry, and what its answer says.
+func TestTry(t *testing.T) {
+	j := newJudging(t)
+	client, err := dynamic.NewForConfig(impersonate(j.config(), "sys/pilot", "pod-2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fence.Probes(guarding(configMap()))[0]
+	for text, x := range map[string]struct {
+		answers func(attempt) error
+		want    Answer
+	}{
+		"admitted": {func(attempt) error { return nil }, Admitted},
+		"refused":  {byPolicy, Refused},
+		"unclear":  {byRBAC, Unclear},
+	} {
+		j.answers = x.answers
+		got, err := Try(t.Context(), client, p)
+		if got != x.want || got.String() != text || (err == nil) != (x.want == Admitted) {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	if len(j.attempts) != 3 || j.attempts[0].String() != `create /api/v1/namespaces/apps/configmaps by system:serviceaccount:sys:pilot, pod "pod-2"` {
+		t.Errorf("%v", j.attempts)
+	}
+	p.Object = nil
+	if got, err := Try(t.Context(), client, p); got != Unclear || err == nil || err.Error() != "no write can test configmaps" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if answerOf(errors.New("no answer")) != Unclear || answerOf(fmt.Errorf("wrapped: %w", byPolicy(attempt{}))) != Refused {
+		t.Error("what is no answer is one")
 	}
 }

@@ -20,19 +20,18 @@ import (
 )
 
 const (
-	// watchPause and watchLongest lie between two tries to watch.
+	// watchPause and watchLongest are the first and the longest pause between two watches.
 	watchPause, watchLongest = time.Second, time.Minute
-	// takenIn is how long an API server may take to act on a change: what is tried before may
-	// be answered by what was.
-	takenIn = 1500 * time.Millisecond
+	// loadTime is how long API servers may take to load a change.
+	loadTime = 1500 * time.Millisecond
 )
 
-// Watch calls changed when a policy or a binding of any fence was made, changed or deleted,
-// and again when API servers should act on that, until ctx ends. While it cannot watch, which is
-// logged once, no change is reported: the caller has to look every now and then.
+// Watch calls changed after a policy or binding of any fence was created, changed or deleted, and again when API servers
+// should have loaded the change. It returns when ctx ends. While a watch fails, changes are not reported, so the caller
+// has to poll.
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
 	events := make(chan struct{}, 1)
-	const instead = "a change of the fence is noticed when it is tried next"
+	const instead = "changes of the fence are detected by the next periodic test"
 	trouble := kube.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -40,7 +39,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 		s.changed = func() {
 			select {
 			case events <- struct{}{}:
-			default: // one is due anyway
+			default: // an event is pending
 			}
 		}
 		all.Go(func() { s.follow(ctx, trouble) })
@@ -54,14 +53,14 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 			return
 		case <-events:
 			changed()
-			later.Reset(takenIn)
+			later.Reset(loadTime)
 		case <-later.C:
 			changed()
 		}
 	}
 }
 
-// sources are the kinds of objects that a fence consists of.
+// sources returns the watched kinds.
 func sources(ctx context.Context, client kubernetes.Interface) []*source {
 	api := client.AdmissionregistrationV1()
 	return []*source{{
@@ -89,10 +88,10 @@ type source struct {
 	list    func(metav1.ListOptions) (runtime.Object, error)
 	watch   func(metav1.ListOptions) (watch.Interface, error)
 	changed func()
-	known   map[string]string // what each object said last, by name
+	known   map[string]string // version of the content, by name
 }
 
-// follow watches until ctx ends, and begins anew after each failure.
+// follow watches until ctx ends. It restarts the watch after each failure.
 func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
 	backoff := kube.Backoff(watchPause, watchLongest)
 	for ctx.Err() == nil {
@@ -102,13 +101,13 @@ func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
 		}
 		if err == nil {
 			s.learn(ctx, w)
-			backoff = kube.Backoff(watchPause, watchLongest) // a watch ends in the ordinary course of things
+			backoff = kube.Backoff(watchPause, watchLongest)
 		}
 		_ = kube.Pause(ctx, backoff.Step())
 	}
 }
 
-// open lists, and then begins to watch.
+// open lists the objects and starts a watch.
 func (s *source) open() (watch.Interface, error) {
 	list, err := s.list(metav1.ListOptions{})
 	if err != nil {
@@ -121,7 +120,7 @@ func (s *source) open() (watch.Interface, error) {
 	now := map[string]string{}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
 		if m, ok := o.(metav1.Object); ok && ofAFence(m) {
-			now[m.GetName()] = says(m)
+			now[m.GetName()] = contentVersion(m)
 		}
 		return nil
 	})
@@ -136,7 +135,7 @@ func (s *source) open() (watch.Interface, error) {
 	return s.watch(metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 }
 
-// learn takes in changes until the watch ends.
+// learn handles events until the watch ends.
 func (s *source) learn(ctx context.Context, w watch.Interface) {
 	defer w.Stop()
 	for {
@@ -163,8 +162,8 @@ func (s *source) take(event watch.Event) {
 		s.changed()
 		return
 	}
-	if before, known := s.known[name]; !known || before != says(m) {
-		s.known[name] = says(m)
+	if before, known := s.known[name]; !known || before != contentVersion(m) {
+		s.known[name] = contentVersion(m)
 		s.changed()
 	}
 }
@@ -173,5 +172,5 @@ func ofAFence(o metav1.Object) bool {
 	return strings.HasPrefix(o.GetName(), fence.PolicyPrefix) || o.GetLabels()[fence.SetLabel] != ""
 }
 
-// says changes with what an object says, and not with its status.
-func says(o metav1.Object) string { return fmt.Sprint(o.GetUID(), "/", o.GetGeneration()) }
+// contentVersion changes with the content of an object, but not with its status.
+func contentVersion(o metav1.Object) string { return fmt.Sprint(o.GetUID(), "/", o.GetGeneration()) }

@@ -18,9 +18,9 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// write is a guarded write that changes nothing.
+// write is a guarded write as a dry run.
 type write struct {
-	// verb names it, for people.
+	// verb is for messages.
 	verb     string
 	do       func(ctx context.Context, as dynamic.Interface) error
 	warnings *warnings
@@ -50,20 +50,20 @@ func (w write) try(ctx context.Context, client dynamic.Interface) (Answer, error
 	return answerOf(err), err
 }
 
-// warnings collects what an API server warns of.
+// warnings collects the warnings of an API server.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string
 }
 
-// HandleWarningHeader is rest.WarningHandler's.
+// HandleWarningHeader implements rest.WarningHandler.
 func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
 }
 
-// warned takes an admitted write that one of our policies has warned of for a refused one.
+// warned returns Refused for an admitted write with a warning of a fence.
 func (w write) warned(answer Answer) Answer {
 	w.warnings.mu.Lock()
 	defer w.warnings.mu.Unlock()
@@ -82,13 +82,13 @@ type kind struct {
 	namespaced bool
 }
 
-// kinds are the kinds that an API server serves, by group and resource.
+// kinds maps group and resource to the kinds that an API server serves.
 type kinds map[schema.GroupResource]kind
 
 func served(client kubernetes.Interface) (kinds, error) {
 	lists, err := client.Discovery().ServerPreferredResources()
 	if len(lists) == 0 && err != nil {
-		return nil, fmt.Errorf("learning which kinds there are: %w", err)
+		return nil, fmt.Errorf("discover kinds: %w", err)
 	}
 	all := kinds{}
 	for _, l := range lists {
@@ -109,12 +109,12 @@ var (
 	dryPatch  = metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 )
 
-// writes returns the writes of a resource that a guard judges and that can be tried now; without any, it says why.
+// writes returns the guarded writes of a resource that can be tried now, or the reason why there are none.
 func (all kinds) writes(ctx context.Context, admin dynamic.Interface, p fence.Probe, resource string) ([]write, string) {
 	main, sub, _ := strings.Cut(resource, "/")
 	served, known := all[schema.GroupResource{Group: p.Guard.Group, Resource: main}]
 	if !known {
-		return nil, "the API server has no " + resource
+		return nil, "the API server does not serve " + resource
 	}
 	if len(p.Guard.Versions) > 0 && !slices.Contains(p.Guard.Versions, "*") {
 		served.Version = p.Guard.Versions[0]
@@ -136,10 +136,10 @@ func (all kinds) writes(ctx context.Context, admin dynamic.Interface, p fence.Pr
 			a.connects()
 		}
 	}
-	return a.all, "there is no such object to try it with"
+	return a.all, "no such object exists to test it with"
 }
 
-// example is an object that is guarded, nil without any.
+// example returns a guarded object, or nil if none exists.
 func (k kind) example(ctx context.Context, admin dynamic.Interface, p fence.Probe) (*unstructured.Unstructured, error) {
 	options := metav1.ListOptions{Limit: 1, LabelSelector: labels.SelectorFromSet(p.Guard.Labels).String()}
 	for _, namespace := range append(slices.Clone(p.Guard.Namespaces), "")[:max(1, len(p.Guard.Namespaces))] {
@@ -149,7 +149,7 @@ func (k kind) example(ctx context.Context, admin dynamic.Interface, p fence.Prob
 			}
 			list, err := admin.Resource(k.GroupVersionResource).Namespace(namespace).List(ctx, options)
 			if err != nil {
-				return nil, fmt.Errorf("looking for an object to try it with: %w", err)
+				return nil, fmt.Errorf("find an object to test it with: %w", err)
 			}
 			if len(list.Items) > 0 {
 				return &list.Items[0], nil
@@ -159,7 +159,7 @@ func (k kind) example(ctx context.Context, admin dynamic.Interface, p fence.Prob
 	return nil, nil
 }
 
-// attempts puts writes together.
+// attempts collects the writes for one resource.
 type attempts struct {
 	kind    kind
 	sub     string
@@ -172,7 +172,7 @@ func (a *attempts) add(verb string, do func(ctx context.Context, as dynamic.Reso
 	a.all = append(a.all, newWrite(verb, a.kind, a.namespace(), do))
 }
 
-// namespace is where to try.
+// namespace returns the namespace of the writes.
 func (a *attempts) namespace() string {
 	if a.example != nil {
 		return a.example.GetNamespace()
@@ -180,7 +180,7 @@ func (a *attempts) namespace() string {
 	return append(slices.Clone(a.probe.Guard.Namespaces), a.probe.Namespace)[0]
 }
 
-// whole: what is written is the object itself.
+// whole reports whether the writes concern the object itself.
 func (a *attempts) whole() bool { return a.sub == "" || a.sub == "*" }
 
 func (a *attempts) creates() {
@@ -194,7 +194,7 @@ func (a *attempts) creates() {
 	case object == nil:
 		return
 	default:
-		// The object is there: what is valid is refused as already existing, after admission.
+		// The API server rejects the write after admission, because the object exists.
 		object.SetResourceVersion("")
 		object.SetUID("")
 		object.SetManagedFields(nil)
@@ -203,7 +203,7 @@ func (a *attempts) creates() {
 	a.all = append(a.all, createWrite(a.kind, a.namespace(), object))
 }
 
-// createsSub are subresources that are only ever created.
+// createsSub adds subresources that can only be created.
 func (a *attempts) createsSub() {
 	if a.example == nil {
 		return
@@ -238,9 +238,9 @@ func (a *attempts) updates(ctx context.Context, admin dynamic.Interface) {
 	name := a.example.GetName()
 	object, err := admin.Resource(a.kind.GroupVersionResource).Namespace(a.example.GetNamespace()).Get(ctx, name, metav1.GetOptions{}, subs...)
 	if err != nil {
-		return // such a subresource is never updated
+		return // the subresource cannot be updated
 	}
-	object.SetResourceVersion("") // or another's write in between would refuse it first
+	object.SetResourceVersion("") // avoids conflicts with concurrent writes
 	a.add("patch", func(ctx context.Context, as dynamic.ResourceInterface) error {
 		_, err := as.Patch(ctx, name, types.MergePatchType, []byte("{}"), dryPatch, subs...)
 		return err
@@ -261,8 +261,7 @@ func (a *attempts) deletes() {
 	})
 }
 
-// connects asks for a connection without the upgrade that it takes: it is judged, and if it is
-// not refused, nothing comes of it.
+// connects requests a connection without the upgrade. Policies evaluate the request, but no connection is opened.
 func (a *attempts) connects() {
 	if !slices.Contains([]string{"exec", "attach", "portforward"}, a.sub) {
 		return

@@ -104,7 +104,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = install.Apply(t.Context(), s.admin, set)
-		if err == nil || !strings.Contains(err.Error(), resource+" by namespaces") || strings.Contains(err.Error(), "buoys") {
+		if err == nil || !strings.Contains(err.Error(), resource+" by namespace") || strings.Contains(err.Error(), "buoys") {
 			t.Errorf("guarding %s by namespaces: %v", resource, err)
 		}
 	}

@@ -1,0 +1,198 @@
+package install
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/internal/fence"
+)
+
+// A removal says so until it is whole: when it was interrupted anywhere, and when an API server does
+// not notice. What somebody else removes meanwhile is no error, and what has the set's label alone goes as well.
+func TestRemove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := simple(t, home, "home/p1")
+		standing := func(servers int) *world {
+			w := calm(servers)
+			if _, err := Apply(t.Context(), w.clients(none)[0], set); err != nil {
+				t.Fatal(err)
+			}
+			w.settle()
+			return w
+		}
+		for writes := 0; ; writes++ {
+			w := standing(1)
+			w.left = writes
+			changes, err := Remove(t.Context(), w.clients(none)[0], home)
+			if w.interrupted {
+				if !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), `fence "home"`) || writes == 1 && (len(changes) != 1 || !strings.Contains(err.Error(), "remove fence")) {
+					t.Errorf("after %d writes: %v, %v", writes, changes, err)
+				}
+				continue
+			}
+			if err != nil || len(w.policies.stored) != len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
+				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
+			}
+			// A policy that goes first leaves a binding that refers to nothing, of which an API server that is asked in between
+			// may judge that it cannot be evaluated.
+			policies := slices.IndexFunc(changes, func(c Change) bool { return c.Kind == policyKind })
+			if slices.ContainsFunc(changes[policies:], func(c Change) bool { return c.Kind == bindingKind }) {
+				t.Errorf("policies go before bindings: %v", changes)
+			}
+			break
+		}
+		w := standing(1)
+		w.bindings.remade = true
+		if changes, err := Remove(t.Context(), w.clients(none)[0], home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
+			t.Errorf("what was made anew meanwhile goes, too: %v, %v", changes, err)
+		}
+		w = standing(1)
+		w.servers[0].stalled = true
+		if _, err := Remove(t.Context(), w.clients(none)[0], home); !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "is removed") {
+			t.Errorf("stalled: %v", err)
+		}
+		w = standing(1)
+		w.policies.raced, w.bindings.raced = true, true
+		other := set.Work[0].Policy.DeepCopy()
+		other.Name = "copied-by-hand"
+		if _, err := w.policies.put(other.Name, "", other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Remove(t.Context(), w.clients(none)[0], home); err != nil || len(w.policies.stored) != len(set.Permanent) {
+			t.Errorf("raced: %v, and %d policies are left", err, len(w.policies.stored))
+		}
+	})
+}
+
+// Each lock has accounts of its own: those of another are none of its.
+func TestConflicts_AccountsPerLock(t *testing.T) {
+	declared := func(election, account string) fence.Declaration {
+		return fence.Declaration{
+			Election: election, Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{account},
+			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{election}}},
+		}
+	}
+	set, err := fence.Render(home, declared("one", "home/p1"), declared("two", "home/p2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all inventory
+	for _, p := range set.All() {
+		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
+	}
+	if err := all.conflicts(set); err != nil {
+		t.Errorf("a set conflicts with itself: %v", err)
+	}
+}
+
+// Kinds of the core, too, may lie in no namespace.
+func TestScopes_CoreKinds(t *testing.T) {
+	j := newJudging(t)
+	j.serves("v1", "/api/v1", "pods", "-beacons")
+	client, err := kubernetes.NewForConfig(j.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for resource, refused := range map[string]bool{"pods": false, "beacons": true} {
+		d := guarding(fence.Guard{Resources: []string{resource}, Namespaces: []string{"apps"}})
+		set, err := fence.Render("sys", d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := scopes(client, set); (err != nil) != refused {
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
+}
+
+// Whose a lock is already is said once, however many objects say so.
+func TestConflicts_OncePerLock(t *testing.T) {
+	set, others := simple(t, home, "home/p1"), simple(t, "another", "home/p1")
+	var all inventory
+	for _, p := range others.All() {
+		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
+	}
+	err := all.conflicts(set)
+	if err == nil || strings.Count(err.Error(), `already guarded by fence "another"`) != strings.Count(err.Error(), "\n")+1 {
+		t.Fatalf("%v", err)
+	}
+	said := map[string]bool{}
+	for line := range strings.Lines(err.Error()) {
+		if line = strings.TrimSpace(line); said[line] {
+			t.Errorf("%q is said twice", line)
+		}
+		said[line] = true
+	}
+}
+
+// A kind without namespaces may be guarded by labels, and nobody asks which kinds there are for that.
+func TestScopes_LabelsNeedNoDiscovery(t *testing.T) {
+	set, err := fence.Render(home, fence.Declaration{
+		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"},
+		Guards: []fence.Guard{{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	client := newScripted(t, func(string, string) (any, error) { asked++; return nil, nil })
+	widgets := slices.DeleteFunc(slices.Clone(set.Work), func(p fence.Pair) bool {
+		return p.Policy.Spec.MatchConstraints.ResourceRules[0].APIGroups[0] != "x.y"
+	})
+	if err := scopes(client, fence.Set{Name: home, Work: widgets}); err != nil {
+		t.Error(err)
+	}
+	if asked > 0 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// Which set an object is of: what its name says, if it is one that was rendered, and else its label.
+func TestObject_Set(t *testing.T) {
+	for name, x := range map[string]struct {
+		object, label string
+		set           string
+		of            []string // besides
+	}{
+		"rendered":            {object: fence.PolicyPrefix + "a.istio-leader.lease.work-0123456789", set: "a"},
+		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a", of: []string{"b"}},
+		"not rendered":        {object: fence.PolicyPrefix + "a.work", label: "b", set: "b"},
+		"no digest":           {object: fence.PolicyPrefix + "a.work-0123456789a", label: "b", set: "b"},
+		"no set":              {object: fence.PolicyPrefix + "work-0123456789", label: "b", set: "b"},
+		"copied":              {object: "mine", label: "b", set: "b"},
+		"another's":           {object: "mine"},
+	} {
+		p := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: x.object}}
+		if x.label != "" {
+			p.Labels = map[string]string{fence.SetLabel: x.label}
+		}
+		o := object{Object: p, kind: policyKind}
+		if got := o.set(); got != x.set {
+			t.Errorf("%s: of the set %q", name, got)
+		}
+		for _, set := range []string{"a", "b"} {
+			want := set == x.set
+			for _, other := range x.of {
+				want = want || set == other
+			}
+			if o.of(set) != want {
+				t.Errorf("%s: of %q is %v", name, set, o.of(set))
+			}
+		}
+	}
+	lists := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fence.LocksAnnotation: "lease a/b,configmap c/d"}}}
+	if got := (object{Object: lists}).locks(); len(got) != 2 || got[1] != "configmap c/d" {
+		t.Errorf("locks %q", got)
+	}
+	if got := (object{Object: &admissionv1.ValidatingAdmissionPolicy{}}).locks(); got != nil {
+		t.Errorf("no annotation, and the locks %q", got)
+	}
+}
