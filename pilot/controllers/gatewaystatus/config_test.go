@@ -26,7 +26,7 @@ func TestNew_Errors(t *testing.T) {
 	s := newStub(t)
 	none := errors.New("no client")
 	config := Config{Tags: s, Logger: slog.New(slog.DiscardHandler)}
-	if c, err := New(nil, config); err == nil || c != nil || !strings.Contains(err.Error(), "no client was given") {
+	if c, err := New(nil, config); err == nil || c != nil || !strings.Contains(err.Error(), "no client") {
 		t.Errorf("without a client: %v, %v", c, err)
 	}
 	c, err := newController(s, config, func(*rest.Config) (versioned.GatewayV1Interface, error) { return nil, none })

@@ -1,3 +1,4 @@
-// Package gateway tries a Gateway from its object to an answer over HTTP: the controller deploys it, the process node runs
-// its Pod, the load balancer gives it an address. The proxy in the Pod is a stand-in.
+// Package gateway tests servers and the Gateway controllers in a cluster with a node and a load balancer:
+// a Gateway from its creation to an HTTP response, missing and old CustomResourceDefinitions, tags, and
+// the fence. The proxy in the Pods is a stand-in.
 package gateway

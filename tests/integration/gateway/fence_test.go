@@ -18,7 +18,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// plain is a Deployment that nobody made for a Gateway.
+// plain returns a Deployment that is not managed.
 func plain(name string) *appsv1.Deployment {
 	labels := map[string]string{"app": name}
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
@@ -29,10 +29,10 @@ func plain(name string) *appsv1.Deployment {
 	}}
 }
 
-// After a handover the API server refuses what the former leader writes to a Deployment that was made for a Gateway, past its gate
-// and with its own token, while its writes of others' Deployments, and other users' of any, pass. The new leader works on. The
-// status has no such guard, by default.
-func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
+// After a handover the API server rejects writes of the former leader to managed objects, sent with its token
+// and past its gate. It accepts writes to other objects and writes of other users. The status is not
+// fenced by default.
+func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p := newPlane(t)
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.config.Fence = true
@@ -40,20 +40,20 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 	config := install.Config{
 		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: patience, Elections: bootstrap.FencedElections(bootstrap.Config{}),
 	}
-	var said bytes.Buffer
-	if err := config.Install(t.Context(), &said); err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+	var output bytes.Buffer
+	if err := config.Install(t.Context(), &output); err != nil {
+		t.Fatalf("%v\n%s", err, &output)
 	}
-	defer func() { p.must(config.Remove(t.Context(), &said)) }()
+	defer func() { p.must(config.Remove(t.Context(), &output)) }()
 	for _, want := range []string{"apps", "deployments", "services", "serviceaccounts"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("nothing is said of %s in\n%s", want, &said)
+		if !strings.Contains(output.String(), want) {
+			t.Errorf("%s is missing in\n%s", want, &output)
 		}
 	}
 	a := p.serve("a", former)
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
-	p.until("the fence stands", func() bool {
+	p.until("fence in effect", func() bool {
 		return a.log.Count("fence is in effect", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
 	})
 	client := func(pod string) kube.Client {
@@ -81,43 +81,43 @@ func TestAFormerLeadersDeploymentIsRefused(t *testing.T) {
 	if err := write(client("b"), "first-istio"); err != nil {
 		t.Errorf("the new leader: %v", err)
 	}
-	refused := func(err error) bool {
+	rejected := func(err error) bool {
 		return err != nil && strings.Contains(err.Error(), "pod a is not the leader: lease "+p.home+"/"+leaderelection.GatewayDeploymentController+"-"+p.home)
 	}
-	if err := write(stale, "first-istio"); !refused(err) {
+	if err := write(stale, "first-istio"); !rejected(err) {
 		t.Errorf("the former leader: %v", err)
 	}
 	managed := plain("made-by-a")
 	managed.Labels = map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}
-	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), managed, metav1.CreateOptions{}); !refused(err) {
+	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), managed, metav1.CreateOptions{}); !rejected(err) {
 		t.Errorf("the former leader creates: %v", err)
 	}
 	for _, kind := range []string{"services", "serviceaccounts"} {
 		err := stale.Kube().CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(p.home).Resource(kind).Name("first-istio").
 			Body([]byte(`{"metadata":{"annotations":{"written":"late"}}}`)).Do(t.Context()).Error()
-		if !refused(err) {
+		if !rejected(err) {
 			t.Errorf("the former leader writes %s: %v", kind, err)
 		}
 	}
-	// What has no label is RBAC's matter, and other users are not judged.
+	// Objects without the label and other users are not affected.
 	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), plain("plain"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("a Deployment without the label: %v", err)
 	}
 	other := p.cluster.Identity(t, cluster.IdentityOptions{Namespace: p.home, PodName: "other", ClusterRules: bootstrap.Rights(p.config).Everywhere})
-	somebody := cluster.ClientFor(t, other)
+	otherUser := cluster.ClientFor(t, other)
 	for _, name := range []string{"first-istio", "plain"} {
-		if err := write(somebody, name); err != nil {
+		if err := write(otherUser, name); err != nil {
 			t.Errorf("another user writes %s: %v", name, err)
 		}
 	}
 	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
-		t.Errorf("the status has the gate alone: %v", err)
+		t.Errorf("the status: %v", err)
 	}
 }
 
-// With a declaration of one's own that says wide, statuses are guarded, too; without that word it is refused.
-func TestAStatusIsFencedByOnesOwnDeclaration(t *testing.T) {
+// A declaration can fence a status, but only with wide: true.
+func TestFence_StatusByDeclaration(t *testing.T) {
 	p := newPlane(t)
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	former, next := p.identity("a"), p.identity("b")
@@ -132,19 +132,19 @@ func TestAStatusIsFencedByOnesOwnDeclaration(t *testing.T) {
   - {group: gateway.networking.k8s.io, resources: [gateways/status]`+wide+`}
 `)}
 	}
-	var said bytes.Buffer
-	if err := declare("").Install(t.Context(), &said); err == nil || !strings.Contains(err.Error(), "wide: true") {
+	var output bytes.Buffer
+	if err := declare("").Install(t.Context(), &output); err == nil || !strings.Contains(err.Error(), "wide: true") {
 		t.Errorf("without wide: %v", err)
 	}
-	// Before the lock is there, it would refuse everyone's: so the servers come first.
+	// Without the lock, the fence would reject all writes. The server therefore starts first.
 	a := p.serve("a", former)
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
 	config := declare(", wide: true")
-	if err := config.Install(t.Context(), &said); err != nil {
-		t.Fatalf("%v\n%s", err, &said)
+	if err := config.Install(t.Context(), &output); err != nil {
+		t.Fatalf("%v\n%s", err, &output)
 	}
-	defer func() { p.must(config.Remove(t.Context(), &said)) }()
+	defer func() { p.must(config.Remove(t.Context(), &output)) }()
 	b := p.serve("b", next)
 	a.end()
 	p.until("b leads", func() bool { return slices.Contains(b.leads(p), leaderelection.GatewayStatusController) })

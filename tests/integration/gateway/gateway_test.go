@@ -29,10 +29,10 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Services: true}) }
 
-// patience bounds every wait; none is expected to come near.
+// patience limits each wait.
 const patience = 2 * time.Minute
 
-// running runs something until the test ends.
+// running runs a function until the test ends.
 func running(t *testing.T, run func(context.Context) error) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -46,13 +46,13 @@ func running(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// platform is a node that runs the stand-in, a load balancer, and the controller.
+// platform runs a node, a load balancer and the controller.
 func platform(t *testing.T, c *cluster.Cluster, namespace string) {
 	t.Helper()
 	proxy := filepath.Join(t.TempDir(), "dataplane")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", proxy, "incumbent.dev/incumbent/tests/cluster/dataplane")
-	if said, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the stand-in: %v\n%s", err, said)
+	if text, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the proxy: %v\n%s", err, text)
 	}
 	n, err := node.New(node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"dataplane": proxy}, PodNetwork: true})
 	if err != nil {
@@ -83,7 +83,7 @@ func until(t *testing.T, what string, holds func() error) {
 	}
 }
 
-// get is one request on a connection of its own: which Pod it went through, and what came back.
+// get sends one request on a new connection. It returns the Pod and the body.
 func get(ctx context.Context, address string) (pod, body string, err error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
@@ -103,7 +103,7 @@ func get(ctx context.Context, address string) (pod, body string, err error) {
 	return response.Header.Get("X-Gateway-Pod"), string(text), err
 }
 
-func TestAGatewayAnswersAtItsAddress(t *testing.T) {
+func TestGateway_AnswersRequests(t *testing.T) {
 	c := cluster.Shared(t)
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestAGatewayAnswersAtItsAddress(t *testing.T) {
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello from ", r.URL.Path) }))
 	t.Cleanup(backend.Close)
 
-	// Where requests go to is an overlay's to say: the stand-in knows no routes.
+	// An overlay sets the backend, because the proxy does not support routes.
 	overlay := fmt.Sprintf("spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: BACKEND, value: %q}]}]}}}", backend.URL)
 	_, err = admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"}, Data: map[string]string{"deployment": overlay},
@@ -144,7 +144,7 @@ func TestAGatewayAnswersAtItsAddress(t *testing.T) {
 			return err
 		}
 		if len(service.Status.LoadBalancer.Ingress) == 0 {
-			return errors.New("it has none")
+			return errors.New("no address")
 		}
 		address = service.Status.LoadBalancer.Ingress[0].IP
 		return nil
@@ -164,20 +164,20 @@ func TestAGatewayAnswersAtItsAddress(t *testing.T) {
 		return pod
 	}
 	first := answers("8080")
-	// Another port is another Pod, at the same address.
+	// Another port causes another Pod at the same address.
 	_, err = gateways.Gateways(namespace).Patch(t.Context(), "web", types.MergePatchType,
 		[]byte(`{"spec":{"listeners":[{"name":"http","port":9090,"protocol":"HTTP"}]}}`), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// At first it may be the former one: the Service knows of its port before its endpoints are others.
+	// The old Pod can answer at first, because the Service changes before its endpoints.
 	until(t, "another Pod answers", func() error {
 		if next := answers("9090"); next == first {
 			return fmt.Errorf("Pod %s answers on both ports", first)
 		}
 		return nil
 	})
-	// What was made for a Gateway ends with it.
+	// The objects are deleted with the Gateway.
 	if err := gateways.Gateways(namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func TestAGatewayAnswersAtItsAddress(t *testing.T) {
 			return err
 		}
 		if n := len(pods.Items) + len(services.Items); n > 0 {
-			return fmt.Errorf("%d Pods and Services are", n)
+			return fmt.Errorf("%d Pods and Services left", n)
 		}
 		return nil
 	})

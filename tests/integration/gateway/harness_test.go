@@ -33,7 +33,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// plane is a control plane of one revision, whose Gateways lie in its namespace: both have one name.
+// plane is a control plane of one revision. Its namespace has the same name and contains its Gateways.
 type plane struct {
 	*testing.T
 	cluster *cluster.Cluster
@@ -85,7 +85,7 @@ func (p *plane) identity(pod string) *rest.Config {
 	})
 }
 
-// replica is a server that runs.
+// replica is a running server.
 type replica struct {
 	*bootstrap.Server
 	log  *logs.Buffer
@@ -93,7 +93,7 @@ type replica struct {
 	end  func()
 }
 
-// serve runs one until the test's end, or until it is told to end.
+// serve runs a server until end is called or the test ends.
 func (p *plane) serve(pod string, as *rest.Config) *replica {
 	p.Helper()
 	r := &replica{log: &logs.Buffer{}, sent: &sent{}}
@@ -122,7 +122,7 @@ func (p *plane) serve(pod string, as *rest.Config) *replica {
 	return r
 }
 
-// leads are the elections that a server leads.
+// leads returns the elections that a server leads.
 func (r *replica) leads(p *plane) (ids []string) {
 	p.Helper()
 	request, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "http://"+r.Address()+"/debug/elections", nil)
@@ -148,7 +148,7 @@ func (r *replica) leads(p *plane) (ids []string) {
 	return ids
 }
 
-// sent notes requests, as method and path.
+// sent records requests.
 type sent struct {
 	mu  sync.Mutex
 	all []string
@@ -170,7 +170,7 @@ func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
 	return n.next.RoundTrip(req)
 }
 
-// count is how many of them have all words.
+// count returns the number of requests that contain all words.
 func (s *sent) count(words ...string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (p *plane) until(what string, holds func() bool) {
 	})
 }
 
-// gateway makes one in a namespace.
+// gateway creates a Gateway.
 func (p *plane) gateway(namespace, name string) {
 	p.Helper()
 	_, err := p.api.Gateways(namespace).Create(p.Context(), &gateway.Gateway{
@@ -219,7 +219,7 @@ func (p *plane) served(namespace, name string) {
 	p.until("Gateway "+name+" is served", func() bool { return p.accepted(namespace, name) && p.deployed(namespace, name) })
 }
 
-// tag gives the revision a tag, by a Service.
+// tag creates a tag of the revision, as a Service.
 func (p *plane) tag(name string) {
 	p.Helper()
 	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(p.Context(), &corev1.Service{
@@ -229,12 +229,12 @@ func (p *plane) tag(name string) {
 	p.must(err)
 }
 
-// othersGoOn: the namespace controller serves a namespace that is new.
-func (p *plane) othersGoOn() {
+// othersWork waits until the namespace controller has served a new namespace.
+func (p *plane) othersWork() {
 	p.Helper()
 	name, err := p.cluster.NewNamespace(p.Context(), "further")
 	p.must(err)
-	p.until("the others go on", func() bool {
+	p.until("the other controllers work", func() bool {
 		_, err := p.admin.Kube().CoreV1().ConfigMaps(name).Get(p.Context(), "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil
 	})
@@ -244,7 +244,7 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 
 var gatewaysResource = schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
 
-// file is one with a text.
+// file writes a temporary file.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "fence.yaml")
@@ -254,10 +254,10 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
-// gatewayKinds are those that the servers look at.
+// gatewayKinds lists the kinds that servers read.
 var gatewayKinds = []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}
 
-// removeDefinitions takes the Gateway API away.
+// removeDefinitions deletes the CustomResourceDefinitions of the Gateway API.
 func (p *plane) removeDefinitions() {
 	p.Helper()
 	for _, kind := range gatewayKinds {

@@ -1,3 +1,4 @@
-// Package gatewaystatus tests the controller of that name on a real API server with the Gateway API's
-// definitions, under the rights that it asks for and no others.
+// Package gatewaystatus tests the gateway status controller on a real API server, with the permissions
+// of gatewaystatus.ClusterRules. It covers what fake clients cannot show: CRD defaults and validation,
+// patches of the status subresource, and unknown fields in entries of other controllers.
 package gatewaystatus

@@ -3,23 +3,18 @@ package gatewaystatus
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
@@ -28,10 +23,10 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// Deployments and Services have the status that the tests give them: there are no controllers.
+// The cluster has no controllers, so that the tests set the status of Deployments and Services.
 func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
 
-// cell is a namespace with a controller for the objects in it: each test's is of a revision of its own.
+// cell is a namespace with a controller. Each test has a revision of its own.
 type cell struct {
 	t         *testing.T
 	c         *cluster.Cluster
@@ -40,13 +35,11 @@ type cell struct {
 	api       versioned.GatewayV1Interface
 	writes    *writes
 	log       *logs.Buffer
-	events    *events
-	role      string
 	identity  *rest.Config
 	end       func()
 }
 
-// writes counts the requests that a controller writes with, by method, path and answer.
+// writes records writes by method, path and response.
 type writes struct {
 	mu  sync.Mutex
 	all []string
@@ -73,7 +66,7 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// count is how many writes there were of which the description has all words.
+// count returns the number of writes that contain all words.
 func (w *writes) count(words ...string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,41 +82,15 @@ func (w *writes) count(words ...string) (n int) {
 	return n
 }
 
-// events are those that a controller reports.
-type events struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (e *events) note(object runtime.Object, kind, reason, message string, args ...any) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	about, _ := object.(*corev1.ObjectReference)
-	e.all = append(e.all, fmt.Sprintf("%s %s %s %s %v: ", about.Kind, about.Name, kind, reason, about.UID != "")+fmt.Sprintf(message, args...))
-}
-
-// of are those that begin with some words.
-func (e *events) of(words string) (all []string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, one := range e.all {
-		if strings.HasPrefix(one, words) {
-			all = append(all, one)
-		}
-	}
-	return all
-}
-
-// newCell starts a controller of a fresh namespace, whose label gives it a revision of its own.
+// newCell creates a namespace with a revision of its own.
 func newCell(t *testing.T) *cell {
 	t.Helper()
 	shared := cluster.Shared(t)
 	if err := shared.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &logs.Buffer{}, events: &events{}}
+	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &logs.Buffer{}}
 	c.admin = c.client(shared.Admin())
-	c.role = c.namespace + ":pilot"
 	var err error
 	if c.api, err = versioned.NewForConfig(c.admin.RESTConfig()); err != nil {
 		t.Fatal(err)
@@ -132,7 +99,7 @@ func newCell(t *testing.T) *cell {
 	return c
 }
 
-// label gives a namespace a revision.
+// label sets the revision of a namespace.
 func (c *cell) label(namespace, revision string) {
 	c.t.Helper()
 	_, err := c.admin.Kube().CoreV1().Namespaces().Patch(c.t.Context(), namespace, types.MergePatchType,
@@ -155,7 +122,7 @@ func (c *cell) must(err error) {
 	}
 }
 
-// start runs the controller, until the test ends or end is called.
+// start runs the controller until end is called or the test ends.
 func (c *cell) start() {
 	c.t.Helper()
 	if c.identity == nil {
@@ -164,7 +131,7 @@ func (c *cell) start() {
 	client := c.client(c.identity, kube.WithWrapTransport(c.writes.wrap))
 	log := slog.New(slog.NewTextHandler(c.log, nil))
 	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.namespace, Namespace: c.namespace, Logger: log})
-	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Event: c.events.note, Logger: log})
+	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Logger: log})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	var ended sync.WaitGroup
@@ -186,15 +153,7 @@ func (c *cell) start() {
 	})
 }
 
-// grant replaces the controller's rights.
-func (c *cell) grant(rules ...rbacv1.PolicyRule) {
-	c.t.Helper()
-	wanted := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: c.role}, Rules: rules}
-	_, err := c.admin.Kube().RbacV1().ClusterRoles().Update(c.t.Context(), wanted, metav1.UpdateOptions{})
-	c.must(err)
-}
-
-// put makes an object of its JSON or YAML.
+// put creates an object with a JSON spec.
 func (c *cell) put(kind, name, spec string) {
 	c.t.Helper()
 	body := `{"apiVersion":"gateway.networking.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"` + name + `"},"spec":` + spec + `}`
@@ -216,7 +175,7 @@ func (c *cell) route(name string) *gateway.HTTPRoute {
 	return r
 }
 
-// stored is an object as the API server sends it.
+// stored returns an object as the API server sends it.
 func (c *cell) stored(resource, name string) map[string]any {
 	c.t.Helper()
 	content, err := c.api.RESTClient().Get().Namespace(c.namespace).Resource(resource).Name(name).
@@ -227,13 +186,13 @@ func (c *cell) stored(resource, name string) map[string]any {
 	return o
 }
 
-// await waits until something holds.
+// await waits until a function returns true.
 func (c *cell) await(what string, holds func() bool) {
 	c.t.Helper()
 	waits.Until(c.t, what, holds)
 }
 
-// says waits until a condition has a status and reason.
+// says waits until a condition has this status and reason.
 func (c *cell) says(what string, conditions func() []metav1.Condition, kind, want string) {
 	c.t.Helper()
 	got := ""
@@ -253,8 +212,7 @@ func (c *cell) says(what string, conditions func() []metav1.Condition, kind, wan
 	})
 }
 
-// ofGateway and ofListener are the conditions of a Gateway and of its first listener, ofRoute those of our
-// entry for a parent.
+// ofGateway returns the conditions of a Gateway.
 func (c *cell) ofGateway(name string) func() []metav1.Condition {
 	return func() []metav1.Condition { return c.gateway(name).Status.Conditions }
 }
@@ -277,17 +235,4 @@ func (c *cell) ofRoute(name, parent string) func() []metav1.Condition {
 		}
 		return nil
 	}
-}
-
-// certificate is a patch that gives a Secret a key pair.
-func certificate(t *testing.T) []byte {
-	t.Helper()
-	public, private := certs.KeyPair(t)
-	patch, err := json.Marshal(map[string]any{"data": map[string][]byte{
-		"tls.crt": public, "tls.key": private,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return patch
 }

@@ -1,7 +1,6 @@
 package gatewaystatus
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -10,7 +9,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -23,7 +21,7 @@ const (
 	routing   = `{"parentRefs":[{"name":"gw"}],"rules":[{"backendRefs":[{"name":"backend","port":8080}]}]}`
 )
 
-// deploy makes a Gateway's Deployment and Service, without a status.
+// deploy creates the Deployment and the Service of a Gateway without a status.
 func (c *cell) deploy(name string) (*appsv1.Deployment, *corev1.Service) {
 	c.t.Helper()
 	g := c.gateway(name)
@@ -74,11 +72,11 @@ func (c *cell) backend(name string) {
 	c.must(err)
 }
 
-// From an empty cluster to a Gateway that serves, and back; then there is nothing to write, and nothing is.
-func TestStatusFollowsTheCluster(t *testing.T) {
+// The status follows the cluster until the Gateway is served, and back. Without changes nothing is written.
+func TestStatus_FollowsCluster(t *testing.T) {
 	c := newCell(t)
 	c.start()
-	c.await("the class is made", func() bool {
+	c.await("class exists", func() bool {
 		class, err := c.api.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
 		return err == nil && class.Spec.ControllerName == gatewaystatus.ControllerName
 	})
@@ -102,7 +100,7 @@ func TestStatusFollowsTheCluster(t *testing.T) {
 		t.Errorf("addresses are %v, listeners %v", g.Status.Addresses, g.Status.Listeners)
 	}
 
-	// A new generation is observed; what has not changed keeps its time.
+	// After a new generation, unchanged conditions keep their times.
 	_, err := c.api.Gateways(c.namespace).Patch(t.Context(), "gw", types.MergePatchType, []byte(`{"spec":{"infrastructure":{"labels":{"a":"b"}}}}`), metav1.PatchOptions{})
 	c.must(err)
 	c.await("the generation is observed", func() bool {
@@ -128,8 +126,7 @@ func TestStatusFollowsTheCluster(t *testing.T) {
 	c.quiet()
 }
 
-// quiet checks that nothing is written once all is well: not by changes that do not matter, nor by a
-// controller that starts anew. What comes last is a change that is written, of an object made for it.
+// quiet checks that irrelevant changes and a restart cause no writes.
 func (c *cell) quiet() {
 	c.t.Helper()
 	for i, restart := range []bool{false, true} {
@@ -147,30 +144,30 @@ func (c *cell) quiet() {
 		last := fmt.Sprintf("last-%d-%d", i, before)
 		c.put("Gateway", last, listening)
 		c.says(last, c.ofGateway(last), "Accepted", "True/Accepted")
-		c.await("the last write was noted", func() bool { return c.writes.count(last) > 0 })
+		c.await("last write recorded", func() bool { return c.writes.count(last) > 0 })
 		if n := c.writes.count("/gw/") + c.writes.count("/route/"); n != before {
-			c.t.Errorf("%d needless writes (restarted: %v): %q", n-before, restart, c.writes.all)
+			c.t.Errorf("%d unnecessary writes (restarted: %v): %q", n-before, restart, c.writes.all)
 		}
 	}
 }
 
-// settled is how many writes there were of the objects gw and route, once a further one was made and noted.
+// settled returns the number of writes to gw and route after a further write was recorded.
 func (c *cell) settled() (n, all int) {
 	c.t.Helper()
 	name := fmt.Sprintf("settle-%d", c.writes.count())
 	c.put("Gateway", name, listening)
 	c.says(name, c.ofGateway(name), "Accepted", "True/Accepted")
-	c.await("noted", func() bool { return c.writes.count(name) > 0 })
+	c.await("recorded", func() bool { return c.writes.count(name) > 0 })
 	return c.writes.count("/gw/") + c.writes.count("/route/"), c.writes.count()
 }
 
-// foreign is an entry of another controller, with what a typed client would not keep.
+// foreign returns an entry of another controller, with a time that a typed client does not preserve.
 func foreign(i int) string {
 	return fmt.Sprintf(`{"parentRef":{"name":"p%d","group":"gateway.networking.k8s.io","kind":"Gateway"},"controllerName":"example.com/c%d",`+
 		`"conditions":[{"type":"Odd","status":"Unknown","reason":"R","message":"","lastTransitionTime":"2026-01-02T03:04:05.678Z"}]}`, i, i)
 }
 
-// setParents gives a route these entries.
+// setParents sets the entries of a route.
 func (c *cell) setParents(name string, entries ...string) {
 	c.t.Helper()
 	_, err := c.api.HTTPRoutes(c.namespace).Patch(c.t.Context(), name, types.MergePatchType,
@@ -178,7 +175,7 @@ func (c *cell) setParents(name string, entries ...string) {
 	c.must(err)
 }
 
-// theirs are the stored entries of other controllers, in their order.
+// theirs returns the stored entries of other controllers.
 func (c *cell) theirs(name string) []any {
 	c.t.Helper()
 	status, _ := c.stored("httproutes", name)["status"].(map[string]any)
@@ -192,27 +189,27 @@ func (c *cell) theirs(name string) []any {
 	return out
 }
 
-func TestOthersParentsStay(t *testing.T) {
+func TestStatus_KeepsParentsOfOthers(t *testing.T) {
 	c := newCell(t)
 	c.start()
 	c.put("Gateway", "gw", listening)
 	c.put("Gateway", "second", listening)
 	c.put("HTTPRoute", "route", routing)
 	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
-	c.setParents("route", foreign(1), foreign(2)) // and without ours
+	c.setParents("route", foreign(1), foreign(2)) // without our entry
 	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound")
 	var want []any
 	c.must(json.Unmarshal([]byte("["+foreign(1)+","+foreign(2)+"]"), &want))
 	same := func(step string) {
 		t.Helper()
 		if got := c.theirs("route"); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: theirs are %v, want %v", step, got, want)
+			t.Errorf("%s: entries of others are %v, want %v", step, got, want)
 		}
 	}
-	same("ours beside theirs")
+	same("entry added")
 	c.backend("backend")
 	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
-	same("ours has changed")
+	same("entry changed")
 	patch := func(spec string) {
 		t.Helper()
 		_, err := c.api.HTTPRoutes(c.namespace).Patch(t.Context(), "route", types.MergePatchType, []byte(spec), metav1.PatchOptions{})
@@ -221,172 +218,12 @@ func TestOthersParentsStay(t *testing.T) {
 	patch(`{"spec":{"parentRefs":[{"name":"gw"},{"name":"second"}]}}`)
 	c.says("route", c.ofRoute("route", "second"), "Accepted", "True/Accepted")
 	patch(`{"spec":{"parentRefs":[{"name":"second"}]}}`)
-	c.await("one of ours is gone", func() bool { return c.ofRoute("route", "gw")() == nil })
-	same("one of ours is gone")
+	c.await("one entry removed", func() bool { return c.ofRoute("route", "gw")() == nil })
+	same("one entry removed")
 	patch(`{"spec":{"parentRefs":[{"name":"elsewhere"}]}}`)
-	c.await("ours are gone", func() bool { return c.ofRoute("route", "second")() == nil })
-	same("ours are gone")
+	c.await("entries removed", func() bool { return c.ofRoute("route", "second")() == nil })
+	same("entries removed")
 	if n := len(c.route("route").Status.Parents); n != 2 {
-		t.Errorf("%d entries are left", n)
+		t.Errorf("%d entries left", n)
 	}
-}
-
-// A route whose status is full of others' entries gets ours as soon as there is room; until then it is said once,
-// nothing is removed and nothing is tried again and again.
-func TestARouteWith32Parents(t *testing.T) {
-	c := newCell(t)
-	c.put("HTTPRoute", "route", routing)
-	var full []string
-	for i := range 32 {
-		full = append(full, foreign(i))
-	}
-	c.setParents("route", full...)
-	before := c.theirs("route")
-	c.put("Gateway", "gw", listening)
-	c.start()
-	c.says("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
-	c.await("said so", func() bool { return strings.Contains(c.log.String(), "entries of other controllers") })
-	c.backend("backend") // another look at it
-	c.settled()
-	if got := c.theirs("route"); !reflect.DeepEqual(got, before) || len(got) != 32 {
-		t.Errorf("theirs have changed: %d", len(got))
-	}
-	if n, said := c.writes.count("/route/"), strings.Count(c.log.String(), "entries of other controllers"); n != 0 || said != 1 {
-		t.Errorf("%d writes, said %d times", n, said)
-	}
-	if said := c.events.of("HTTPRoute route Warning StatusFull true: "); len(said) != 1 {
-		t.Errorf("the Events are %q", c.events.of(""))
-	}
-	c.setParents("route", full[:31]...)
-	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
-	if got := c.theirs("route"); !reflect.DeepEqual(got, before[:31]) {
-		t.Errorf("theirs have changed: %d", len(got))
-	}
-}
-
-// A Gateway whose class does not exist is nobody's: it is told so once, and nothing is written to it. It is served
-// when the class comes, and by nobody when that is another controller's.
-func TestAnUnknownClass(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	class := func(name, controller string) {
-		t.Helper()
-		c.must(c.api.RESTClient().Post().Resource("gatewayclasses").SetHeader("Content-Type", "application/json").
-			Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"GatewayClass","metadata":{"name":"` + name + `"},"spec":{"controllerName":"` + controller + `"}}`)).
-			Do(t.Context()).Error())
-		t.Cleanup(func() {
-			c.must(c.api.GatewayClasses().Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}))
-		})
-	}
-	class("theirs", "example.com/other")
-	for _, name := range []string{"later", "never", "theirs"} {
-		c.put("Gateway", name, strings.Replace(listening, `"istio"`, `"`+name+`"`, 1))
-	}
-	said := func(name string) []string { return c.events.of("Gateway " + name + " Warning UnknownClass true: ") }
-	c.await("both are told", func() bool { return len(said("later")) == 1 && len(said("never")) == 1 })
-	_, err := c.api.Gateways(c.namespace).Patch(t.Context(), "never", types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
-	c.must(err)
-	c.put("HTTPRoute", "route", strings.Replace(routing, `"gw"`, `"never"`, 1))
-	class("later", string(gatewaystatus.ControllerName))
-	c.says("later", c.ofGateway("later"), "Accepted", "True/Accepted")
-	c.settled()
-	for name, want := range map[string]int{"later": 1, "never": 1, "theirs": 0} {
-		if got := said(name); len(got) != want {
-			t.Errorf("%s is told %q", name, got)
-		}
-	}
-	if n := c.writes.count("/never/") + c.writes.count("/theirs/") + c.writes.count("/route/"); n != 0 {
-		t.Errorf("%d writes to what is nobody's or another's: %q", n, c.writes.all)
-	}
-}
-
-func TestACertificateNeedsAGrant(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	elsewhere := c.c.Namespace(t)
-	_, err := c.admin.Kube().CoreV1().Secrets(elsewhere).Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "cert"}, Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{"tls.crt": []byte("Hello world"), "tls.key": []byte("Hello world")},
-	}, metav1.CreateOptions{})
-	c.must(err)
-	c.put("Gateway", "gw", `{"gatewayClassName":"istio","listeners":[{"name":"https","port":443,"protocol":"HTTPS","tls":{"certificateRefs":[{"name":"cert","namespace":"`+elsewhere+`"}]}}]}`)
-	c.says("gw", c.ofListener("gw"), "ResolvedRefs", "False/RefNotPermitted")
-	grants := c.api.ReferenceGrants(elsewhere)
-	_, err = grants.Create(t.Context(), &gateway.ReferenceGrant{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: gateway.ReferenceGrantSpec{
-		From: []gateway.ReferenceGrantFrom{{Group: gateway.GroupName, Kind: "Gateway", Namespace: gateway.Namespace(c.namespace)}},
-		To:   []gateway.ReferenceGrantTo{{Kind: "Secret"}},
-	}}, metav1.CreateOptions{})
-	c.must(err)
-	c.says("gw", c.ofListener("gw"), "ResolvedRefs", "False/InvalidCertificateRef") // it is rubbish
-	_, err = c.admin.Kube().CoreV1().Secrets(elsewhere).Patch(t.Context(), "cert", types.MergePatchType, certificate(t), metav1.PatchOptions{})
-	c.must(err)
-	c.says("gw", c.ofListener("gw"), "ResolvedRefs", "True/ResolvedRefs")
-	c.must(grants.Delete(t.Context(), "a", metav1.DeleteOptions{}))
-	c.says("gw", c.ofListener("gw"), "ResolvedRefs", "False/RefNotPermitted")
-}
-
-// What another revision has is left alone, and is taken over when it changes hands.
-func TestOnlyTheRevisionsObjects(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	c.put("Gateway", "gw", listening)
-	c.says("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
-	c.label(c.namespace, "another-"+c.namespace)
-	c.put("Gateway", "theirs", listening)
-	c.put("HTTPRoute", "route", routing)
-	mark := func(name, revision string) {
-		t.Helper()
-		_, err := c.api.Gateways(c.namespace).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
-		c.must(err)
-	}
-	c.put("Gateway", "last", listening)
-	mark("last", c.namespace)
-	c.says("last", c.ofGateway("last"), "Accepted", "True/Accepted")
-	if n := c.writes.count("/theirs/") + c.writes.count("/route/"); n != 0 {
-		t.Errorf("%d writes of what is another's", n)
-	}
-	mark("theirs", c.namespace)
-	c.says("theirs", c.ofGateway("theirs"), "Accepted", "True/Accepted")
-	c.label(c.namespace, c.namespace)
-	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
-}
-
-// With one right taken away the rest goes on; the lack is said once, tried with back-off, and over once it is.
-func TestARightIsTakenAway(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	c.put("Gateway", "gw", listening)
-	c.says("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
-	rules := gatewaystatus.ClusterRules(true)
-	var fewer []rbacv1.PolicyRule
-	for _, rule := range rules {
-		rule = *rule.DeepCopy()
-		for i, resource := range rule.Resources {
-			if resource == "httproutes/status" {
-				rule.Resources[i] = "none/status"
-			}
-		}
-		fewer = append(fewer, rule)
-	}
-	c.grant(fewer...)
-	for i := range 3 {
-		c.put("HTTPRoute", fmt.Sprint("route", i), routing)
-	}
-	c.await("refused", func() bool { return c.writes.count("/httproutes/", "403") >= 6 })
-	c.put("Gateway", "second", listening)
-	c.says("second", c.ofGateway("second"), "Accepted", "True/Accepted")
-	if n := strings.Count(c.log.String(), "reconcile failed"); n != 1 {
-		t.Errorf("said %d times", n)
-	}
-	for i := range 3 {
-		said := c.events.of(fmt.Sprintf("HTTPRoute route%d Warning StatusNotWritten true: ", i))
-		if len(said) != 1 || !strings.Contains(said[0], "forbidden") {
-			t.Errorf("the Events are %q", c.events.of(""))
-		}
-	}
-	c.grant(rules...)
-	for i := range 3 {
-		c.says("route", c.ofRoute(fmt.Sprint("route", i), "gw"), "Accepted", "True/Accepted")
-	}
-	c.await("works again", func() bool { return strings.Contains(c.log.String(), "reconcile succeeded again") })
 }

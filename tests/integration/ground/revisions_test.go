@@ -139,7 +139,7 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 					continue
 				}
 				// get is asked for only where list is forbidden.
-				if logged := j.matching("WARN permission is missing", "verb="+verb); verb != "get" && logged != 1 {
+				if logged := j.matching("WARN permission denied", "verb="+verb); verb != "get" && logged != 1 {
 					t.Errorf("missing %s was reported %d times", verb, logged)
 				}
 				forbidden++
@@ -171,7 +171,7 @@ func TestDefaultRevisionStaysUnknownWithoutRightsUntilTheyAreGiven(t *testing.T)
 	w := revisions.NewDefault(limited, revisions.Config{Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
 	during(t, w.Run)
 	await(t, "both missing permissions reported", func() bool {
-		return j.matching("permission is missing", "verb=list") == 1 && j.matching("permission is missing", "verb=get") == 1
+		return j.matching("permission denied", "verb=list") == 1 && j.matching("permission denied", "verb=get") == 1
 	})
 	if w.HasSynced() || w.GetDefault() != "" {
 		t.Errorf("synced without having read anything, with %q", w.GetDefault())
@@ -298,7 +298,7 @@ func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 		}
 	})
 	mine("known without rights to Services and validators", false)
-	await(t, "said so", func() bool { return j.matching("permission is missing") == 3 })
+	await(t, "said so", func() bool { return j.matching("permission denied") == 3 })
 	if w.(revisions.Reporter).Problem() == nil {
 		t.Error("it has no problem to report")
 	}
@@ -310,8 +310,8 @@ func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 			ResourceNames: []string{validator.Name}, Verbs: []string{"list", "watch"},
 		})
 	mine("both read", true, "prod")
-	if j.matching("permission is missing") != 3 || w.(revisions.Reporter).Problem() != nil {
-		t.Errorf("said %d times; problem %v", j.matching("permission is missing"), w.(revisions.Reporter).Problem())
+	if j.matching("permission denied") != 3 || w.(revisions.Reporter).Problem() != nil {
+		t.Errorf("said %d times; problem %v", j.matching("permission denied"), w.(revisions.Reporter).Problem())
 	}
 	must(t)(services.Patch(t.Context(), tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"other"}}}`), metav1.PatchOptions{}))
 	mine("a tag of another", true)
