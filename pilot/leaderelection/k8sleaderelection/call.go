@@ -75,7 +75,7 @@ const maxRetryAfter = 3600
 // fromServer reports whether err is a response of an API server.
 func fromServer(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-// resultOf classifies an error by what it proves. After a conflict or a refusal, nothing was written. After any other
+// resultOf classifies an error. After a conflict or a refusal, nothing was written. After any other
 // error, the write may have been stored.
 func resultOf(err error) core.Result {
 	switch {

@@ -49,7 +49,7 @@ func TestClockReadingWakesLoops(t *testing.T) {
 	}
 }
 
-// Each step is the time by which the clocks advanced.
+// Each step advances the clocks.
 func TestJumpsSeen(t *testing.T) {
 	type step struct {
 		mono, boot, wall time.Duration

@@ -14,7 +14,7 @@ import (
 
 // JitterFactor distributes polls over time. The pause before a poll is RetryPeriod × (1 + JitterFactor × r), where r is a
 // random number in [0,1). RenewDeadline must be greater than RetryPeriod × JitterFactor.
-const JitterFactor = core.JitterFactor
+const JitterFactor = 1.2
 
 // DefaultMaxClockDrift is the default maximum relative error of clock rates. Clocks of computers stay below 0.0005, even
 // without NTP.
@@ -40,14 +40,14 @@ type LeaderCallbacks struct {
 }
 
 // LeaderElectionConfig configures one candidate of one election. Lock, LeaseDuration, RenewDeadline and RetryPeriod are
-// required. The fields up to Name are those of client-go, and KeyComparison is that of Istio's fork.
+// required. Up to Name, the fields have the names of client-go, and KeyComparison has the name of Istio's fork.
 type LeaderElectionConfig struct {
 	// Lock stores the record. It also has the identity and the key of the candidate.
 	Lock k8sresourcelock.Interface
 
 	// LeaseDuration is written into the record, in whole seconds, at least one. A follower may acquire the lock when
-	// the record was unchanged for the longer of its own and the recorded duration. A recorded duration counts up to an
-	// hour or ten times the own duration, whichever is longer.
+	// the record was unchanged for the longer of its own and the recorded duration. A recorded duration counts at most as
+	// an hour or ten times the own duration, the longer of both.
 	LeaseDuration time.Duration
 	// RenewDeadline is the validity: how long a leader may act, counted from when its last acknowledged write was sent.
 	RenewDeadline time.Duration
@@ -78,13 +78,12 @@ type LeaderElectionConfig struct {
 	// a lock. Otherwise a candidate of higher rank could not request a handover: it would preempt and settle for a
 	// lease. If zero, the candidate does not wait.
 	SyncWait time.Duration
-	// Coordinated leaves the choice of the leader to a coordinator: the one of Kubernetes (KEP-4355) or that of package
-	// coordination. It requires a LeaseLock. The candidate waits until it is nominated, and hands over to the
+	// Coordinated leaves the choice of the leader to a coordinator: Kubernetes (KEP-4355) or package coordination. It requires a LeaseLock. The candidate waits until it is nominated, and hands over to the
 	// preferred holder of the Lease. If no coordinator chose a leader, or it was absent (see SetCoordinatorAbsent), for
 	// three lease durations, candidates acquire the lock as without a coordinator.
 	Coordinated bool
 	// DrainLimit is how long run functions may take to return after the end of the validity or the loss of the record.
-	// The default and maximum is what the lease leaves room for:
+	// The default is the maximum:
 	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline. At 30, 15 and 7.5 s it is 13.8 s.
 	DrainLimit time.Duration
 	// StopLimit is how long run functions may take to return after a stop, a step-down or an accepted handover, while

@@ -20,6 +20,9 @@ func testConfig() LeaderElectionConfig {
 }
 
 func TestConfigCore(t *testing.T) {
+	if JitterFactor != core.JitterFactor {
+		t.Error("the core has another JitterFactor")
+	}
 	timing := core.Timing{
 		Lease: 30 * time.Second, Validity: 15 * time.Second, Retry: 7 * time.Second,
 		CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,

@@ -116,7 +116,7 @@ func TestCoordinatorAbsent(t *testing.T) {
 // An elector that is not coordinated releases for a preferred holder.
 func TestUncoordinatedElector(t *testing.T) {
 	onLeases(t, func(t *testing.T, store *locktest.Store) {
-		nominate(store, "") // the coordinator of Kubernetes writes this if it does not know the strategy
+		nominate(store, "") // the coordinator of Kubernetes writes this for an unknown strategy
 		a := startCandidate(t, store, "a")
 		advance(lease)
 		if !a.isRunning() {

@@ -8,13 +8,13 @@
 //     a candidate that is not the leader. To campaign is to acquire or request the lock as soon as the rules allow.
 //   - A candidate of another implementation, such as istiod or client-go, is called another elector or a peer.
 //   - A term is an uninterrupted period of leadership. Its token is the resourceVersion of the leader's first write.
-//   - The validity is the time in which a leader may act: RenewDeadline from when its last acknowledged write was sent.
+//   - The validity is how long a leader may act: RenewDeadline from when its last acknowledged write was sent.
 //   - The key is the rank that a candidate writes into the lock: its revision, with the prefix "^" if the candidate runs
 //     outside the cluster of the lock. See Outranks.
 //   - To preempt is to overwrite a live holder of lower rank. In a handover, the leader writes the challenger as holder.
 //     A candidate that another process wrote as holder is nominated. It acts after its own first write.
-//   - The marker is an annotation on the lock by which a leader shows that it acts. Other electors write none.
-//   - A hold is an annotation by which an operator keeps the holder (see package admin).
+//   - The marker is an annotation on the lock. It shows that the leader acts. Other electors write none.
+//   - A hold is an annotation of an operator that keeps the holder (see package admin).
 //   - An unfit process should not lead if another can (see LeaderElectionConfig.FitnessCheck).
 //   - To settle is to hold the lock without acting, while a previous leader may still act.
 //   - To drain is to wait until cancelled run functions have returned.

@@ -37,7 +37,7 @@ type LeaderElector struct {
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
 	loop    atomic.Pointer[loop] // nil if the elector is not running
-	// handoverSince is the core.Instant at which the pending handover began; zero if none is pending.
+	// handoverSince is the core.Instant at which the pending handover began; zero if no handover is pending.
 	handoverSince atomic.Int64
 }
 
@@ -174,7 +174,7 @@ func (le *LeaderElector) IsLeader() bool {
 // GetLeader returns the holder in the last known record, or "" if there is none.
 func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
 
-// SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is known to be absent. After three lease
+// SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is absent. After three lease
 // durations of absence, candidates acquire the lock without it. It does not block and may be called before Run.
 func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	if le.absent.Swap(absent) != absent {
@@ -230,7 +230,7 @@ type Status struct {
 	Term Term
 	// Known is set if the lock was read.
 	Known bool
-	// Holder, HolderKey and Transitions are those of the last known record.
+	// Holder, HolderKey and Transitions are the values in the last known record.
 	Holder, HolderKey string
 	Transitions       int
 	// Acting is set if the holder may act, according to the record: it was not only nominated, it does not wait for a

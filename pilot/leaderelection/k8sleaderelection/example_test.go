@@ -12,9 +12,9 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// In place of client-go's package: the same fields, and the work has returned before the lock is released.
+// The configuration has the fields of client-go. The lock is released after OnStartedLeading has returned.
 func ExampleLeaderElector() {
-	server := locktest.NewStore(locktest.Lease) // in production: a LeaseLock with kubernetes.Interface's CoordinationV1()
+	server := locktest.NewStore(locktest.Lease) // in production: a LeaseLock with Client: clientset.CoordinationV1()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
@@ -24,7 +24,7 @@ func ExampleLeaderElector() {
 		Callbacks: k8sleaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				fmt.Println("leading; the lock names", server.Snapshot().Record.HolderIdentity)
-				stop() // as SIGTERM would
+				stop() // for example on SIGTERM
 				<-ctx.Done()
 				fmt.Println("done; the lock still names", server.Snapshot().Record.HolderIdentity)
 			},
@@ -45,7 +45,7 @@ func ExampleLeaderElector() {
 	// released: true
 }
 
-// An operator moves the lock to another replica: the leader ends its work, and writes that one in.
+// An operator transfers the lock: the leader drains and writes the other replica as holder.
 func ExampleOperator_Transfer() {
 	server := locktest.NewStore(locktest.Lease)
 	ctx, stop := context.WithTimeout(context.Background(), 30*time.Second)
@@ -68,7 +68,7 @@ func ExampleOperator_Transfer() {
 			return
 		}
 		for ctx.Err() == nil {
-			elector.Run(ctx) // a term, or until ctx ends
+			elector.Run(ctx) // one term
 		}
 	}
 	go candidate("pod-a")
@@ -77,7 +77,7 @@ func ExampleOperator_Transfer() {
 
 	operator := admin.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
 	done := make(chan error, 1)
-	go func() { done <- operator.Transfer(ctx, "pod-b", "", "node is drained", time.Minute) }()
+	go func() { done <- operator.Transfer(ctx, "pod-b", "", "node drain", time.Minute) }()
 	fmt.Println(<-leads, "leads")
 	fmt.Println("transferred:", <-done)
 
@@ -90,8 +90,8 @@ func ExampleOperator_Transfer() {
 	// transferred: <nil>
 }
 
-// tracer makes a span of each term. It stands in for OpenTelemetry, which this module does without: its span is a line of text, and
-// beside each step is the call that a trace.Tracer wants there. Its methods are called from one goroutine.
+// tracer records a span per term. It shows the calls of an OpenTelemetry tracer in comments, because this module does not
+// depend on it.
 type tracer struct {
 	began time.Time
 	span  []string
@@ -128,7 +128,7 @@ func (t *tracer) ObserveDuration(name string, what k8sleaderelection.Interval, t
 	}
 }
 
-// A span of each term, by an observer.
+// An observer can trace each term.
 func ExampleTermObserver() {
 	server := locktest.NewStore(locktest.Lease)
 	for range 2 {

@@ -269,7 +269,7 @@ func setDefault(revision string, candidates ...*candidate) {
 	}
 }
 
-// recorder is an Observer and an EventRecorder that keeps what it receives.
+// recorder is an Observer and an EventRecorder that stores its input.
 type recorder struct {
 	mu        sync.Mutex
 	events    []string
@@ -314,7 +314,7 @@ func (w *recorder) Eventf(_ runtime.Object, kind, _, message string, args ...any
 	w.events = append(w.events, strings.TrimPrefix(kind+": ", "Normal: ")+fmt.Sprintf(message, args...))
 }
 
-// take returns and clears what was received since the last call.
+// take returns and clears the stored input.
 func (w *recorder) take() (events, terms, durations []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -39,7 +39,7 @@ func TestNextOrder(t *testing.T) {
 	})
 }
 
-// If a timer and an event are ready together, the event comes first, whichever of them select returns.
+// If a timer and an event are ready together, the event comes first, although select picks one at random.
 func TestNextReturnsEventFirst(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

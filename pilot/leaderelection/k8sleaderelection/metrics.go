@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MetricsProvider creates the metrics of electors. Its interface is that of client-go.
+// MetricsProvider creates the metrics of electors. client-go has the same interface.
 type MetricsProvider interface {
 	// NewLeaderMetric returns a metric. It is called once per Run or Campaign.
 	NewLeaderMetric() SwitchMetric
@@ -60,7 +60,7 @@ const (
 	Handover Interval = "handover"
 	// HandoverGiven is the time from the acceptance of a request by this leader until the challenger was written as holder.
 	HandoverGiven Interval = "handover-given"
-	// Leaderless is the time in which no candidate acted, as seen by this process. It begins when a lease expires, or
+	// Leaderless is the time without an acting candidate, as seen by this process. It begins when a lease expires, or
 	// when a record has no holder or only a nominee, is unreadable or was deleted. It ends when a record shows a holder
 	// that acts. Each candidate reports it.
 	//
@@ -75,7 +75,7 @@ var provider struct {
 	MetricsProvider
 }
 
-// SetProvider sets the metrics provider for each later Run and Campaign. If nil, there are no metrics. Unlike that of
+// SetProvider sets the metrics provider for each later Run and Campaign. If nil, there are no metrics. Unlike in
 // client-go, it may be called again.
 func SetProvider(metricsProvider MetricsProvider) {
 	provider.Lock()

@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// Bounds for each minute in which writes fail.
+// Bounds per minute while writes fail.
 const (
 	maxRequests = 12
 	maxLines    = 2

@@ -66,7 +66,7 @@ func (c *change) acknowledged() core.Op {
 	return core.NoOp
 }
 
-// exitStuck is the exit code of ExitOnStuckDrain. It differs from that of a panic.
+// exitStuck is the exit code of ExitOnStuckDrain. A panic has another exit code.
 const exitStuck = 3
 
 // pass reports the changes of one pass of the loop.

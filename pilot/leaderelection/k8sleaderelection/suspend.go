@@ -34,7 +34,7 @@ func (l *loop) setBootAlarm(now core.ClockReading, wake core.Instant) {
 // tick makes the loop read the clocks.
 func (l *loop) tick() { l.signal(ticked) }
 
-// jumps detects that a clock advanced while the monotonic clock stood still, because the machine slept or the clock
+// jumps detects that a clock advanced while the monotonic clock did not, because the machine slept or the clock
 // was set. The first reader of the clocks detects it, for example a gate, and wakes all loops.
 type jumps struct {
 	boot, wall atomic.Int64 // offset from the monotonic clock at the last reading

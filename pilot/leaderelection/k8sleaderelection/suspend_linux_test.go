@@ -15,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// suspender stands in for the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.
+// suspender replaces the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.
 type suspender struct {
 	mu    sync.Mutex
 	slept time.Duration

@@ -8,8 +8,8 @@ import (
 
 // Request is a handover request on a lock. The zero Request is none.
 type Request struct {
-	// Identity and Key are those of the candidate that shall lead. A request of an operator without Identity asks for a
-	// step-down.
+	// Identity is the candidate to hand over to. A request of an operator without Identity is a step-down.
+	// Key is the key of the candidate.
 	Identity, Key string
 	// Reason is default-revision, local-over-remote, unfit or operator.
 	Reason string

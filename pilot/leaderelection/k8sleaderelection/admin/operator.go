@@ -55,7 +55,7 @@ func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.D
 }
 
 // StepDown makes the leader drain and release the lock. It returns nil when the term has ended. The former leader does not
-// campaign for coolDown, from one second to seven days, and at least RetryPeriod. The errors are those of Transfer.
+// campaign for coolDown, from one second to seven days, and at least RetryPeriod. It returns the same errors as Transfer.
 func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
 	return o.request(ctx, "step-down", core.Request{Note: why}, coolDown)
 }

@@ -148,7 +148,7 @@ func TestOperatorInvalid(t *testing.T) {
 	}
 }
 
-// A command removes the nomination of another term and keeps that of the current term.
+// A command removes the nomination of another term and keeps a current nomination.
 func TestOperatorKeepsNomination(t *testing.T) {
 	for transitions, want := range map[string]string{"4": "istiod", "3": ""} {
 		store := locktest.NewStore(locktest.ConfigMap)
