@@ -261,26 +261,12 @@ func TestRun_Concurrent(t *testing.T) {
 }
 
 func TestRunOrDie(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			le.RunOrDie(ctx, le.LeaderElectionConfig{Lock: store.Lock("a", "").Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, Clock: testClock()})
-		}()
-		advance(time.Second)
-		if record(store).HolderIdentity != "a" {
-			t.Error("the elector does not campaign")
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic for an invalid configuration")
 		}
-		cancel()
-		<-ended
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic for an invalid configuration")
-			}
-		}()
-		le.RunOrDie(ctx, le.LeaderElectionConfig{})
-	})
+	}()
+	le.RunOrDie(t.Context(), le.LeaderElectionConfig{})
 }
 
 // Run starts no functions while functions of an earlier run have not returned. Otherwise the gate would admit their writes.
@@ -403,54 +389,11 @@ func TestCampaignTerms(t *testing.T) {
 		if !a.isRunning() || a.terms() != 3 || stopped != 2 {
 			t.Errorf("runs %v in term %d, OnStoppedLeading calls: %d", a.isRunning(), a.terms(), stopped)
 		}
-		if err := a.stop(); err != nil || stopped != 3 || strings.Contains(a.logged(), "waiting for run functions") {
-			t.Errorf("%v, OnStoppedLeading calls: %d\n%s", err, stopped, a.logged())
-		}
-	})
-}
-
-func TestCampaignCollectsErrors(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		one := errors.New("no database")
-		two := errors.New("no disk")
-		second := make(chan struct{})
-		a := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.RunFunctions = append(c.RunFunctions, func(context.Context) error { <-second; return two })
-			c.Observer = failSecond{second}
-		})
-		a.start(t)
-		advance(time.Minute)
-		a.fail <- one
+		last := errors.New("no disk")
+		a.fail <- last
 		advance(time.Second)
-		if err := a.stop(); !errors.Is(err, one) || !errors.Is(err, two) || !strings.HasSuffix(err.Error(), "no database; no disk") {
-			t.Errorf("got %q, want both errors on one line", err)
-		}
-	})
-}
-
-// failSecond lets the second function fail between the first failure and the end of the term.
-type failSecond struct{ second chan struct{} }
-
-func (f failSecond) Phase(_, _, to, _ string) {
-	if to == "draining" {
-		close(f.second)
-		synctest.Wait()
-	}
-}
-
-func (failSecond) Call(_, _, _, _ string, _ time.Duration) {}
-
-func TestErrorAfterStopIgnored(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
-				<-ctx.Done()
-				return errors.New("interrupted")
-			}}
-		})
-		advance(time.Minute)
-		if err := a.stop(); err != nil || strings.Contains(a.logged(), "interrupted") {
-			t.Errorf("%v\n%s", err, a.logged())
+		if err := a.stop(); !errors.Is(err, last) || stopped != 3 || strings.Contains(err.Error(), "no database") || strings.Contains(a.logged(), "waiting for run functions") {
+			t.Errorf("%v, OnStoppedLeading calls: %d\n%s", err, stopped, a.logged())
 		}
 	})
 }
@@ -542,31 +485,6 @@ func TestGateFollowsTerm(t *testing.T) {
 	})
 }
 
-// OnStartedLeading runs concurrently with the run functions and ends with the term.
-func TestOnStartedLeadingContext(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		var started, ended []le.Term
-		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Callbacks.OnStartedLeading = func(ctx context.Context) {
-				term, _ := le.TermFromContext(ctx)
-				started = append(started, term)
-				<-ctx.Done()
-				after(3 * time.Second)
-				ended = append(ended, term)
-			}
-		})
-		advance(time.Minute)
-		term := a.Status().Term
-		if !a.isRunning() || len(started) != 1 || started[0] != term || len(ended) != 0 {
-			t.Fatalf("function runs %v, callback started in %+v, ended in %+v", a.isRunning(), started, ended)
-		}
-		begin := time.Now()
-		if err := a.stop(); err != nil || len(ended) != 1 || time.Since(begin) != 3*time.Second {
-			t.Errorf("stopped after %v with %v, callback ended in %+v", time.Since(begin), err, ended)
-		}
-	})
-}
-
 func TestUnfitLeaderHandsOver(t *testing.T) {
 	forEachLock(t, func(t *testing.T, store *locktest.Store) {
 		var unfit atomic.Bool
@@ -604,39 +522,6 @@ func TestUnfitLeaderHandsOver(t *testing.T) {
 		}
 		if !strings.Contains(a.logged(), "unfit to lead") || !strings.Contains(a.logged(), "cold cache") {
 			t.Error(a.logged())
-		}
-	})
-}
-
-type testMetric struct {
-	mu sync.Mutex
-	on map[string]bool
-}
-
-func (m *testMetric) NewLeaderMetric() le.SwitchMetric { return m }
-
-func (m *testMetric) On(name string) { m.set(name, true) }
-
-func (m *testMetric) Off(name string) { m.set(name, false) }
-
-func (m *testMetric) set(name string, on bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.on[name] = on
-}
-
-func TestSetProvider(t *testing.T) {
-	m := &testMetric{on: map[string]bool{}}
-	le.SetProvider(m)
-	defer le.SetProvider(nil)
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Name = "metered" })
-		advance(time.Second)
-		if !m.on["metered"] {
-			t.Error("the metric of a leader is off")
-		}
-		if err := a.stop(); err != nil || m.on["metered"] {
-			t.Errorf("after the end: metric on %v, error %v", m.on["metered"], err)
 		}
 	})
 }

@@ -194,7 +194,7 @@ func (l *loop) pass(ev *event) {
 	l.publish(c)
 	l.report.pass(c)
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
-	l.setWork(&c.action)
+	l.setRunFunctions(&c.action)
 	if c.action.Op != core.NoOp {
 		l.send(c.action)
 	}
@@ -219,8 +219,8 @@ func (l *loop) setGate(a *core.Action) {
 	}
 }
 
-// setWork starts or cancels the run functions.
-func (l *loop) setWork(a *core.Action) {
+// setRunFunctions starts or cancels the run functions.
+func (l *loop) setRunFunctions(a *core.Action) {
 	switch {
 	case a.Run && l.term == nil:
 		l.term = startTerm(l, l.publicTerm)
@@ -246,7 +246,8 @@ func (l *loop) setTimer(now core.ClockReading, wake core.Instant) {
 
 // publish updates the view and calls OnNewLeader.
 func (l *loop) publish(c *change) {
-	s, before := &c.after, &c.before
+	s := &c.after
+	before := &c.before
 	if c.in.Kind == core.Replied && s.Validity != before.Validity && s.Validity != (core.Validity{}) {
 		l.acked = before.Flight.Sent.Mono
 	}

@@ -115,25 +115,6 @@ var pairHalves = map[string]func(*locktest.PairLock) *locktest.Lock{
 	"secondary": func(l *locktest.PairLock) *locktest.Lock { return l.Secondary },
 }
 
-// Without a watch of one object, the follower polls.
-func TestMultiLock_WatchForbidden(t *testing.T) {
-	for name, half := range pairHalves {
-		t.Run(name, func(t *testing.T) {
-			playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, _, lockB *locktest.PairLock) {
-				half(lockB).Forbid(locktest.Watch)
-				half(lockB).DropWatches()
-				advance(time.Minute)
-				if err := a.stop(); err != nil {
-					t.Fatal(err)
-				}
-				if advance(3 * retry); !b.isRunning() {
-					t.Error("b does not lead")
-				}
-			})
-		})
-	}
-}
-
 // A shared watch reads the Lease before it is established. If that read hangs, the watch starts again. Otherwise the
 // follower would poll forever.
 func TestMultiLock_WatchReadHangs(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
@@ -38,11 +37,9 @@ func TestRefusedWrites(t *testing.T) {
 		"webhook conflict": {fmt.Errorf("%w: %w", k8sresourcelock.ErrConflict, webhookConflict()), "admission webhook denies the change of the lock", true},
 		"store full":       {apierrors.NewInternalError(errors.New("mvcc: database space exceeded")), "storage of the API server is full", true},
 	} {
-		for _, timing := range [][3]time.Duration{{lease, renew, retry}, {15 * time.Second, 10 * time.Second, 2 * time.Second}} {
-			t.Run(fmt.Sprintf("%s %v", name, timing[0]), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { refuseWrites(t, timing, c.err, c.log, c.unknown) })
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { refuseWrites(t, c.err, c.log, c.unknown) })
+		})
 	}
 }
 
@@ -52,20 +49,9 @@ func webhookConflict() error {
 	return err
 }
 
-func refuseWrites(t *testing.T, timing [3]time.Duration, err error, log string, unknown bool) {
+func refuseWrites(t *testing.T, err error, log string, unknown bool) {
 	store := locktest.NewStore(locktest.Lease)
-	timed := func(c *le.LeaderElectionConfig) {
-		c.LeaseDuration = timing[0]
-		c.RenewDeadline = timing[1]
-		c.RetryPeriod = timing[2]
-	}
-	a := startCandidate(t, store, "a", timed)
-	advance(time.Second)
-	b := startCandidate(t, store, "b", timed)
-	advance(3 * timing[2])
-	if !a.isRunning() || b.isRunning() {
-		t.Fatal("a is not the only leader")
-	}
+	a, b := startTwo(t, store)
 	history := store.History()
 	renewed := history[len(history)-1].At
 	meters := []*meter{{candidate: a}, {candidate: b}}
@@ -89,14 +75,14 @@ func refuseWrites(t *testing.T, timing [3]time.Duration, err error, log string, 
 	if a.isRunning() || a.terms() != 1 {
 		t.Errorf("a leads %v after %d terms", a.isRunning(), a.terms())
 	}
-	if led := a.lastStop().Sub(renewed); led < timing[1]-time.Second || led > timing[1] {
-		t.Errorf("a stopped %v after its last renewal, its validity is %v", led, timing[1])
+	if led := a.lastStop().Sub(renewed); led < renew-time.Second || led > renew {
+		t.Errorf("a stopped %v after its last renewal, its validity is %v", led, renew)
 	}
 	for _, m := range meters {
-		m.check(t, timing, log, unknown)
+		m.check(t, log, unknown)
 		m.lock.SetFault(nil)
 	}
-	advance(2 * timing[0])
+	advance(2 * lease)
 	if !a.isRunning() && !b.isRunning() {
 		t.Error("no candidate leads after the failures")
 	}
@@ -120,10 +106,9 @@ func (m *meter) minute() {
 	m.totalLines = lines
 }
 
-// check compares the counts with the bounds. The first minute may exceed them: the leader tries three times in the first
-// second and then once per RetryPeriod to save its term. After an unknown result, a read follows each write. With a
-// validity of five RetryPeriods these are up to 16 requests. A conflict costs one more write.
-func (m *meter) check(t *testing.T, timing [3]time.Duration, log string, unknown bool) {
+// check compares the counts with the bounds. The first minute may exceed them after unknown results: the leader tries three
+// times in the first second to save its term, and a read follows each write.
+func (m *meter) check(t *testing.T, log string, unknown bool) {
 	t.Helper()
 	id := m.lock.Identity()
 	sum := 0
@@ -132,11 +117,8 @@ func (m *meter) check(t *testing.T, timing [3]time.Duration, log string, unknown
 		bound := maxRequests
 		lines := maxLines
 		if i == 0 {
-			switch {
-			case unknown:
+			if unknown {
 				bound = 5 * maxRequests / 2
-			case timing[0] < 30*time.Second:
-				bound = maxRequests + 4
 			}
 			if m.terms() > 0 {
 				lines += 2 // the leader drains, then follows

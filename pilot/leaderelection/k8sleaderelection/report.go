@@ -154,7 +154,9 @@ func (r *reporter) termObserver() TermObserver {
 
 // record reports an unreadable record, an absurd lease duration and a duplicate identity.
 func (r *reporter) record(c *change) {
-	before, after, lock := &c.before, &c.after, &c.lock
+	before := &c.before
+	after := &c.after
+	lock := &c.lock
 	if after.Learned == before.Learned {
 		return
 	}

@@ -285,3 +285,20 @@ func TestClaim(t *testing.T) {
 		}
 	}
 }
+
+func TestSetProvider(t *testing.T) {
+	o := &observer{}
+	SetProvider(providerOf{o})
+	defer SetProvider(nil)
+	if got := newLeaderMetric(); got != SwitchMetric(o) {
+		t.Errorf("metric %v", got)
+	}
+	SetProvider(nil)
+	if got := newLeaderMetric(); got != (noMetric{}) {
+		t.Errorf("metric %v without a provider", got)
+	}
+}
+
+type providerOf struct{ metric SwitchMetric }
+
+func (p providerOf) NewLeaderMetric() SwitchMetric { return p.metric }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,16 +54,20 @@ func TestTermRun(t *testing.T) {
 	returned := false
 	slow := func(context.Context) error { <-time.After(time.Second); returned = true; return nil }
 	quick := func(context.Context) error { return nil }
+	one := func(context.Context) error { return errors.New("no database") }
+	two := func(context.Context) error { return errors.New("no disk") }
+	late := func(ctx context.Context) error { <-ctx.Done(); return errors.New("interrupted") }
 	goexit := func(context.Context) error { runtime.Goexit(); return nil }
 	for name, c := range map[string]struct {
 		functions functions
-		err       error
+		failures  []string
 	}{
-		"slow first":   {functions{slow, quick}, nil},
-		"slow last":    {functions{quick, slow}, nil},
-		"goexit":       {functions{goexit}, ErrGoexit},
-		"goexit first": {functions{goexit, slow}, ErrGoexit},
-		"goexit last":  {functions{slow, goexit}, ErrGoexit},
+		"slow first":       {functions{slow, quick}, nil},
+		"slow last":        {functions{quick, slow}, nil},
+		"goexit":           {functions{slow, goexit}, []string{ErrGoexit.Error()}},
+		"goexit first":     {functions{goexit, slow}, []string{ErrGoexit.Error()}},
+		"two failures":     {functions{slow, one, two}, []string{"no database", "no disk"}},
+		"error after stop": {functions{slow, late}, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
@@ -72,15 +78,22 @@ func TestTermRun(t *testing.T) {
 			<-time.After(time.Minute)
 			cancel()
 			var drained int
+			var failures []string
 			for _, ev := range l.posted() {
 				if ev.in.Kind == core.Drained {
 					drained++
-				} else if !errors.Is(ev.err, ErrGoexit) {
-					t.Errorf("%s: %v", name, ev.err)
+				} else {
+					failures = append(failures, ev.err.Error())
 				}
 			}
-			if err := term.failure(); drained != 1 || !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || len(c.functions) > 1 && !returned {
-				t.Errorf("%s: drained events %d, slow function returned %v, %v", name, drained, returned, err)
+			slices.Sort(failures)
+			if drained != 1 || !returned || !slices.Equal(failures, c.failures) {
+				t.Errorf("%s: drained events %d, slow function returned %v, failures %q", name, drained, returned, failures)
+			}
+			for _, want := range c.failures {
+				if err := term.failure(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %v, want %s", name, err, want)
+				}
 			}
 		})
 	}

@@ -8,8 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
@@ -88,26 +86,5 @@ func TestWatchContinues_LockDeleted(t *testing.T) {
 			t.Errorf("%d new watches", n)
 		}
 		a.lock.MuteWatches(false)
-	})
-}
-
-// A hanging call of one elector delays a call of another by at most half of the call timeout.
-func TestSharedCallsQueue(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
-		share := func(c *le.LeaderElectionConfig) { c.Shared = shared }
-		a := prepare(t, store, "a", share)
-		a.disconnect(true)
-		a.start(t)
-		synctest.Wait()
-		b := startCandidate(t, store, "b", share)
-		advance((renew-retry)/2/2 - time.Millisecond)
-		if n := b.lock.Requests()[locktest.Get]; n != 0 {
-			t.Errorf("%d reads while another call is in flight", n)
-		}
-		advance(2 * time.Millisecond)
-		if n := b.lock.Requests()[locktest.Get]; n != 1 {
-			t.Errorf("%d reads after half of the call timeout", n)
-		}
 	})
 }
