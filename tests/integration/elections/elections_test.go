@@ -1,7 +1,10 @@
 package elections
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,206 +15,286 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// both runs a test for each kind of lock.
-func both(t *testing.T, f func(t *testing.T, s *stage)) {
-	t.Helper()
-	t.Parallel()
-	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
-		t.Run(lock.String(), func(t *testing.T) {
-			t.Parallel()
-			f(t, newStage(t, lock))
-		})
-	}
-}
-
-func TestGracefulStopHandsOn(t *testing.T) {
-	both(t, func(t *testing.T, s *stage) {
-		a, b := s.enter("a", "stable"), s.enter("b", "stable")
-		first := leader(t, a, b)
-		second := a
-		if first == a {
-			second = b
-		}
-		if id, key := second.Leader(); id != "" && (id != first.name || key != "stable") {
-			t.Errorf("the follower sees %q with key %q", id, key)
-		}
-		if err := first.Quit(); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "the other leads", second.Live)
-		second.came(t, "lock-free")
-		lives.Apart(t, a, b)
-	})
-}
-
-func TestCutOffLeaderStopsBeforeItsSuccessorStarts(t *testing.T) {
-	both(t, func(t *testing.T, s *stage) {
-		a := s.enter("a", "stable", brisk)
+func TestGracefulStop(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a := x.candidate("a", "stable").start(t)
 		eventually(t, "a leads", a.Live)
-		b := s.enter("b", "stable", brisk)
-		before := len(a.log.String())
-		a.wire.setCut(true)
+		b := x.candidate("b", "stable").start(t)
+		eventually(t, "b follows", b.follows("a"))
+		a.quit(t)
 		eventually(t, "b leads", b.Live)
-		b.came(t, "lease-expired")
-		if a.Live() || a.IsLeader() {
-			t.Error("a still acts")
-		}
+		b.acquired(t, "lock-free")
 		lives.Apart(t, a, b)
-		if n := strings.Count(a.log.String()[before:], "request for the lock failed"); n != 1 {
-			t.Errorf("one trouble was reported %d times", n)
-		}
 	})
 }
 
-func TestDeletedLock(t *testing.T) {
-	both(t, func(t *testing.T, s *stage) {
-		a := s.enter("a", "stable")
+func TestLeaderCutOff(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a := x.candidate("a", "stable", short).start(t)
 		eventually(t, "a leads", a.Live)
-		b := s.enter("b", "stable")
-		eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
-		before := a.Status().Token
-		s.deleteLock(t)
-		eventually(t, "a leads again, in a new term", func() bool { return len(a.Spans()) == 2 && a.Live() })
-		a.came(t, "lock-absent", "lock-absent")
-		if after := a.Status().Token; after == before {
-			t.Errorf("the new term has the token %q of the old one", after)
+		b := x.candidate("b", "stable", short).start(t)
+		eventually(t, "b follows", b.follows("a"))
+		a.transport.cut.Store(true)
+		eventually(t, "b leads", b.Live)
+		b.acquired(t, "lease-expired")
+		if a.Live() || a.IsLeader() {
+			t.Error("a still leads")
+		}
+		lives.Apart(t, a, b)
+		if n := a.log.Count("request for the lock failed"); n != 1 {
+			t.Errorf("a logged %d failed requests, want 1", n)
+		}
+	})
+}
+
+// A deleted lock ends the term of the leader. Its next term has another token.
+func TestLockDeleted(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a := x.candidate("a", "stable").start(t)
+		eventually(t, "a leads", a.Live)
+		b := x.candidate("b", "stable").start(t)
+		eventually(t, "b follows", b.follows("a"))
+		token := a.Status().Token
+		x.deleteLock()
+		eventually(t, "a leads in a new term", func() bool { return len(a.Spans()) == 2 && a.Live() })
+		a.acquired(t, "lock-absent", "lock-absent")
+		if a.Status().Token == token {
+			t.Errorf("both terms have the token %s", token)
 		}
 		lives.Apart(t, a, b)
 	})
 }
 
-func (s *stage) deleteLock(t testing.TB) {
-	t.Helper()
-	client := s.cluster.Client(t).Kube()
-	var err error
-	if s.lock == leaderelection.LeaseLock {
-		err = client.CoordinationV1().Leases(s.namespace).Delete(t.Context(), election, metav1.DeleteOptions{})
-	} else {
-		err = client.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), election, metav1.DeleteOptions{})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestCorruptRecordIsReplacedAndOthersDataKept(t *testing.T) {
+// A candidate replaces an unreadable record after a lease duration, and keeps labels, annotations and data of others.
+func TestRecordUnreadable(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, leaderelection.ConfigMapLock)
-	client := s.cluster.Client(t).Kube().CoreV1().ConfigMaps(s.namespace)
-	foreign := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: election, Labels: map[string]string{"team": "mesh"}, Annotations: map[string]string{"note": "keep"}},
-		Data:       map[string]string{"other": "data"},
-	}
-	if _, err := client.Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	a := s.enter("a", "stable", brisk)
-	eventually(t, "a leads on a ConfigMap that others use", a.Live)
-	s.mutate(t, s.cluster.Client(t).Kube(), func(obj metav1.Object) {
-		obj.GetAnnotations()["control-plane.alpha.kubernetes.io/leader"] = "{nonsense"
+	x := newFixture(t, leaderelection.ConfigMapLock)
+	x.editLock(func(obj metav1.Object) {
+		obj.SetLabels(map[string]string{"team": "mesh"})
+		annotate(obj, "note", "keep")
+		obj.(*corev1.ConfigMap).Data = map[string]string{"other": "data"}
 	})
+	a := x.candidate("a", "stable", short).start(t)
+	eventually(t, "a leads", a.Live)
+	x.editLock(func(obj metav1.Object) { annotate(obj, "control-plane.alpha.kubernetes.io/leader", "{nonsense") })
 	eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 })
-	lives := a.Spans()
-	if waited := lives[1].From.Sub(lives[0].Told); waited < briskLease-time.Second {
-		t.Errorf("the record was replaced after %v, before it stood for a lease", waited)
+	spans := a.Spans()
+	if waited := spans[1].From.Sub(spans[0].Told); waited < shortLease-time.Second {
+		t.Errorf("a replaced the record after %v, before a lease had passed", waited)
 	}
-	cm, err := client.Get(t.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cm.Data["other"] != "data" || cm.Labels["team"] != "mesh" || cm.Annotations["note"] != "keep" {
-		t.Errorf("lost what others put there: %+v", cm)
-	}
-	if !strings.Contains(a.log.String(), "cannot be read") {
-		t.Error("not reported")
-	}
-}
-
-func TestMissingPermissionIsNamedAndRecovers(t *testing.T) {
-	both(t, func(t *testing.T, s *stage) {
-		a := s.replica("a", "stable")
-		s.allow(t, "get", "update", "create") // not watch
-		a.start(t)
-		eventually(t, "a leads without a watch", a.Live)
-		eventually(t, "the missing verb is named", func() bool {
-			return strings.Contains(a.log.String(), "cannot watch resource")
-		})
+	x.editLock(func(obj metav1.Object) {
+		if obj.GetLabels()["team"] != "mesh" || obj.GetAnnotations()["note"] != "keep" || obj.(*corev1.ConfigMap).Data["other"] != "data" {
+			t.Errorf("the candidate changed data of others: %+v", obj)
+		}
 	})
-}
-
-// allow replaces the replicas' rights on locks.
-func (s *stage) allow(t testing.TB, verbs ...string) {
-	t.Helper()
-	rules := rights()[:0:0]
-	for group, resource := range map[string]string{"": "configmaps", "coordination.k8s.io": "leases"} {
-		rule := rights()[0]
-		rule.APIGroups, rule.Resources, rule.Verbs, rule.ResourceNames = []string{group}, []string{resource}, verbs, nil
-		rules = append(rules, rule)
+	if a.log.Count("lock record is unreadable") != 1 {
+		t.Error("the unreadable record was not logged")
 	}
-	s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: "nobody", ServiceAccount: "pilot", Rules: rules})
 }
 
-func TestGatedClientRefusesOutsideTheTerm(t *testing.T) {
+func (x *fixture) write(client kube.Client) error {
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}
+	_, err := client.Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), object, metav1.CreateOptions{})
+	return err
+}
+
+func TestGate_OutsideTerm(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, leaderelection.LeaseLock)
-	a := s.replica("a", "stable")
-	write := func() error {
-		_, err := a.Client().Kube().CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}, metav1.CreateOptions{})
-		return err
-	}
-	if err := write(); !errors.Is(err, fence.ErrNotLeader) {
-		t.Fatalf("a write before the first term: %v", err)
+	x := newFixture(t, leaderelection.LeaseLock)
+	a := x.candidate("a", "stable")
+	if err := x.write(a.Client()); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("write before the term: %v", err)
 	}
 	a.start(t)
 	eventually(t, "a leads", a.Live)
-	if err := write(); err != nil {
-		t.Errorf("a write of the leader: %v", err)
+	if err := x.write(a.Client()); err != nil {
+		t.Errorf("write in the term: %v", err)
 	}
-	if err := a.Quit(); err != nil {
-		t.Fatal(err)
-	}
-	var refused *fence.NotLeaderError
-	if err := write(); !errors.As(err, &refused) || refused.Election != election {
-		t.Errorf("a write after the term: %v", err)
+	a.quit(t)
+	if err := x.write(a.Client()); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("write after the term: %v", err)
 	}
 }
 
-func TestPerRevisionElectionsAreApart(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, leaderelection.LeaseLock)
-	per := func(c *leaderelection.Config) { c.PerRevision = true }
-	a, b := s.enter("a", "stable", per), s.enter("b", "canary", per)
-	eventually(t, "both lead", func() bool { return a.Live() && b.Live() })
+// pair starts a leader of the default revision stable, and a follower of canary.
+func (x *fixture) pair(t *testing.T, options ...func(*leaderelection.Config)) (a, b *candidate, h *history) {
+	t.Helper()
+	h = x.history()
+	x.setDefault("stable")
+	a = x.ranked("a", "stable", options...).start(t)
+	h.await("a 0, leads")
+	eventually(t, "a leads", a.Live)
+	b = x.ranked("b", "canary", options...).start(t)
+	eventually(t, "b follows", b.follows("a"))
+	return a, b, h
 }
 
-func TestDisabledTouchesNoLock(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, leaderelection.LeaseLock)
-	a := s.enter("a", "stable", func(c *leaderelection.Config) { c.Disabled = true })
-	eventually(t, "a runs", a.Live)
-	if n := a.wire.total(); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
-	if !a.IsLeader() {
-		t.Error("IsLeader is false while the functions run")
-	}
-}
-
-func TestRestartUnderTheSameNameReclaims(t *testing.T) {
-	both(t, func(t *testing.T, s *stage) {
-		a := s.enter("a", "stable")
-		eventually(t, "a leads", a.Live)
-		a.die()
-		again := s.enter("a", "stable")
-		eventually(t, "the new process leads", again.Live)
-		again.came(t, "own-name")
-		if from, lapse := again.Spans()[0].From, a.wire.lastOwn().Add(calmLease); !from.Before(lapse) {
-			t.Errorf("it began %v after the lease of its former self had run out", from.Sub(lapse))
+func TestHandover(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a, b, h := x.pair(t)
+		a.lingers.Store(true)
+		x.setDefault("canary")
+		eventually(t, "a drains", a.Draining)
+		if b.Live() || b.IsLeader() || !a.IsLeader() {
+			t.Errorf("while a drains: a leads %v, b leads %v, b runs %v", a.IsLeader(), b.IsLeader(), b.Live())
 		}
-		lives.Apart(t, a, again)
+		a.lingers.Store(false)
+		eventually(t, "b leads", b.Live)
+		h.expect(handover("a", "b", 0)...)
+		if !leaderelection.LocationPrioritizedComparison("stable", b.LeaderElection) ||
+			leaderelection.LocationPrioritizedComparison("canary", a.LeaderElection) {
+			t.Error("LocationPrioritizedComparison does not use the default revision")
+		}
+		x.setDefault("stable")
+		eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 && a.Live() })
+		h.expect(append(handover("a", "b", 0), handover("b", "a", 1)[1:]...)...)
+		lives.Apart(t, a, b)
 	})
+}
+
+// The leader writes a handover again that timed out. If the first one still arrives, the API server rejects it.
+func TestHandover_LateWrite(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a, b, h := x.pair(t)
+		a.transport.delaying.Store(true)
+		x.setDefault("canary")
+		eventually(t, "b leads", b.Live)
+		close(a.transport.release)
+		if code := <-a.transport.answered; code != http.StatusConflict {
+			t.Errorf("the late write was answered with status %d, want a conflict", code)
+		}
+		h.renewals(1)
+		h.expect(handover("a", "b", 0)...)
+		lives.Apart(t, a, b)
+	})
+}
+
+// An istiod cannot hand over. A candidate of higher rank preempts it and settles. If the istiod overwrites the
+// candidate, its term ends and it writes nothing.
+func TestIstiodInElection(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		h := x.history()
+		x.setDefault("canary")
+		x.writeIstiod("stable", 3)
+		b := x.ranked("b", "canary", short).start(t)
+		preempted := h.await("b 4")
+		eventually(t, "b leads", b.Live)
+		// The watch of the test can return the change later than the watch of b.
+		if settled := b.Last().From.Sub(preempted); settled < shortLease-4*time.Second {
+			t.Errorf("b started %v after it had preempted istiod, before its lease had expired", settled)
+		}
+		h.expect("istiod 3", "b 4", "b 4, leads")
+		x.writeIstiod("canary", 5)
+		eventually(t, "b stops", func() bool { return !b.Live() && !b.IsLeader() })
+		if reason := b.Status().Reason; reason != "superseded" {
+			t.Errorf("b stopped with the reason %s", reason)
+		}
+		h.expect("istiod 3", "b 4", "b 4, leads", "istiod 5, marker of b 4 handover")
+	})
+}
+
+func TestPerRevision(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t, leaderelection.LeaseLock)
+	x.setDefault("stable")
+	perRevision := func(c *leaderelection.Config) { c.PerRevision = true }
+	a := x.ranked("a", "stable", perRevision).start(t)
+	b := x.ranked("b", "canary", perRevision).start(t)
+	eventually(t, "both lead", func() bool { return a.Live() && b.Live() })
+	if leaderelection.LocationPrioritizedComparison("canary", a.LeaderElection) {
+		t.Error("a candidate of a per-revision election has a rank")
+	}
+}
+
+func TestOperator(t *testing.T) {
+	eachLock(t, func(t *testing.T, x *fixture) {
+		a, b, h := x.pair(t)
+		operator, err := x.candidate("operator", "stable").Operator("alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := operator.Transfer(t.Context(), "b", "canary", "before the upgrade", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "b leads", b.Live)
+		if err := operator.Resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "a, which outranks b, leads", a.Live)
+		if err := operator.Pause(t.Context(), "maintenance", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		x.setDefault("canary")
+		eventually(t, "b has seen the default revision", func() bool { return b.Status().Default == "canary" })
+		h.renewals(2)
+		if steps := h.steps(); steps[len(steps)-1] != "a 2, leads" {
+			t.Errorf("the election is paused, and the lock is %q", steps[len(steps)-1])
+		}
+		if err := operator.StepDown(t.Context(), "maintenance", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "b leads", b.Live)
+		if err := operator.Resume(t.Context()); !errors.Is(err, admin.ErrNoHold) {
+			t.Errorf("resume in the next term: %v", err)
+		}
+		lives.Apart(t, a, b)
+	})
+}
+
+// Istio's constructors use its default revision, its lock types and its keys.
+func TestConstructors(t *testing.T) {
+	type constructor func(namespace string, client kube.Client) *leaderelection.LeaderElection
+	multicluster := func(remote bool) constructor {
+		return func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElectionMulticluster(namespace, "pilot-1", election, "stable", remote, client)
+		}
+	}
+	for name, test := range map[string]struct {
+		make constructor
+		lock leaderelection.LockType
+		key  string
+	}{
+		"ConfigMap": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElection(namespace, "pilot-1", election, "stable", client)
+		}, leaderelection.ConfigMapLock, "stable"},
+		"Lease": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaseLeaderElection(namespace, "pilot-1", election, "stable", client)
+		}, leaderelection.LeaseLock, "stable"},
+		"multicluster, local":  {multicluster(false), leaderelection.ConfigMapLock, "stable"},
+		"multicluster, remote": {multicluster(true), leaderelection.ConfigMapLock, "^stable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newFixture(t, test.lock)
+			x.system = "istio-system"
+			x.setDefault("stable")
+			h := x.history()
+			c := x.candidate("pilot-1", "stable")
+			tokens := make(chan uint64, 1)
+			started := make(chan struct{})
+			c.LeaderElection = test.make(x.namespace, c.client).
+				AddRunFunction(func(stop <-chan struct{}) { close(started); <-stop }).
+				AddRunContext(func(ctx context.Context) error {
+					term, _ := k8sleaderelection.TermFromContext(ctx)
+					tokens <- term.Token
+					<-ctx.Done()
+					return nil
+				})
+			run(t, func(ctx context.Context) { c.Run(ctx.Done()) })
+			<-started
+			if token := <-tokens; token == 0 || fmt.Sprint(token) != fmt.Sprint(c.Status().Token) {
+				t.Errorf("the run function has the token %d, the status %v", token, c.Status().Token)
+			}
+			if holder, key := c.Leader(); !c.IsLeader() || holder != "pilot-1" || key != test.key {
+				t.Errorf("leads %v, record %q %q", c.IsLeader(), holder, key)
+			}
+			if steps := h.steps(); len(steps) == 0 || !strings.HasPrefix(steps[0], "pilot-1 0") {
+				t.Errorf("the lock went through %q", steps)
+			}
+		})
+	}
 }

@@ -2,16 +2,17 @@ package elections
 
 import (
 	"context"
-	"errors"
-	"io"
 	"log/slog"
 	"regexp"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
@@ -23,254 +24,241 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// election is the one that tests are about.
+// election is the ID of the election that the tests use.
 const election = leaderelection.NamespaceController
 
-// soon bounds every wait of a test; what takes this long has failed.
-const soon = waits.Bound
+// Timing of the candidates. shortLease is for tests that wait until a lease expires.
+const (
+	longLease  = 15 * time.Second
+	shortLease = 10 * time.Second
+)
 
-// rights are the least that a candidate needs, for both kinds of lock.
-func rights() []rbacv1.PolicyRule {
-	names := []string{election, election + "-stable", election + "-canary"}
-	for i := range inFlight {
-		names = append(names, laneName(i), laneName(i)+"-raw")
-	}
+func short(c *leaderelection.Config) {
+	c.LeaseDuration = shortLease
+	c.RenewDeadline = 8 * time.Second
+	c.RetryPeriod = 2 * time.Second
+}
+
+// lockRules allow the verbs on the named locks. Without names they allow them on all locks.
+func lockRules(names []string, verbs ...string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for group, resource := range map[string]string{"": "configmaps", "coordination.k8s.io": "leases"} {
-		rules = append(rules,
-			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{
-				APIGroups: []string{group}, Resources: []string{resource},
-				ResourceNames: names, Verbs: []string{"get", "update", "watch"},
-			})
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs,
+		})
 	}
 	return rules
 }
 
-// webhookRights let a candidate follow the default revision.
-func webhookRights(names ...string) []rbacv1.PolicyRule {
+// candidateRules are the least permissions that a candidate needs.
+func candidateRules(locks ...string) []rbacv1.PolicyRule {
+	return slices.Concat(lockRules(nil, "create"), lockRules(locks, "get", "update", "watch"))
+}
+
+// tagRules allow a candidate to watch the default revision.
+func tagRules(webhooks ...string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
-		ResourceNames: names, Verbs: []string{"get", "list", "watch"},
+		ResourceNames: webhooks, Verbs: []string{"get", "list", "watch"},
 	}}
 }
 
-// replica is one process's part, with a run function whose life it records.
-type replica struct {
-	*leaderelection.LeaderElection
-	*lives.Recorder
-	lives.Process
-	name   string
-	client kube.Client
-	wire   *wire
-	log    *logs.Buffer
-
-	mu     sync.Mutex
-	linger chan struct{} // the run function returns once told to stop and this is closed; nil: at once
-	fail   chan error    // what the run function returns with although it should go on
-	dead   chan struct{} // closed by die
-	ends   error         // what RunContext may end with, besides nil
-}
-
-// Lives is lives.Candidate's.
-func (r *replica) Lives() (string, lives.Spans) { return r.name, r.Spans() }
-
-// stage is a namespace in which replicas elect.
-type stage struct {
-	t         testing.TB
+// fixture is a namespace with candidates.
+type fixture struct {
+	testing.TB
 	cluster   *cluster.Cluster
 	namespace string
 	lock      leaderelection.LockType
-	configs   map[string]*rest.Config
-	// system is the namespace whose default revision counts here. It is the stage's own,
-	// so that stages with defaults of their own run side by side.
+	// system is the namespace of the default revision. Each fixture has its own, so that tests run in parallel.
 	system string
-	blind  map[string]bool // replicas that may not read the default revision
+	locks  []string // names of locks that candidates may use
 }
 
-// tag is the webhook that says which revision is the default here.
-func (s *stage) tag() string { return revisions.DefaultTagWebhook(s.system) }
-
-// calmLease is what a replica has else: room for a machine that does something else meanwhile.
-const calmLease = 15 * time.Second
-
-// brisk is a timing for tests that wait for a lease to run out.
-func brisk(c *leaderelection.Config) {
-	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, 8*time.Second, 2*time.Second
-}
-
-// briskLease leaves room for a machine that does something else for a while: a test tells
-// its story exactly, and a term that ends for lack of a processor is not part of it.
-const briskLease = 10 * time.Second
-
-func newStage(t testing.TB, lock leaderelection.LockType) *stage {
+func newFixture(t testing.TB, lock leaderelection.LockType) *fixture {
 	t.Helper()
-	return newStageOn(t, cluster.Shared(t), lock)
+	return newFixtureIn(t, cluster.Shared(t), lock)
 }
 
-func newStageOn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType) *stage {
+func newFixtureIn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType) *fixture {
 	t.Helper()
 	namespace := c.Namespace(t)
-	return &stage{
-		t: t, cluster: c, namespace: namespace, system: namespace, lock: lock,
-		configs: map[string]*rest.Config{}, blind: map[string]bool{},
+	return &fixture{
+		TB: t, cluster: c, namespace: namespace, lock: lock, system: namespace,
+		locks: []string{election, election + "-stable", election + "-canary"},
 	}
 }
 
-// identity is the configuration of a replica with a token of its own Pod. A process
-// that comes back in the same Pod has the same.
-func (s *stage) identity(name string) *rest.Config {
-	s.t.Helper()
-	if s.configs[name] == nil {
-		options := cluster.IdentityOptions{
-			Namespace: s.namespace, PodName: name, ServiceAccount: "pilot", Rules: rights(),
-			ClusterRules: webhookRights(defaultTag, s.tag()),
-		}
-		if s.blind[name] {
-			options.ServiceAccount, options.ClusterRules = "blind", nil
-		}
-		s.configs[name] = s.cluster.Identity(s.t, options)
+// eachLock runs a test with each type of lock.
+func eachLock(t *testing.T, f func(t *testing.T, x *fixture)) {
+	t.Helper()
+	t.Parallel()
+	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
+		t.Run(lock.String(), func(t *testing.T) {
+			t.Parallel()
+			f(t, newFixture(t, lock))
+		})
 	}
-	return rest.CopyConfig(s.configs[name])
 }
 
-// replica makes one that does not run yet.
-func (s *stage) replica(name, revision string, change ...func(*leaderelection.Config)) *replica {
-	s.t.Helper()
-	r := &replica{
-		name: name, wire: &wire{name: name, requests: map[string]int{}, muted: map[string]chan struct{}{}}, log: &logs.Buffer{},
-		Recorder: &lives.Recorder{}, fail: make(chan error, 1), dead: make(chan struct{}),
-	}
-	config := s.identity(name)
-	config.Wrap(r.wire.wrap)
-	client, err := kube.NewClient(config, kube.WithOwnConnections())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	r.client = client
-	s.t.Cleanup(func() { kube.CloseIdleConnections(client) })
-	cfg := leaderelection.Config{
-		Namespace: s.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: s.lock,
-		LeaseDuration: calmLease, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
-		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(r.log), nil)),
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	if r.LeaderElection, err = leaderelection.New(client, cfg); err != nil {
-		s.t.Fatal(err)
-	}
-	r.AddRunContext(r.work)
-	return r
-}
-
-// enter makes a replica and runs it until the test or quit ends it.
-func (s *stage) enter(name, revision string, change ...func(*leaderelection.Config)) *replica {
-	s.t.Helper()
-	r := s.replica(name, revision, change...)
-	r.start(s.t)
-	return r
-}
-
-func (r *replica) start(t testing.TB) {
-	r.Start(t.Context(), r.RunContext)
-	t.Cleanup(func() {
-		if !isClosed(r.dead) {
-			r.wire.setCut(false)
-		}
-		r.relent()
-		r.wire.end()
-		if err := r.Quit(); err != nil && !errors.Is(err, r.ends) {
-			t.Errorf("replica %s: %v", r.name, err)
-		}
-		if t.Failed() {
-			t.Logf("replica %s:\n%s", r.name, r.log.String())
-		}
+// config returns a client configuration with a token of a new Pod.
+func (x *fixture) config(name string) *rest.Config {
+	x.Helper()
+	return x.cluster.Identity(x, cluster.IdentityOptions{
+		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: candidateRules(x.locks...),
+		ClusterRules: tagRules(revisions.DefaultTagWebhook("istio-system"), revisions.DefaultTagWebhook(x.system)),
 	})
 }
 
-func (r *replica) work(ctx context.Context) error {
-	told, ended := r.Begin()
-	defer ended()
+// candidate is one process of an election. It records when its run function runs.
+type candidate struct {
+	*leaderelection.LeaderElection
+	*lives.Recorder
+	lives.Process
+	name      string
+	client    kube.Client
+	transport *transport
+	log       logs.Buffer
+	lingers   atomic.Bool // the run function does not return while this is true
+}
+
+// Lives implements lives.Candidate.
+func (c *candidate) Lives() (string, lives.Spans) { return c.name, c.Spans() }
+
+// candidate returns a candidate that does not run yet.
+func (x *fixture) candidate(name, revision string, options ...func(*leaderelection.Config)) *candidate {
+	x.Helper()
+	c := &candidate{name: name, Recorder: &lives.Recorder{}, transport: newTransport()}
+	config := x.config(name)
+	config.Wrap(c.transport.wrap)
 	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-r.fail:
-	case <-r.dead:
+	c.client, err = kube.NewClient(config, kube.WithOwnConnections())
+	if err != nil {
+		x.Fatal(err)
 	}
-	told()
-	r.mu.Lock()
-	linger := r.linger
-	r.mu.Unlock()
-	if linger != nil {
-		select {
-		case <-linger:
-		case <-r.dead:
+	x.Cleanup(func() { kube.CloseIdleConnections(c.client) })
+	cfg := leaderelection.Config{
+		Namespace: x.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: x.lock,
+		LeaseDuration: longLease, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(&c.log, nil)),
+	}
+	for _, option := range options {
+		option(&cfg)
+	}
+	c.LeaderElection, err = leaderelection.New(c.client, cfg)
+	if err != nil {
+		x.Fatal(err)
+	}
+	c.AddRunContext(c.work)
+	return c
+}
+
+// ranked returns a candidate that watches the default revision. Its watcher has synced.
+func (x *fixture) ranked(name, revision string, options ...func(*leaderelection.Config)) *candidate {
+	x.Helper()
+	var later struct{ revisions.DefaultWatcher } // the watcher needs the client of the candidate
+	c := x.candidate(name, revision, append(options, func(c *leaderelection.Config) { c.DefaultWatcher = &later })...)
+	later.DefaultWatcher = x.watcher(c)
+	return c
+}
+
+// watcher runs a default watcher with the client of c until the test ends.
+func (x *fixture) watcher(c *candidate) revisions.DefaultWatcher {
+	x.Helper()
+	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.system, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
+	run(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
+	eventually(x, c.name+" has synced the default revision", watcher.HasSynced)
+	return watcher
+}
+
+// run calls f and cancels its context when the test ends.
+func run(t testing.TB, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); f(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// start runs the candidate until the test ends or the test calls Quit.
+func (c *candidate) start(t testing.TB) *candidate {
+	c.Start(t.Context(), c.RunContext)
+	t.Cleanup(func() {
+		c.transport.cut.Store(false)
+		c.lingers.Store(false)
+		if err := c.Quit(); err != nil {
+			t.Errorf("candidate %s: %v", c.name, err)
 		}
-	}
-	return err
+		if t.Failed() {
+			t.Logf("candidate %s:\n%s", c.name, c.log.String())
+		}
+	})
+	return c
 }
 
-// insist makes the run function go on when it is told to stop, until relent.
-func (r *replica) insist() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.linger = make(chan struct{})
-}
-
-func (r *replica) relent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.linger != nil {
-		close(r.linger)
-		r.linger = nil
-	}
-}
-
-// die ends the replica as SIGKILL would, as far as others can tell: it sends nothing
-// any more, and its run function is gone.
-func (r *replica) die() {
-	r.wire.setCut(true)
-	r.wire.mute(everywhere)
-	close(r.dead)
-	r.Cancel()
-	r.wire.underway.Wait() // what was on its way has arrived, before another of its name comes
-}
-
-// eventually waits until f holds.
-func eventually(t testing.TB, what string, f func() bool) {
+// quit stops the candidate and waits until it has released the lock.
+func (c *candidate) quit(t testing.TB) {
 	t.Helper()
-	waits.Until(t, what, f)
+	if err := c.Quit(); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// claims finds in a log how each term came by its lock.
+func (c *candidate) work(ctx context.Context) error {
+	stopping, ended := c.Begin()
+	defer ended()
+	<-ctx.Done()
+	stopping()
+	for c.lingers.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return nil
+}
+
+func (c *candidate) follows(leader string) func() bool {
+	return func() bool {
+		holder, _ := c.Leader()
+		return holder == leader
+	}
+}
+
+// claims matches the log entry of a term, with its reason to acquire the lock.
 var claims = regexp.MustCompile(`msg="election phase changed" .*claim=(\S+) .*to=leading`)
 
-// came checks how each of the replica's terms came by the lock, by the elector's own word: a
-// release that was not seen ends like one that was, a lease later.
-func (r *replica) came(t testing.TB, want ...string) {
+// acquired checks how each term of the candidate acquired the lock.
+func (c *candidate) acquired(t testing.TB, want ...string) {
 	t.Helper()
 	var got []string
-	for _, match := range claims.FindAllStringSubmatch(r.log.String(), -1) {
+	for _, match := range claims.FindAllStringSubmatch(c.log.String(), -1) {
 		got = append(got, match[1])
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the terms of %s came by the lock as %q, want %q", r.name, got, want)
+		t.Errorf("the terms of %s acquired the lock by %q, want %q", c.name, got, want)
 	}
 }
 
-// leader is the one replica that runs.
-func leader(t testing.TB, replicas ...*replica) *replica {
-	t.Helper()
-	var found *replica
-	eventually(t, "one replica leads", func() bool {
-		found = nil
-		for _, r := range replicas {
-			if r.Live() {
-				found = r
-			}
+// setDefault sets the default revision of the fixture.
+func (x *fixture) setDefault(revision string) {
+	x.Helper()
+	client := x.cluster.Client(x).Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
+	name := revisions.DefaultTagWebhook(x.system)
+	err := cluster.Edit(x.Context(), client, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		func(hook *admissionv1.MutatingWebhookConfiguration) {
+			hook.Labels = map[string]string{"istio.io/rev": revision}
+		})
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.Cleanup(func() { // the webhook is in no namespace
+		err := client.Delete(context.WithoutCancel(x.Context()), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			x.Error(err)
 		}
-		return found != nil
 	})
-	return found
+}
+
+func eventually(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	waits.Until(t, what, f)
 }
