@@ -176,7 +176,7 @@ func TestServerUsesKubeconfigContext(t *testing.T) {
 	}
 }
 
-// TestServerRemoteCluster uses a remote cluster that answers no request. tests/integration/ground uses a real one.
+// TestServerRemoteCluster uses a remote cluster that answers no request. tests/integration/controllers uses a real one.
 func TestServerRemoteCluster(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)

@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"encoding/json"
@@ -22,11 +22,11 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// secondCluster is another one than the shared.
+// secondCluster starts another cluster.
 func secondCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	if cluster.Shared(t).External() {
-		t.Skip("there is one external cluster, and two are needed")
+		t.Skip("this test needs two clusters")
 	}
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {
@@ -40,7 +40,7 @@ func secondCluster(t *testing.T) *cluster.Cluster {
 	return c
 }
 
-// sameNamespace makes a namespace of that name in another cluster.
+// sameNamespace creates a namespace of this name.
 func sameNamespace(t *testing.T, admin kube.Client, name string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -49,8 +49,8 @@ func sameNamespace(t *testing.T, admin kube.Client, name string) {
 	}
 }
 
-// visitor is the identity in the remote cluster of a server of another one, with the rights that it needs there. Its
-// account lies in a namespace of its own, as the one of the control plane may come later.
+// visitor returns the identity of a server of another cluster. Its account is in a separate namespace, because the
+// namespace of the control plane may be created later.
 func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
 	t.Helper()
 	there := bootstrap.Config{}.AtRemote()
@@ -64,7 +64,7 @@ func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
 	})
 }
 
-// remoteKubeconfig is a visitor's file.
+// remoteKubeconfig returns a kubeconfig file for a visitor.
 func remoteKubeconfig(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "remote")
@@ -74,7 +74,7 @@ func remoteKubeconfig(t *testing.T, c *cluster.Cluster) string {
 	return file
 }
 
-// at is the state of a server's election in a cluster, "" for its own and else "remote".
+// at returns the state of the election in a cluster, which is "" or "remote".
 func (r *replica) at(t *testing.T, where string) (found state) {
 	t.Helper()
 	_, text := r.page(t, "/debug/elections")
@@ -94,7 +94,7 @@ func (r *replica) at(t *testing.T, where string) (found state) {
 	return found
 }
 
-// record is the lock of the namespace controller as istiod would read it.
+// record returns the record of the ConfigMap lock.
 func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectionRecord) {
 	t.Helper()
 	lock, err := admin.Kube().CoreV1().ConfigMaps(home).Get(t.Context(), leaderelection.NamespaceController, metav1.GetOptions{})
@@ -107,13 +107,13 @@ func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectio
 
 func TestRemoteCluster(t *testing.T) {
 	west, east := cluster.Shared(t), secondCluster(t)
-	t.Run("local ones go first", func(t *testing.T) { localGoBeforeRemote(t, west, east) })
-	t.Run("it comes late", func(t *testing.T) { remoteComesLate(t, west, east) })
+	t.Run("local outranks remote", func(t *testing.T) { localOutranksRemote(t, west, east) })
+	t.Run("remote starts late", func(t *testing.T) { remoteStartsLate(t, west, east) })
 }
 
-// A server whose own cluster is west works in east, too: it elects there under a key that says that it
-// comes from elsewhere, and one of east goes before it. What happens in east does not concern west.
-func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
+// A server of cluster west also takes part in an election of cluster east, with a remote key. A local candidate of
+// east outranks it. Failures of east do not affect west.
+func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	home := west.Namespace(t)
 	inWest, inEast := west.Client(t), east.Client(t)
 	sameNamespace(t, inEast, home)
@@ -169,7 +169,7 @@ func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
 	}
 
 	// East is away for longer than its lease is renewed in (and, when it is back, forbids all until it has read its roles): in west the server works on and is ready.
-	bringBack := takeAway(t, east)
+	bringBack := stopAPIServer(t, east)
 	fresh := west.Namespace(t)
 	(&stage{admin: inWest}).carries(t, fresh, ofWest)
 	if code, text := remote.page(t, "/readyz"); code != http.StatusOK {
@@ -186,11 +186,11 @@ func localGoBeforeRemote(t *testing.T, west, east *cluster.Cluster) {
 	}
 }
 
-// East is away when the server starts, and has no namespace for its lock when it comes: west does not wait.
-func remoteComesLate(t *testing.T, west, east *cluster.Cluster) {
+// The remote cluster is down at the start, and the namespace of its lock is created later.
+func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	home, file := west.Namespace(t), remoteKubeconfig(t, east)
 	inWest, inEast := west.Client(t), east.Client(t)
-	bringBack := takeAway(t, east)
+	bringBack := stopAPIServer(t, east)
 	content := certificate(t)
 	r := serve(t, pilotIdentity(t, west, home, "a"), home, "a", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
 		config.RemoteKubeconfig = file
@@ -209,8 +209,8 @@ func remoteComesLate(t *testing.T, west, east *cluster.Cluster) {
 	r.end()
 }
 
-// The server's own cluster as the remote one would have it stand against itself.
-func TestOwnClusterIsNoRemoteOne(t *testing.T) {
+// The own cluster is rejected as remote cluster.
+func TestRemoteCluster_OwnCluster(t *testing.T) {
 	c := cluster.Shared(t)
 	home := c.Namespace(t)
 	_, err := bootstrap.New(bootstrap.Config{

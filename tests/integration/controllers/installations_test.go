@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// installation is one of several in a cluster: two replicas under the manifests' rights.
+// installation consists of two replicas with the permissions of the manifests.
 type installation struct {
 	home, class, content string
 	replicas             []*replica
@@ -47,7 +47,7 @@ func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*b
 	return i
 }
 
-// leader waits until one of its replicas leads an election, and returns that.
+// leader waits for a leader of an election and returns it.
 func (i *installation) leader(t *testing.T, id string) (leader *replica) {
 	t.Helper()
 	await(t, "one of "+i.home+" leads "+id, func() bool {
@@ -61,7 +61,7 @@ func (i *installation) leader(t *testing.T, id string) (leader *replica) {
 	return leader
 }
 
-// others are all namespaces but some.
+// others returns all other namespaces.
 func others(t *testing.T, admin kube.Client, but ...string) (names []string) {
 	t.Helper()
 	all, err := admin.Kube().CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -76,7 +76,7 @@ func others(t *testing.T, admin kube.Client, but ...string) (names []string) {
 	return names
 }
 
-// touched are the writes to objects of namespaces.
+// touched returns the writes to objects in these namespaces.
 func (i *installation) touched(namespaces ...string) (found []string) {
 	for _, request := range i.sent.all() {
 		for _, n := range namespaces {
@@ -88,7 +88,7 @@ func (i *installation) touched(namespaces ...string) (found []string) {
 	return found
 }
 
-// gatewayOf makes a Gateway in a namespace of an installation's revision.
+// gatewayOf creates a Gateway of a revision.
 func gatewayOf(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1Interface, name, space string) {
 	t.Helper()
 	label := []byte(`{"metadata":{"labels":{"istio.io/rev":"` + name + `"}}}`)
@@ -103,8 +103,8 @@ func gatewayOf(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1
 	}
 }
 
-// gatewayStands: it is accepted, and deployed by its revision.
-func gatewayStands(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1Interface, name, space string) bool {
+// gatewayReady reports whether a Gateway is accepted and deployed by its revision.
+func gatewayReady(t *testing.T, admin kube.Client, gateways gatewayclient.GatewayV1Interface, name, space string) bool {
 	t.Helper()
 	g, err := gateways.Gateways(space).Get(t.Context(), "gw", metav1.GetOptions{})
 	if err != nil {
@@ -114,8 +114,8 @@ func gatewayStands(t *testing.T, admin kube.Client, gateways gatewayclient.Gatew
 	return err == nil && d.Spec.Template.Annotations["istio.io/rev"] == name && meta.IsStatusConditionTrue(g.Status.Conditions, "Accepted")
 }
 
-// Two installations in one cluster, with a class, a revision and namespaces each: both elect for themselves, and neither
-// writes what is the other's, also when one of them loses its leader.
+// Two installations with their own class, revision and namespaces elect independently and do not write objects
+// of each other, even if a leader ends.
 func TestTwoInstallations(t *testing.T) {
 	c := cluster.Shared(t)
 	admin := c.Client(t)
@@ -151,7 +151,7 @@ func TestTwoInstallations(t *testing.T) {
 			}
 			want := map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"}[name]
 			await(t, "the Ingress of "+name+" has its address", func() bool { return addressOf(t, admin, homes[name], "web") == want })
-			await(t, "the Gateway of "+name+" is accepted, and deployed by it", func() bool { return gatewayStands(t, admin, gateways, name, spaces[name]) })
+			await(t, "the Gateway of "+name+" is accepted, and deployed by it", func() bool { return gatewayReady(t, admin, gateways, name, spaces[name]) })
 			for _, id := range []string{
 				leaderelection.NamespaceController, leaderelection.IngressController,
 				leaderelection.GatewayStatusController + "-" + name, leaderelection.GatewayDeploymentController + "-" + name,

@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"net/http"
@@ -18,7 +18,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// requests notes what passes a transport, and can hold one of them up.
+// requests records requests and can block one of them.
 type requests struct {
 	mu    sync.Mutex
 	paths []string
@@ -44,7 +44,7 @@ func (r *requests) through(config *rest.Config) *rest.Config {
 	return config
 }
 
-// all are those so far.
+// all returns the requests so far.
 func (r *requests) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,7 +55,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// ingressFor makes an Ingress of a class and the Service whose address it is to get, unless that is there.
+// ingressFor creates a Service and an Ingress of a class.
 func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, address string) {
 	t.Helper()
 	service := &corev1.Service{
@@ -76,7 +76,7 @@ func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, add
 	}
 }
 
-// addressOf is what the status of an Ingress says, "" while it says nothing.
+// addressOf returns the addresses in the status of an Ingress.
 func addressOf(t *testing.T, admin kube.Client, home, name string) string {
 	t.Helper()
 	ingress, err := admin.Kube().NetworkingV1().Ingresses(home).Get(t.Context(), name, metav1.GetOptions{})
@@ -90,9 +90,8 @@ func addressOf(t *testing.T, admin kube.Client, home, name string) string {
 	return strings.Join(addresses, " ")
 }
 
-// A single node elects nobody: all its controllers work at once, with the rights that the manifests give one
-// without elections, which know of no lock; and a stop waits for the write that is under way.
-func TestSingleNodeWithoutElections(t *testing.T) {
+// Without elections all controllers run, with permissions that do not include locks. A stop waits for the active write.
+func TestServer_WithoutElections(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {

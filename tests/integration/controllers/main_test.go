@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"context"
@@ -18,8 +18,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// patience bounds every wait of these tests; none is expected to come near. After an API
-// server was away, client-go's reflectors may back off for a minute.
+// patience limits each wait. After an outage of the API server, client-go can back off for a minute.
 const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -28,21 +27,20 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// identity is a client with these rights in the whole cluster and no others.
+// identity returns a client with only these cluster-wide permissions.
 func identity(t *testing.T, c *cluster.Cluster, namespace, pod string, rules ...rbacv1.PolicyRule) kube.Client {
 	t.Helper()
 	return cluster.ClientFor(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ClusterRules: rules}))
 }
 
-// await looks again and again until something holds.
+// await waits until a function returns true.
 var await = waits.Until
 
-// takeAway kills the API server and returns what brings it back, which the test's end
-// does at the latest. A test that does this is not parallel.
-func takeAway(t *testing.T, c *cluster.Cluster) (bringBack func()) {
+// stopAPIServer kills the API server and returns a function that restarts it. A test that uses it is not parallel.
+func stopAPIServer(t *testing.T, c *cluster.Cluster) (bringBack func()) {
 	t.Helper()
 	if c.APIServer() == nil {
-		t.Skip("an external cluster is not ours to stop")
+		t.Skip("an external cluster cannot be stopped")
 	}
 	if err := c.APIServer().Kill(); err != nil {
 		t.Fatal(err)
@@ -58,8 +56,7 @@ func takeAway(t *testing.T, c *cluster.Cluster) (bringBack func()) {
 	return bringBack
 }
 
-// during runs something until the test ends, or the returned function is called, and
-// waits for its end.
+// during runs a function until end is called or the test ends, and waits for it.
 func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {
 	t.Helper()
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -79,7 +76,7 @@ func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {
 	return end
 }
 
-// journal keeps log records.
+// journal records log lines.
 type journal struct {
 	mu    *sync.Mutex
 	lines *[]string
@@ -112,7 +109,7 @@ func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (j journal) WithGroup(string) slog.Handler { return j }
 
-// matching counts the lines that hold all words.
+// matching returns the number of lines that contain all words.
 func (j journal) matching(words ...string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -125,7 +122,7 @@ func (j journal) matching(words ...string) int {
 	return n
 }
 
-// logger writes into the journal; a test that fails shows it.
+// logger returns a logger for the journal, which is printed if the test fails.
 func (j journal) logger(t *testing.T) *slog.Logger {
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// poll is how often the watchers here read what they may not watch.
+// poll is the poll interval of the watchers.
 const poll = 50 * time.Millisecond
 
 const (
@@ -56,25 +56,25 @@ func remove(t *testing.T, c kube.Client, name string) {
 
 func rev(revision string) map[string]string { return map[string]string{revLabel: revision} }
 
-// told is what a handler was told, in order.
-type told[T any] struct {
+// calls records the values of handler calls.
+type calls[T any] struct {
 	mu     sync.Mutex
 	values []T
 }
 
-func (o *told[T]) hear(v T) {
+func (o *calls[T]) add(v T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.values = append(o.values, v)
 }
 
-func (o *told[T]) all() []T {
+func (o *calls[T]) all() []T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Clone(o.values)
 }
 
-// may are the rights to read one webhook with some verbs.
+// may returns a rule for one webhook.
 func may(name string, verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
@@ -82,9 +82,8 @@ func may(name string, verbs ...string) rbacv1.PolicyRule {
 	}
 }
 
-// The webhook comes, changes, is unlabelled, goes and comes again; with every set of
-// rights that allows it, each state is told, in order.
-func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
+// Each sufficient set of verbs lets the watcher see each change, in order.
+func TestDefaultRevision_Permissions(t *testing.T) {
 	for name, verbs := range map[string][]string{
 		"all":             {"get", "list", "watch"},
 		"list-and-watch":  {"list", "watch"},
@@ -102,12 +101,12 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 			j := newJournal()
 			w := revisions.NewDefault(identity(t, c, namespace, "a", may(webhook, verbs...)),
 				revisions.Config{Revision: "stable", Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
-			var heard told[string]
+			var seen calls[string]
 			w.AddHandler(func(revision string) {
 				if got := w.GetDefault(); !w.HasSynced() {
 					t.Errorf("told %q, but the watcher knows only %q", revision, got)
 				}
-				heard.hear(revision)
+				seen.add(revision)
 			})
 			if w.HasSynced() || w.GetDefault() != "" {
 				t.Error("synced before it ran")
@@ -117,7 +116,7 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 			step := func(value string) {
 				t.Helper()
 				want = append(want, value)
-				await(t, "told "+value, func() bool { return slices.Equal(heard.all(), want) })
+				await(t, "handler called with "+value, func() bool { return slices.Equal(seen.all(), want) })
 			}
 			step("")
 			put(t, admin, webhook, rev("stable"))
@@ -160,7 +159,7 @@ func TestDefaultRevisionIsFollowedWithTheRightsThatThereAre(t *testing.T) {
 	}
 }
 
-func TestDefaultRevisionStaysUnknownWithoutRightsUntilTheyAreGiven(t *testing.T) {
+func TestDefaultRevision_PermissionAddedLater(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
 	admin, namespace := c.Client(t), c.Namespace(t)
@@ -199,72 +198,8 @@ func grant(t *testing.T, admin kube.Client, role string, rules ...rbacv1.PolicyR
 	}
 }
 
-func TestHandlerThatComesLateIsToldThePresentDefault(t *testing.T) {
-	t.Parallel()
-	c := cluster.Shared(t)
-	admin, namespace := c.Client(t), c.Namespace(t)
-	webhook := revisions.DefaultTagWebhook(namespace)
-	put(t, admin, webhook, rev("canary"))
-	w := revisions.NewDefaultWatcher(admin, "stable", namespace)
-	during(t, w.Run)
-	await(t, "synced", w.HasSynced)
-	var outer, inner told[string]
-	w.AddHandler(func(revision string) {
-		if len(outer.all()) == 0 {
-			w.AddHandler(inner.hear)
-		}
-		outer.hear(revision)
-	})
-	await(t, "both told", func() bool {
-		return slices.Equal(outer.all(), []string{"canary"}) && slices.Equal(inner.all(), []string{"canary"})
-	})
-	w.Run(nil) // reports, and returns at once
-}
-
-func TestTagsAreFollowed(t *testing.T) {
-	t.Parallel()
-	c := cluster.Shared(t)
-	admin, namespace := c.Client(t), c.Namespace(t)
-	name := func(tag string) string { return "istio-revision-tag-" + tag + "-" + namespace }
-	revision := "r-" + namespace // other tests' webhooks are visible too
-	reader := rbacv1.PolicyRule{
-		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
-		Verbs: []string{"list", "watch"},
-	}
-	w := revisions.NewTagWatcher(identity(t, c, namespace, "a", reader), revision, namespace)
-	var heard told[sets.Set[string]]
-	w.AddHandler(heard.hear)
-	during(t, w.Run)
-	await(t, "synced", w.HasSynced)
-	tags := func(want ...string) {
-		t.Helper()
-		wanted := sets.New(append(want, revision)...)
-		await(t, "tags", func() bool { return w.GetMyTags().Equal(wanted) })
-		await(t, "told of tags", func() bool {
-			all := heard.all()
-			return len(all) > 0 && all[len(all)-1].Equal(wanted)
-		})
-	}
-	tags()
-	put(t, admin, name("prod"), merged(rev(revision), map[string]string{tagLabel: "prod"}))
-	tags("prod")
-	put(t, admin, name("test"), merged(rev(revision), map[string]string{tagLabel: "test"}))
-	tags("prod", "test")
-	if !w.IsMine(metav1.ObjectMeta{Labels: rev("prod")}) {
-		t.Error("an object of the tag is not mine")
-	}
-	put(t, admin, name("prod"), merged(rev("other"), map[string]string{tagLabel: "prod"}))
-	tags("test")
-	put(t, admin, name("test"), rev(revision)) // no tag any more: leaves the selection
-	tags()
-	put(t, admin, name("prod"), merged(rev(revision), map[string]string{tagLabel: "prod"}))
-	tags("prod")
-	remove(t, admin, name("prod"))
-	tags()
-}
-
-// Tags of Services and the default validator are read with the rights that there are: first without, then with.
-func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
+// The watcher reads Services and the default validator as soon as it has the permissions.
+func TestTags_ServicesAndValidator(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
 	admin, namespace := c.Client(t), c.Namespace(t)
@@ -274,8 +209,8 @@ func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 	}
 	j := newJournal()
 	w := revisions.NewTags(identity(t, c, namespace, "a", hooks), revisions.Config{Revision: revision, Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
-	var heard told[sets.Set[string]]
-	w.AddHandler(heard.hear)
+	var seen calls[sets.Set[string]]
+	w.AddHandler(seen.add)
 	end := during(t, w.Run)
 	mine := func(what string, unlabelled bool, tags ...string) {
 		t.Helper()
@@ -311,7 +246,7 @@ func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 		})
 	mine("both read", true, "prod")
 	if j.matching("permission denied") != 3 || w.(revisions.Reporter).Problem() != nil {
-		t.Errorf("said %d times; problem %v", j.matching("permission denied"), w.(revisions.Reporter).Problem())
+		t.Errorf("logged %d times; problem %v", j.matching("permission denied"), w.(revisions.Reporter).Problem())
 	}
 	must(t)(services.Patch(t.Context(), tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"other"}}}`), metav1.PatchOptions{}))
 	mine("a tag of another", true)
@@ -326,7 +261,7 @@ func TestTagsOfServicesAndTheDefaultValidator(t *testing.T) {
 	end()
 }
 
-// must ends the test at an error.
+// must fails the test on an error.
 func must(t *testing.T) func(_ any, err error) {
 	t.Helper()
 	return func(_ any, err error) {
@@ -337,8 +272,8 @@ func must(t *testing.T) func(_ any, err error) {
 	}
 }
 
-// Not parallel: it takes the API server away.
-func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
+// Not parallel: it stops the API server.
+func TestDefaultRevision_APIServerDown(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, namespace := c.Client(t), c.Namespace(t)
 	webhook := revisions.DefaultTagWebhook(namespace)
@@ -346,12 +281,12 @@ func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	reader := identity(t, c, namespace, "a", may(webhook, "get", "list", "watch"))
 	present, absent := newJournal(), newJournal()
 	w := revisions.NewDefault(reader, revisions.Config{Namespace: namespace, Logger: present.logger(t)})
-	var heard told[string]
-	w.AddHandler(heard.hear)
+	var seen calls[string]
+	w.AddHandler(seen.add)
 	during(t, w.Run)
 	await(t, "synced", w.HasSynced)
 
-	bringBack := takeAway(t, c)
+	bringBack := stopAPIServer(t, c)
 	late := revisions.NewDefault(reader, revisions.Config{Namespace: namespace, Logger: absent.logger(t)})
 	during(t, late.Run)
 	await(t, "trouble known", func() bool {
@@ -365,7 +300,7 @@ func TestDefaultRevisionOutlivesTheAPIServer(t *testing.T) {
 	await(t, "the late one synced", late.HasSynced)
 	put(t, admin, webhook, rev("canary"))
 	await(t, "change seen", func() bool { return w.GetDefault() == "canary" && late.GetDefault() == "canary" })
-	await(t, "handler told", func() bool { return slices.Equal(heard.all(), []string{"stable", "canary"}) }) // a moment later
+	await(t, "handler called", func() bool { return slices.Equal(seen.all(), []string{"stable", "canary"}) }) // a moment later
 	for name, j := range map[string]journal{"running": present, "late": absent} {
 		// A server that starts may also refuse before it answers.
 		if got := j.matching("WARN"); got == 0 || got > 4 {

@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -25,17 +24,17 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// replica is a server that runs for the test.
+// replica is a running server.
 type replica struct {
 	*bootstrap.Server
 	journal journal
 	end     func()
 }
 
-// oneElection leaves a server the namespace controller's alone, by which these tests count.
+// oneElection disables all controllers except the namespace controller.
 var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
 
-// serve runs a server; change may alter its configuration.
+// serve runs a server. change can modify its configuration.
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
 	t.Helper()
 	r := &replica{journal: newJournal()}
@@ -63,7 +62,7 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	return r
 }
 
-// page asks a server for a page, and metric for a sample, "" when there is none.
+// page requests a page of a server.
 func (r *replica) page(t *testing.T, path string) (int, string) {
 	t.Helper()
 	return harness.Page(t, r.Address(), path)
@@ -90,7 +89,7 @@ func (r *replica) state(t *testing.T) state {
 	return states[0]
 }
 
-// pilotIdentity may do what the manifests allow, and no more.
+// pilotIdentity returns an identity with the permissions of the manifests.
 func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
 	t.Helper()
 	rights := bootstrap.Rights(oneElection)
@@ -100,19 +99,18 @@ func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Con
 	})
 }
 
-// terms is a sample of how often this server's terms began or ended, for a reason.
+// terms returns the name of a metric sample for starts or ends of terms.
 func terms(change, reason string) string {
 	return fmt.Sprintf("incumbent_election_transitions_total{change=%q,name=%q,reason=%q}", change, leaderelection.NamespaceController, reason)
 }
 
-// patient has leases that no part of a test waits for: whoever comes to lead was let to.
+// patient sets leases that are too long to expire in a test.
 func patient(config *bootstrap.Config) {
 	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod = 10*time.Minute, 5*time.Minute, time.Second
 }
 
-// Two revisions under the manifests' rights: one leads and works, the default moves the
-// lead, and a stopped leader hands it over.
-func TestTwoRevisionsOfAServer(t *testing.T) {
+// The leader follows the default revision, and a stopped leader releases the lock.
+func TestServer_TwoRevisions(t *testing.T) {
 	for _, lock := range []string{"configmap", "lease"} {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
@@ -202,13 +200,12 @@ func TestTwoRevisionsOfAServer(t *testing.T) {
 	}
 }
 
-// The API server is away when a server starts: it is not ready, says why, once, and works when
-// the API server is back.
-func TestServerStartsWithoutTheAPIServer(t *testing.T) {
+// A server that starts while the API server is down becomes ready later.
+func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	config := pilotIdentity(t, c, home, "a")
-	bringBack := takeAway(t, c)
+	bringBack := stopAPIServer(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
 	// One from the watcher of the default revision, one from the controller, one from the member's Lease.
 	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 3 })
@@ -227,7 +224,7 @@ func TestServerStartsWithoutTheAPIServer(t *testing.T) {
 	r.end()
 }
 
-func TestServerThatCannotListenSaysSoAndLeavesNothing(t *testing.T) {
+func TestServer_AddressInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -246,25 +243,7 @@ func TestServerThatCannotListenSaysSoAndLeavesNothing(t *testing.T) {
 	}
 }
 
-// Without elections every replica works at once, and no lock is touched.
-func TestServersWithoutElections(t *testing.T) {
-	c := cluster.Shared(t)
-	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
-	off := func(config *bootstrap.Config) { config.DisableElections = true }
-	bundle := newBundleFile(t, content).path
-	for _, name := range []string{"a", "b"} {
-		r := serve(t, pilotIdentity(t, c, home, name), home, name, "stable", bundle, off)
-		await(t, "work", func() bool { return r.state(t).Leading && r.journal.matching("run function started") == 1 })
-	}
-	(&stage{admin: admin}).carries(t, home, content)
-	_, err := admin.Kube().CoreV1().ConfigMaps(home).Get(t.Context(), leaderelection.NamespaceController, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("the lock: %v", err)
-	}
-}
-
-// The API server takes the manifests as they are.
-func TestManifestsAreAccepted(t *testing.T) {
+func TestManifests_Accepted(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home := c.Client(t), c.Namespace(t)
 	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})

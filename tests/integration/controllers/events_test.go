@@ -1,4 +1,4 @@
-package ground
+package controllers
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// eventsOn are the messages of a lock's Events, with their type unless that is Normal.
+// eventsOn returns the messages of the Events on a lock, with their type unless it is Normal.
 func eventsOn(t *testing.T, admin kube.Client, home, kind string) []string {
 	t.Helper()
 	all, err := admin.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
@@ -33,9 +33,8 @@ func eventsOn(t *testing.T, admin kube.Client, home, kind string) []string {
 	return messages
 }
 
-// Under the manifests' rights a server writes Events about its lock, the one of its own
-// end too.
-func TestEventsOfAServer(t *testing.T) {
+// The permissions of the manifests suffice for Events on the lock, including the last one.
+func TestServer_Events(t *testing.T) {
 	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
@@ -52,8 +51,8 @@ func TestEventsOfAServer(t *testing.T) {
 	}
 }
 
-// Without the right to write Events nothing is lost but they, and that is said once.
-func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
+// Without the permission to write Events, only Events are missing.
+func TestServer_EventsForbidden(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	rules := slices.DeleteFunc(manifests.NamespaceRules(bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
@@ -67,7 +66,7 @@ func TestServerWithoutTheRightToWriteEvents(t *testing.T) {
 	(&stage{admin: admin}).carries(t, home, content)
 	r.end()
 	if n := r.journal.matching("permission denied", "verb=write Events"); n != 1 {
-		t.Errorf("said %d times", n)
+		t.Errorf("logged %d times", n)
 	}
 	if got := eventsOn(t, admin, home, "ConfigMap"); len(got) != 0 {
 		t.Errorf("Events %q", got)
