@@ -18,13 +18,13 @@ import (
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// order is what a child is told, one JSON object per line. Each is answered by a sample.
+// order is an order to a child process, one JSON object per line. The child responds with a sample.
 type order struct {
-	// Begin makes this process of this library; it comes first.
+	// Begin sets the library of the process. It comes first.
 	Begin *begin `json:"begin,omitempty"`
 	// Enter starts candidates.
 	Enter *enter `json:"enter,omitempty"`
-	// Collect has the garbage collected before the sample, so that heap is what is used.
+	// Collect runs the garbage collector before the sample.
 	Collect bool `json:"collect,omitempty"`
 }
 
@@ -33,15 +33,14 @@ type begin struct {
 	Kubeconfig string
 }
 
-// enter starts Elections candidates, one in each election, spread over a while so that their
-// periods are.
+// enter starts Elections candidates, one per election, spread over a period.
 type enter struct {
 	Spec      electors.Spec
 	Elections int
 	Over      time.Duration
 }
 
-// sample is where a child stands.
+// sample is the state of a child process.
 type sample struct {
 	At         time.Time
 	Error      string         `json:",omitempty"`
@@ -54,14 +53,14 @@ type sample struct {
 	Spans      int // terms so far
 }
 
-// serve is what a child does: it follows orders until its input ends.
+// serve follows orders until the input ends.
 func serve() error {
 	var c childProcess
 	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
 		var o order
 		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
-			return nil // candidates end with the process, as in a crash; nobody waits for them
+			return nil // candidates end with the process, as in a crash
 		} else if err != nil {
 			return err
 		}
@@ -118,7 +117,7 @@ func (c *childProcess) enter(e enter) error {
 
 func (c *childProcess) sample(collect bool) sample {
 	if collect {
-		// Twice, because of what has finalizers; then what pools and freed stacks keep is given back.
+		// Twice, because of finalizers. Then release pooled memory and stacks.
 		runtime.GC()
 		runtime.GC()
 		debug.FreeOSMemory()
@@ -138,7 +137,7 @@ func (c *childProcess) sample(collect bool) sample {
 	return s
 }
 
-// child is a process of candidates, as its parent sees it.
+// child is a process of candidates.
 type child struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -163,7 +162,7 @@ func (l *lab) newChild(library electors.Library) (*child, error) {
 	}
 	c.out, c.orders = json.NewDecoder(bufio.NewReader(out)), json.NewEncoder(c.in)
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting a process of candidates: %w", err)
+		return nil, fmt.Errorf("start child process: %w", err)
 	}
 	if _, err := c.tell(order{Begin: &begin{Library: library, Kubeconfig: l.cluster.Kubeconfig()}}); err != nil {
 		c.end()
@@ -172,14 +171,14 @@ func (l *lab) newChild(library electors.Library) (*child, error) {
 	return c, nil
 }
 
-// tell gives an order and returns the answer.
+// tell sends an order and returns the response.
 func (c *child) tell(o order) (sample, error) {
 	var s sample
 	if err := c.orders.Encode(o); err != nil {
-		return s, fmt.Errorf("telling a process of candidates: %w", err)
+		return s, fmt.Errorf("send order to child process: %w", err)
 	}
 	if err := c.out.Decode(&s); err != nil {
-		return s, fmt.Errorf("hearing a process of candidates: %w", err)
+		return s, fmt.Errorf("read response of child process: %w", err)
 	}
 	if s.Error != "" {
 		return s, errors.New(s.Error)
@@ -187,7 +186,7 @@ func (c *child) tell(o order) (sample, error) {
 	return s, nil
 }
 
-// end stops the process at once.
+// end kills the process.
 func (c *child) end() {
 	_ = c.in.Close()
 	_ = c.cmd.Process.Kill()

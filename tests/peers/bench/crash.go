@@ -12,10 +12,8 @@ import (
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
-// crash measures from the moment at which a leader is cut off to the start of its
-// successor's run function, and for how long the cut-off one's is alive beside it. The process
-// that is cut off lives on, so what overlaps is what a partition does; for who waits for
-// a successor it is the same as a crash.
+// crash measures the time from cutting off a leader to the start of the successor's run function, and the overlap of
+// both. The cut-off process keeps running, as in a partition.
 func (l *lab) crash(s *report.Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "crash")
 	if err != nil {
@@ -39,9 +37,9 @@ func (l *lab) crash(s *report.Scenario) error {
 	return r.into(s)
 }
 
-// cutOff plays one election: a leader, a follower that joins, a cut, and so on.
+// cutOff runs one election: a leader, a follower that joins, a cut, and so on.
 func (l *lab) cutOff(s setup, namespace, name string, mode wire.Mode, rounds int, row *row) error {
-	// Not all at once: thousands of connections are made here.
+	// Spread the start: thousands of connections are created.
 	if err := l.pause(rand.N(choose(l, 3*time.Second, 10*time.Second))); err != nil {
 		return err
 	}
@@ -70,15 +68,14 @@ func (l *lab) cutOff(s setup, namespace, name string, mode wire.Mode, rounds int
 			next.end()
 			return l.ctx.Err()
 		}
-		leader.process.Wire.Set(wire.Refused) // or an answer would be waited for
+		leader.process.Wire.Set(wire.Refused) // otherwise it would wait for a response
 		leader.end()
 		leader = next
 	}
 	return nil
 }
 
-// followed waits until the next one has started and the last one's function has
-// ended, and notes both. It reports whether that was in time.
+// followed waits until next has started and last has stopped, and records both. It reports whether that was in time.
 func (l *lab) followed(last, next *electors.Candidate, since time.Time, row *row) bool {
 	ctx, cancel := context.WithTimeout(l.ctx, bound)
 	defer cancel()

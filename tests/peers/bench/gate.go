@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// gate has everyone begin to measure at the same moment: when all who entered are ready. Before that,
-// hundreds of processes make their connections, and nobody's times mean anything.
+// gate starts the measurements at the same time, when all participants are ready. Until then hundreds of processes
+// connect.
 type gate struct {
 	lasts  time.Duration
 	ready  sync.WaitGroup
@@ -15,25 +15,25 @@ type gate struct {
 	until  time.Time // valid once opened
 }
 
-// newGate makes a gate behind which measuring goes on for that long.
+// newGate returns a gate for measurements of that length.
 func newGate(lasts time.Duration) *gate {
 	return &gate{lasts: lasts, opened: make(chan struct{})}
 }
 
-// enter returns what reports that one more is ready; only its first call counts.
+// enter returns a function that reports readiness. Only its first call counts.
 func (g *gate) enter() (ready func()) {
 	g.ready.Add(1)
 	return sync.OnceFunc(g.ready.Done)
 }
 
-// open waits until all are ready.
+// open waits until all participants are ready.
 func (g *gate) open() {
 	g.ready.Wait()
 	g.until = time.Now().Add(g.lasts)
 	close(g.opened)
 }
 
-// wait returns until when to measure, once the gate is open.
+// wait returns the end of the measurements, after the gate has opened.
 func (g *gate) wait(ctx context.Context) (until time.Time, err error) {
 	select {
 	case <-g.opened:

@@ -10,11 +10,11 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// bound is what no round should last longer than.
+// bound bounds a round.
 const bound = 2 * time.Minute
 
-// graceful measures from the return of a stopping leader's run function to the start of its
-// successor's. Elections of all setups run side by side, and stop at random moments.
+// graceful measures the time from the return of a stopping leader's run function to the start of the successor's.
+// Elections of all setups run concurrently and stop at random times.
 func (l *lab) graceful(s *report.Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "graceful")
 	if err != nil {
@@ -48,9 +48,8 @@ func (l *lab) graceful(s *report.Scenario) error {
 	return r.into(s)
 }
 
-// sideBySide is how many elections of a setup hand over during the same time. What they ask of the API
-// server has to leave it time: a server whose cores are never idle makes the electors
-// wait for each other, and the rows would show that. Rounds at 15/10/2 take a quarter of the time.
+// sideBySide returns the number of concurrent elections of a setup. The API server must have idle time, or the electors
+// would wait for each other. Rounds at 15/10/2 take a quarter of the time.
 func (l *lab) sideBySide(t electors.Timing) int {
 	if t == electors.KubernetesTiming {
 		return choose(l, 6, 16)
@@ -58,8 +57,8 @@ func (l *lab) sideBySide(t electors.Timing) int {
 	return choose(l, 15, 40)
 }
 
-// handOn plays one election: a leader, a follower that joins, a stop, and so on. The first stop
-// comes when all elections have their leader: ready reports that this one has.
+// handOn runs one election: a leader, a follower that joins, a stop, and so on. The first stop follows after all
+// elections have leaders. ready reports that this one has.
 func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(), row *row) error {
 	defer ready()
 	holder, err := l.enter(s, namespace, name, "replica-0")
@@ -101,7 +100,7 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 	return nil
 }
 
-// await waits for a candidate's run function.
+// await waits for the run function of a candidate.
 func (l *lab) await(c *electors.Candidate) error {
 	ctx, cancel := context.WithTimeout(l.ctx, bound)
 	defer cancel()

@@ -19,13 +19,13 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// lab is where scenarios run.
+// lab runs the scenarios.
 type lab struct {
 	ctx     context.Context
 	cluster *cluster.Cluster
 	admin   kubernetes.Interface
 	quick   bool
-	// sizes are how many elections the scenario scale has in one process.
+	// sizes are the numbers of elections in scenario scale.
 	sizes []int
 }
 
@@ -39,7 +39,7 @@ func newLab(ctx context.Context, c *cluster.Cluster, quick bool) (*lab, error) {
 	return l, err
 }
 
-// choose returns the value for a quick run or for a full one.
+// choose returns the value for a quick or a full run.
 func choose[T any](l *lab, quick, full T) T {
 	if l.quick {
 		return quick
@@ -47,7 +47,7 @@ func choose[T any](l *lab, quick, full T) T {
 	return full
 }
 
-// measureAll runs scenarios at the same time.
+// measureAll runs scenarios concurrently.
 func (l *lab) measureAll(names []string) (map[string]*report.Scenario, error) {
 	var (
 		all      sync.WaitGroup
@@ -86,15 +86,14 @@ func (l *lab) measure(name string) (*report.Scenario, error) {
 	return s, nil
 }
 
-// setup is one row of a scenario of times.
+// setup is a row of a scenario.
 type setup struct {
 	library electors.Library
 	timing  electors.Timing
 	lock    electors.Lock
 }
 
-// setups are those of elections without rank: first the one that users of each
-// library have.
+// setups are the elections without rank. The default lock of each library comes first.
 var setups = []setup{
 	{electors.Incumbent, electors.IstioTiming, electors.ConfigMap},
 	{electors.Incumbent, electors.IstioTiming, electors.Lease},
@@ -109,14 +108,14 @@ func (s setup) series(part string) report.Series {
 	return report.Series{Library: s.library.String(), Timing: s.timing.String(), Case: s.lock.String(), Part: part}
 }
 
-// spec is a candidate of this setup.
+// spec returns a candidate of this setup.
 func (s setup) spec(namespace, election, identity string) electors.Spec {
 	return electors.Spec{
 		Namespace: namespace, Election: election, Identity: identity, Revision: stable, Lock: s.lock, Timing: s.timing,
 	}
 }
 
-// enter starts a candidate in a process of its own.
+// enter starts a candidate in its own process.
 func (l *lab) enter(s setup, namespace, election, identity string) (*member, error) {
 	return l.enterAs(s.library, s.spec(namespace, election, identity))
 }
@@ -134,21 +133,19 @@ func (l *lab) enterAs(library electors.Library, spec electors.Spec) (*member, er
 	return &member{Candidate: c, process: p}, nil
 }
 
-// member is a candidate that has a process for itself.
+// member is a candidate with its own process.
 type member struct {
 	*electors.Candidate
 	process *electors.Process
 }
 
-// end stops the candidate and its process. It must not wait for an answer any more.
+// end stops the candidate and its process. It must not wait for a response any more.
 func (m *member) end() {
 	m.Stop()
 	m.process.Close()
 }
 
-// phase waits between one and a bit and three and a bit periods, at random: so much
-// that a follower polls at its steady pace, and the leader's and the follower's periods stand
-// in any relation.
+// phase waits a random time between one and three periods, so that leader and follower have an arbitrary phase.
 func (l *lab) phase(t electors.Timing) error {
 	least := t.Retry + t.Retry/4
 	return l.pause(least + rand.N(2*t.Retry))
@@ -165,7 +162,7 @@ func (l *lab) pause(d time.Duration) error {
 	}
 }
 
-// The revisions of scenarios that have two.
+// The two revisions of a scenario.
 const (
 	stable = "stable"
 	canary = "canary"
@@ -176,8 +173,7 @@ const (
 	revisionLabel = "istio.io/rev"
 )
 
-// setDefault makes revision the default one, for all elections of the cluster. It
-// returns when the request that does it was sent.
+// setDefault sets the default revision and returns when its request was sent.
 func (l *lab) setDefault(revision string) (sent time.Time, err error) {
 	hooks := l.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	hook, err := hooks.Get(l.ctx, defaultTag, metav1.GetOptions{})
@@ -192,12 +188,12 @@ func (l *lab) setDefault(revision string) (sent time.Time, err error) {
 		_, err = hooks.Update(l.ctx, hook, metav1.UpdateOptions{})
 	}
 	if err != nil {
-		return sent, fmt.Errorf("making %s the default revision: %w", revision, err)
+		return sent, fmt.Errorf("set default revision %s: %w", revision, err)
 	}
 	return sent, nil
 }
 
-// protobuf is how both incumbent's clients and a careful user of client-go talk.
+// protobuf sets the content type of incumbent's clients and of a tuned client-go.
 func protobuf(config *rest.Config) *rest.Config {
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = config.ContentType + ",application/json"

@@ -16,11 +16,11 @@ import (
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
-// inFlight is how many elections hand over at once where the number matters.
+// inFlight is the number of concurrent handovers.
 const inFlight = 8
 
-// limit measures what a handover cannot do without: a guarded write, its watch event at
-// another client, and that one's guarded write, with no elector around them.
+// limit measures the lower bound of a handover without an elector: a guarded write, its watch event at another client,
+// and a guarded write of that client.
 func (l *lab) limit(namespace, name string, until time.Time, row *row) error {
 	from, err := l.leases(namespace)
 	if err != nil {
@@ -66,7 +66,7 @@ func (l *lab) limit(namespace, name string, until time.Time, row *row) error {
 	return nil
 }
 
-// leases is a client with a connection of its own.
+// leases returns a client with its own connection.
 func (l *lab) leases(namespace string) (typed.LeaseInterface, error) {
 	client, err := kubernetes.NewForConfig(protobuf(wire.New().Config(l.cluster.Admin())))
 	if err != nil {
@@ -75,8 +75,7 @@ func (l *lab) leases(namespace string) (typed.LeaseInterface, error) {
 	return client.CoordinationV1().Leases(namespace), nil
 }
 
-// claim is the write that an elector would make; the API server guards it by the
-// resourceVersion of what was read.
+// claim does the write of an elector, guarded by resourceVersion.
 func claim(ctx context.Context, leases typed.LeaseInterface, read *coordinationv1.Lease, holder string, n int32) (*coordinationv1.Lease, error) {
 	lease := read.DeepCopy()
 	seconds, now := int32(30), metav1.NowMicro()
@@ -91,5 +90,5 @@ func next(w watch.Interface) (*coordinationv1.Lease, error) {
 	if lease, is := event.Object.(*coordinationv1.Lease); ok && is {
 		return lease, nil
 	}
-	return nil, fmt.Errorf("the watch of the limit ended: %v", event)
+	return nil, fmt.Errorf("watch of limit ended: %v", event)
 }

@@ -17,13 +17,13 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// machine describes what the run ran on.
+// machine describes the machine.
 func machine() string {
 	return fmt.Sprintf("%d cores (%s), %s of memory, Linux, %s",
 		runtime.NumCPU(), field("/proc/cpuinfo", "model name"), memory(), runtime.Version())
 }
 
-// field is the first value of a name in a file of "name : value" lines.
+// field returns the first value of a name in a file of "name : value" lines.
 func field(path, name string) string {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -45,7 +45,7 @@ func memory() string {
 	return fmt.Sprintf("%d GiB", (kb+1<<19)>>20)
 }
 
-// versions are those of the electors, by library.
+// versions returns the versions of the electors by library.
 func versions() map[string]string {
 	versions := map[string]string{report.Ours: commit()}
 	info, ok := debug.ReadBuildInfo()
@@ -63,13 +63,13 @@ func versions() map[string]string {
 	return versions
 }
 
-// commit is the one that is measured, with a + when files differ from it.
+// commit returns the measured commit, with a + for uncommitted changes.
 var commit = sync.OnceValue(func() string {
 	id, err := exec.Command("git", "rev-parse", "--short=10", "HEAD").Output()
 	if err != nil {
 		return "unknown"
 	}
-	// What counts is what is compiled in: the library.
+	// Only compiled files count.
 	diff, err := exec.Command("git", "status", "--porcelain", "--", "../../pilot", "../../pkg", "../../go.mod").Output()
 	dirty := ""
 	if err != nil || len(bytes.TrimSpace(diff)) > 0 {
@@ -78,7 +78,7 @@ var commit = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(id)) + dirty
 })
 
-// ownCPU is the CPU time of this process so far, in seconds.
+// ownCPU returns the CPU time of this process in seconds.
 func ownCPU() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
@@ -87,7 +87,7 @@ func ownCPU() float64 {
 	return (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds()
 }
 
-// serverCPU is that of the API server and etcd, which are children of this process.
+// serverCPU returns the CPU time of the API server and etcd, which are children of this process.
 func (l *lab) serverCPU() (sum float64) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -96,17 +96,17 @@ func (l *lab) serverCPU() (sum float64) {
 	for _, path := range stats {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		sum += childCPU(string(raw))
 	}
 	return sum
 }
 
-// clockTicks is USER_HZ, which is 100 wherever Go runs on Linux.
+// clockTicks is USER_HZ, which is 100 on all Linux platforms of Go.
 const clockTicks = 100
 
-// childCPU reads a line of /proc/PID/stat, if it is of a server that this process started.
+// childCPU reads a line of /proc/PID/stat if it belongs to a server of this process.
 func childCPU(stat string) float64 {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < open {

@@ -1,13 +1,13 @@
-// Command bench measures incumbent's elector beside istiod's and client-go's, on one API
-// server and in one run, and writes the tables and the picture of docs/benchmarks.md.
+// Command bench measures the electors of incumbent, istiod and client-go on one API server in one run. It writes the
+// tables of docs/benchmarks.md.
 //
 //	go run ./bench                          all scenarios, about half an hour
-//	go run ./bench -quick                   all in five minutes, printed only
+//	go run ./bench -quick                   all scenarios in five minutes, printed only
 //	go run ./bench -scenarios graceful,crash
-//	go run ./bench -resume                  those that this commit has not measured yet
-//	go run ./bench -render                  measures nothing, writes the page anew
+//	go run ./bench -resume                  scenarios that were not measured with this commit
+//	go run ./bench -render                  measures nothing, writes the page
 //
-// Run it in tests/peers. Each scenario's results are stored when it is done.
+// Run it in tests/peers. It stores the results of each scenario.
 package main
 
 import (
@@ -45,12 +45,12 @@ func main() {
 
 func run() error {
 	var f flags
-	flag.BoolVar(&f.quick, "quick", false, "fewer rounds; print the tables and leave the page alone")
-	flag.BoolVar(&f.resume, "resume", false, "leave out what this commit has measured in full already")
-	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page and the picture from "+latest)
-	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "which to measure")
-	flag.StringVar(&f.sizes, "sizes", "", "how many elections in one process, for the scenario scale, such as 1,100")
-	flag.BoolVar(&f.child, "child", false, "be a process of candidates (the program starts itself so)")
+	flag.BoolVar(&f.quick, "quick", false, "fewer rounds; print the tables and do not change the page")
+	flag.BoolVar(&f.resume, "resume", false, "skip scenarios that were measured with this commit")
+	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page from "+latest)
+	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "scenarios to measure")
+	flag.StringVar(&f.sizes, "sizes", "", "numbers of elections in one process for scenario scale, such as 1,100")
+	flag.BoolVar(&f.child, "child", false, "run as a process of candidates (internal)")
 	flag.Parse()
 	switch {
 	case f.child:
@@ -63,16 +63,16 @@ func run() error {
 	return measure(ctx, f)
 }
 
-// wanted is what to measure, in order.
+// wanted returns the scenarios to measure in order.
 func (f flags) wanted(results *report.Results) ([]string, error) {
 	var wanted []string
 	for name := range strings.SplitSeq(f.scenarios, ",") {
 		if !slices.Contains(report.Scenarios, name) {
-			return nil, fmt.Errorf("%q is none of the scenarios %s", name, strings.Join(report.Scenarios, ","))
+			return nil, fmt.Errorf("unknown scenario %q: want one of %s", name, strings.Join(report.Scenarios, ","))
 		}
 		done := results.Scenarios[name]
 		if f.resume && done != nil && done.Versions[report.Ours] == commit() && !strings.HasSuffix(commit(), "+") {
-			fmt.Printf("%s is measured already\n", name)
+			fmt.Printf("%s has already been measured\n", name)
 			continue
 		}
 		wanted = append(wanted, name)
@@ -126,8 +126,7 @@ func measure(ctx context.Context, f flags) (err error) {
 	return render()
 }
 
-// groups are scenarios that run at the same time: in a full run each has the machine
-// for itself.
+// groups returns the scenarios that run concurrently. A full run measures them one after the other.
 func groups(wanted []string, quick bool) [][]string {
 	if !quick {
 		var alone [][]string

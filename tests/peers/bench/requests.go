@@ -15,9 +15,8 @@ const (
 	quietElections = 8
 )
 
-// requests counts what quiet elections send, and takes the CPU time of their
-// processes: for each setup three processes with a candidate in each of eight elections.
-// The first leads all of them.
+// requests counts the requests of idle elections and measures the CPU time of their processes. Each setup has three
+// processes with a candidate in each of eight elections. The first process leads all of them.
 func (l *lab) requests(s *report.Scenario) error {
 	var (
 		all   sync.WaitGroup
@@ -36,14 +35,13 @@ func (l *lab) requests(s *report.Scenario) error {
 	return errors.Join(errs...)
 }
 
-// byDefault leaves out, of libraries with two kinds of lock, the second one: what is sent is
-// the same.
+// byDefault skips the second kind of lock of a library, which sends the same requests.
 func (s setup) byDefault() bool {
 	return s.library == electors.ClientGo || s.timing != electors.IstioTiming || s.lock == electors.ConfigMap
 }
 
-// quietly measures the processes of one setup, in a namespace of its own: a watch may be
-// of all locks in a namespace.
+// quietly measures the processes of one setup in its own namespace, because a watch may include all locks of a
+// namespace.
 func (l *lab) quietly(s setup) ([]report.Load, error) {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "requests")
 	if err != nil {
@@ -62,7 +60,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 		}
 		children = append(children, c)
 		spec := s.spec(namespace, "e", fmt.Sprintf("replica-%d", i))
-		over := s.timing.Retry // so that their renewals are spread over a period
+		over := s.timing.Retry // spreads the renewals over a period
 		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: quietElections, Over: over}}); err != nil {
 			return nil, err
 		}
@@ -90,7 +88,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	for i := range children {
 		loads = append(loads, s.load(i, before[i], after[i]))
 		if want := map[bool]int{true: quietElections}[i == 0]; after[i].Live != want || after[i].Spans != want {
-			return nil, fmt.Errorf("replica %d of %v leads %d elections in its term %d, want %d", i, s.library, after[i].Live, after[i].Spans, want)
+			return nil, fmt.Errorf("replica %d of %v leads %d elections in term %d, want %d", i, s.library, after[i].Live, after[i].Spans, want)
 		}
 	}
 	return loads, nil
@@ -113,10 +111,10 @@ func (s setup) load(replica int, before, after sample) report.Load {
 	return load
 }
 
-// errNotAll means that a process did not come to lead all its elections.
+// errNotAll is returned if a process does not lead all of its elections.
 var errNotAll = errors.New("too many elections")
 
-// leading waits until a child leads so many elections.
+// leading waits until a child leads that many elections.
 func (l *lab) leading(c *child, elections int) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -8,14 +8,14 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// rows collects series from elections that run side by side.
+// rows collects series of concurrent elections.
 type rows struct {
 	mu   sync.Mutex
 	all  []*report.Series
 	errs []error
 }
 
-// add begins a series.
+// add adds a series.
 func (r *rows) add(s report.Series) *row {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -23,7 +23,7 @@ func (r *rows) add(s report.Series) *row {
 	return &row{rows: r, series: &s}
 }
 
-// failed notes why an election could not be measured.
+// failed records why an election could not be measured.
 func (r *rows) failed(err error) {
 	if err == nil {
 		return
@@ -33,7 +33,7 @@ func (r *rows) failed(err error) {
 	r.errs = append(r.errs, err)
 }
 
-// into gives what was collected to a scenario.
+// into adds the series to a scenario.
 func (r *rows) into(s *report.Scenario) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *rows) into(s *report.Scenario) error {
 	return errors.Join(r.errs...)
 }
 
-// row is one series that grows.
+// row is a growing series.
 type row struct {
 	rows   *rows
 	series *report.Series
@@ -67,5 +67,5 @@ func (r *row) lost() {
 	r.series.Lost++
 }
 
-// inMillis has microseconds as its last digit.
+// inMillis rounds to microseconds.
 func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

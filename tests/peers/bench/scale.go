@@ -12,9 +12,8 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// scale measures what elections of one process take, by their number: two processes
-// with a candidate in each, of which the first leads all. What a process takes before
-// it has elections is not counted.
+// scale measures the cost of elections in one process by their number. Two processes have a candidate in each election;
+// the first leads all. The cost of the process itself is subtracted.
 func (l *lab) scale(s *report.Scenario) error {
 	for _, elections := range l.sizes {
 		var (
@@ -25,7 +24,7 @@ func (l *lab) scale(s *report.Scenario) error {
 		for i, library := range electors.Libraries {
 			one := func() {
 				sizes[i], errs[i] = l.many(library, elections)
-				if errors.Is(errs[i], errNotAll) { // that is a result, too
+				if errors.Is(errs[i], errNotAll) { // this is also a result
 					sizes[i] = []report.Size{{
 						Library: library.String(), Timing: electors.IstioTiming.String(), Role: report.Leader,
 						Elections: elections, Failed: errs[i].Error(),
@@ -33,7 +32,7 @@ func (l *lab) scale(s *report.Scenario) error {
 					errs[i] = nil
 				}
 			}
-			if elections > 1000 { // two cores hold one such load, not three
+			if elections > 1000 { // two cores cannot run three of these
 				one()
 			} else {
 				all.Go(one)
@@ -50,7 +49,7 @@ func (l *lab) scale(s *report.Scenario) error {
 	return nil
 }
 
-// setSizes reads numbers with commas between; none are those of a quick or a full run.
+// setSizes parses comma-separated numbers. An empty list means the default.
 func (l *lab) setSizes(list string) error {
 	l.sizes = choose(l, []int{1, 100}, []int{1, 100, 1000, 5000})
 	if list == "" {
@@ -60,15 +59,15 @@ func (l *lab) setSizes(list string) error {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(word)
 		if err != nil || n < 1 {
-			return fmt.Errorf("sizes: %q is no number of elections", word)
+			return fmt.Errorf("sizes: %q is not a number of elections", word)
 		}
 		l.sizes = append(l.sizes, n)
 	}
 	return nil
 }
 
-// many measures a leading and a following process of one library, in a namespace of
-// their own: a watch may be of all locks in a namespace.
+// many measures a leading and a following process of one library in its own namespace, because a watch may include all
+// locks of a namespace.
 func (l *lab) many(library electors.Library, elections int) ([]report.Size, error) {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "scale")
 	if err != nil {
@@ -93,7 +92,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 		spec := electors.Spec{
 			Namespace: namespace, Election: "e", Identity: fmt.Sprintf("replica-%d", i), Revision: stable, Lock: electors.Lease, Timing: timing,
 		}
-		// The first connection and what comes with it belong to the process.
+		// The first connection belongs to the process.
 		warm := spec
 		warm.Election += "-warm"
 		if _, err := c.tell(order{Enter: &enter{Spec: warm, Elections: 1}}); err != nil {
@@ -107,7 +106,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 			return nil, err
 		}
 		empty = append(empty, before)
-		// Five milliseconds each: two cores make some two hundred locks a second beside all else.
+		// Five milliseconds each: two cores create about two hundred locks per second.
 		over := max(timing.Retry, time.Duration(elections)*5*time.Millisecond)
 		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: elections, Over: over}}); err != nil {
 			return nil, err
@@ -121,7 +120,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 	return l.settled(library, elections, children, empty)
 }
 
-// settled measures once every follower has polled, were it to poll.
+// settled measures after every follower has had time to poll.
 func (l *lab) settled(library electors.Library, elections int, children []*child, empty []sample) ([]report.Size, error) {
 	if err := l.pause(choose(l, 10*time.Second, 20*time.Second)); err != nil {
 		return nil, err

@@ -10,10 +10,9 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// steal measures from the moment at which the default revision is set to the start of
-// the new leader's run function, and for how long the old one's is alive beside it.
-// There is one default revision, so all elections that run are asked at once: ours run 8 at a time,
-// and as many as Istio's.
+// steal measures the time from setting the default revision to the start of the new leader's run function, and the
+// overlap with the old one. All elections share one default revision. incumbent runs with 8 elections, and with as many
+// as Istio.
 func (l *lab) steal(s *report.Scenario) error {
 	ours := func(c string) flipped {
 		return flipped{
@@ -35,15 +34,14 @@ func (l *lab) steal(s *report.Scenario) error {
 	}
 	mixed := peers
 	mixed.canary, mixed.elections = electors.Incumbent, 20
-	// A round of theirs takes half a minute, so that these are few. They show that it does not
-	// matter to them how many move at once; the row of many shows their tail.
+	// A round of istiod takes half a minute, so there are few. They show that the number of elections does not matter.
 	fewPeers := peers
 	fewPeers.elections, fewPeers.what, fewPeers.flips = inFlight, few.what, choose(l, 1, 6)
 
 	var r rows
 	rounds := [][]flipped{{few}, {fewPeers}, {lease}, {many}, {peers, mixed}}
 	if l.quick {
-		rounds = rounds[:2] // to take over from a peer takes a lease
+		rounds = rounds[:2] // acquiring the lock from a peer takes a lease
 	}
 	for _, together := range rounds {
 		if err := l.flipAll(together, &r); err != nil {
@@ -53,26 +51,24 @@ func (l *lab) steal(s *report.Scenario) error {
 	return r.into(s)
 }
 
-// flipped is a row of elections that the default revision decides on.
+// flipped is a row of elections that depend on the default revision.
 type flipped struct {
 	stable, canary electors.Library
 	lock           electors.Lock
 	what           string
 	elections      int
-	// flips is how many times the default revision moves, and gap the least time between
-	// the end of one and the next.
+	// flips is the number of flips, gap the minimum pause between two flips.
 	flips int
 	gap   time.Duration
 }
 
-// pair is the two candidates of an election, and where times go when canary, and when
-// stable, takes over.
+// pair are the two candidates of an election, and the results when canary or stable acquires the lock.
 type pair struct {
 	stable, canary     *member
 	toCanary, toStable *row
 }
 
-// flipAll runs elections of several rows under the same flips.
+// flipAll runs elections of several rows with the same flips.
 func (l *lab) flipAll(all []flipped, r *rows) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "steal")
 	if err != nil {
@@ -105,7 +101,7 @@ func (l *lab) flipAll(all []flipped, r *rows) error {
 	return l.flip(all[0], pairs)
 }
 
-// series is the row of elections in which one library takes over from another.
+// series returns the row for acquiring the lock of one library from another.
 func (f flipped) series(from, to electors.Library) report.Series {
 	what := f.what
 	if from != to {
@@ -114,7 +110,7 @@ func (f flipped) series(from, to electors.Library) report.Series {
 	return report.Series{Library: to.String(), Timing: electors.IstioTiming.String(), Case: what}
 }
 
-// join enters a leader of the one revision and a follower of the other.
+// join starts a leader of one revision and a follower of the other.
 func (l *lab) join(f flipped, namespace, name string, p *pair) (err error) {
 	spec := electors.Spec{
 		Namespace: namespace, Election: name, Identity: "stable-0", Revision: stable, Lock: f.lock, Timing: electors.IstioTiming,
@@ -130,16 +126,15 @@ func (l *lab) join(f flipped, namespace, name string, p *pair) (err error) {
 	return err
 }
 
-// flip moves the default revision to and fro, once every leader has renewed: its first
-// write may come before it knows which revision is the default, and cannot say then
-// that it hands over.
+// flip changes the default revision repeatedly, after every leader has renewed. A leader's first write may precede its
+// default watcher, and then has no handover marker.
 func (l *lab) flip(f flipped, pairs []*pair) error {
 	if err := l.pause(electors.IstioTiming.Retry); err != nil {
 		return err
 	}
 	revision := canary
 	for range f.flips {
-		// Renewals and polls of all candidates go on at their own paces meanwhile.
+		// Renewals and polls of all candidates continue.
 		if err := l.pause(f.gap + rand.N(f.gap)); err != nil {
 			return err
 		}

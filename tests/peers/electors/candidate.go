@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// Spec says which candidate of which election.
+// Spec describes a candidate and its election.
 type Spec struct {
 	Namespace, Election, Identity, Revision string
 	Lock                                    Lock
 	Timing                                  Timing
-	// PerRevision and Remote are as in istiod's constructors; client-go knows neither.
+	// PerRevision and Remote select a constructor of istiod. client-go supports neither.
 	PerRevision, Remote bool
-	// Drain is how long the run function takes to return.
+	// Drain is the time that the run function takes to return.
 	Drain time.Duration
-	// PeerGrace is as in incumbent's Config.
+	// PeerGrace is Config.PeerGrace of incumbent.
 	PeerGrace time.Duration
 }
 
-// Span is the life of a run function. A zero Told or To is still to come.
+// Span is one run of a run function. Told is the time of its cancellation. Told and To are zero until then.
 type Span struct{ From, Told, To time.Time }
 
-// elector is what the libraries have in common: it campaigns until ctx ends, and calls
-// work whenever it leads.
+// elector is the common interface of the libraries. It campaigns until ctx ends and calls work when it leads.
 type elector interface {
 	campaign(ctx context.Context)
 }
 
-// Candidate is one process's part in one election.
+// Candidate is a candidate of one process in one election.
 type Candidate struct {
 	Spec
 	Library Library
@@ -37,12 +36,12 @@ type Candidate struct {
 
 	mu      sync.Mutex
 	spans   []Span
-	changed chan struct{} // closed when spans change, and replaced
+	changed chan struct{} // closed and replaced when spans change
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
 
-// Sees is who leads as this candidate has last seen it; istiod does not tell.
+// Sees returns the last seen holder. istiod does not report it.
 func (c *Candidate) Sees() (holder string, known bool) {
 	if o, ok := c.elector.(interface{ Leader() (string, string) }); ok {
 		holder, _ = o.Leader()
@@ -51,7 +50,7 @@ func (c *Candidate) Sees() (holder string, known bool) {
 	return "", false
 }
 
-// Start begins to campaign. Stop ends that.
+// Start starts to campaign.
 func (c *Candidate) Start(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel, c.ended = cancel, make(chan struct{})
@@ -61,10 +60,10 @@ func (c *Candidate) Start(ctx context.Context) {
 	}()
 }
 
-// Leave tells the candidate to stop, and does not wait.
+// Leave stops the candidate without waiting.
 func (c *Candidate) Leave() { c.cancel() }
 
-// Stop tells the candidate to stop, and returns when it has, its run function included.
+// Stop stops the candidate and waits for it and its run function.
 func (c *Candidate) Stop() {
 	c.cancel()
 	<-c.ended
@@ -100,7 +99,7 @@ func (c *Candidate) note(change func()) {
 	c.tell()
 }
 
-// tell wakes who waits. The caller has the lock.
+// tell wakes waiting goroutines. The caller holds the mutex.
 func (c *Candidate) tell() {
 	close(c.changed)
 	c.changed = make(chan struct{})
@@ -112,14 +111,14 @@ func (c *Candidate) look() (live bool, changed <-chan struct{}) {
 	return slices.ContainsFunc(c.spans, func(s Span) bool { return s.To.IsZero() }), c.changed
 }
 
-// Spans are the lives of the run function so far.
+// Spans returns the spans so far.
 func (c *Candidate) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.spans)
 }
 
-// Last is the newest span; the zero Span if there was none.
+// Last returns the newest span, or the zero Span.
 func (c *Candidate) Last() Span {
 	spans := c.Spans()
 	if len(spans) == 0 {
@@ -128,13 +127,13 @@ func (c *Candidate) Last() Span {
 	return spans[len(spans)-1]
 }
 
-// Live reports whether a run function is alive.
+// Live reports whether a run function runs.
 func (c *Candidate) Live() bool {
 	live, _ := c.look()
 	return live
 }
 
-// Await waits until the run function is alive, or until it is not.
+// Await waits until the run function runs, or has stopped.
 func (c *Candidate) Await(ctx context.Context, live bool) error {
 	for {
 		now, changed := c.look()
@@ -168,7 +167,7 @@ func (c *Candidate) AwaitStart(ctx context.Context, since time.Time) (Span, erro
 	}
 }
 
-// Overlap is for how long run functions of a and b were alive at once, from since to now.
+// Overlap returns how long run functions of a and b ran concurrently between since and now.
 func Overlap(a, b *Candidate, since, now time.Time) time.Duration {
 	var total time.Duration
 	for _, x := range a.Spans() {

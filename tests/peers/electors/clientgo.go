@@ -15,7 +15,7 @@ type clientgo struct {
 
 func (p *Process) newClientGo(c *Candidate) (elector, error) {
 	if c.Lock != Lease || c.PerRevision || c.Remote {
-		return nil, errors.New("client-go has no such election")
+		return nil, errors.New("client-go does not support this election")
 	}
 	config := leaderelection.LeaderElectionConfig{
 		Lock: &resourcelock.LeaseLock{
@@ -33,8 +33,7 @@ func (p *Process) newClientGo(c *Candidate) (elector, error) {
 	return clientgo{config}, err
 }
 
-// campaign begins anew after each term, as istiod does; client-go itself leaves that to
-// its caller, who often ends the process instead.
+// campaign starts again after each term, as istiod does.
 func (g clientgo) campaign(ctx context.Context) {
 	for ctx.Err() == nil {
 		leaderelection.RunOrDie(ctx, g.config)

@@ -1,5 +1,4 @@
-// Package electors runs candidates of three libraries in the same way: incumbent's,
-// istiod's (istio.io/istio/pilot/pkg/leaderelection) and client-go's. A Process holds
-// what candidates of one process share, its connection and clients; a Candidate takes
-// part in one election and notes when its run function was alive.
+// Package electors runs candidates of three libraries in the same way: incumbent, istiod
+// (istio.io/istio/pilot/pkg/leaderelection) and client-go. A Process holds the connection and the clients of its
+// candidates. A Candidate takes part in one election and records when its run function ran.
 package electors

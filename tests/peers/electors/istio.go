@@ -15,14 +15,14 @@ type istiod struct {
 	p *Process
 }
 
-// newIstio uses istiod's constructors: which one decides lock and rank.
+// newIstio uses the constructor of istiod for the lock and rank.
 func (p *Process) newIstio(c *Candidate) (elector, error) {
 	var le *leaderelection.LeaderElection
 	switch {
 	case c.PerRevision && c.Lock == Lease && !c.Remote:
 		le = leaderelection.NewPerRevisionLeaderElection(c.Namespace, c.Identity, c.Election, c.Revision, p.istio)
 	case c.PerRevision || c.Lock == Lease && c.Remote:
-		return nil, errors.New("istiod has no such election")
+		return nil, errors.New("istiod does not support this election")
 	case c.Lock == Lease:
 		le = leaderelection.NewLeaseLeaderElection(c.Namespace, c.Identity, c.Election, c.Revision, p.istio)
 	default:
@@ -37,23 +37,22 @@ func (p *Process) newIstio(c *Candidate) (elector, error) {
 	return istiod{le, p}, nil
 }
 
-// shorten sets the lease of an istiod election, from which it takes the other two: a
-// half and a quarter. Istio's own tests set the same field; nothing outside its package can but
-// by this way. Elections that are measured have the 30 s of the constructor.
+// shorten sets the unexported lease of an istiod election, as Istio's own tests do. istiod derives the other two
+// durations from it. Benchmarks use the 30 s of the constructor.
 func shorten(le *leaderelection.LeaderElection, timing Timing) error {
 	if timing.Deadline != timing.Lease/2 || timing.Retry != timing.Lease/4 {
-		return errors.New("istiod's deadline and period are a half and a quarter of its lease")
+		return errors.New("istiod requires a deadline of half and a period of a quarter of the lease")
 	}
 	field := reflect.ValueOf(le).Elem().FieldByName("ttl")
 	if !field.IsValid() || field.Type() != reflect.TypeFor[time.Duration]() {
-		return errors.New("istiod's election has no field ttl any more")
+		return errors.New("istiod's election has no field ttl")
 	}
 	*(*time.Duration)(unsafe.Pointer(field.UnsafeAddr())) = timing.Lease
 	return nil
 }
 
 func (i istiod) campaign(ctx context.Context) {
-	// The constructor has put a handler on an informer, which runs from now on.
+	// The constructor has added a handler to an informer.
 	i.p.istio.RunAndWait(i.p.stop)
 	i.Run(ctx.Done())
 }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Library is whose elector a candidate is.
+// Library is the library of a candidate.
 type Library int
 
 const (
-	// Incumbent is ours.
+	// Incumbent is this project.
 	Incumbent Library = iota
 	// Istio is istio.io/istio/pilot/pkg/leaderelection.
 	Istio
@@ -17,7 +17,7 @@ const (
 	ClientGo
 )
 
-// Libraries are all of them.
+// Libraries are all libraries.
 var Libraries = []Library{Incumbent, Istio, ClientGo}
 
 func (l Library) String() string {
@@ -31,7 +31,7 @@ func ParseLibrary(name string) (Library, error) {
 			return l, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is none of %v", name, Libraries)
+	return 0, fmt.Errorf("unknown library %q: want one of %v", name, Libraries)
 }
 
 // Lock is the kind of lock object.
@@ -46,20 +46,20 @@ const (
 
 func (l Lock) String() string { return [...]string{"ConfigMap", "Lease"}[l] }
 
-// Resource is the lock's as requests name it.
+// Resource returns the resource name.
 func (l Lock) Resource() string { return [...]string{"configmaps", "leases"}[l] }
 
-// Timing is that of an election.
+// Timing is the timing of an election.
 type Timing struct{ Lease, Deadline, Retry time.Duration }
 
 var (
-	// IstioTiming is istiod's, which its constructors do not let one change.
+	// IstioTiming is the fixed timing of istiod.
 	IstioTiming = Timing{30 * time.Second, 15 * time.Second, 7500 * time.Millisecond}
-	// KubernetesTiming is that of Kubernetes' own controllers, client-go's advice.
+	// KubernetesTiming is the timing of the Kubernetes controllers and the advice of client-go.
 	KubernetesTiming = Timing{15 * time.Second, 10 * time.Second, 2 * time.Second}
 )
 
-// String gives seconds: "30/15/7.5".
+// String returns the timing in seconds: "30/15/7.5".
 func (t Timing) String() string {
 	return fmt.Sprintf("%g/%g/%g", t.Lease.Seconds(), t.Deadline.Seconds(), t.Retry.Seconds())
 }

@@ -16,11 +16,11 @@ import (
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
-// Process is what candidates of one process share. All of them are of one library.
+// Process holds what the candidates of one process share. All of them use one library.
 type Process struct {
 	Library Library
 	Wire    *wire.Wire
-	// Logger gets incumbent's lines; the peers' are silenced.
+	// Logger receives the logs of incumbent. The other libraries do not log.
 	Logger *slog.Logger
 
 	ours    kube.Client
@@ -32,13 +32,12 @@ type Process struct {
 	running sync.WaitGroup
 }
 
-// agents are the names under which programs of each library write, as the API server
-// notes them: readers of a Lease go by that to tell whose key stands beside a record.
+// agents are the user agents of each library. Readers of a Lease use managedFields to decide whose key it is.
 var agents = map[Library]string{
 	Incumbent: "pilot/v0 (linux/amd64) peers", Istio: "pilot-discovery/1.31 (linux/amd64) peers", ClientGo: "controller/v0 (linux/amd64) peers",
 }
 
-// NewProcess makes a process's clients. base is whose rights it has.
+// NewProcess creates the clients of a process with the permissions of base.
 func NewProcess(library Library, base *rest.Config) (*Process, error) {
 	quiet()
 	p := &Process{Library: library, Wire: wire.New(), Logger: slog.New(slog.DiscardHandler), stop: make(chan struct{})}
@@ -51,18 +50,18 @@ func NewProcess(library Library, base *rest.Config) (*Process, error) {
 	case Istio:
 		p.istio, err = istiokube.NewClient(istiokube.NewClientConfigForRestConfig(config), "peers")
 	case ClientGo:
-		// As in Kubernetes' own programs, and in incumbent's clients.
+		// As in Kubernetes and in incumbent's clients.
 		config.ContentType = "application/vnd.kubernetes.protobuf"
 		config.AcceptContentTypes = config.ContentType + ",application/json"
 		p.goes, err = kubernetes.NewForConfig(config)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the clients of a process of %v: %w", library, err)
+		return nil, fmt.Errorf("create clients of %v: %w", library, err)
 	}
 	return p, nil
 }
 
-// connectOurs makes the client, and the watcher that a process has of the default revision.
+// connectOurs creates the client and the default watcher of a process.
 func (p *Process) connectOurs(config *rest.Config) error {
 	var err error
 	if p.ours, err = kube.NewClient(config); err != nil {
@@ -73,7 +72,7 @@ func (p *Process) connectOurs(config *rest.Config) error {
 	return nil
 }
 
-// Candidate makes a candidate that does not campaign yet.
+// Candidate returns a candidate that does not campaign yet.
 func (p *Process) Candidate(spec Spec) (*Candidate, error) {
 	c := &Candidate{Spec: spec, Library: p.Library, changed: make(chan struct{})}
 	var err error
@@ -85,7 +84,7 @@ func (p *Process) Candidate(spec Spec) (*Candidate, error) {
 	case ClientGo:
 		c.elector, err = p.newClientGo(c)
 	default:
-		err = errors.New("an unknown library")
+		err = errors.New("unknown library")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("candidate %s of %v: %w", spec.Identity, p.Library, err)
@@ -93,8 +92,8 @@ func (p *Process) Candidate(spec Spec) (*Candidate, error) {
 	return c, nil
 }
 
-// Close ends what candidates shared; they have to be stopped before. The wire is
-// cut, so that nothing goes on behind one's back.
+// Close releases the shared objects, after all candidates have stopped. It cuts the wire, so that nothing runs
+// afterwards.
 func (p *Process) Close() {
 	close(p.stop)
 	p.Wire.Set(wire.Refused)

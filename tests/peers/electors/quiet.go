@@ -8,8 +8,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// quiet silences the peers' logs: hundreds of their candidates run in a process, and
-// lose their leases on purpose. Istio has led klog to its own logger by now.
+// quiet disables the logs of the other libraries. Hundreds of their candidates lose their leases on purpose.
 var quiet = sync.OnceFunc(func() {
 	klog.SetLogger(logr.Discard())
 	for _, scope := range log.Scopes() {

@@ -21,9 +21,8 @@ import (
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// Known defects of electors, played to the real ones over an in-memory store with time of
-// its own. Ours must not show them. A peer has to show each, or the case would prove
-// nothing.
+// Known defects of electors, run with the real electors on an in-memory store in synctest. incumbent must not have
+// them. Another elector must have each of them, or the case would prove nothing.
 
 // subject is a candidate of the default revision.
 type subject struct {
@@ -61,8 +60,7 @@ const (
 	defectRetry = 7500 * time.Millisecond
 )
 
-// enterSubject has a candidate lead for a minute and a second, so that it is between two
-// renewals.
+// enterSubject starts a candidate that has led for a minute and a second, so that it is between two renewals.
 func enterSubject(t *testing.T, library electors.Library, store *locktest.Store) *subject {
 	t.Helper()
 	s := enterNamed(t, "a", library, store)
@@ -101,7 +99,7 @@ func (s *subject) campaign(t *testing.T, library electors.Library, store *lockte
 			Lock:          &istiolock.LeaseLock{LeaseMeta: meta, Client: s.client, LockConfig: istiolock.ResourceLockConfig{Identity: s.name, Key: stable}},
 			LeaseDuration: defectLease, RenewDeadline: defectRenew, RetryPeriod: defectRetry, ReleaseOnCancel: true,
 			Callbacks: istio.LeaderCallbacks{OnStartedLeading: s.work, OnStoppedLeading: func() {}},
-			// istiod's own, for a default revision that is this candidate's.
+			// The comparison of istiod, for a default revision equal to this candidate's.
 			KeyComparison: func(key string) bool { return key != stable },
 		}
 		return again(func(ctx context.Context) { istio.RunOrDie(ctx, config) })
@@ -136,7 +134,7 @@ func (s *subject) campaign(t *testing.T, library electors.Library, store *lockte
 	}
 }
 
-// again begins a new cycle after each term.
+// again starts a new cycle after each term.
 func again(cycle func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		for ctx.Err() == nil {
@@ -145,13 +143,13 @@ func again(cycle func(context.Context)) func(context.Context) {
 	}
 }
 
-// pass lets the bubble's time pass and everything that follows from it happen.
+// pass advances the time and waits until the goroutines are blocked.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// stranger is a record of a holder that is not there.
+// stranger returns the record of a holder that does not exist.
 func stranger() k8sresourcelock.LeaderElectionRecord {
 	now := metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
 	return k8sresourcelock.LeaderElectionRecord{
@@ -159,25 +157,25 @@ func stranger() k8sresourcelock.LeaderElectionRecord {
 	}
 }
 
-// deaf takes the watch away: what the others never had, ours has to do without.
+// deaf mutes the watch, which the other electors do not have.
 func (s *subject) deaf() { s.client.MuteWatches(true) }
 
-// defects tell whether a subject shows one.
+// defects report whether a subject has the defect.
 var defects = map[string]func(t *testing.T, s *subject, store *locktest.Store) bool{
-	"a release wipes the lease of a new holder": func(_ *testing.T, s *subject, store *locktest.Store) bool {
-		s.deaf() // as if it had slept
+	"a release clears the lease of a new holder": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+		s.deaf() // as after a pause
 		store.Put("stranger", stranger())
 		s.cancel()
 		pass(time.Second)
 		return store.Snapshot().Record.HolderIdentity != "stranger"
 	},
-	"a leader that has seen another holder works on until its deadline": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+	"a leader that has seen another holder runs until its deadline": func(_ *testing.T, s *subject, store *locktest.Store) bool {
 		s.deaf()
 		store.Put("stranger", stranger())
-		pass(defectRetry + time.Second) // by now its renewal has shown it
+		pass(defectRetry + time.Second) // its renewal has shown the other holder
 		return s.isLive()
 	},
-	"a reply that comes late stretches the time in which the leader works": func(t *testing.T, s *subject, store *locktest.Store) bool {
+	"a late reply extends the time in which the leader runs": func(t *testing.T, s *subject, store *locktest.Store) bool {
 		before := store.Snapshot().Record.RenewTime
 		s.client.FailNext(locktest.Update, locktest.Fault{After: 12 * time.Second})
 		for now := before; now.Equal(&before); now = store.Snapshot().Record.RenewTime {
@@ -189,11 +187,11 @@ var defects = map[string]func(t *testing.T, s *subject, store *locktest.Store) b
 		s.deaf()
 		pass(time.Minute)
 		if s.isLive() {
-			t.Fatal("it never stops")
+			t.Fatal("the leader never stops")
 		}
 		return s.stopped.Sub(stored) > defectLease
 	},
-	"losing and regaining between two renewals goes on as one term": func(_ *testing.T, s *subject, store *locktest.Store) bool {
+	"losing and reacquiring the lock between two renewals counts as one term": func(_ *testing.T, s *subject, store *locktest.Store) bool {
 		s.deaf()
 		store.Put("stranger", stranger())
 		released := stranger()
@@ -204,9 +202,8 @@ var defects = map[string]func(t *testing.T, s *subject, store *locktest.Store) b
 	},
 }
 
-// TestAMissingKeyStartsNoStealing: the key of a Lease stands beside its record, in an annotation, and
-// somebody takes it away again and again. Of no revision is of another revision.
-func TestAMissingKeyStartsNoStealing(t *testing.T) {
+// A third party removes the annotation with the key of a Lease repeatedly. No key counts as no revision.
+func TestMissingKey_NoPreemption(t *testing.T) {
 	for library, steals := range map[electors.Library]bool{electors.Istio: true, electors.Incumbent: false} {
 		t.Run(library.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +217,7 @@ func TestAMissingKeyStartsNoStealing(t *testing.T) {
 				moves := store.Snapshot().Record.LeaderTransitions - before
 				t.Logf("the lock moved %d times in four leases", moves)
 				if steals && moves < 4 {
-					t.Error("it does not show the defect: the case proves nothing")
+					t.Error("the defect does not show: the case proves nothing")
 				}
 				if !steals && (moves != 0 || !one.isLive() || other.isLive()) {
 					t.Errorf("the lock moved %d times; live: %v and %v", moves, one.isLive(), other.isLive())
@@ -242,12 +239,12 @@ func TestKnownDefects(t *testing.T) {
 				})
 				t.Logf("%v: %v", library, shown)
 				if shown && library == electors.Incumbent {
-					t.Error("ours shows it")
+					t.Error("incumbent has the defect")
 				}
 				somebody = somebody || shown
 			}
 			if !somebody {
-				t.Error("nobody shows it: the case proves nothing")
+				t.Error("no elector has the defect: the case proves nothing")
 			}
 		})
 	}

@@ -1,9 +1,8 @@
-// Package interop has candidates of incumbent, of istiod's package and of client-go's
-// elect together, on a real API server, through every kind of change of hands and in both roles.
-// The peers are the real packages, not models of them. Run it with `make interop`.
+// Package interop runs candidates of incumbent, istiod and client-go in one election on a real API server, through every kind of leader change and in both roles. They use the real packages. Run it with `make interop`.
 //
-// What has to hold in each: two of ours never work at once; one of ours never starts before
-// a peer has been told to stop or the lease that it wrote is over; each reads every
-// record that another wrote, field by field; and what others put on the lock object
-// survives all of them.
+// It checks in each scenario:
+//   - Two incumbent candidates never lead concurrently.
+//   - An incumbent candidate starts only after the other elector was cancelled or its lease expired.
+//   - Each elector reads every record of the others, field by field.
+//   - Foreign labels, annotations and data of the lock object are preserved.
 package interop

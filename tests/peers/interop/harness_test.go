@@ -19,10 +19,10 @@ import (
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
-// timing is a seventh of istiod's, with its proportions. A lease in a record has whole seconds.
+// timing is about a seventh of istiod's timing. A lease in a record has whole seconds.
 var timing = electors.Timing{Lease: 4 * time.Second, Deadline: 2 * time.Second, Retry: time.Second}
 
-// soon bounds every wait of a test; what takes this long has failed.
+// soon bounds every wait.
 const soon = time.Minute
 
 const (
@@ -30,7 +30,7 @@ const (
 	canary = "canary"
 )
 
-// pairing is two libraries that share a kind of lock; the first leads first.
+// pairing is two libraries that share a kind of lock. The first library leads first.
 type pairing struct {
 	lock          electors.Lock
 	first, second electors.Library
@@ -40,7 +40,7 @@ func (p pairing) String() string {
 	return fmt.Sprintf("%v/%v-then-%v", p.lock, p.first, p.second)
 }
 
-// pairings are all of ours with a peer, in both roles.
+// pairings are all pairs of incumbent and another elector, in both roles.
 var pairings = []pairing{
 	{electors.ConfigMap, electors.Incumbent, electors.Istio},
 	{electors.ConfigMap, electors.Istio, electors.Incumbent},
@@ -50,10 +50,10 @@ var pairings = []pairing{
 	{electors.Lease, electors.ClientGo, electors.Incumbent},
 }
 
-// ranked are those in which both know what a default revision is.
+// ranked are the pairings of electors that support revisions.
 var ranked = pairings[:4]
 
-// each runs a test for each pairing, side by side.
+// each runs a test for each pairing in parallel.
 func each(t *testing.T, pairings []pairing, f func(t *testing.T, s *stage, p pairing)) {
 	for _, p := range pairings {
 		t.Run(p.String(), func(t *testing.T) {
@@ -65,7 +65,7 @@ func each(t *testing.T, pairings []pairing, f func(t *testing.T, s *stage, p pai
 
 const election = "istio-namespace-controller-election"
 
-// stage is one election, with its history.
+// stage is one election with its history.
 type stage struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
@@ -79,13 +79,13 @@ type stage struct {
 	log       logs
 }
 
-// member is a candidate that is a process by itself.
+// member is a candidate in its own process.
 type member struct {
 	*electors.Candidate
 	process *electors.Process
 }
 
-// newStage makes a lock object that others use too, and watches it.
+// newStage creates a lock object with foreign content, and watches it.
 func newStage(t *testing.T, lock electors.Lock, election string) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
@@ -102,14 +102,14 @@ func newStage(t *testing.T, lock electors.Lock, election string) *stage {
 	return s
 }
 
-// What others put on the lock object.
+// The foreign content of the lock object.
 var (
 	foreignAnnotation = map[string]string{"team.example/note": "keep this"}
 	foreignLabel      = map[string]string{"team.example/owner": "mesh"}
 	foreignData       = map[string]string{"other": "data"} // of a ConfigMap
 )
 
-// create makes a lock object without a record.
+// create creates a lock object without a record.
 func (s *stage) create() {
 	s.t.Helper()
 	meta := metav1.ObjectMeta{Name: s.election, Annotations: foreignAnnotation, Labels: foreignLabel}
@@ -126,7 +126,7 @@ func (s *stage) create() {
 	}
 }
 
-// deleteLock removes the lock object, and with it what others put there.
+// deleteLock deletes the lock object.
 func (s *stage) deleteLock() {
 	s.t.Helper()
 	var err error
@@ -164,7 +164,7 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 	return m
 }
 
-// leads waits for a member's run function.
+// leads waits for the run function of a member.
 func (s *stage) leads(m *member) {
 	s.t.Helper()
 	s.await(m.what("leads"), func(ctx context.Context) error { return m.Await(ctx, true) })
@@ -185,7 +185,7 @@ func (s *stage) await(what string, f func(context.Context) error) {
 	}
 }
 
-// joined waits until a candidate has seen the lock: from then on it follows.
+// joined waits until a candidate has seen the lock and follows.
 func (s *stage) joined(m *member) {
 	s.t.Helper()
 	s.await(m.what("sees the lock"), func(ctx context.Context) error {
@@ -198,12 +198,12 @@ func (s *stage) joined(m *member) {
 	})
 }
 
-// sees waits until a member knows who holds the lock. istiod and client-go do not tell;
-// they have polled twice then.
+// sees waits until a member has seen the holder. istiod and client-go do not report the holder, so it waits for two
+// polls.
 func (s *stage) sees(m *member, holder string) {
 	s.t.Helper()
 	from := s.sent(m)
-	s.await(m.what("sees who leads"), func(ctx context.Context) error {
+	s.await(m.what("sees the holder"), func(ctx context.Context) error {
 		return until(ctx, func() bool {
 			if seen, tells := m.Sees(); tells {
 				return seen == holder
@@ -213,8 +213,7 @@ func (s *stage) sees(m *member, holder string) {
 	})
 }
 
-// steady waits until a peer that leads has renewed. Told to stop before that, istiod fails
-// to release.
+// steady waits until a leading peer has renewed. If istiod is stopped before that, its release fails.
 func (s *stage) steady(m *member) {
 	s.t.Helper()
 	if m.Library != electors.Incumbent {
@@ -222,7 +221,7 @@ func (s *stage) steady(m *member) {
 	}
 }
 
-// sent is how many requests for the lock a member has sent.
+// sent returns the number of requests of a member for the lock.
 func (s *stage) sent(m *member) (all int) {
 	for what, count := range m.process.Wire.Counts() {
 		if strings.HasSuffix(what, s.lock.Resource()) {
@@ -236,7 +235,7 @@ func (m *member) what(does string) string {
 	return fmt.Sprintf("%v's %s %s", m.Library, m.Identity, does)
 }
 
-// until looks again and again.
+// until polls a condition.
 func until(ctx context.Context, f func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -250,7 +249,7 @@ func until(ctx context.Context, f func() bool) error {
 	return nil
 }
 
-// end stops everyone and then judges what was recorded.
+// end stops all members and checks the records.
 func (s *stage) end() {
 	var all sync.WaitGroup
 	for _, m := range s.members {
@@ -258,7 +257,7 @@ func (s *stage) end() {
 			if !s.t.Failed() {
 				m.process.Wire.Set(wire.Open)
 			} else {
-				m.process.Wire.Set(wire.Refused) // nothing is waited for
+				m.process.Wire.Set(wire.Refused) // do not wait
 			}
 			m.Stop()
 			m.process.Close()
@@ -270,7 +269,7 @@ func (s *stage) end() {
 	s.tell()
 }
 
-// logs collects what candidates of ours say.
+// logs collects the logs of incumbent candidates.
 type logs struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -8,12 +8,11 @@ import (
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
-// ours joins one more of ours to an election, so that there are two.
+// ours adds another incumbent candidate to the election.
 func (s *stage) ours(name string) *member { return s.enter(electors.Incumbent, name) }
 
-// TestTheFirstTermOfAnEmptyObject: where others made the object without a record, all of them
-// count the first term as 1. One that they make themselves begins at 0.
-func TestTheFirstTermOfAnEmptyObject(t *testing.T) {
+// If a third party created the object without a record, every elector counts the first term as 1.
+func TestFirstTerm_EmptyObject(t *testing.T) {
 	each(t, pairings, func(t *testing.T, s *stage, p pairing) {
 		first := s.enter(p.first, "first")
 		s.leads(first)
@@ -22,7 +21,7 @@ func TestTheFirstTermOfAnEmptyObject(t *testing.T) {
 				continue
 			}
 			if got := e.snap.Record.LeaderTransitions; got != 1 {
-				t.Errorf("%v's first term is number %d", p.first, got)
+				t.Errorf("the first term of %v has number %d", p.first, got)
 			}
 			break
 		}
@@ -30,7 +29,7 @@ func TestTheFirstTermOfAnEmptyObject(t *testing.T) {
 	})
 }
 
-func TestAfterARelease(t *testing.T) {
+func TestRelease(t *testing.T) {
 	each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
 		first := s.enter(p.first, "first")
 		s.leads(first)
@@ -47,9 +46,8 @@ func TestAfterARelease(t *testing.T) {
 	})
 }
 
-// TestAfterACrash cuts the leader off and, once a successor leads, lets it come back: what
-// it had sent, and what it still believes, must not harm.
-func TestAfterACrash(t *testing.T) {
+// The leader is cut off, and reconnected after a successor leads. Its late requests must do no harm.
+func TestCrash(t *testing.T) {
 	for _, mode := range []wire.Mode{wire.Refused, wire.Swallowed} {
 		t.Run(mode.String(), func(t *testing.T) {
 			each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
@@ -67,16 +65,15 @@ func TestAfterACrash(t *testing.T) {
 				s.sees(first, "second")
 				second.process.Wire.Set(mode)
 				s.stops(second)
-				s.await("one of the others leads", anyOf(first, third))
+				s.await("another member leads", anyOf(first, third))
 				second.process.Wire.Set(wire.Open)
 			})
 		})
 	}
 }
 
-// TestAPeerOutlivesItsLease: client-go's leader that is cut off in silence works on after
-// its lease. PeerGrace is what one gives it.
-func TestAPeerOutlivesItsLease(t *testing.T) {
+// A client-go leader without responses runs longer than its lease. PeerGrace covers that.
+func TestPeerGrace(t *testing.T) {
 	each(t, []pairing{{electors.Lease, electors.ClientGo, electors.Incumbent}}, func(_ *testing.T, s *stage, p pairing) {
 		first := s.enter(p.first, "first")
 		s.leads(first)
@@ -89,7 +86,7 @@ func TestAPeerOutlivesItsLease(t *testing.T) {
 	})
 }
 
-func TestLocalGoesBeforeRemote(t *testing.T) {
+func TestRemote_Preempted(t *testing.T) {
 	each(t, ranked[:2], func(_ *testing.T, s *stage, p pairing) {
 		remote := s.enter(p.first, "remote", func(spec *electors.Spec) { spec.Remote = true })
 		s.leads(remote)
@@ -101,7 +98,7 @@ func TestLocalGoesBeforeRemote(t *testing.T) {
 	})
 }
 
-// TestPerRevision: each revision has a lock of its own, which one of ours and istiod's share.
+// Each revision has its own lock, which incumbent and istiod share.
 func TestPerRevision(t *testing.T) {
 	for _, p := range ranked[2:] {
 		t.Run(p.String(), func(t *testing.T) {
@@ -116,12 +113,12 @@ func TestPerRevision(t *testing.T) {
 			s.leads(first)
 			second := s.enter(p.second, "second", of(stable))
 			s.joined(second)
-			// Of another revision and with another lock: no part of this stage's verdict.
+			// Another revision has another lock, which this stage does not check.
 			other := newStage(t, p.lock, election+"-"+canary)
 			elsewhere := other.enter(p.second, "elsewhere", of(canary))
 			other.leads(elsewhere)
 			if !first.Live() || second.Live() {
-				t.Errorf("first works: %v, second works: %v", first.Live(), second.Live())
+				t.Errorf("first runs: %v, second runs: %v", first.Live(), second.Live())
 			}
 			first.Stop()
 			s.leads(second)
@@ -138,8 +135,8 @@ func TestDeletedLock(t *testing.T) {
 		s.joined(third)
 		s.steady(first)
 		s.deleteLock()
-		s.await("there is a new lock", func(ctx ctx) error { return until(ctx, s.journal.anew) })
-		s.await("somebody leads under the new lock", func(ctx ctx) error {
+		s.await("there is a new lock", func(ctx ctx) error { return until(ctx, s.journal.recreated) })
+		s.await("a member leads with the new lock", func(ctx ctx) error {
 			return until(ctx, func() bool {
 				holder := s.journal.holder()
 				for _, m := range s.members {
@@ -154,9 +151,8 @@ func TestDeletedLock(t *testing.T) {
 	})
 }
 
-// TestAllThree has candidates of all libraries in one election, and stops whoever leads
-// until nobody is left.
-func TestAllThree(t *testing.T) {
+// Candidates of all libraries take part in one election. The test stops each leader in turn.
+func TestThreeElectors(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, electors.Lease, election)
 	for name, library := range map[string]electors.Library{
@@ -167,7 +163,7 @@ func TestAllThree(t *testing.T) {
 	}
 	left := append([]*member{}, s.members...)
 	for len(left) > 0 {
-		s.await("one of those left leads", anyOf(left...))
+		s.await("a remaining member leads", anyOf(left...))
 		for i, m := range left {
 			if m.Live() {
 				m.Stop()

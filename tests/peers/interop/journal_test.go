@@ -21,24 +21,24 @@ import (
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// journal is every version of the lock object, in order.
+// journal contains every version of the lock object in order.
 type journal struct {
 	watch watch.Interface
 	ended sync.WaitGroup
 	mu    sync.Mutex
 	all   []entry
-	// broken says why the history has a hole.
+	// broken is the error that made the history incomplete.
 	broken  error
 	stopped bool
 }
 
-// entry is one version, as our code reads it.
+// entry is one version as incumbent reads it.
 type entry struct {
-	at      time.Time // when the watch showed it
+	at      time.Time // time of the watch event
 	deleted bool
 	meta    metav1.ObjectMeta
 	snap    k8sresourcelock.Snapshot
-	// One of these is the object.
+	// One of these fields is the object.
 	lease *coordinationv1.Lease
 	cm    *corev1.ConfigMap
 }
@@ -67,7 +67,7 @@ func (s *stage) watch() *journal {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if !j.stopped {
-			j.broken = errors.Join(j.broken, errors.New("its watch ended before the test"))
+			j.broken = errors.Join(j.broken, errors.New("the watch ended before the test"))
 		}
 	})
 	return j
@@ -84,7 +84,7 @@ func (j *journal) note(event watch.Event) {
 		e.meta, e.snap, e.cm = object.ObjectMeta, k8sresourcelock.ConfigMapSnapshot(object), object
 	default:
 		if !j.stopped {
-			j.broken = errors.Join(j.broken, fmt.Errorf("its watch showed %s %v", event.Type, event.Object))
+			j.broken = errors.Join(j.broken, fmt.Errorf("unexpected watch event %s %v", event.Type, event.Object))
 		}
 		return
 	}
@@ -97,12 +97,12 @@ func (j *journal) entries() []entry {
 	return append([]entry{}, j.all...)
 }
 
-// whole is an error if the history does not show all there was.
+// whole returns an error if the history is incomplete.
 func (j *journal) whole() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.all) == 0 {
-		return errors.Join(j.broken, errors.New("it shows nothing"))
+		return errors.Join(j.broken, errors.New("the history is empty"))
 	}
 	return j.broken
 }
@@ -115,7 +115,7 @@ func (j *journal) stop() {
 	j.ended.Wait()
 }
 
-// holder is the newest version's.
+// holder returns the holder of the newest version.
 func (j *journal) holder() string {
 	all := j.entries()
 	if len(all) == 0 || all[len(all)-1].deleted {
@@ -124,8 +124,8 @@ func (j *journal) holder() string {
 	return all[len(all)-1].snap.Record.HolderIdentity
 }
 
-// anew reports whether the lock was deleted and has a holder again.
-func (j *journal) anew() bool {
+// recreated reports whether the lock was deleted and has a holder again.
+func (j *journal) recreated() bool {
 	deleted := false
 	for _, e := range j.entries() {
 		deleted = deleted || e.deleted
@@ -133,7 +133,7 @@ func (j *journal) anew() bool {
 	return deleted && j.holder() != ""
 }
 
-// The peers read through their own locks, from an API that has just this object.
+// The other electors read a version through their own locks, from an API with only this object.
 
 type oneLease struct {
 	coordinationclient.LeaseInterface
@@ -157,7 +157,7 @@ func (o oneConfigMap) Get(context.Context, string, metav1.GetOptions) (*corev1.C
 	return o.cm.DeepCopy(), nil
 }
 
-// readByPeers compares how the peers read a version with how we do.
+// readByPeers compares how the electors read a version.
 func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
 	if e.cm != nil {
 		theirs, _, err := (&istiolock.ConfigMapLock{Client: oneConfigMap{cm: e.cm}}).Get(ctx)
@@ -175,12 +175,12 @@ func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
 		return err
 	}
 	if writer == electors.ClientGo {
-		// It has no key, and leaves that of an earlier holder behind. Istio believes it; we do not.
+		// client-go has no key and preserves the key of an earlier holder. istiod uses it; incumbent does not.
 		istios.HolderKey = ""
 	}
 	return errors.Join(same("Istio", k8sresourcelock.LeaderElectionRecord(*istios), e.snap.Record),
 		same("client-go", k8sresourcelock.LeaderElectionRecord{
-			HolderIdentity: goes.HolderIdentity, HolderKey: istios.HolderKey, // client-go's record has none
+			HolderIdentity: goes.HolderIdentity, HolderKey: istios.HolderKey, // client-go's record has no key
 			LeaseDurationSeconds: goes.LeaseDurationSeconds, AcquireTime: goes.AcquireTime,
 			RenewTime: goes.RenewTime, LeaderTransitions: goes.LeaderTransitions,
 		}, e.snap.Record))

@@ -9,7 +9,7 @@ import (
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// same compares records field by field.
+// same compares records by field.
 func same(who string, theirs, ours k8sresourcelock.LeaderElectionRecord) error {
 	var differ []string
 	check := func(field string, a, b any, equal bool) {
@@ -26,13 +26,13 @@ func same(who string, theirs, ours k8sresourcelock.LeaderElectionRecord) error {
 	if len(differ) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s reads another record than we do: %s", who, strings.Join(differ, "; "))
+	return fmt.Errorf("%s reads a different record than incumbent: %s", who, strings.Join(differ, "; "))
 }
 
-// judge holds what was recorded against what has to hold.
+// judge checks the records.
 func (s *stage) judge() {
 	if err := s.journal.whole(); err != nil {
-		s.t.Errorf("the history of the lock: %v", err)
+		s.t.Errorf("history of the lock: %v", err)
 	}
 	s.oursNeverOverlap()
 	s.oursWaitForPeers()
@@ -47,14 +47,14 @@ func (s *stage) oursNeverOverlap() {
 				continue
 			}
 			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
-				s.t.Errorf("%s and %s, both ours, worked at once for %v", a.Identity, b.Identity, d)
+				s.t.Errorf("%s and %s of incumbent ran concurrently for %v", a.Identity, b.Identity, d)
 			}
 		}
 	}
 }
 
-// oursWaitForPeers: whenever one of ours started, every peer that had started before had
-// been told to stop, or the lease that it had written last was over.
+// oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before was cancelled, or
+// its last lease had expired.
 func (s *stage) oursWaitForPeers() {
 	for _, a := range s.members {
 		if a.Library != electors.Incumbent {
@@ -78,18 +78,18 @@ func (s *stage) waited(a *member, start time.Time, b *member) {
 		}
 		end := s.leaseEnd(b.Identity, start)
 		if end.IsZero() {
-			s.t.Errorf("%v's %s worked at %v without a record that says so", b.Library, b.Identity, span)
+			s.t.Errorf("%v candidate %s ran at %v without a record", b.Library, b.Identity, span)
 		}
 		over := end.Add(a.PeerGrace)
 		if start.Before(over) {
-			s.t.Errorf("%s started %v before the lease of %v's %s was over, which had not been told",
+			s.t.Errorf("%s started %v before the lease of %v candidate %s expired, which was not cancelled",
 				a.Identity, over.Sub(start), b.Library, b.Identity)
 		}
 	}
 }
 
-// leaseEnd is when the last lease that a peer wrote before a moment ends. Its renewTime is
-// from before it was sent and by the clock of this machine, so nobody saw it earlier.
+// leaseEnd returns the end of the last lease that a peer wrote before a time. All processes use the clock of this
+// machine.
 func (s *stage) leaseEnd(holder string, before time.Time) time.Time {
 	var end time.Time
 	for _, e := range s.journal.entries() {
@@ -120,7 +120,7 @@ func (s *stage) recordsAndForeignParts() {
 			uid, transitions = string(e.meta.UID), 0
 		}
 		if n := e.snap.Record.LeaderTransitions; n < transitions {
-			s.t.Errorf("version %s: leaderTransitions fell from %d to %d", e.meta.ResourceVersion, transitions, n)
+			s.t.Errorf("version %s: leaderTransitions decreased from %d to %d", e.meta.ResourceVersion, transitions, n)
 		} else {
 			transitions = n
 		}
@@ -130,8 +130,7 @@ func (s *stage) recordsAndForeignParts() {
 	}
 }
 
-// writer is whose record it is; released ones count as client-go's where there is one,
-// because nobody's key stands beside them.
+// writer returns the library of the holder. A released record counts as client-go's, because it has no key.
 func (s *stage) writer(e entry) electors.Library {
 	for _, m := range s.members {
 		if m.Identity == e.snap.Record.HolderIdentity || e.snap.Record.HolderIdentity == "" && m.Library == electors.ClientGo {
@@ -162,7 +161,7 @@ func (s *stage) foreignParts(e entry) {
 	}
 }
 
-// tell logs who worked when, in seconds since the stage was set, and who overlapped.
+// tell logs the spans and overlaps, in seconds since the start.
 func (s *stage) tell() {
 	now := time.Now()
 	at := func(t time.Time) string {
@@ -179,7 +178,7 @@ func (s *stage) tell() {
 		s.t.Logf("%-9v %-10s worked at %s", a.Library, a.Identity, strings.Join(spans, ", "))
 		for _, b := range s.members[:i] {
 			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
-				s.t.Logf("          … beside %v's %s for %v", b.Library, b.Identity, d.Round(time.Millisecond))
+				s.t.Logf("          … concurrently with %v %s for %v", b.Library, b.Identity, d.Round(time.Millisecond))
 			}
 		}
 	}

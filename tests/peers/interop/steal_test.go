@@ -15,7 +15,7 @@ import (
 
 type ctx = context.Context
 
-// anyOf waits until one of the members works.
+// anyOf waits until one of the members runs.
 func anyOf(members ...*member) func(ctx) error {
 	return func(ctx ctx) error {
 		return until(ctx, func() bool {
@@ -29,10 +29,10 @@ func anyOf(members ...*member) func(ctx) error {
 	}
 }
 
-// stopOthers waits until nobody works but the holder.
+// stopOthers waits until only the holder runs.
 func (s *stage) stopOthers() {
 	s.t.Helper()
-	s.await("only the holder works", func(ctx ctx) error {
+	s.await("only the holder runs", func(ctx ctx) error {
 		return until(ctx, func() bool {
 			holder := s.journal.holder()
 			for _, m := range s.members {
@@ -47,7 +47,7 @@ func (s *stage) stopOthers() {
 
 const defaultTag = "istio-revision-tag-default"
 
-// setDefault makes revision the default one of the cluster.
+// setDefault sets the default revision of the cluster.
 func setDefault(t *testing.T, admin kubernetes.Interface, revision string) {
 	t.Helper()
 	hooks := admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -66,7 +66,7 @@ func setDefault(t *testing.T, admin kubernetes.Interface, revision string) {
 	}
 }
 
-// noDefault leaves the cluster without a default revision, as the other tests want it.
+// noDefault removes the default revision.
 func noDefault(t *testing.T, admin kubernetes.Interface) {
 	ctx := context.WithoutCancel(t.Context())
 	err := admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, defaultTag, metav1.DeleteOptions{})
@@ -75,8 +75,8 @@ func noDefault(t *testing.T, admin kubernetes.Interface) {
 	}
 }
 
-// flip is a pairing whose first candidate is of revision stable and whose second is of
-// canary. A further one of ours shares the revision of one of ours.
+// flip is a pairing with the first candidate in revision stable and the second in canary. Another incumbent candidate
+// shares the revision of the incumbent one.
 type flip struct {
 	*stage
 	stable, canary []*member
@@ -93,14 +93,14 @@ func newFlip(t *testing.T, p pairing) flip {
 		f.canary = append(f.canary, s.enter(electors.Incumbent, "further-canary", of))
 		s.joined(f.canary[1])
 	} else {
-		// No canary of ours: its watch would be quicker than the peer's poll.
+		// No incumbent candidate in canary: its watch would be faster than the peer's poll.
 		f.stable = append(f.stable, s.enter(electors.Incumbent, "further-stable"))
 		s.joined(f.stable[1])
 	}
 	return f
 }
 
-// moved waits until one side works and the other has stopped.
+// moved waits until one side runs and the other has stopped.
 func (f flip) moved(to, from []*member) {
 	f.t.Helper()
 	f.await("the other revision leads", anyOf(to...))
@@ -110,9 +110,9 @@ func (f flip) moved(to, from []*member) {
 	f.stopOthers()
 }
 
-// TestDefaultRevisionMoves plays all pairings at once: the cluster has one default
-// revision. client-go knows none: what it holds is taken from it, and it takes nothing.
-func TestDefaultRevisionMoves(t *testing.T) {
+// All pairings run concurrently, because the cluster has one default revision. client-go has no revisions: it is
+// preempted, and never preempts.
+func TestDefaultRevisionChange(t *testing.T) {
 	admin, err := kubernetes.NewForConfig(cluster.Shared(t).Admin())
 	if err != nil {
 		t.Fatal(err)
@@ -139,9 +139,9 @@ func TestDefaultRevisionMoves(t *testing.T) {
 		f.moved(f.stable, f.canary)
 	}
 	if taken.stable[0].Live() {
-		t.Error("client-go took the lock back, by a rank that it does not know")
+		t.Error("client-go preempted, although it has no rank")
 	}
 	if len(keeper.Spans()) != 1 || !keeper.Live() || len(goes.Spans()) != 0 {
-		t.Errorf("ours beside client-go worked at %v, client-go's at %v", keeper.Spans(), goes.Spans())
+		t.Errorf("incumbent ran at %v, client-go at %v", keeper.Spans(), goes.Spans())
 	}
 }

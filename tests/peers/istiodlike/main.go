@@ -1,6 +1,5 @@
-// Command istiodlike is a control plane that elects by istiod's own elector: the namespace and the ingress controller of this
-// project, each a run function of istio.io/istio/pilot/pkg/leaderelection. It takes the arguments with which the chart starts pilot,
-// and has istiod's timing whatever they say, which istiod lets nobody change either.
+// Command istiodlike is a control plane that uses istiod's elector for the namespace and ingress controllers of this
+// project. It accepts the arguments of pilot in the chart, but has the fixed timing of istiod.
 package main
 
 import (
@@ -34,13 +33,13 @@ type job interface {
 
 func main() {
 	flags := flag.NewFlagSet("istiodlike", flag.ExitOnError)
-	address := flags.String("address", ":15014", "where to serve health")
-	bundle := flags.String("ca-bundle", "", "the CA bundle's file")
+	address := flags.String("address", ":15014", "address of the health endpoint")
+	bundle := flags.String("ca-bundle", "", "file with the CA bundle")
 	for _, name := range []string{"lease-duration", "renew-deadline", "retry-period"} {
-		flags.String(name, "", "is taken, and plays no part")
+		flags.String(name, "", "ignored")
 	}
 	if len(os.Args) > 1 && os.Args[1] == "server" {
-		_ = flags.Parse(os.Args[2:]) // which exits
+		_ = flags.Parse(os.Args[2:]) // exits the process
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
@@ -84,7 +83,7 @@ func run(ctx context.Context, address, bundle string) error {
 			defer end()
 			go func() { <-stop; end() }()
 			if err := j.Run(leading); err != nil {
-				log.Print("a controller has ended: ", err)
+				log.Print("controller ended: ", err)
 			}
 		}))
 	}

@@ -1,4 +1,2 @@
-// Package report turns measurements into tables, a picture and the page
-// docs/benchmarks.md. It knows the numbers that the project wants to reach and says of
-// each whether it was. It measures nothing.
+// Package report stores the results of the benchmarks, and creates the tables of docs/benchmarks.md.
 package report

@@ -31,7 +31,7 @@ const (
 	Limit    = "limit"
 )
 
-// TakingOver begins the case of a row in which one library acquires the lock from another.
+// TakingOver begins the case of a row for acquiring the lock from another library.
 const TakingOver = "taking over from"
 
 // Results are the measurements by scenario.
@@ -67,7 +67,7 @@ type Series struct {
 	Part string `json:"part,omitempty"`
 	// Millis are the times.
 	Millis []float64 `json:"ms"`
-	// Overlap is the time, in each round, in which two run functions ran concurrently.
+	// Overlap is the overlap of two run functions in each round.
 	Overlap []float64 `json:"overlapMs,omitempty"`
 	// Lost is the number of rounds that did not end in time.
 	Lost int `json:"lost,omitempty"`

@@ -148,7 +148,7 @@ func (r *Results) Scale() string {
 	return g.String()
 }
 
-// Provenance states when, where and with which versions the scenarios were measured.
+// Provenance returns the date, the machine and the versions of the scenarios.
 func (r *Results) Provenance() string {
 	groups := map[string][]string{}
 	for _, name := range Scenarios {

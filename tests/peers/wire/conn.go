@@ -16,7 +16,7 @@ type conn struct {
 	held []byte // written while the wire swallowed
 }
 
-// Read gives nothing on while the wire swallows, not even what had arrived already.
+// Read blocks while the wire swallows.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	for {
@@ -32,7 +32,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write succeeds while the wire swallows, as it does into a kernel's buffer.
+// Write succeeds while the wire swallows, as into a kernel buffer.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +46,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// send writes what was held. The caller has the lock.
+// send writes the held bytes. The caller holds the mutex.
 func (c *conn) send() error {
 	if len(c.held) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (c *conn) send() error {
 	return err
 }
 
-// flush sends what was held. An error shows at the connection's next use.
+// flush writes the held bytes. An error shows at the next use of the connection.
 func (c *conn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset ends the connection at once, so that both ends see an error.
+// reset resets the connection, so that both ends get an error.
 func (c *conn) reset() {
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// count wraps a client's transport.
+// count wraps the transport of a client.
 func (w *Wire) count(next http.RoundTripper) http.RoundTripper { return counter{w, next} }
 
 type counter struct {
@@ -21,14 +21,14 @@ func (c counter) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(req)
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (c counter) WrappedRoundTripper() http.RoundTripper { return c.next }
 
 var verbs = map[string]string{
 	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// describe is the request in Kubernetes' words: "get leases".
+// describe returns verb and resource: "get leases".
 func describe(req *http.Request) string {
 	resource, named := parse(req.URL.Path)
 	verb := verbs[req.Method]
@@ -44,7 +44,7 @@ func describe(req *http.Request) string {
 	return verb + " " + resource
 }
 
-// parse finds the resource in a path, and whether an object is named:
+// parse returns the resource of a path and whether the path names an object:
 // /apis/GROUP/VERSION/namespaces/NAMESPACE/RESOURCE/NAME, or /api/VERSION/….
 func parse(path string) (resource string, named bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")

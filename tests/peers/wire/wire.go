@@ -11,16 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Mode is how a wire behaves.
+// Mode is the state of a wire.
 type Mode int
 
 const (
-	// Open carries everything.
+	// Open forwards everything.
 	Open Mode = iota
 	// Refused resets all connections and refuses new ones.
 	Refused
-	// Swallowed keeps connections up and carries nothing. What was sent meanwhile
-	// arrives when the wire is open again, as TCP would have it.
+	// Swallowed keeps connections open and forwards nothing. The bytes arrive when the wire is open again, as with TCP.
 	Swallowed
 )
 
@@ -28,28 +27,27 @@ func (m Mode) String() string {
 	return [...]string{"open", "refused", "swallowed"}[m]
 }
 
-// Of a connection attempt, as in client-go.
+// The limits of a connection attempt in client-go.
 const (
 	dialTimeout   = 30 * time.Second
 	dialKeepAlive = 30 * time.Second
 )
 
-// Wire is one process's connection. Use New.
+// Wire is the connection of one process. Create it with New.
 type Wire struct {
 	mu      sync.Mutex
 	mode    Mode
-	changed chan struct{} // closed when mode changes, and replaced
+	changed chan struct{} // closed and replaced when mode changes
 	conns   map[*conn]struct{}
 	counts  map[string]int
 }
 
-// New returns a wire that is open.
+// New returns an open wire.
 func New() *Wire {
 	return &Wire{changed: make(chan struct{}), conns: map[*conn]struct{}{}, counts: map[string]int{}}
 }
 
-// Config is a copy of a configuration whose clients use this wire, have connections
-// of their own and no rate limit.
+// Config returns a copy of a configuration whose clients use this wire, without a rate limit.
 func (w *Wire) Config(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
@@ -58,7 +56,7 @@ func (w *Wire) Config(base *rest.Config) *rest.Config {
 	return config
 }
 
-// Set changes how the wire behaves.
+// Set sets the mode.
 func (w *Wire) Set(mode Mode) {
 	w.mu.Lock()
 	w.mode = mode
@@ -80,7 +78,7 @@ func (w *Wire) Set(mode Mode) {
 	}
 }
 
-// Counts is how many requests were sent so far, by verb and resource, as in "update leases".
+// Counts returns the number of requests so far by verb and resource, for example "update leases".
 func (w *Wire) Counts() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +120,7 @@ func (w *Wire) adopt(below net.Conn) net.Conn {
 	w.conns[c] = struct{}{}
 	refused := w.mode == Refused
 	w.mu.Unlock()
-	if refused { // it was cut while the connection was made
+	if refused { // the mode changed while connecting
 		c.reset()
 	}
 	return c

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// serve is a server that answers "ok", and a client that reaches it over the wire.
+// serve starts a server that responds "ok", and returns a client that uses the wire.
 func serve(t *testing.T, w *Wire) func(context.Context) error {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -43,7 +43,7 @@ func serve(t *testing.T, w *Wire) func(context.Context) error {
 	}
 }
 
-func TestRefusedAndHealed(t *testing.T) {
+func TestRefused(t *testing.T) {
 	w := New()
 	ask := serve(t, w)
 	if err := ask(t.Context()); err != nil {
@@ -58,11 +58,11 @@ func TestRefusedAndHealed(t *testing.T) {
 		t.Errorf("healed: %v", err)
 	}
 	if n := w.Counts()["get configmaps"]; n != 3 {
-		t.Errorf("%d requests were counted: %v", n, w.Counts())
+		t.Errorf("counted %d requests: %v", n, w.Counts())
 	}
 }
 
-func TestSwallowedEndsByTheCallersDeadlineAndArrivesLater(t *testing.T) {
+func TestSwallowed(t *testing.T) {
 	w := New()
 	ask := serve(t, w)
 	if err := ask(t.Context()); err != nil {
@@ -78,7 +78,7 @@ func TestSwallowedEndsByTheCallersDeadlineAndArrivesLater(t *testing.T) {
 	go func() { late <- ask(t.Context()) }()
 	select {
 	case err := <-late:
-		t.Fatalf("an answer through a cut wire: %v", err)
+		t.Fatalf("response through a cut wire: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	w.Set(Open)
