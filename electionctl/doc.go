@@ -1,3 +1,2 @@
-// Command electionctl shows elections and moves them, also as kubectl election.
-// docs/electionctl.md has its commands and exit codes.
+// Command electionctl shows elections and changes their leaders. It is also a kubectl plugin (kubectl election). See docs/tools.md.
 package main

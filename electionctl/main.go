@@ -16,7 +16,7 @@ func main() {
 	os.Exit(run())
 }
 
-// run is main with deferred calls that run.
+// run is main with deferred calls.
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt) //nolint:forbidigo // the process' root context
 	defer stop()

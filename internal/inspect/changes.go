@@ -2,69 +2,69 @@ package inspect
 
 import "fmt"
 
-// Changes says what is new in after, in words; nothing where its holder has only renewed. before
-// is nil when there was no lock, and after when there is none any more.
-func Changes(before, after *Election) (words []string) {
-	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+// Changes describes the changes between two states of an election. A renewal is no change. before or after is nil if the lock did
+// not exist.
+func Changes(before, after *Election) (changes []string) {
+	add := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
 	switch {
 	case after == nil && before == nil:
 		return nil
 	case after == nil:
-		say("the lock was deleted, which %s", heldBy(before))
-		return words
+		add("lock deleted; before: %s", heldBy(before))
+		return changes
 	case before == nil:
-		say("there is a lock, which %s", heldBy(after))
-		return words
+		add("lock created: %s", heldBy(after))
+		return changes
 	}
 	a, b := before, after
 	switch {
 	case a.Holder != b.Holder || a.Transitions != b.Transitions:
-		say("%s", b.came(a))
+		add("%s", b.came(a))
 	case a.State != b.State:
-		say("%s %s", or(b.Holder, "the lock"), b.State)
+		add("%s %s", or(b.Holder, "the lock"), b.State)
 	}
 	if a.Unfit != b.Unfit && b.Unfit {
-		say("%s would rather not lead", b.Holder)
+		add("%s became unfit", b.Holder)
 	}
 	if b.Preferred != "" && b.Preferred != a.Preferred {
-		say("the coordinator prefers %s", b.Preferred)
+		add("coordinator requested a change to %s", b.Preferred)
 	}
 	if request := b.Request; request != nil && (a.Request == nil || *a.Request != *request) {
-		say("%s", request.words())
+		add("%s", request.words())
 	}
 	switch {
 	case b.Hold != nil && (a.Hold == nil || *a.Hold != *b.Hold):
-		say("%s keeps it there for %d s (%s)", b.Hold.Requester, b.Hold.Seconds, b.Hold.Reason)
+		add("%s set a hold for %d s (%s)", b.Hold.Requester, b.Hold.Seconds, b.Hold.Reason)
 	case a.Hold != nil && b.Hold == nil && a.Holder == b.Holder:
-		say("rank counts again")
+		add("hold removed")
 	}
-	return words
+	return changes
 }
 
 func heldBy(e *Election) string {
 	if e.Holder == "" {
-		return "is " + string(e.State)
+		return string(e.State)
 	}
 	return e.Holder + " " + string(e.State)
 }
 
-// came says how the lock came from a to e.
+// came describes how the lock got from a to e.
 func (e *Election) came(a *Election) string {
 	switch {
 	case e.State == Unreadable:
-		return "the record is unreadable now"
+		return "record became unreadable"
 	case e.Holder == "":
-		return a.Holder + " gave it up"
+		return a.Holder + " released the lock"
 	case e.State == Nominated && e.Strategy != "" && e.Transitions == a.Transitions:
-		return fmt.Sprintf("%s was named by the coordinator", e.named()) // which leaves the count to the one it names
+		return fmt.Sprintf("coordinator named %s", e.named()) // the nominee increments the transitions
 	case e.State == Nominated:
-		return fmt.Sprintf("%s was written in by %s", e.named(), or(a.Holder, "nobody"))
+		return fmt.Sprintf("%s was nominated by %s", e.named(), or(a.Holder, "an unknown process"))
 	case a.Holder == "":
-		return fmt.Sprintf("%s took it and %s", e.named(), e.State)
+		return fmt.Sprintf("%s acquired the lock and %s", e.named(), e.State)
 	case a.Holder == e.Holder:
-		return fmt.Sprintf("%s begins a new term and %s", e.named(), e.State)
+		return fmt.Sprintf("%s began a new term and %s", e.named(), e.State)
 	}
-	return fmt.Sprintf("%s took it from %s and %s", e.named(), a.Holder, e.State)
+	return fmt.Sprintf("%s acquired the lock from %s and %s", e.named(), a.Holder, e.State)
 }
 
 func (e *Election) named() string {
@@ -75,14 +75,14 @@ func (e *Election) named() string {
 }
 
 func (r Request) words() string {
-	to := or(r.To, "whoever comes")
+	to := or(r.To, "any candidate")
 	switch {
 	case r.Refused != "":
-		return "refused to hand over to " + to + ": " + r.Refused
+		return "leader refused to hand over to " + to + ": " + r.Refused
 	case r.Accepted:
-		return "the leader accepts to hand over to " + to + ", and ends its work"
+		return "leader accepted to hand over to " + to + " and is draining"
 	}
-	return fmt.Sprintf("asked to hand over to %s (%s, by %s)", to, r.Reason, or(r.Requester, "?"))
+	return fmt.Sprintf("handover to %s requested (%s, by %s)", to, r.Reason, or(r.Requester, "?"))
 }
 
 func or(s, otherwise string) string {

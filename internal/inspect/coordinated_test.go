@@ -7,8 +7,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// What a coordinator writes is told from what holders write.
-func TestHowACoordinatedLockChanges(t *testing.T) {
+func TestChanges_Coordinated(t *testing.T) {
 	of := func(holder string, transitions int, notes ...string) *Election {
 		l := lease(t, "e", holder, append(notes, "incumbent.dev/strategy", "x")...)
 		l.Snapshot.Record.LeaderTransitions = transitions
@@ -21,11 +20,11 @@ func TestHowACoordinatedLockChanges(t *testing.T) {
 		before, after *Election
 		want          string
 	}{
-		"named":                   {of("", 3), of("a.e", 3), "a (stable) was named by the coordinator"},
-		"handed over":             {of("a.e", 3, markerKey, "v1 a.e 3 handover"), of("b.e", 4), "b (stable) was written in by a"},
-		"taken without being":     {of("", 3), of("a.e", 3, markerKey, "v1 a.e 3 handover"), "a (stable) took it and leads"},
-		"nominated where none is": {&free, &nominated, "b (stable) was written in by nobody"},
-		"no longer preferred":     {of("a.e", 3, "incumbent.dev/preferred-holder", "b.e"), of("a.e", 3), ""},
+		"named":               {of("", 3), of("a.e", 3), "coordinator named a (stable)"},
+		"handed over":         {of("a.e", 3, markerKey, "v1 a.e 3 handover"), of("b.e", 4), "b (stable) was nominated by a"},
+		"acquired by itself":  {of("", 3), of("a.e", 3, markerKey, "v1 a.e 3 handover"), "a (stable) acquired the lock and leads"},
+		"not coordinated":     {&free, &nominated, "b (stable) was nominated by an unknown process"},
+		"no longer preferred": {of("a.e", 3, "incumbent.dev/preferred-holder", "b.e"), of("a.e", 3), ""},
 	} {
 		if got := strings.Join(Changes(c.before, c.after), "; "); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -33,8 +32,7 @@ func TestHowACoordinatedLockChanges(t *testing.T) {
 	}
 }
 
-// What a strategy would do is told as far as members say what it looks at.
-func TestWhomACoordinatorWouldChoose(t *testing.T) {
+func TestIf_Coordinated(t *testing.T) {
 	canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
 	fit := func(identity, key string) Candidate {
 		return Candidate{Identity: identity, Key: key, Fit: true, Warm: true}
@@ -49,13 +47,13 @@ func TestWhomACoordinatorWouldChoose(t *testing.T) {
 		e    Election
 		want Outcome
 	}{
-		"of the default revision": {leads("canary", fit("b", "canary")), Outcome{Move: Stays, Leader: "a", Warm: true, Why: "nobody's revision goes before"}},
+		"of the default revision": {leads("canary", fit("b", "canary")), Outcome{Move: Stays, Leader: "a", Warm: true, Why: "no revision is preferred"}},
 		"remote":                  {leads("^canary", fit("b", "canary")), Outcome{Move: HandOver, Leader: "b", Warm: true}},
 		"the only one":            {leads("stable", fit("b", "canary"), fit("c", "stable")), Outcome{Move: HandOver, Leader: "b", Warm: true}},
 		"not warm":                {leads("stable", Candidate{Identity: "b", Key: "canary", Fit: true}), Outcome{Move: HandOver, Leader: "b"}},
-		"one of two":              {leads("stable", fit("b", "canary"), fit("c", "canary")), Outcome{Move: HandOver, Warm: true}},
-		"one of two, but unfit":   {leads("stable", fit("b", "canary"), Candidate{Identity: "c", Key: "canary"}), Outcome{Move: HandOver, Leader: "b", Warm: true}},
-		// Its key in the record is not what it says of itself.
+		"two equal":               {leads("stable", fit("b", "canary"), fit("c", "canary")), Outcome{Move: HandOver, Warm: true}},
+		"two, one unfit":          {leads("stable", fit("b", "canary"), Candidate{Identity: "c", Key: "canary"}), Outcome{Move: HandOver, Leader: "b", Warm: true}},
+		// The key of its member differs from the record.
 		"itself": {leads("stable", fit("a", "canary")), Outcome{Move: Stays, Leader: "a", Warm: true}},
 	} {
 		if got := c.e.If(canary, true); got.Move != c.want.Move || got.Leader != c.want.Leader || got.Warm != c.want.Warm || !strings.Contains(got.Why, c.want.Why) {
@@ -64,27 +62,10 @@ func TestWhomACoordinatorWouldChoose(t *testing.T) {
 	}
 	free := Election{Name: "e", Strategy: defaultRevision, State: Free, Candidates: []Candidate{{Identity: "u", Key: "canary"}, {Identity: "v", Key: "canary", Late: true}}}
 	if got := free.If(canary, true); got.Leader != "u" {
-		t.Errorf("of those who are unfit or late: %+v", got)
+		t.Errorf("unfit or late candidates: %+v", got)
 	}
 	none := Election{Name: "e", Strategy: defaultRevision, State: Leads, HandsOver: true, Holder: "a", Key: "stable", Revision: "stable"}
 	if got := none.If(canary, false); got.Move != Unknown || got.Revision != "canary" || got.Leader != "" {
-		t.Errorf("where nobody says that he takes part: %+v", got)
-	}
-}
-
-func TestWhyACoordinatedLeaderLeads(t *testing.T) {
-	for name, c := range map[string]struct {
-		e    Election
-		want string
-	}{
-		"empty":             {Election{Strategy: "x", State: Empty}, "Nobody holds it."},
-		"free":              {Election{Strategy: "x", State: Free}, "Nobody holds it."},
-		"content":           {Election{Strategy: "x", State: Leads, Holder: "a"}, "prefers nobody else"},
-		"preferring itself": {Election{Strategy: "x", State: Leads, Holder: "a", Preferred: "a"}, "prefers nobody else"},
-		"another":           {Election{Strategy: "x", State: Leads, Holder: "a", Preferred: "b"}, "prefers b"},
-	} {
-		if got := c.e.Reason(k8sleaderelection.DefaultRevision{}); !strings.Contains(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
+		t.Errorf("unknown candidates: %+v", got)
 	}
 }

@@ -1,8 +1,6 @@
-// Package inspect tells from lock objects the state of an election: who leads, of which
-// revision, why, who could take over, and what would happen if. It is pure: it sends no
-// request and reads no clock, so that a command and a page that show elections agree.
+// Package inspect derives the state of an election from its lock objects: the leader, its revision and the reason, the candidates,
+// and predictions. It sends no request and reads no clock, so the command-line tool and the page agree.
 //
-// It reads the elections of istiod and of client-go as well as ours. One look at a record does
-// not tell whether its holder is alive, because its times are of the holder's own clock. Two
-// looks do, see Compare.
+// It also reads the elections of istiod and client-go. One read of a record does not show whether the holder is alive, because the
+// times in it are from the holder's clock. Compare uses two reads.
 package inspect

@@ -12,93 +12,91 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// State says whether a lock is held, and how.
+// State is the state of a lock.
 type State string
 
 const (
-	// Leads: the holder is one of ours, and acts.
+	// Leads means that the holder is an incumbent leader.
 	Leads State = "leads"
-	// Holds: the holder does not say whether it acts: it is a peer (istiod, client-go), or one of ours that settles.
+	// Holds means that the holder has no marker. It is another elector (istiod, client-go), or it is settling.
 	Holds State = "holds"
-	// Nominated: the holder was written in by somebody else, and has not answered yet.
+	// Nominated means that another process wrote the holder, and the holder has not written the lock yet.
 	Nominated State = "nominated"
-	// Kept: the lock is a predecessor's, and kept by the elections that came in its place.
-	Kept State = "kept"
-	// Free: the last holder gave the lock up.
+	// Free means that the last holder released the lock.
 	Free State = "free"
-	// Empty: the object carries no record; nobody has held it yet.
+	// Empty means that the object has no record.
 	Empty State = "empty"
-	// Unreadable: what stands in the record's place cannot be read. It counts as held for a lease.
+	// Unreadable means that the record is invalid. It counts as held for a lease duration.
 	Unreadable State = "unreadable"
 )
 
-// Candidate is a process that takes part in an election, as it says itself.
+// Candidate is a process that takes part in an election, as its member Lease describes it.
 type Candidate struct {
 	Namespace string `json:"-"`
 	Election  string `json:"-"`
 	Identity  string `json:"identity"`
 	Key       string `json:"key,omitempty"`
-	// Warm: its caches are prepared. Fit: it has no reason to rather not lead.
+	// Warm is true if its caches are prepared. Fit is true if its fitness check succeeds.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
-	// Late: its last report is older than it should be. It may be gone.
+	// Late is true if its member Lease was not renewed in time.
 	Late bool `json:"late,omitempty"`
-	// Version is the program's, and PodUID its Pod's.
+	// Version is the version of its program. PodUID is the UID of its Pod.
 	Version string `json:"version,omitempty"`
 	PodUID  string `json:"podUID,omitempty"`
 }
 
-// able reports whether it could lead, as far as it says.
+// able reports whether it can lead.
 func (c Candidate) able() bool { return c.Fit && !c.Late }
 
-// Election describes an election, from its lock and its candidates' members.
+// Election is the state of an election.
 type Election struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	// Lock is Lease, ConfigMap or Both.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
-	// Strategy is that by which a coordinator chooses who leads; empty: no coordinator does. Preferred is the candidate that
-	// it wants in the holder's place.
+	// Strategy is the strategy of the coordinator. It is empty if the election is not coordinated. Preferred is the candidate
+	// that should replace the holder.
 	Strategy  string `json:"strategy,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
-	// apart: the holder waits for no coordinator, whatever the Lease says.
+	// apart is true if the Lease has a strategy, but the holder is not coordinated.
 	apart bool
-	// Holder is the recorded holder, in a coordinated election its Pod; Key is its rank, which Revision and Remote decode.
+	// Holder is the recorded holder; in a coordinated election, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Revision string `json:"revision,omitempty"`
 	Remote   bool   `json:"remote,omitempty"`
-	// Program is incumbent or istiod; empty: not known.
+	// Program is incumbent or istiod. It is empty if unknown.
 	Program string `json:"program,omitempty"`
-	// Ranked: candidates of the default revision go before others.
+	// Ranked is true if candidates of the default revision outrank others.
 	Ranked bool `json:"ranked"`
-	// Since and Renewed are the record's acquireTime and renewTime, by the holder's own clock.
+	// Since and Renewed are acquireTime and renewTime, by the holder's clock.
 	Since   time.Time `json:"since,omitzero"`
 	Renewed time.Time `json:"renewed,omitzero"`
-	// LeaseSeconds and Transitions are the record's.
+	// LeaseSeconds and Transitions are from the record.
 	LeaseSeconds int `json:"leaseSeconds,omitempty"`
 	Transitions  int `json:"transitions"`
-	// Version is the lock object's resourceVersion; of Both, the Lease's.
+	// Version is the resourceVersion of the lock; of Both, that of the Lease.
 	Version string `json:"resourceVersion,omitempty"`
-	// HandsOver: the leader passes the lock on when it is asked. Unfit: it would rather not lead.
+	// HandsOver is true if the leader accepts handover requests. Unfit is true if the leader marked itself unfit.
 	HandsOver bool `json:"handsOver,omitempty"`
 	Unfit     bool `json:"unfit,omitempty"`
-	// Former left a marker of an earlier term behind: it may still act.
+	// Former is the leader of an earlier term whose marker remains. It may still be active.
 	Former  string   `json:"former,omitempty"`
 	Request *Request `json:"request,omitempty"`
 	Hold    *Hold    `json:"hold,omitempty"`
-	// Candidates are in the order in which they would go first.
+	// Candidates are in order of preference.
 	Candidates []Candidate `json:"candidates,omitempty"`
-	// Problems are what an operator should look at, in words.
+	// Problems are sentences for an operator.
 	Problems []string `json:"problems,omitempty"`
-	// Live says whether the holder is alive, from a comparison of two looks (Compare); empty: there was one look.
+	// Live is the result of Compare. It is empty after a single read.
 	Live Liveness `json:"live,omitempty"`
 }
 
-// Request is a request that the leader hand over.
+// Request is a handover request.
 type Request struct {
-	// To is the candidate that asks for the lock, or is to have it; empty: the leader is to release it.
+	// To is the candidate that should lead. If empty, the leader should release the lock.
 	To        string `json:"to,omitempty"`
 	Key       string `json:"key,omitempty"`
 	Reason    string `json:"reason"`
@@ -108,26 +106,26 @@ type Request struct {
 	Refused   string `json:"refused,omitempty"`
 }
 
-// Hold is an operator's order that the holder stays.
+// Hold prevents a change of the leader by rank.
 type Hold struct {
 	Reason    string `json:"reason"`
 	Requester string `json:"requester,omitempty"`
 	Note      string `json:"note,omitempty"`
-	// Seconds are counted by each candidate from when it first saw the hold.
+	// Seconds count from when a candidate first sees the hold.
 	Seconds int `json:"seconds"`
 }
 
-// Led reports whether the lock names a holder that can lead.
+// Led reports whether the lock has a holder.
 func (e Election) Led() bool { return e.State == Leads || e.State == Holds || e.State == Nominated }
 
-// Known reports whether Candidates are all candidates. Those of ours are there where members publish
-// Leases, which members says; a holder that is not is a peer, beside which there may be others.
+// Known reports whether Candidates contains all candidates. members is whether processes publish member Leases. If the holder
+// is no member, it is another elector, and there may be more.
 func (e Election) Known(members bool) bool {
-	return members && (e.Holder == "" || e.State == Kept || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
+	return members && (e.Holder == "" || slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder }))
 }
 
-// Elections returns the elections that the locks belong to, by namespace and name, with their candidates, in the order in
-// which these go first with the default revision d.
+// Elections returns the elections of the locks, sorted by namespace and name. Candidates are in order of preference for the
+// default revision d.
 func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.DefaultRevision) []Election {
 	type name struct{ namespace, name string }
 	byName := map[name][]Lock{}
@@ -154,8 +152,7 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 	return all
 }
 
-// ofName are the elections of locks of one name: one, unless there is a ConfigMap and a Lease
-// that do not belong together.
+// ofName returns the elections of the locks of one name: one, unless a ConfigMap and a Lease exist that are not held together.
 func ofName(locks []Lock) []Election {
 	all := make([]Election, 0, len(locks))
 	for _, l := range locks {
@@ -170,7 +167,7 @@ func ofName(locks []Lock) []Election {
 	for i := range all {
 		if all[0].Led() && all[1].Led() {
 			all[i].Problems = append(all[i].Problems, fmt.Sprintf(
-				"there is a ConfigMap and a Lease of this name, each with a holder: two may lead; candidates move from one kind to the other with both in between (docs/migration.md); if nobody uses this one any more: kubectl -n %s delete %s %s",
+				"a ConfigMap and a Lease of this name each have a holder, so two leaders can be active; migrate with --lock=multi (docs/migration.md); if this lock is unused: kubectl -n %s delete %s %s",
 				all[i].Namespace, strings.ToLower(all[i].Lock), all[i].Name))
 		}
 	}
@@ -179,7 +176,7 @@ func ofName(locks []Lock) []Election {
 
 func isPart(l Lock) bool { return l.Snapshot.Notes[k8sresourcelock.MultiLockAnnotation] != "" }
 
-// pair is the election of a ConfigMap and a Lease that are held together, by the Lease's record.
+// pair returns the election of a ConfigMap and a Lease that are held together, from the record of the Lease.
 func pair(locks []Lock) Election {
 	lease, other := locks[0], locks[1]
 	if lease.Kind != Lease {
@@ -188,12 +185,12 @@ func pair(locks []Lock) Election {
 	e := Of(lease)
 	e.Lock = Both
 	if holder := other.Snapshot.Record.HolderIdentity; holder != e.Holder {
-		e.Problems = append(e.Problems, fmt.Sprintf("its ConfigMap names %q and its Lease %q: nobody leads until they agree; if that lasts, see who writes them: kubectl get --show-managed-fields", holder, e.Holder))
+		e.Problems = append(e.Problems, fmt.Sprintf("its ConfigMap has holder %q and its Lease %q, so no candidate leads; if this persists, find the writers: kubectl get --show-managed-fields", holder, e.Holder))
 	}
 	return e
 }
 
-// Of returns the election of one lock, from that lock alone: without candidates, and without a second look.
+// Of returns the election of one lock, without candidates and liveness.
 func Of(l Lock) Election {
 	s, r := l.Snapshot, l.Snapshot.Record
 	notes := admin.DecodeAnnotations(s)
@@ -217,10 +214,10 @@ func Of(l Lock) Election {
 	}
 	switch {
 	case e.State == Unreadable:
-		e.Problems = append(e.Problems, fmt.Sprintf("%v; candidates replace it after a lease; if none runs, delete it: kubectl -n %s delete %s %s",
+		e.Problems = append(e.Problems, fmt.Sprintf("%v; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
 			s.Unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
 	case e.Former != "" && e.Former != r.HolderIdentity && e.Led():
-		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was displaced by a peer, and may still act until its lease ends", e.Former))
+		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends", e.Former))
 	}
 	return e
 }
@@ -233,8 +230,6 @@ func state(s k8sresourcelock.Snapshot, notes admin.Annotations) State {
 		return Empty
 	case s.Record.HolderIdentity == "":
 		return Free
-	case s.KeptForSuccessors():
-		return Kept
 	case notes.Leads:
 		return Leads
 	case notes.Nominated:
@@ -243,8 +238,7 @@ func state(s k8sresourcelock.Snapshot, notes admin.Annotations) State {
 	return Holds
 }
 
-// inOrder are the candidates as they would go first: by rank, then who is fit, then who is warm.
-// Rank leaves most pairs open; what comes after it has to keep to it, or there would be cycles.
+// inOrder sorts candidates by rank, then fit before unfit, then warm before cold.
 func inOrder(all []Candidate, ranked bool, d k8sleaderelection.DefaultRevision) []Candidate {
 	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b Candidate) int {
@@ -257,12 +251,12 @@ func inOrder(all []Candidate, ranked bool, d k8sleaderelection.DefaultRevision) 
 	return sorted
 }
 
-// of reports whether the candidate is of the default revision.
+// of reports whether the candidate has the default revision.
 func (c Candidate) of(d k8sleaderelection.DefaultRevision) bool {
 	return d.Synced && d.Revision != "" && c.Revision() == d.Revision
 }
 
-// Revision is the candidate's, by its key.
+// Revision returns the revision in the candidate's key.
 func (c Candidate) Revision() string { return strings.TrimPrefix(c.Key, "^") }
 
 func (c Candidate) remote() bool { return strings.HasPrefix(c.Key, "^") }

@@ -25,7 +25,7 @@ func recordOf(holder, key string, transitions int) string {
 	return fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":%d}`, holder, key, transitions)
 }
 
-// configMap is a lock with annotations beside its record: key, value, key, value.
+// configMap returns a lock with annotations: key, value, key, value.
 func configMap(t *testing.T, name, record string, notes ...string) Lock {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "istio-system", Name: name, UID: "1", ResourceVersion: "7", Annotations: map[string]string{recordKey: record}}
@@ -48,7 +48,7 @@ func lease(t *testing.T, name, holder string, notes ...string) Lock {
 	}
 	for i := 0; i < len(notes); i += 2 {
 		l.Annotations[notes[i]] = notes[i+1]
-		if notes[i] == markerKey { // by its own write, which a coordinator leaves the time of to it
+		if notes[i] == markerKey { // the holder's own write sets it
 			l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Unix(1_780_000_000, 0)}
 		}
 	}
@@ -65,7 +65,6 @@ func TestStates(t *testing.T) {
 		Holds:      configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 a 2 handover"),
 		Free:       configMap(t, "e", recordOf("", "", 3)),
 		Unreadable: configMap(t, "e", "{"),
-		Kept:       configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a"),
 	} {
 		if e := Of(lock); e.State != want {
 			t.Errorf("%+v, want %s", e, want)
@@ -81,7 +80,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func TestNotesCountInTheirTermAlone(t *testing.T) {
+func TestOf_AnnotationsOfOtherTerms(t *testing.T) {
 	request := `{"identity":"b","key":"canary","reason":"default-revision","requester":"b","holder":"a","transitions":%d,"seconds":15,"accepted":true}`
 	hold := `{"holder":"a","transitions":%d,"seconds":60,"requester":"ann","reason":"pause","note":"backup"}`
 	of := func(term int) Election {
@@ -101,7 +100,7 @@ func TestNotesCountInTheirTermAlone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoElection(t *testing.T) {
+func TestFromLease_OtherLeases(t *testing.T) {
 	for name, meta := range map[string]metav1.ObjectMeta{
 		"heartbeat":  {Namespace: "kube-node-lease", Name: "node"},
 		"member":     {Namespace: "istio-system", Labels: map[string]string{"incumbent.dev/member": "a"}},
@@ -117,7 +116,7 @@ func TestWhatIsNoElection(t *testing.T) {
 	}
 }
 
-func TestTwoObjectsOfOneName(t *testing.T) {
+func TestElections_Problems(t *testing.T) {
 	none := k8sleaderelection.DefaultRevision{}
 	apart := Elections([]Lock{lease(t, "e", "a"), configMap(t, "e", recordOf("b", "stable", 3))}, nil, none)
 	if len(apart) != 2 || len(apart[0].Problems) != 1 || !strings.Contains(apart[0].Problems[0], "delete configmap e") {
@@ -148,7 +147,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestCandidatesAreWhatMembersSay(t *testing.T) {
+func TestCandidates(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
 	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
@@ -163,32 +162,14 @@ func TestCandidatesAreWhatMembersSay(t *testing.T) {
 	}
 	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, k8sleaderelection.DefaultRevision{})[0]
 	if !e.Known(true) || e.Known(false) {
-		t.Error("its holder is a member")
+		t.Error("the holder is a member")
 	}
 	e.Holder = "istiod"
 	if e.Known(true) {
-		t.Error("its holder is a peer, which may have others beside it")
+		t.Error("its holder is another elector, so there may be more candidates")
 	}
-}
-
-// The order of candidates keeps to rank, for every value of the default, and is one order
-// however they come.
-func TestOrderKeepsToRank(t *testing.T) {
-	var all []Candidate
-	for i, key := range []string{"stable", "^stable", "canary", "^canary", "beta"} {
-		for _, fit := range []bool{true, false} {
-			all = append(all, Candidate{Namespace: "istio-system", Election: "e", Identity: fmt.Sprint(9-i, fit), Key: key, Fit: fit, Warm: !fit})
-		}
-	}
-	for _, d := range []k8sleaderelection.DefaultRevision{{}, {Synced: true}, {Synced: true, Revision: "stable"}, {Synced: true, Revision: "canary"}} {
-		e := Elections([]Lock{configMap(t, "e", recordOf("a", "x", 3))}, all, d)[0]
-		for i, a := range e.Candidates {
-			for _, b := range e.Candidates[:i] {
-				if k8sleaderelection.Outranks(a.Key, b.Key, d) {
-					t.Errorf("default %+v: %+v comes after %+v", d, a, b)
-				}
-			}
-		}
+	if free := Of(configMap(t, "e", recordOf("", "", 3))); free.Led() || !free.Known(true) || free.Known(false) {
+		t.Errorf("free: %+v", free)
 	}
 }
 
@@ -205,28 +186,31 @@ func TestOutcomes(t *testing.T) {
 		known      bool
 		want       string
 	}{
-		"handover":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
-		"warm one first":    {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, true, "handover c true"},
-		"cold":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true)}, true, "handover b false"},
-		"unfit":             {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, false)}, true, "stays a true"},
-		"late":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, true, "stays a true"},
-		"free, late":        {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, true, "take s false"},
-		"peer":              {configMap(t, "e", recordOf("a", "stable", 3)), []Candidate{takes("b", "canary", true, true)}, true, "preempt b true"},
-		"leads already":     {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
-		"unfit leader":      {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker+" unfit"), []Candidate{takes("a", "canary", true, true), takes("u", "stable", true, false), takes("b", "stable", true, true)}, true, "handover b true"},
-		"free, cold first":  {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("s", "stable", true, true)}, true, "take s true"},
-		"free, by rank":     {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("a", "stable", true, true), takes("c", "canary", true, true)}, true, "take c true"},
-		"free, unfit":       {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("a", "canary", true, false)), takes("c", "stable", true, false)}, true, "take c true"},
-		"local over remote": {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
-		"held":              {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
-		"nobody of it":      {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "stable", true, true)}, true, "stays a true"},
-		"no members":        {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), nil, false, "unknown  false"},
-		"no rank":           {configMap(t, "e", recordOf("a", "", 3)), nil, false, "stays a true"},
-		"per revision":      {configMap(t, "gateway-stable", recordOf("a", "stable", 3)), nil, false, "stays a true"},
-		"free":              {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("s", "stable", true, true), takes("u", "canary", true, false), takes("c", "canary", true, true)}, true, "take c true"},
-		"free, nobody":      {configMap(t, "e", recordOf("", "", 3)), nil, true, "stays  false"},
-		"unreadable":        {configMap(t, "e", "{"), nil, false, "unknown  false"},
-		"kept":              {configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a"), nil, true, "stays incumbent-successors true"},
+		"handover":            {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
+		"warm one first":      {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true), takes("c", "canary", true, true)}, true, "handover c true"},
+		"cold":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", false, true)}, true, "handover b false"},
+		"unfit":               {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, false)}, true, "stays a true"},
+		"late":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{late(takes("b", "canary", true, true))}, true, "stays a true"},
+		"free, late":          {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("b", "canary", true, true)), takes("s", "stable", false, true)}, true, "take s false"},
+		"peer":                {configMap(t, "e", recordOf("a", "stable", 3)), []Candidate{takes("b", "canary", true, true)}, true, "preempt b true"},
+		"leads already":       {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
+		"unfit leader":        {configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker+" unfit"), []Candidate{takes("a", "canary", true, true), takes("u", "stable", true, false), takes("b", "stable", true, true)}, true, "handover b true"},
+		"free, cold first":    {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("s", "stable", true, true)}, true, "take s true"},
+		"free, by rank":       {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("a", "stable", true, true), takes("c", "canary", true, true)}, true, "take c true"},
+		"free, unfit":         {configMap(t, "e", recordOf("", "", 3)), []Candidate{late(takes("a", "canary", true, false)), takes("c", "stable", true, false)}, true, "take c true"},
+		"local over remote":   {configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
+		"held":                {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold), []Candidate{takes("b", "canary", true, true)}, true, "stays a true"},
+		"no candidate of it":  {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "stable", true, true)}, true, "stays a true"},
+		"no members":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), nil, false, "unknown  false"},
+		"no rank":             {configMap(t, "e", recordOf("a", "", 3)), nil, false, "stays a true"},
+		"per revision":        {configMap(t, "gateway-stable", recordOf("a", "stable", 3)), nil, false, "stays a true"},
+		"free":                {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("s", "stable", true, true), takes("u", "canary", true, false), takes("c", "canary", true, true)}, true, "take c true"},
+		"free, no candidates": {configMap(t, "e", recordOf("", "", 3)), nil, true, "stays  false"},
+		"unfit, no rank":      {configMap(t, "e", recordOf("a", "", 3), markerKey, marker+" unfit"), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
+		"unfit, no handover":  {configMap(t, "e", recordOf("a", "canary", 3), markerKey, "v1 a 3 unfit"), []Candidate{takes("b", "stable", true, true)}, true, "stays a true"},
+		"own member":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "canary", true, true)}, true, "stays a true"},
+		"both cold":           {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("b", "canary", false, true)}, true, "take b false"},
+		"unreadable":          {configMap(t, "e", "{"), nil, false, "unknown  false"},
 	}
 	for name, c := range cases {
 		e := Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0]
@@ -240,23 +224,4 @@ func TestOutcomes(t *testing.T) {
 func late(c Candidate) Candidate {
 	c.Late = true
 	return c
-}
-
-func TestIfTheHolderDied(t *testing.T) {
-	canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
-	candidates := []Candidate{
-		{Namespace: "istio-system", Election: "e", Identity: "a", Key: "canary", Warm: true, Fit: true},
-		{Namespace: "istio-system", Election: "e", Identity: "b", Key: "stable", Warm: true, Fit: true},
-	}
-	e := Elections([]Lock{configMap(t, "e", recordOf("a", "canary", 3))}, candidates, canary)[0]
-	if o := e.IfDied(canary, true); o.Move != Expire || o.Leader != "b" || !strings.Contains(o.Gap, "30 s") {
-		t.Errorf("%+v", o)
-	}
-	e.Candidates = nil
-	if o := e.IfDied(canary, false); o.Move != Unknown || !strings.Contains(o.Gap, "30 s") {
-		t.Errorf("%+v", o)
-	}
-	if o := Of(configMap(t, "e", recordOf("", "", 3))).IfDied(canary, true); o.Move != Stays {
-		t.Errorf("%+v", o)
-	}
 }

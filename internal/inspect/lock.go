@@ -13,23 +13,22 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// The kinds of lock object, and Both for an election that is held in one of each together.
+// Kinds of lock. Both is a ConfigMap and a Lease that are held together.
 const (
 	Lease     = "Lease"
 	ConfigMap = "ConfigMap"
 	Both      = "Both"
 )
 
-// Lock is one lock object as one answer of the API server showed it.
+// Lock is one version of a lock object.
 type Lock struct {
 	Kind, Namespace, Name string
 	Snapshot              k8sresourcelock.Snapshot
-	// manager wrote the object last, by its managedFields.
+	// manager is the last writer, by managedFields.
 	manager string
 }
 
-// Leases that are no election: the heartbeats of nodes, the API servers' own, and the members
-// of elections of ours.
+// Leases that are no election: heartbeats of nodes and of API servers, and members.
 const (
 	nodeLeases       = "kube-node-lease"
 	apiServerLabel   = "apiserver.kubernetes.io/identity"
@@ -39,8 +38,7 @@ const (
 	incumbentManager = "incumbent"
 )
 
-// FromLease is the lock that a Lease is; false for one that is none. Give it the object as the
-// API server sent it, with managedFields.
+// FromLease returns the lock of a Lease, and false if the Lease is no election. The object needs its managedFields.
 func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	labels := lease.Labels
 	_, member := labels[members.Label]
@@ -54,8 +52,7 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	}, true
 }
 
-// FromConfigMap is the lock that a ConfigMap is, by its metadata alone; false for one that
-// carries no record.
+// FromConfigMap returns the lock of a ConfigMap, and false if it has no record.
 func FromConfigMap(meta *metav1.ObjectMeta) (Lock, bool) {
 	if _, ok := meta.Annotations[k8sresourcelock.LeaderElectionRecordAnnotationKey]; !ok {
 		return Lock{}, false
@@ -77,7 +74,7 @@ func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
 	return name
 }
 
-// program is the implementation of the holder's elector; empty where that is not known.
+// program returns the program of the holder, or "" if it is unknown.
 func (l Lock) program(leads bool) string {
 	switch {
 	case leads:
@@ -88,22 +85,21 @@ func (l Lock) program(leads bool) string {
 	return ""
 }
 
-// Liveness says whether a lock's holder is alive, as far as two looks at the lock tell.
+// Liveness is the result of comparing two reads of a lock.
 type Liveness string
 
 const (
-	// Renewed: the holder has written the record in between, and is alive.
+	// Renewed means that the holder wrote the record, so it is alive.
 	Renewed Liveness = "renewed"
-	// Silent: the record has stayed as it was for its whole lease, and counts as expired.
+	// Silent means that the record was unchanged for its lease, so it expired.
 	Silent Liveness = "expired"
-	// Undecided: it has stayed as it was, for less than its lease.
+	// Undecided means that the record was unchanged for less than its lease.
 	Undecided Liveness = "unchanged"
-	// Moved: another term has begun, the lock was given up, deleted or made anew.
+	// Moved means that a new term began, or that the lock was released, deleted or recreated.
 	Moved Liveness = "moved"
 )
 
-// Compare says how a lock has changed between two looks. apart is the time between them, by the
-// reader's own clock.
+// Compare compares two reads of a lock. apart is the time between them.
 func Compare(before, after Lock, apart time.Duration) Liveness {
 	a, b := before.Snapshot, after.Snapshot
 	switch {

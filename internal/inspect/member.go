@@ -6,11 +6,11 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// memberTolerance is by how much the clocks of members, and the one that they are judged by, may differ.
+// memberTolerance is the clock difference that is tolerated between members and now.
 const memberTolerance = time.Minute
 
-// Candidates returns the elections' candidates, by the members' own accounts. One whose last report is too old at now is
-// late; take now from the API server's clock if there is a choice.
+// Candidates returns the candidates that the members describe. A candidate is late if its member Lease was not renewed in time at
+// now, which should be the time of the API server.
 func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 	for _, m := range all {
 		for _, e := range m.Elections {

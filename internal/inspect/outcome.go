@@ -8,49 +8,45 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Move is the way in which an election gets its next leader.
+// Move is how an election gets its next leader.
 type Move string
 
 const (
-	// Stays: the holder goes on.
+	// Stays means that the holder stays.
 	Stays Move = "stays"
-	// HandOver: the leader ends its work and writes its successor in.
+	// HandOver means that the leader drains and writes its successor into the lock.
 	HandOver Move = "handover"
-	// Preempt: the lock of a holder that cannot be asked is overwritten; the new one waits until
-	// the old one has stopped.
+	// Preempt means that a candidate overwrites the holder, which accepts no requests, and then settles.
 	Preempt Move = "preempt"
-	// Expire: nobody acts until the lease has run out.
+	// Expire means that no candidate leads until the lease expires.
 	Expire Move = "expire"
-	// Take: the lock is free, and the first candidate to write it gets it.
+	// Take means that a candidate acquires the free lock.
 	Take Move = "take"
-	// Unknown: a candidate may be there that would lead, but no member says so.
+	// Unknown means that a candidate without a member Lease may exist.
 	Unknown Move = "unknown"
 )
 
 // Outcome is a prediction for an election.
 type Outcome struct {
 	Move Move `json:"move"`
-	// Leader is who would lead; empty: not known, or nobody.
+	// Leader is the next leader. It is empty if it is unknown or none.
 	Leader string `json:"leader,omitempty"`
-	// Revision is that leader's.
+	// Revision is the revision of the next leader.
 	Revision string `json:"revision,omitempty"`
-	// Warm: its caches are prepared already.
+	// Warm is true if its caches are prepared.
 	Warm bool `json:"warm"`
-	// Gap says for how long nobody would act, and Why for what reason, in words.
+	// Gap describes how long no candidate leads. Why is the reason for the outcome.
 	Gap string `json:"gap"`
 	Why string `json:"why"`
 }
 
-// If predicts what would happen if d were the default revision. known says that all candidates are in e.Candidates, as
-// where members publish Leases (Election.Known); otherwise there may be others.
+// If predicts the outcome if d were the default revision. known is whether e.Candidates contains all candidates (Election.Known).
 func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	candidates := inOrder(e.Candidates, e.byRank(), d)
 	stays := func(why string) Outcome {
 		return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
 	}
 	switch {
-	case e.State == Kept:
-		return stays("it is kept for the elections that came in its place")
 	case !e.Led():
 		return e.byStrategy(take(e, candidates, known))
 	case e.Coordinated():
@@ -58,12 +54,12 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	}
 	if next := ready(candidates, func(c Candidate) bool { return c.Identity != e.Holder }); next != nil && e.Unfit && e.HandsOver {
 		o := e.moved(next)
-		o.Why = "the leader would rather not lead, and hands over to any candidate that is fit"
+		o.Why = "the leader is unfit and hands over to a fit candidate"
 		return o
 	}
 	switch {
 	case e.Key == "":
-		return stays("its candidates have no rank")
+		return stays("the candidates have no rank")
 	case !e.Ranked:
 		return stays("each revision has a lock of its own")
 	}
@@ -72,29 +68,29 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	})
 	switch {
 	case e.Hold != nil && (next != nil || e.Revision != d.Revision):
-		return stays(fmt.Sprintf("held there by %s (%s); after that rank counts again", e.Hold.Requester, e.Hold.Reason))
+		return stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
 	case next != nil:
 		return e.moved(next)
 	case d.Revision == "":
-		return stays("without a default revision none goes before another")
+		return stays("no default revision, so no candidate outranks the holder")
 	case e.Revision == d.Revision:
-		return stays("its leader is of " + d.Revision)
+		return stays("the holder has revision " + d.Revision)
 	case known:
-		return stays("nobody of " + d.Revision + " that is fit takes part")
+		return stays("no fit candidate of " + d.Revision + "")
 	}
 	o := e.moved(&Candidate{Key: d.Revision})
-	o.Move, o.Why = Unknown, "if a candidate of "+d.Revision+" takes part; no member says so"
+	o.Move, o.Why = Unknown, "candidates of "+d.Revision+" are not known"
 	return o
 }
 
-// byRank reports whether rank counts. Of a lock that nobody holds the candidates' keys say so.
+// byRank reports whether the election is ranked. For a free lock the keys of the candidates decide.
 func (e Election) byRank() bool {
 	return e.Ranked || e.Holder == "" && slices.ContainsFunc(e.Candidates, func(c Candidate) bool {
 		return c.Key != "" && !strings.HasSuffix(e.Name, "-"+c.Revision())
 	})
 }
 
-// ready is the first of those candidates that is able and warm, or else the first that is able.
+// ready returns the first candidate that is able and warm, or else the first that is able.
 func ready(candidates []Candidate, of func(Candidate) bool) (next *Candidate) {
 	for i, c := range candidates {
 		if of(c) && c.able() && (next == nil || c.Warm && !next.Warm) {
@@ -104,29 +100,29 @@ func ready(candidates []Candidate, of func(Candidate) bool) (next *Candidate) {
 	return next
 }
 
-// moved is the outcome where next goes before the holder.
+// moved returns the outcome if next replaces the holder.
 func (e Election) moved(next *Candidate) Outcome {
 	o := Outcome{
 		Move: HandOver, Leader: next.Identity, Revision: next.Revision(), Warm: next.Warm,
-		Gap: "its drain, and one write", Why: "the leader hands over when it is asked",
+		Gap: "drain of the leader and one write", Why: "the leader accepts handover requests",
 	}
 	if !e.HandsOver {
-		o.Move, o.Gap = Preempt, fmt.Sprintf("up to %d s, until its lease is over", e.LeaseSeconds)
-		o.Why = "the holder cannot be asked to hand over: it is a peer, or settles"
+		o.Move, o.Gap = Preempt, fmt.Sprintf("up to %d s, until the lease expires", e.LeaseSeconds)
+		o.Why = "the holder accepts no handover requests; it is another elector or settling"
 	}
 	if !next.Warm {
-		o.Why += "; " + next.Identity + " is not warm yet, and asks once it is"
+		o.Why += "; " + next.Identity + " requests it once it is warm"
 	}
 	return o
 }
 
 func take(e Election, candidates []Candidate, known bool) Outcome {
-	o := Outcome{Move: Take, Gap: "until a candidate sees it: its watch tells at once", Why: "the lock is free, and the first by rank goes first"}
+	o := Outcome{Move: Take, Gap: "one watch event and one write", Why: "the lock is free"}
 	if e.State == Unreadable {
-		o.Gap, o.Why = "a lease of the candidates, counted from when it became so", "an unreadable record counts as held for a lease"
+		o.Gap, o.Why = "a lease duration since the record became unreadable", "an unreadable record counts as held for a lease duration"
 	}
 	next := ready(candidates, func(Candidate) bool { return true })
-	if next == nil { // an unfit one takes a lock that no other takes
+	if next == nil { // an unfit candidate acquires a lock without competition
 		if i := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Late }); i >= 0 {
 			next = &candidates[i]
 		}
@@ -135,15 +131,15 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 		o.Leader, o.Revision, o.Warm = next.Identity, next.Revision(), next.Warm
 	}
 	if o.Leader == "" {
-		o.Move, o.Why = Unknown, "no member says that it takes part"
+		o.Move, o.Why = Unknown, "candidates are not known"
 		if known {
-			o.Move, o.Gap, o.Why = Stays, "until somebody takes part", "nobody takes part"
+			o.Move, o.Gap, o.Why = Stays, "until a candidate starts", "no candidates"
 		}
 	}
 	return o
 }
 
-// IfDied predicts what would happen if the holder were killed now. d and known are as for If.
+// IfDied predicts the outcome if the holder were killed. d and known are as for If.
 func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	if !e.Led() {
 		return e.If(d, known)
@@ -159,45 +155,43 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	if o.Move == Stays {
 		return o
 	}
-	o.Gap = fmt.Sprintf("up to %d s, until its lease is over", e.LeaseSeconds)
+	o.Gap = fmt.Sprintf("up to %d s, until the lease expires", e.LeaseSeconds)
 	if o.Move == Take {
 		o.Move = Expire
 		if e.Coordinated() {
-			o.Why = "the lease of one that was killed has to run out, and " + o.Why
+			o.Why = "a killed holder does not release the lock; then " + o.Why
 			return o
 		}
-		o.Why = "the lease of one that was killed has to run out, and the first by rank goes first; one that is stopped gives the lock up at once"
+		o.Why = "a killed holder does not release the lock"
 	}
 	return o
 }
 
-// Reason says in a sentence why the leader leads, or nobody does.
+// Reason describes in a sentence why the holder leads, or why no candidate leads.
 func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 	switch {
-	case e.State == Kept:
-		return "It is held for no process: the elections that came in its place keep it from older versions (docs/migration.md)."
 	case e.State == Unreadable:
-		return "Its record cannot be read. That counts as held for a lease; then candidates replace it."
+		return "The record is unreadable. Candidates replace it after a lease duration."
 	case e.Coordinated() && e.Hold == nil:
 		return e.choice()
 	case e.State == Empty:
-		return "Nobody has held it yet."
+		return "The lock has never been held."
 	case e.State == Free:
-		return "The last holder gave it up. The first candidate that sees it takes it."
+		return "The last holder released the lock. The best candidate acquires it."
 	case e.Hold != nil:
-		return fmt.Sprintf("%s keeps it there (%s): rank does not count meanwhile.", e.Hold.Requester, e.Hold.Reason)
+		return fmt.Sprintf("%s set a hold (%s). No candidate can take the lock by rank.", e.Hold.Requester, e.Hold.Reason)
 	case !e.Ranked && e.Key != "":
-		return fmt.Sprintf("Each revision has a lock of its own, and this is %s's: whoever of it came first leads until it stops.", e.Revision)
+		return fmt.Sprintf("Each revision has its own lock. This lock belongs to %s. The first candidate to acquire it leads until it stops.", e.Revision)
 	case !e.Ranked:
-		return "Its candidates have no rank: who came first leads until it stops."
+		return "The candidates have no rank. The first candidate to acquire the lock leads until it stops."
 	case !d.Synced:
-		return "The default revision is not known: the webhook istio-revision-tag-default may not be read. So who goes before whom cannot be told."
+		return "The default revision is unknown, because reading the webhook istio-revision-tag-default is forbidden. The rank is unknown too."
 	case d.Revision == "":
-		return "There is no default revision: no revision goes before another, and who came first leads until it stops."
+		return "There is no default revision, so all revisions have the same rank. The first candidate to acquire the lock leads until it stops."
 	case e.Revision != d.Revision:
-		return fmt.Sprintf("The default revision is %s, and the holder is of %s: a candidate of %s goes before it as soon as one takes part.", d.Revision, e.Revision, d.Revision)
+		return fmt.Sprintf("The default revision is %s, and the holder has revision %s. A candidate of %s would outrank it.", d.Revision, e.Revision, d.Revision)
 	case e.Remote:
-		return fmt.Sprintf("It is of the default revision %s, but outside this cluster: a local candidate of %s goes before it.", d.Revision, d.Revision)
+		return fmt.Sprintf("The holder has the default revision %s but is remote. A local candidate of %s would outrank it.", d.Revision, d.Revision)
 	}
-	return fmt.Sprintf("It is of the default revision %s: nobody goes before it.", d.Revision)
+	return fmt.Sprintf("The holder has the default revision %s. No candidate outranks it.", d.Revision)
 }

@@ -10,9 +10,9 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/words.txt anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/words.txt")
 
-// What is said of elections, in every state and for every kind of default revision.
+// TestWords compares the texts for all states and kinds of default revision with testdata/words.txt.
 func TestWords(t *testing.T) {
 	const marker, hold = "v1 a 3 handover", `{"holder":"a","transitions":3,"seconds":60,"requester":"ann","reason":"pause"}`
 	locks := []struct {
@@ -20,17 +20,17 @@ func TestWords(t *testing.T) {
 		lock Lock
 	}{
 		{"leads", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker)},
-		{"leads, of canary", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker)},
+		{"leads, revision canary", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker)},
 		{"leads, remote", configMap(t, "e", recordOf("a", "^canary", 3), markerKey, marker)},
 		{"leads, unfit", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker+" unfit")},
-		{"leads, held", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold)},
-		{"leads, of canary, held", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker, "incumbent.dev/hold", hold)},
+		{"leads, hold", configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker, "incumbent.dev/hold", hold)},
+		{"leads, revision canary, hold", configMap(t, "e", recordOf("a", "canary", 3), markerKey, marker, "incumbent.dev/hold", hold)},
 		{"holds", configMap(t, "e", recordOf("a", "stable", 3))},
-		{"holds after one of ours", configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")},
-		{"of no rank", configMap(t, "e", recordOf("a", "", 3))},
-		{"within its revision", configMap(t, "gateway-stable", recordOf("a", "stable", 3))},
+		{"holds, old marker", configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")},
+		{"no rank", configMap(t, "e", recordOf("a", "", 3))},
+		{"per revision", configMap(t, "gateway-stable", recordOf("a", "stable", 3))},
 		{"free", configMap(t, "e", recordOf("", "", 3))},
-		{"free after one of ours", configMap(t, "e", recordOf("", "", 3), markerKey, "v1 b 2")},
+		{"free, old marker", configMap(t, "e", recordOf("", "", 3), markerKey, "v1 b 2")},
 		{"unreadable", configMap(t, "e", "{")},
 		{"empty", func() Lock {
 			l := lease(t, "e", "a")
@@ -38,17 +38,16 @@ func TestWords(t *testing.T) {
 			l.Snapshot.Record.HolderIdentity = ""
 			return l
 		}()},
-		{"kept", configMap(t, "e", recordOf("incumbent-successors", "", 3), "incumbent.dev/predecessor", "v1 incumbent-successors 3 a")},
 	}
 	for _, c := range []struct{ name, holder, strategy, key, value string }{
 		{"coordinated", "a.e", defaultRevision, markerKey, "v1 a.e 3 handover"},
-		{"coordinated, of a peer", "a.e", defaultRevision, "other", ""},
-		{"coordinated, held", "a.e", defaultRevision, "incumbent.dev/hold", strings.Replace(hold, `"a"`, `"a.e"`, 1)},
-		{"coordinated, another preferred", "a.e", defaultRevision, "incumbent.dev/preferred-holder", "z.e"},
-		{"coordinated, of one that does not wait", "a", defaultRevision, markerKey, "v1 a 3 handover"},
+		{"coordinated, other elector", "a.e", defaultRevision, "other", ""},
+		{"coordinated, hold", "a.e", defaultRevision, "incumbent.dev/hold", strings.Replace(hold, `"a"`, `"a.e"`, 1)},
+		{"coordinated, other preferred", "a.e", defaultRevision, "incumbent.dev/preferred-holder", "z.e"},
+		{"strategy, holder not coordinated", "a", defaultRevision, markerKey, "v1 a 3 handover"},
 		{"coordinated, free", "", defaultRevision, "other", ""},
-		{"coordinated by another strategy", "a.e", "mine", markerKey, "v1 a.e 3 handover"},
-		{"coordinated by another strategy, free", "", "mine", "other", ""},
+		{"other strategy", "a.e", "mine", markerKey, "v1 a.e 3 handover"},
+		{"other strategy, free", "", "mine", "other", ""},
 	} {
 		locks = append(locks, struct {
 			name string
@@ -63,13 +62,13 @@ func TestWords(t *testing.T) {
 			{Identity: "unfit", Key: "canary", Warm: true}, {Identity: "z", Key: "stable", Warm: true, Fit: true},
 		},
 		"unfit members": {{Identity: "u2", Key: "canary", Warm: true}, {Identity: "u1", Key: "stable"}},
-		"one alone":     {{Identity: "a", Key: "stable", Warm: true, Fit: true}},
+		"one member":    {{Identity: "a", Key: "stable", Warm: true, Fit: true}},
 	}
 	defaults := []struct {
 		name string
 		d    k8sleaderelection.DefaultRevision
 	}{
-		{"not known", k8sleaderelection.DefaultRevision{}}, {"none", k8sleaderelection.DefaultRevision{Synced: true}},
+		{"unknown", k8sleaderelection.DefaultRevision{}}, {"none", k8sleaderelection.DefaultRevision{Synced: true}},
 		{"canary", k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}},
 	}
 	var out strings.Builder
@@ -80,7 +79,7 @@ func TestWords(t *testing.T) {
 		}
 		for _, d := range defaults {
 			fmt.Fprintf(&out, "  default %s: %s\n", d.name, Of(l.lock).Reason(d.d))
-			for _, who := range []string{"no members", "members", "unfit members", "one alone"} {
+			for _, who := range []string{"no members", "members", "unfit members", "one member"} {
 				e := Of(l.lock)
 				e.Candidates = candidates[who]
 				known := who != "no members"
@@ -99,6 +98,6 @@ func TestWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out.String() != string(want) {
-		t.Errorf("see what -rewrite changes in %s; now:\n%s", file, out.String())
+		t.Errorf("differs from %s; run with -rewrite and review the diff:\n%s", file, out.String())
 	}
 }

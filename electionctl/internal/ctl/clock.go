@@ -8,13 +8,13 @@ import (
 	"go.uber.org/atomic"
 )
 
-// serverClock is the API server's clock, by the Date of its last answer. It has whole seconds.
+// serverClock is the Date of the API server's last response, in whole seconds.
 type serverClock struct{ seconds atomic.Int64 }
 
-// now is the time of the last answer.
+// now returns the time of the last response.
 func (s *serverClock) now() time.Time { return time.Unix(s.seconds.Load(), 0) }
 
-// dated notes the Date of each answer.
+// dated records the Date of each response.
 type dated struct {
 	next  http.RoundTripper
 	clock *serverClock
@@ -30,7 +30,7 @@ func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// serverTime asks the API server for its time.
+// serverTime returns the time of the API server.
 func (c *clients) serverTime(ctx context.Context) (time.Time, error) {
 	_, err := c.kube.CoreV1().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	return c.clock.now(), err

@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// tag makes the webhook of the default revision, until the test ends.
+// tag creates the webhook of the default revision for the test.
 func (e *environment) tag(revision string, hooks int, labels map[string]string) {
 	e.t.Helper()
 	labels["istio.io/rev"] = revision
@@ -48,15 +48,15 @@ func TestDefault(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("istio-leader", record)
 	e.expect(e.run("default", "get"), Done, "none\n")
-	e.expect(e.run("default", "set", "canary", "--yes"), NotFound, "ELECTION", "there is no webhook istio-revision-tag-default")
-	e.expect(e.run("default", "set", "Not_One", "--yes"), Misused, "", `"Not_One" is no revision`)
+	e.expect(e.run("default", "set", "canary", "--yes"), NotFound, "ELECTION", "webhook istio-revision-tag-default not found")
+	e.expect(e.run("default", "set", "Not_One", "--yes"), Misused, "", `invalid revision "Not_One"`)
 
 	e.tag("stable", 0, map[string]string{"app.kubernetes.io/part-of": "incumbent"})
 	e.expect(e.run("default", "get"), Done, "stable\n")
-	e.expect(e.run("default", "set", "stable", "--yes"), Done, "stable is the default revision already")
-	e.expect(e.run("default", "set", "canary"), Misused, "ELECTION", "say --yes")
+	e.expect(e.run("default", "set", "stable", "--yes"), Done, "stable is already the default revision")
+	e.expect(e.run("default", "set", "canary"), Misused, "ELECTION", "use --yes")
 	e.expect(e.run("default", "get"), Done, "stable\n")
-	e.expect(e.answer("y\n", true, "default", "set", "canary"), Done, "The default revision is canary; it was stable", "becomes canary; it is stable now")
+	e.expect(e.answer("y\n", true, "default", "set", "canary"), Done, "The default revision is canary; it was stable", "will change to canary; it is now stable")
 	e.expect(e.run("default", "get"), Done, "canary\n")
 	e.untag()
 
@@ -74,11 +74,11 @@ func TestDoctor(t *testing.T) {
 	e.elect("work", "a", "stable", leaderelection.LeaseLock, nil)
 	e.shows("work", "a", "leads")
 	healthy := e.run("doctor")
-	e.expect(healthy, Done, "elections: 1; each has one lock")
-	e.expect(healthy, Done, "each holder has renewed its lock within its lease")
-	e.expect(healthy, Done, "there is no default revision")
-	e.expect(healthy, Done, "you may: see elections by Lease")
-	e.expect(healthy, Done, "there is no fence")
+	e.expect(healthy, Done, "elections: 1; each has one readable lock")
+	e.expect(healthy, Done, "each holder renewed its lock within its lease")
+	e.expect(healthy, Done, "no default revision")
+	e.expect(healthy, Done, "allowed: read Lease locks")
+	e.expect(healthy, Done, "no fence installed")
 
 	e.istiod("istio-status-leader", `{"holderIdentity":`)
 	e.istiod("istio-leader", record)
@@ -88,20 +88,20 @@ func TestDoctor(t *testing.T) {
 	e.istiod("ahead", strings.ReplaceAll(ahead, "istiod", "fast"))
 	second := strings.ReplaceAll(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`)
 	e.istiod("second", second)
-	ill := e.run("doctor", "--observe", "1100ms")
-	for _, says := range []string{
+	result := e.run("doctor", "--observe", "1100ms")
+	for _, want := range []string{
 		"NAMESPACE/istio-status-leader: the lock's record is unreadable",
 		"kubectl -n NAMESPACE delete configmap istio-leader",
-		"second: nobody has written it for its lease of 1 s; it still names istiod-stable-1",
+		"second was not renewed for its lease of 1 s; its holder is istiod-stable-1",
 		"short was not renewed within 1s",
 		"the clock of fast-stable-1 is",
 	} {
-		e.expect(ill, Unhealthy, says, "problems: ")
+		e.expect(result, Unhealthy, want, "problems: ")
 	}
 	e.expect(e.run("doctor", "--observe", "1ms", "-o", "json"), Unhealthy, `"kind": "Finding"`)
 }
 
-func TestDoctorOfTheCluster(t *testing.T) {
+func TestDoctor_Cluster(t *testing.T) {
 	e := newEnvironment(t)
 	e.pod("istiod-stable-1", "stable")
 	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
@@ -111,9 +111,9 @@ func TestDoctorOfTheCluster(t *testing.T) {
 	if _, err := validators.Create(t.Context(), validator, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	ill := e.run("doctor")
-	e.expect(ill, Unhealthy, "istio-revision-tag-default is of revision stable and istiod-default-validator of canary")
-	e.expect(ill, Unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
+	result := e.run("doctor")
+	e.expect(result, Unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
+	e.expect(result, Unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
 	if err := validators.Delete(t.Context(), defaultValidator, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,20 +133,20 @@ func TestFence(t *testing.T) {
 	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
 	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
 	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
-	ill := e.run("doctor")
-	e.expect(ill, Unhealthy, "which is missing: it refuses everyone's writes")
+	result := e.run("doctor")
+	e.expect(result, Unhealthy, "which is missing: all guarded writes are rejected")
 	permanent := permanentPrefix + "configmap"
 	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), Unhealthy, "no policy keeps the API server's view of ConfigMap locks alive")
+	e.expect(e.run("doctor"), Unhealthy, "permanent policy for ConfigMap locks is missing")
 	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
-	e.expect(e.run("doctor"), Done, "there is no fence")
+	e.expect(e.run("doctor"), Done, "no fence installed")
 }
 
 func TestPage(t *testing.T) {
 	e := newEnvironment(t)
-	e.expect(e.run("page", "nobody"), NotFound, "", "there is no pod nobody in namespace NAMESPACE")
+	e.expect(e.run("page", "nothing"), NotFound, "", "pod nothing not found in namespace NAMESPACE")
 	e.pod("pilot", "stable")
 	e.expect(e.run("page", "pilot"), Refused, "", "pod pilot is Pending, not running")
 	pods := e.kube.CoreV1().Pods(e.namespace)
@@ -158,5 +158,5 @@ func TestPage(t *testing.T) {
 	if _, err := pods.UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("page", "pilot"), Failed, "", "forwarding to pod pilot: ") // it has no node
+	e.expect(e.run("page", "pilot"), Failed, "", "forward to pod pilot: ") // it has no node
 }

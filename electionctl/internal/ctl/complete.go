@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// completeWithin bounds what a press of a key waits for.
+// completeWithin limits the time of a completion.
 const completeWithin = 2 * time.Second
 
 func (p *Program) offer(cmd *cobra.Command, of func(inspect.Election) []string) ([]string, cobra.ShellCompDirective) {

@@ -1,4 +1,3 @@
-// Package ctl is electionctl's commands: reads of elections, orders about them, and what an
-// administrator does about the fence and the default revision. What elections mean is judged by
-// internal/inspect, orders are the library's own, so nothing here decides.
+// Package ctl contains the commands of electionctl. Package inspect interprets the locks, and package admin executes changes of
+// the leader.
 package ctl

@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// verdict is what doctor thinks of something.
+// verdict is the result of a check.
 type verdict string
 
 const (
@@ -23,16 +23,16 @@ const (
 	unknown verdict = "unknown"
 )
 
-// finding is one thing that doctor looked at.
+// finding is a result of doctor.
 type finding struct {
 	Check   string  `json:"check"`
 	Verdict verdict `json:"verdict"`
-	What    string  `json:"what"`
-	// WayOut is what to do about it.
-	WayOut string `json:"wayOut,omitempty"`
+	Message string  `json:"message"`
+	// Fix is advice.
+	Fix string `json:"fix,omitempty"`
 }
 
-// examination is what the checks look at.
+// examination is the input of the checks.
 type examination struct {
 	c         *clients
 	elections []inspect.Election
@@ -42,14 +42,14 @@ type examination struct {
 	progress  func(string) func()
 }
 
-// check looks at one thing. An error means that it could not.
+// check is one check of doctor.
 type check struct {
 	name string
 	run  func(ctx context.Context, x *examination) ([]finding, error)
 }
 
 var checks = []check{
-	{"rights", rights},
+	{"permissions", permissions},
 	{"clock", clock},
 	{"locks", locks},
 	{"abandoned", abandoned},
@@ -64,9 +64,9 @@ func (p *Program) doctor() *cobra.Command {
 	var observe time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find what is wrong with elections, each with the way out",
-		Long: `Looks at your rights, clocks, locks that cannot be read or that nobody renews, elections that two installations share, tags, the
-API server's priorities, and the fence. Nothing is changed. Exit code 5 when there is a problem.`,
+		Short: "Check elections for problems and suggest fixes",
+		Long: `Checks permissions, clocks, unreadable and abandoned locks, elections that two installations share, tags, priorities in the API
+server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,7 +82,7 @@ API server's priorities, and the fence. Nothing is changed. Exit code 5 when the
 	}
 	out = printing(cmd)
 	p.namespaces(cmd)
-	cmd.Flags().DurationVar(&observe, "observe", 30*time.Second, "for how long at most a lock is watched whose renewals look old")
+	cmd.Flags().DurationVar(&observe, "observe", 30*time.Second, "maximum time to watch a lock whose last renewal looks stale")
 	return cmd
 }
 
@@ -106,7 +106,7 @@ func (p *Program) examine(ctx context.Context, observe time.Duration) ([]finding
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case apierrors.IsForbidden(err):
-			findings = append(findings, finding{Verdict: unknown, What: err.Error(), WayOut: "have somebody run this who may"})
+			findings = append(findings, finding{Verdict: unknown, Message: err.Error(), Fix: "run this as a user with the missing permission"})
 		case err != nil:
 			return nil, err
 		}
@@ -118,16 +118,16 @@ func (p *Program) examine(ctx context.Context, observe time.Duration) ([]finding
 	return all, nil
 }
 
-// report prints what was found, and is an error when something is wrong.
+// report prints the findings. It returns an error if there is a problem.
 func (p *Program) report(out *output, findings []finding) error {
 	problems := 0
 	var items []unstructured.Unstructured
 	var rows [][]cell
 	for _, f := range findings {
 		mark := cell{text: string(f.Verdict), colour: map[verdict]string{well: green, warning: yellow, problem: red}[f.Verdict]}
-		rows = append(rows, []cell{{text: f.Check}, mark, {text: f.What}})
-		if f.WayOut != "" {
-			rows = append(rows, []cell{{}, {}, {text: "→ " + f.WayOut}})
+		rows = append(rows, []cell{{text: f.Check}, mark, {text: f.Message}})
+		if f.Fix != "" {
+			rows = append(rows, []cell{{}, {}, {text: "→ " + f.Fix}})
 		}
 		if f.Verdict == problem {
 			problems++
@@ -139,7 +139,7 @@ func (p *Program) report(out *output, findings []finding) error {
 		items = append(items, *u)
 	}
 	if out.table() {
-		p.writeTable(p.Out, []string{"CHECK", "VERDICT", "WHAT"}, rows)
+		p.writeTable(p.Out, []string{"CHECK", "VERDICT", "MESSAGE"}, rows)
 	} else if err := out.print(p.Out, objects(items)); err != nil {
 		return err
 	}
@@ -149,21 +149,20 @@ func (p *Program) report(out *output, findings []finding) error {
 	return nil
 }
 
-// locks are what the elections say themselves.
+// locks reports the problems of the elections.
 func locks(_ context.Context, x *examination) (findings []finding, _ error) {
 	for _, e := range x.elections {
 		for _, what := range e.Problems {
-			findings = append(findings, finding{Verdict: problem, What: e.Namespace + "/" + e.Name + ": " + what, WayOut: name() + " explain -n " + e.Namespace + " " + e.Name})
+			findings = append(findings, finding{Verdict: problem, Message: e.Namespace + "/" + e.Name + ": " + what, Fix: name() + " explain -n " + e.Namespace + " " + e.Name})
 		}
 	}
 	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: well, What: fmt.Sprintf("elections: %d; each has one lock, and it can be read", len(x.elections))})
+		findings = append(findings, finding{Verdict: well, Message: fmt.Sprintf("elections: %d; each has one readable lock", len(x.elections))})
 	}
 	return findings, nil
 }
 
-// abandoned are locks whose holder does not renew them. That their renewals look old may be the
-// holder's clock, so those are watched.
+// abandoned reports locks that are not renewed. A stale renewTime can be caused by the holder's clock, so such locks are watched.
 func abandoned(ctx context.Context, x *examination) (findings []finding, _ error) {
 	now, err := x.c.serverTime(ctx)
 	if err != nil {
@@ -180,10 +179,10 @@ func abandoned(ctx context.Context, x *examination) (findings []finding, _ error
 		wait = max(wait, min(lease+time.Second, x.observe))
 	}
 	if len(suspects) == 0 {
-		return []finding{{Verdict: well, What: "each holder has renewed its lock within its lease, by its own clock and the API server's"}}, nil
+		return []finding{{Verdict: well, Message: "each holder renewed its lock within its lease"}}, nil
 	}
 	after, err := x.c.lookAgain(ctx, x.namespace, wait, func() func() {
-		return x.progress(fmt.Sprintf("watching %d locks whose renewals look old, for %v", len(suspects), wait))
+		return x.progress(fmt.Sprintf("watching %d locks with a stale renewal for %v", len(suspects), wait))
 	})
 	if err != nil {
 		return nil, err
@@ -194,7 +193,7 @@ func abandoned(ctx context.Context, x *examination) (findings []finding, _ error
 	return findings, nil
 }
 
-// judge says of a lock that looks old what a second look at it says.
+// judge returns the finding for a stale lock after a second read.
 func (x *examination) judge(e inspect.Election, after *seen, now time.Time) finding {
 	before, _ := x.seen.lock(e)
 	then, there := after.lock(e)
@@ -202,21 +201,21 @@ func (x *examination) judge(e inspect.Election, after *seen, now time.Time) find
 	where := e.Namespace + "/" + e.Name
 	switch live := inspect.Compare(before, then, apart); {
 	case !there || live == inspect.Moved:
-		return finding{Verdict: well, What: where + " has changed hands meanwhile"}
+		return finding{Verdict: well, Message: where + " has a new term"}
 	case live == inspect.Renewed:
 		return finding{
-			Verdict: warning, What: fmt.Sprintf("%s renews %s, and its clock is %v behind the API server's", e.Holder, where, now.Sub(e.Renewed).Round(time.Second)),
-			WayOut: "set the clock of its node (NTP); elections do not depend on it, logs and certificates do",
+			Verdict: warning, Message: fmt.Sprintf("%s renews %s, but its clock is %v behind the API server", e.Holder, where, now.Sub(e.Renewed).Round(time.Second)),
+			Fix: "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
 		}
 	case live == inspect.Silent:
 		return finding{
-			Verdict: problem, What: fmt.Sprintf("%s: nobody has written it for its lease of %d s; it still names %s", where, e.LeaseSeconds, e.Holder),
-			WayOut: fmt.Sprintf("start a candidate; if nobody uses it any more: kubectl -n %s delete %s %s", e.Namespace, kubectlKind(e.Lock), e.Name),
+			Verdict: problem, Message: fmt.Sprintf("%s was not renewed for its lease of %d s; its holder is %s", where, e.LeaseSeconds, e.Holder),
+			Fix: fmt.Sprintf("start a candidate; if the lock is unused: kubectl -n %s delete %s %s", e.Namespace, kubectlKind(e.Lock), e.Name),
 		}
 	}
 	return finding{
-		Verdict: warning, What: fmt.Sprintf("%s was not renewed within %v, and its last renewal, by %s's clock, was %v ago by the API server's", where, apart.Round(time.Second), e.Holder, now.Sub(e.Renewed).Round(time.Second)),
-		WayOut: fmt.Sprintf("it is probably abandoned; to be sure watch it for its lease: --observe=%ds", e.LeaseSeconds+1),
+		Verdict: warning, Message: fmt.Sprintf("%s was not renewed within %v; its last renewal by %s was %v ago", where, apart.Round(time.Second), e.Holder, now.Sub(e.Renewed).Round(time.Second)),
+		Fix: fmt.Sprintf("probably abandoned; to be certain, use --observe=%ds", e.LeaseSeconds+1),
 	}
 }
 
@@ -230,7 +229,7 @@ func kubectlKind(lock string) string {
 	return "lease,configmap"
 }
 
-// installations finds elections that guard the same objects from two namespaces.
+// installations reports elections for the same objects in two namespaces.
 func installations(ctx context.Context, x *examination) (findings []finding, _ error) {
 	all, err := x.c.look(ctx, "")
 	if err != nil {
@@ -245,13 +244,13 @@ func installations(ctx context.Context, x *examination) (findings []finding, _ e
 	for _, election := range sortedKeys(where) {
 		if namespaces := where[election]; len(namespaces) > 1 {
 			findings = append(findings, finding{
-				Verdict: warning, What: fmt.Sprintf("%s is held in namespaces %v: that many installations elect a leader each, for the same objects", election, namespaces),
-				WayOut: "give each installation namespaces of its own to look after (discovery selectors), or take one away",
+				Verdict: warning, Message: fmt.Sprintf("%s is held in namespaces %v: each installation has its own leader for the same objects", election, namespaces),
+				Fix: "give each installation its own namespaces (discovery selectors), or remove an installation",
 			})
 		}
 	}
 	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: well, What: "no election is used by two installations"})
+		findings = append(findings, finding{Verdict: well, Message: "no election is used by two installations"})
 	}
 	return findings, nil
 }

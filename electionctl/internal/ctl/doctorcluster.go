@@ -16,8 +16,8 @@ import (
 	"incumbent.dev/incumbent/internal/inspect"
 )
 
-// flow is by which priority the API server takes renewals. Behind a flood of other requests
-// leaders lose their locks.
+// flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
+// their locks.
 func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
 	list, err := x.c.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -40,18 +40,18 @@ func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
 			continue
 		}
 		account := request{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
-		if f := account.finding(schemas); !reported[f.What] {
-			reported[f.What] = true
+		if f := account.finding(schemas); !reported[f.Message] {
+			reported[f.Message] = true
 			findings = append(findings, f)
 		}
 	}
 	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: unknown, What: "no holder is a pod here, so whose renewals have which priority is not known"})
+		findings = append(findings, finding{Verdict: unknown, Message: "no holder is a pod, so the priority of renewals is unknown"})
 	}
 	return findings, nil
 }
 
-// request is a renewal, as far as FlowSchemas look at it.
+// request is a renewal, as a FlowSchema matches it.
 type request struct {
 	namespace, account string
 	lease              bool
@@ -64,13 +64,14 @@ func (r request) finding(schemas []flowcontrolv1.FlowSchema) finding {
 			continue
 		}
 		level := s.Spec.PriorityLevelConfiguration.Name
-		f := finding{Verdict: well, What: fmt.Sprintf("%s have FlowSchema %s, priority %s", who, s.Name, level)}
+		f := finding{Verdict: well, Message: fmt.Sprintf("%s have FlowSchema %s, priority %s", who, s.Name, level)}
 		if s.Name == "service-accounts" || level == "workload-low" || level == "global-default" {
-			f.Verdict, f.WayOut = warning, "they wait behind other requests of all pods: install a FlowSchema of their own, as the chart pilot does"
+			f.Verdict = warning
+			f.Fix = "they share a queue with requests of all pods: install a FlowSchema for them, as the chart pilot does"
 		}
 		return f
 	}
-	return finding{Verdict: unknown, What: who + " match no FlowSchema"}
+	return finding{Verdict: unknown, Message: who + " match no FlowSchema"}
 }
 
 func (r request) matches(s flowcontrolv1.FlowSchema) bool {
@@ -92,18 +93,20 @@ func (r request) is(s flowcontrolv1.Subject) bool {
 }
 
 func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
-	group, resource := "", "configmaps"
+	group := ""
+	resource := "configmaps"
 	if r.lease {
-		group, resource = "coordination.k8s.io", "leases"
+		group = "coordination.k8s.io"
+		resource = "leases"
 	}
 	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
 	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
 }
 
-// permanentPrefix begins the names of the policies that keep the API server's view of locks alive.
+// permanentPrefix is the name prefix of the policies that keep the API server's informers of locks running.
 const permanentPrefix = "incumbent-fence-keep."
 
-// fences looks at what stands of the fence. Whether it holds, fence verify tries.
+// fences checks the installed policies. The command fence verify tests their effect.
 func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	policies, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
 	if err != nil {
@@ -121,15 +124,16 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	guards, permanent := 0, map[string]bool{}
+	guards := 0
+	permanent := map[string]bool{}
 	for _, p := range policies.Items {
 		b, ok := bound[p.Name]
-		switch refusesNothing := strings.HasPrefix(p.Name, permanentPrefix); {
-		case refusesNothing:
+		switch {
+		case strings.HasPrefix(p.Name, permanentPrefix):
 			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
-			findings = append(findings, finding{Verdict: problem, What: "policy " + p.Name + " has no binding, and refuses nothing", WayOut: name() + " fence install"})
+			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: name() + " fence install"})
 		default:
 			guards++
 			findings = append(findings, lockless(p, b, all)...)
@@ -138,7 +142,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	return append(findings, trap(policies.Items, guards, permanent)...), nil
 }
 
-// lockless finds a guard whose lock is missing: the API server then refuses everyone's writes.
+// lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.
 func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingAdmissionPolicyBinding, all *seen) []finding {
 	ref := b.Spec.ParamRef
 	if p.Spec.ParamKind == nil || ref == nil || ref.Name == "" || ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction != admissionv1.DenyAction {
@@ -150,27 +154,27 @@ func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingA
 		}
 	}
 	return []finding{{
-		Verdict: problem, What: fmt.Sprintf("policy %s guards by the %s %s/%s, which is missing: it refuses everyone's writes, also an administrator's", p.Name, p.Spec.ParamKind.Kind, ref.Namespace, ref.Name),
-		WayOut: "start a candidate, which makes the lock; or " + name() + " fence remove",
+		Verdict: problem, Message: fmt.Sprintf("policy %s uses %s %s/%s, which is missing: all guarded writes are rejected, also those of administrators", p.Name, p.Spec.ParamKind.Kind, ref.Namespace, ref.Name),
+		Fix: "start a candidate, which creates the lock; or " + name() + " fence remove",
 	}}
 }
 
-// trap: when the last binding of a kind of lock goes, an API server may never look at that kind again.
+// trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
 func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool) (findings []finding) {
 	for _, p := range policies {
 		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
 			continue
 		}
 		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
-			permanent[kind] = true // said once
+			permanent[kind] = true // report once
 			findings = append(findings, finding{
-				Verdict: problem, What: "no policy keeps the API server's view of " + kind + " locks alive (" + permanentPrefix + "…): after the last binding goes, a new one may judge by old locks until the API server restarts",
-				WayOut: name() + " fence install",
+				Verdict: problem, Message: "permanent policy for " + kind + " locks is missing (" + permanentPrefix + "…): after the last binding is deleted, a new one may use outdated locks until the API server restarts",
+				Fix: name() + " fence install",
 			})
 		}
 	}
 	if guards == 0 {
-		return append(findings, finding{Verdict: unknown, What: "there is no fence: nothing but its own client refuses the writes of one that does not lead", WayOut: name() + " fence render, install (docs/safety.md)"})
+		return append(findings, finding{Verdict: unknown, Message: "no fence installed: only the client rejects writes of a process that does not lead", Fix: name() + " fence render, install (docs/safety.md)"})
 	}
-	return append(findings, finding{Verdict: well, What: fmt.Sprintf("%d policies of fences have their bindings; whether they hold: %s fence verify", guards, name())})
+	return append(findings, finding{Verdict: well, Message: fmt.Sprintf("%d fence policies have bindings; to test them: %s fence verify", guards, name())})
 }

@@ -15,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// clusterWide are those of the elections that we know whose leader writes in all namespaces.
+// clusterWide contains the elections whose leader writes in all namespaces.
 var clusterWide = map[string]bool{
 	leaderelection.NamespaceController: true, leaderelection.ServiceExportController: true, leaderelection.IngressController: true,
 	leaderelection.GatewayStatusController: true, leaderelection.StatusController: true, leaderelection.AnalyzeController: true,
@@ -32,24 +32,24 @@ func appendNew(all []string, s string) []string {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// right is one that a command needs.
-type right struct {
+// permission is a permission that a command needs.
+type permission struct {
 	attributes authorizationv1.ResourceAttributes
-	what       string
+	purpose    string
 }
 
-func rights(ctx context.Context, x *examination) (findings []finding, _ error) {
+func permissions(ctx context.Context, x *examination) (findings []finding, _ error) {
 	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
-	needed := []right{
-		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "see elections by Lease"},
-		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "see elections by ConfigMap"},
+	needed := []permission{
+		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "read Lease locks"},
+		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "read ConfigMap locks"},
 		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}, "history"},
-		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "see the default revision"},
-		{authorizationv1.ResourceAttributes{Verb: "update", Group: coordination, Resource: "leases"}, "orders about elections by Lease"},
-		{authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps"}, "orders about elections by ConfigMap"},
+		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
+		{authorizationv1.ResourceAttributes{Verb: "update", Group: coordination, Resource: "leases"}, "change leaders of Lease locks"},
+		{authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps"}, "change leaders of ConfigMap locks"},
 		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
 	}
-	var may []string
+	var allowed []string
 	for _, r := range needed {
 		r.attributes.Namespace = x.namespace
 		review, err := x.c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
@@ -59,26 +59,26 @@ func rights(ctx context.Context, x *examination) (findings []finding, _ error) {
 			return findings, err
 		}
 		if review.Status.Allowed {
-			may = append(may, r.what)
+			allowed = append(allowed, r.purpose)
 			continue
 		}
 		a := r.attributes
 		findings = append(findings, finding{
-			Verdict: warning, What: fmt.Sprintf("you may not %s %s, for: %s", a.Verb, strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), r.what),
-			WayOut: "ask for a role with that right, if you need it",
+			Verdict: warning, Message: fmt.Sprintf("no permission to %s %s (%s)", a.Verb, strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), r.purpose),
+			Fix: "if needed, use a role with this permission",
 		})
 	}
-	if len(may) > 0 {
-		findings = append(findings, finding{Verdict: well, What: "you may: " + strings.Join(may, ", ")})
+	if len(allowed) > 0 {
+		findings = append(findings, finding{Verdict: well, Message: "allowed: " + strings.Join(allowed, ", ")})
 	}
 	return findings, nil
 }
 
-// apartClocks is how far clocks may be apart before it is worth a word.
-const apartClocks = 3 * time.Second
+// maxClockSkew is the clock difference above which a warning is reported.
+const maxClockSkew = 3 * time.Second
 
 func clock(ctx context.Context, x *examination) ([]finding, error) {
-	before := time.Now() //nolint:forbidigo // the machine's clock is examined
+	before := time.Now() //nolint:forbidigo // checks this machine's clock
 	server, err := x.c.serverTime(ctx)
 	if err != nil {
 		return nil, err
@@ -86,10 +86,10 @@ func clock(ctx context.Context, x *examination) ([]finding, error) {
 	here := before.Add(time.Since(before) / 2) //nolint:forbidigo // the same
 	findings := []finding{clockFinding(here.Sub(server))}
 	for _, e := range x.elections {
-		if ahead := e.Renewed.Sub(server); e.Led() && ahead > apartClocks {
+		if ahead := e.Renewed.Sub(server); e.Led() && ahead > maxClockSkew {
 			findings = append(findings, finding{
-				Verdict: warning, What: fmt.Sprintf("%s/%s: the clock of %s is %v ahead of the API server's", e.Namespace, e.Name, e.Holder, ahead.Round(time.Second)),
-				WayOut: "set the clock of its node (NTP); elections do not depend on it, logs and certificates do",
+				Verdict: warning, Message: fmt.Sprintf("%s/%s: the clock of %s is %v ahead of the API server", e.Namespace, e.Name, e.Holder, ahead.Round(time.Second)),
+				Fix: "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
 			})
 		}
 	}
@@ -97,16 +97,16 @@ func clock(ctx context.Context, x *examination) ([]finding, error) {
 }
 
 func clockFinding(offset time.Duration) finding {
-	if offset.Abs() <= apartClocks {
-		return finding{Verdict: well, What: "this machine's clock and the API server's agree within a few seconds"}
+	if offset.Abs() <= maxClockSkew {
+		return finding{Verdict: well, Message: "the clocks of this machine and the API server agree within a few seconds"}
 	}
 	return finding{
-		Verdict: warning, What: fmt.Sprintf("this machine's clock is %v off the API server's", offset.Round(time.Second)),
-		WayOut: "set it (NTP); what this program prints as its own time is off by that much",
+		Verdict: warning, Message: fmt.Sprintf("the clock of this machine differs from the API server by %v", offset.Round(time.Second)),
+		Fix: "correct it (NTP); times that this program prints are wrong by that much",
 	}
 }
 
-// defaultValidator is Istio's webhook that checks configuration; it belongs to the default revision.
+// defaultValidator is Istio's webhook that validates configuration. It belongs to the default revision.
 const defaultValidator = "istiod-default-validator"
 
 func tags(ctx context.Context, x *examination) ([]finding, error) {
@@ -119,21 +119,21 @@ func tags(ctx context.Context, x *examination) ([]finding, error) {
 	switch {
 	case err == nil && validator.Labels[revisionLabel] != tag:
 		return []finding{{
-			Verdict: problem, What: fmt.Sprintf("%s is of revision %s and %s of %s", defaultTag, or(tag, "none"), defaultValidator, or(validator.Labels[revisionLabel], "none")),
-			WayOut: "run what was not finished: istioctl tag set default --revision " + or(tag, "REVISION") + " --overwrite",
+			Verdict: problem, Message: fmt.Sprintf("%s has revision %s, but %s has %s", defaultTag, or(tag, "none"), defaultValidator, or(validator.Labels[revisionLabel], "none")),
+			Fix: "complete the change: istioctl tag set default --revision " + or(tag, "REVISION") + " --overwrite",
 		}}, nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, err
 	case tag == "":
-		return []finding{{Verdict: warning, What: "there is no default revision: who came first leads, of whichever revision", WayOut: "install the chart tags, or istioctl tag set default --revision REVISION"}}, nil
+		return []finding{{Verdict: warning, Message: "no default revision: the first candidate leads, regardless of its revision", Fix: "install the chart tags, or istioctl tag set default --revision REVISION"}}, nil
 	}
 	for _, e := range x.elections {
 		if e.Revision == tag {
-			return []finding{{Verdict: well, What: "the default revision is " + tag}}, nil
+			return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
 		}
 	}
 	if len(x.elections) == 0 {
-		return []finding{{Verdict: well, What: "the default revision is " + tag}}, nil
+		return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
 	}
-	return []finding{{Verdict: warning, What: "the default revision is " + tag + ", and no leader here is of it", WayOut: name() + " plan --default-revision " + tag}}, nil
+	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan --default-revision " + tag}}, nil
 }

@@ -18,7 +18,7 @@ func (p *Program) explain() *cobra.Command {
 	var observe time.Duration
 	cmd := &cobra.Command{
 		Use:               "explain ELECTION",
-		Short:             "Why this leader, who goes before whom, and what if",
+		Short:             "Explain the leader, the order of the candidates, and predictions",
 		Example:           "  " + name() + " explain -n istio-system istio-leader --default-revision canary",
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
@@ -46,8 +46,8 @@ func (p *Program) explain() *cobra.Command {
 		},
 	}
 	out = printing(cmd)
-	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "say what would happen if this were the default revision")
-	cmd.Flags().DurationVar(&observe, "observe", 0, "look twice, this far apart, and say whether the holder renews; its lease or longer tells for sure")
+	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "predict the outcome for this default revision")
+	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
 }
@@ -61,7 +61,7 @@ func (p *Program) explainAll(found []inspect.Election, d k8sleaderelection.Defau
 	}
 }
 
-// explained tells all of one election.
+// explained prints one election.
 func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
 	w := safe{p.Out}
 	w.line("%s/%s, a %s", e.Namespace, e.Name, lockWord(e.Lock))
@@ -73,7 +73,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	}
 	w.line("  state        %s", stateWords(e))
 	if e.Strategy != "" && !e.Coordinated() {
-		w.line("  strategy     %s, left behind: the holder waits for no coordinator", e.Strategy)
+		w.line("  strategy     %s, not in effect: the holder is not coordinated", e.Strategy)
 	} else if e.Strategy != "" {
 		w.line("  coordinated  by %s", e.Strategy)
 	}
@@ -102,22 +102,22 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 func (p *Program) writeCandidates(e inspect.Election, s *seen) {
 	w := safe{p.Out}
 	if len(e.Candidates) == 0 {
-		w.line("\nWho takes part is not known: no member Lease says so.")
+		w.line("\nThe candidates are unknown, because there are no member Leases.")
 		return
 	}
 	if e.Coordinated() {
-		w.line("\nCandidates, of which a coordinator chooses:")
+		w.line("\nCandidates of the coordinator:")
 	} else {
-		w.line("\nCandidates, the first by rank first:")
+		w.line("\nCandidates in order of rank:")
 	}
 	var rows [][]cell
 	for _, c := range e.Candidates {
-		role := "follows"
+		role := "follower"
 		switch {
 		case c.Identity == e.Holder:
-			role = "leads"
+			role = "leader"
 		case c.Late:
-			role = "silent"
+			role = "late"
 		}
 		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
 	}
@@ -131,7 +131,7 @@ func yes(is bool, yes, no string) cell {
 	return cell{text: no, colour: yellow}
 }
 
-// safe writes lines in which names of others do no harm to a terminal.
+// safe writes lines without control characters.
 type safe struct{ io.Writer }
 
 func (s safe) line(format string, args ...any) {
@@ -162,9 +162,9 @@ func reasonWord(s string) string {
 func defaultWord(d k8sleaderelection.DefaultRevision) string {
 	switch {
 	case !d.Synced:
-		return "not known: " + defaultTag + " may not be read"
+		return "unknown: reading " + defaultTag + " is forbidden"
 	case d.Revision == "":
-		return "there is none"
+		return "none"
 	}
 	return d.Revision
 }
@@ -174,28 +174,26 @@ func stateWords(e inspect.Election) string {
 	case inspect.Leads:
 		switch {
 		case e.Unfit:
-			return "leads, and would rather not: it hands over to any candidate that is fit"
+			return "leads, but is unfit: it hands over to any fit candidate"
 		case e.HandsOver:
-			return "leads, and hands over when it is asked"
+			return "leads, and accepts handover requests"
 		}
-		return "leads; it does not know the default revision, and so is preempted by rank, not asked"
+		return "leads; it does not know the default revision, so a higher-ranked candidate preempts it"
 	case inspect.Holds:
-		return "holds the lock without our marker: a peer, or one that waits until an earlier holder has stopped"
+		return "holds the lock without a marker: another elector, or a candidate that settles"
 	case inspect.Nominated:
-		return "was written in as holder, and has not answered yet"
-	case inspect.Kept:
-		return "kept for the elections that came in its place"
+		return "nominated; has not acquired the lock yet"
 	case inspect.Free:
-		return "free: the last holder gave it up"
+		return "free: the last holder released it"
 	case inspect.Empty:
-		return "empty: nobody has held it"
+		return "empty: never held"
 	case inspect.Unreadable:
 		return "unreadable"
 	}
 	return string(e.State)
 }
 
-// observe looks at the locks again, after that time, and notes what that says of their holders.
+// observe reads the locks again and records whether their holders renewed.
 func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Election, s *seen, apart time.Duration) error {
 	if apart <= 0 {
 		return nil
@@ -215,35 +213,35 @@ func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Elect
 func liveWords(l inspect.Liveness) string {
 	switch l {
 	case inspect.Renewed:
-		return "yes: it has renewed the lock meanwhile"
+		return "yes: renewed"
 	case inspect.Silent:
-		return "no: it has not renewed for its lease; candidates take the lock"
+		return "no: not renewed for its lease duration; a candidate acquires the lock"
 	case inspect.Moved:
-		return "the lock has changed hands meanwhile"
+		return "a new term began"
 	case inspect.Undecided:
-		return "not known: it did not renew meanwhile, which is shorter than its lease"
+		return "unknown: not renewed, but the lease is longer"
 	}
 	return string(l)
 }
 
 func outcomeWords(o inspect.Outcome) string {
-	who := or(o.Leader, "whoever comes first")
+	who := or(o.Leader, "the first candidate")
 	if o.Leader == "" && o.Revision != "" {
 		who = "a candidate of " + o.Revision
 	}
 	switch o.Move {
 	case inspect.Stays:
 		if o.Leader == "" {
-			return "nobody would lead (" + o.Why + ")"
+			return "no candidate would lead (" + o.Why + ")"
 		}
-		return o.Leader + " goes on (" + o.Why + ")"
+		return o.Leader + " stays (" + o.Why + ")"
 	case inspect.Unknown:
 		return fmt.Sprintf("%s (%s); gap: %s", who, o.Why, o.Gap)
 	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Take:
 	}
 	how := map[inspect.Move]string{
-		inspect.HandOver: "by a handover", inspect.Preempt: "taking it from the holder",
-		inspect.Expire: "once the lease is over", inspect.Take: "at once",
+		inspect.HandOver: "by handover", inspect.Preempt: "by preemption",
+		inspect.Expire: "when the lease expires", inspect.Take: "immediately",
 	}
 	return fmt.Sprintf("%s, %s; gap: %s (%s)", who, how[o.Move], o.Gap, o.Why)
 }

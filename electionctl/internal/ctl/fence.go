@@ -8,7 +8,7 @@ import (
 	"incumbent.dev/incumbent/pkg/features"
 )
 
-// fence is pilot's command of that name, with the connection that kubectl's flags say.
+// fence returns pilot's command of that name with kubectl's connection flags.
 func (p *Program) fence() *cobra.Command {
 	env, wrong := features.FromEnv()
 	return fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *install.Config) (err error) {

@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// entry is one line of a history.
+// entry is a line of the history.
 type entry struct {
 	At      time.Time `json:"at"`
 	Type    string    `json:"type"`
@@ -28,8 +28,8 @@ func (p *Program) history() *cobra.Command {
 	var out *output
 	cmd := &cobra.Command{
 		Use:               "history ELECTION",
-		Short:             "What has become of an election, by Events and its lock",
-		Long:              "What has become of an election, by the Events about its lock, which API servers keep for an hour if not told otherwise, and by the lock.",
+		Short:             "Show the past of an election from Events",
+		Long:              "Shows the Events about the lock, which API servers keep for an hour by default, and the current holder.",
 		Example:           "  " + name() + " history -n istio-system istio-leader",
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
@@ -56,7 +56,7 @@ func (p *Program) showHistory(ctx context.Context, c *clients, out *output, foun
 	}
 	for _, e := range found {
 		if e.Holder != "" {
-			entries = append(entries, entry{At: e.Since, Type: "Lock", Message: e.Holder + " holds the " + e.Lock + " since then, by its own clock"})
+			entries = append(entries, entry{At: e.Since, Type: "Lock", Message: e.Holder + " acquired the " + e.Lock + " (by its own clock)"})
 		}
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int { return a.At.Compare(b.At) })
@@ -75,11 +75,11 @@ func (p *Program) showHistory(ctx context.Context, c *clients, out *output, foun
 		}
 		rows = append(rows, []cell{{text: stamp(e.At)}, kind, {text: e.Message}})
 	}
-	p.writeTable(p.Out, []string{"TIME", "TYPE", "WHAT"}, rows)
+	p.writeTable(p.Out, []string{"TIME", "TYPE", "MESSAGE"}, rows)
 	return nil
 }
 
-// events are those about locks of that name.
+// events returns the Events about locks of a name.
 func (c *clients) events(ctx context.Context, namespace, election string) (entries []entry, _ error) {
 	list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("involvedObject.name", election).String(),

@@ -18,8 +18,8 @@ func (p *Program) list() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
-		Short:   "Who leads what",
-		Long:    "Who leads what, by two requests: the Leases and the metadata of ConfigMaps.\n\nSINCE is by the holder's own clock.",
+		Short:   "List elections and their leaders",
+		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nSINCE is by the clock of the holder.",
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,9 +39,9 @@ func (p *Program) list() *cobra.Command {
 	return cmd
 }
 
-// namespaces gives a command the flag for all of them.
+// namespaces adds the flag --all-namespaces.
 func (p *Program) namespaces(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "elections of all namespaces")
+	cmd.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "include all namespaces")
 }
 
 func (p *Program) printElections(out *output, all []inspect.Election) error {
@@ -55,9 +55,9 @@ func (p *Program) printElections(out *output, all []inspect.Election) error {
 			if err != nil {
 				return err
 			}
-			where = "in namespace " + namespace + "; see all: " + name() + " list -A"
+			where = "in namespace " + namespace + "; list all: " + name() + " list -A"
 		}
-		fmt.Fprintln(p.ErrOut, "There are no elections", where)
+		fmt.Fprintln(p.ErrOut, "No elections found", where)
 		return nil
 	}
 	p.writeTable(p.Out, p.header(out), p.rows(out, all))
@@ -100,9 +100,10 @@ func candidateNames(e inspect.Election) string {
 }
 
 func stateCell(e inspect.Election) cell {
-	words, colour := []string{string(e.State)}, ""
+	words := []string{string(e.State)}
+	colour := ""
 	switch e.State {
-	case inspect.Leads, inspect.Kept:
+	case inspect.Leads:
 		colour = green
 	case inspect.Unreadable:
 		colour = red
@@ -120,23 +121,24 @@ func stateCell(e inspect.Election) cell {
 		words = append(words, e.Hold.Reason)
 	}
 	if len(e.Problems) > 0 {
-		words, colour = append(words, "see explain"), red
+		words = append(words, "see explain")
+		colour = red
 	}
 	return cell{text: strings.Join(words, ", "), colour: colour}
 }
 
 func requestWord(r *inspect.Request) string {
-	to := or(r.To, "whoever comes")
+	to := or(r.To, "any candidate")
 	switch {
 	case r.Refused != "":
-		return "refused " + to
+		return "refused handover to " + to
 	case r.Accepted:
-		return "hands over to " + to
+		return "handing over to " + to
 	}
-	return to + " asks"
+	return "handover to " + to + " requested"
 }
 
-// stamp is a time of a holder's clock.
+// stamp formats a time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -151,7 +153,7 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// printObjects prints for programs. Of -o name are the lock objects, which kubectl knows.
+// printObjects prints machine-readable output. With -o name it prints the names of the lock objects, for kubectl.
 func (p *Program) printObjects(out *output, all []inspect.Election) error {
 	var items []unstructured.Unstructured
 	for _, e := range all {

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// kubectl runs this program as its plugin, when it finds it under that name.
+// The test binary acts as the kubectl plugin if it is started under its name.
 const plugin = "kubectl-election"
 
 func TestMain(m *testing.M) {

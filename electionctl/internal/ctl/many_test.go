@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// many makes n elections, every other one by ConfigMap, and as many other ConfigMaps.
+// many creates n elections with alternating kinds of lock.
 func (e *environment) many(n int) {
 	e.t.Helper()
-	var making sync.WaitGroup
+	var creates sync.WaitGroup
 	for worker := range 10 {
-		making.Go(func() {
+		creates.Go(func() {
 			for i := worker; i < n; i += 10 {
 				if i%2 == 0 {
 					e.clientGo(fmt.Sprintf("election-%d", i), "operator-0")
@@ -28,10 +28,10 @@ func (e *environment) many(n int) {
 			}
 		})
 	}
-	making.Wait()
+	creates.Wait()
 }
 
-func TestListTakesTwoRequests(t *testing.T) {
+func TestList_TwoRequests(t *testing.T) {
 	e := newEnvironment(t)
 	e.many(20)
 	var requests atomic.Int32
@@ -55,7 +55,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// How long list takes with a thousand elections, connecting included.
+// BenchmarkList measures list with a thousand elections, including the connection.
 func BenchmarkList(b *testing.B) {
 	e := newEnvironment(b)
 	e.many(1000)

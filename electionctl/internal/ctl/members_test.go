@@ -14,7 +14,7 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// member makes the Lease of a process that takes part in the election istio-leader.
+// member creates the member Lease of a candidate of istio-leader.
 func (e *environment) member(identity, revision string, pod types.UID, ago time.Duration, warm, fit bool) {
 	e.t.Helper()
 	state, err := json.Marshal(members.State{
@@ -63,15 +63,15 @@ func TestMembers(t *testing.T) {
 		code int
 		says string
 	}{
-		"pilot-canary-2": {Refused, "is not warm"},
+		"pilot-canary-2": {Refused, "the caches of pilot-canary-2 are not warm yet"},
 		"pilot-canary-3": {Refused, "is not fit to lead"},
-		"pilot-canary-5": {Refused, "is the member of a pod that is gone"},
-		"pilot-canary-6": {NotFound, "there is no pod pilot-canary-6"},
-		"pilot-beta-1":   {NotFound, "pilot-beta-1 is no candidate of istio-leader; there are: pilot-canary-1, "},
+		"pilot-canary-5": {Refused, "pod pilot-canary-5 was replaced"},
+		"pilot-canary-6": {NotFound, "pod pilot-canary-6 not found"},
+		"pilot-beta-1":   {NotFound, "pilot-beta-1 is no candidate of istio-leader; candidates: pilot-canary-1, "},
 	} {
 		e.expect(e.run("transfer", "istio-leader", "--to", to, "--yes"), c.code, "", c.says)
 	}
-	e.expect(e.run("plan", "--default-revision", "beta"), NotFound, "", "nobody runs revision beta: there are canary, stable; install it first")
+	e.expect(e.run("plan", "--default-revision", "beta"), NotFound, "", "no candidate has revision beta (revisions: canary, stable); install it first")
 	e.expect(e.run("__complete", "transfer", "istio-leader", "--to", ""), Done, "pilot-canary-1\n")
 	e.expect(e.run("__complete", "plan", "--default-revision", ""), Done, "canary\nstable\n")
 

@@ -20,16 +20,16 @@ func TestOrders(t *testing.T) {
 			e.pod("b", "canary")
 			e.elect("work", "b", "canary", lock, nil)
 
-			e.expect(e.run("pause", "work"), Misused, "", "say --yes")
-			e.expect(e.answer("n\n", true, "pause", "work"), Refused, "", "Go on? [y/N]", "nothing was done")
-			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "keeps it there for 300 s (pause)", "a stays for 5m0s")
+			e.expect(e.run("pause", "work"), Misused, "", "use --yes")
+			e.expect(e.answer("n\n", true, "pause", "work"), Refused, "", "Continue? [y/N]", "nothing was changed")
+			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "set a hold for 300 s (pause)", "a will keep the lock for 5m0s")
 			if got := e.run("explain", "work").out; !strings.Contains(got, "pause for 300 s by kubernetes-admin: backup") && !strings.Contains(got, ": backup") {
 				t.Error(got)
 			}
-			e.expect(e.run("resume", "work", "--yes"), Done, "rank counts again")
+			e.expect(e.run("resume", "work", "--yes"), Done, "hold removed")
 			e.expect(e.run("transfer", "work", "--to", "a", "--yes"), Refused, "", "leads already")
-			e.expect(e.run("transfer", "work", "--to", "c", "--yes"), NotFound, "", "there is no pod c in namespace NAMESPACE")
-			e.expect(e.run("transfer", "work", "--to", "b", "--yes"), Done, "b (canary) took it from a", "a ends its work and writes b in")
+			e.expect(e.run("transfer", "work", "--to", "c", "--yes"), NotFound, "", "pod c not found in namespace NAMESPACE")
+			e.expect(e.run("transfer", "work", "--to", "b", "--yes"), Done, "b (canary) acquired the lock from a", "a will stop its work and hand the lock to b")
 			e.expect(e.run("step-down", "work", "--yes", "--cool-down", "1h"), Done, "work: ")
 			e.shows("work", "a", "leads")
 		})
@@ -48,34 +48,34 @@ func (e *environment) expect(got result, code int, out string, errs ...string) {
 	}
 }
 
-func TestOrdersThatNobodyWouldObey(t *testing.T) {
+func TestOrders_Refused(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("istio-leader", record)
 	e.istiod("free", strings.Replace(record, "istiod-stable-1", "", 1))
 	e.istiod("both", record)
 	e.clientGo("both", "operator-0")
 	e.clientGo("operator", "operator-0")
-	const under = `{"identity":"b","key":"canary","reason":"operator","requester":"ann","holder":"istiod-stable-1","transitions":3,"seconds":15,"accepted":true}`
-	e.lock("open", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover", "incumbent.dev/handover-request", under)
+	const accepted = `{"identity":"b","key":"canary","reason":"operator","requester":"ann","holder":"istiod-stable-1","transitions":3,"seconds":15,"accepted":true}`
+	e.lock("open", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover", "incumbent.dev/handover-request", accepted)
 	e.lock("led", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover")
 	e.pod("over", "canary")
 	for name, c := range map[string]struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
-		"istiod":       {[]string{"step-down", "istio-leader", "--yes"}, Refused, "istiod-stable-1 is istiod, which does not know orders"},
-		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "operator-0 is a peer such as client-go's, which does not know orders"},
-		"free":         {[]string{"pause", "free", "--yes"}, Refused, "nobody leads free"},
+		"istiod":       {[]string{"step-down", "istio-leader", "--yes"}, Refused, "istiod-stable-1 is istiod, which does not support this command"},
+		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "operator-0 is another elector such as client-go, which does not support this command"},
+		"free":         {[]string{"pause", "free", "--yes"}, Refused, "election free has no leader (state: free)"},
 		"two locks":    {[]string{"pause", "both", "--yes"}, Refused, "a ConfigMap and a Lease named both"},
-		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is under way, asked for by ann"},
-		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "nothing to resume from"},
+		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is in progress, requested by ann"},
+		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "election led has no hold to remove"},
 		"no --to":      {[]string{"transfer", "led", "--yes"}, Misused, `"to" not set`},
 		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Failed, "give a time between 1s and 168h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.run(c.args...)
-			if got.code != c.code || !strings.Contains(got.errs, c.says) || got.out != "" {
+			if got.code != c.code || !strings.Contains(got.errs, c.want) || got.out != "" {
 				t.Errorf("exit %d, %q %q", got.code, got.errs, got.out)
 			}
 		})
@@ -98,8 +98,8 @@ func TestPlanAndHistory(t *testing.T) {
 		e.expect(got, Done, "")
 		golden(t, file, got.out)
 	}
-	e.expect(e.run("plan"), Misused, "", "say which revision")
-	e.expect(e.run("history", "nothing"), NotFound, "", "there is no election nothing")
+	e.expect(e.run("plan"), Misused, "", "missing --default-revision")
+	e.expect(e.run("history", "nothing"), NotFound, "", "election nothing not found")
 }
 
 func TestWatch(t *testing.T) {
@@ -111,11 +111,11 @@ func TestWatch(t *testing.T) {
 	var code int
 	lines := &harness.Log{}
 	watching.Go(func() { code = e.begin(ctx, lines, "watch", "work") })
-	e.until(lines, "work: there is a lock, which a leads")
+	e.until(lines, "work: lock created: a leads")
 	stop()
-	e.until(lines, "work: a gave it up")
+	e.until(lines, "work: a released the lock")
 	e.elect("work", "b", "stable", leaderelection.LeaseLock, nil)
-	e.until(lines, "work: b (stable) took it")
+	e.until(lines, "work: b (stable) acquired the lock")
 	cancel()
 	watching.Wait()
 	if code != Done {

@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// pagePort is where pilot serves its elections page, by its --debug-address: at the pod's own localhost, where a
-// forwarded port ends.
+// pagePort is the default port of pilot's --debug-address, on localhost in the pod.
 const pagePort = 15016
 
 func (p *Program) page() *cobra.Command {
@@ -26,8 +25,8 @@ func (p *Program) page() *cobra.Command {
 	var open bool
 	cmd := &cobra.Command{
 		Use:     "page POD",
-		Short:   "Open a pod's elections page",
-		Long:    "Forwards a local port to the pod's (pilot server --debug-address), prints the address of the elections page there, and opens it in a browser, until Ctrl-C. The page follows the elections by itself. The same as JSON, for programs: --pod-port=15014.",
+		Short:   "Open the elections page of a pod",
+		Long:    "Forwards a local port to the pod (pilot server --debug-address), prints the address of the elections page, and opens it in a browser, until Ctrl-C. The page updates itself. For the same data as JSON use --pod-port=15014.",
 		Example: "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
 		Args:    exactly("pod"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,18 +44,18 @@ func (p *Program) page() *cobra.Command {
 			return p.forward(cmd.Context(), c, namespace, args[0], fmt.Sprintf("%d:%d", local, remote), open && p.Interactive)
 		},
 	}
-	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 for any")
-	cmd.Flags().IntVar(&remote, "pod-port", pagePort, "the pod's port, by its --debug-address")
-	cmd.Flags().BoolVar(&open, "open", true, "open it in a browser, where there is a terminal; false: print the address alone")
+	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 selects a free port")
+	cmd.Flags().IntVar(&remote, "pod-port", pagePort, "port of the pod's --debug-address")
+	cmd.Flags().BoolVar(&open, "open", true, "open the page in a browser if there is a terminal")
 	return cmd
 }
 
-// running finds a pod that cannot answer.
+// running returns an error if the pod does not run.
 func (c *clients) running(ctx context.Context, namespace, name string) error {
 	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return withCode(NotFound, "there is no pod %s in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
+		return withCode(NotFound, "pod %s not found in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
 	case err != nil:
 		return err
 	case pod.Status.Phase != corev1.PodRunning:
@@ -83,7 +82,7 @@ func (p *Program) forward(ctx context.Context, c *clients, namespace, pod, ports
 	select {
 	case <-ready:
 	case err := <-done:
-		return fmt.Errorf("forwarding to pod %s: %w", pod, err)
+		return fmt.Errorf("forward to pod %s: %w", pod, err)
 	}
 	if err := p.announce(ctx, forwarder, open); err != nil {
 		close(stop)
@@ -95,7 +94,7 @@ func (p *Program) forward(ctx context.Context, c *clients, namespace, pod, ports
 		<-done
 		return nil
 	case err := <-done:
-		return fmt.Errorf("pod %s is no longer there to forward to: %w", pod, errors.Join(err, errors.New("it ended, or the connection to it did; take another")))
+		return fmt.Errorf("connection to pod %s ended: %w", pod, errors.Join(err, errors.New("the pod or the network failed; use another pod")))
 	}
 }
 
@@ -106,15 +105,15 @@ func (p *Program) announce(ctx context.Context, forwarder *portforward.PortForwa
 	}
 	address := fmt.Sprintf("http://127.0.0.1:%d/debug/elections", ports[0].Local)
 	fmt.Fprintf(p.Out, "%s\n", address)
-	fmt.Fprintln(p.ErrOut, "Ctrl-C ends it.")
+	fmt.Fprintln(p.ErrOut, "Press Ctrl-C to stop.")
 	if open {
 		opener := "xdg-open"
 		if runtime.GOOS == "darwin" {
 			opener = "open"
 		}
-		// Without a browser there is the address.
+		// Without a browser the user has the address.
 		if browser := exec.CommandContext(ctx, opener, address); browser.Start() == nil {
-			go browser.Wait() //nolint:errcheck // what becomes of it is the user's to see
+			go browser.Wait() //nolint:errcheck // the user sees whether it opened
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// planned is what would become of one election.
+// planned is the prediction for one election.
 type planned struct {
 	Holder  string          `json:"holder,omitempty"`
 	Outcome inspect.Outcome `json:"outcome"`
@@ -26,8 +26,8 @@ func (p *Program) plan() *cobra.Command {
 	var revision string
 	cmd := &cobra.Command{
 		Use:     "plan --default-revision REVISION",
-		Short:   "What a change of the default revision would do to every election",
-		Long:    "For every election: who would lead, whether its caches are warm, and for how long nobody would act. Nothing is changed.",
+		Short:   "Predict the effect of a change of the default revision",
+		Long:    "For each election, show the next leader, whether its caches are warm, and the expected gap. Read-only.",
 		Example: "  " + name() + " plan -n istio-system --default-revision canary",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ func (p *Program) plan() *cobra.Command {
 				return err
 			}
 			if revision == "" {
-				return withCode(Misused, "say which revision: %s", cmd.UseLine())
+				return withCode(Misused, "missing --default-revision: %s", cmd.UseLine())
 			}
 			c, err := p.connect()
 			if err != nil {
@@ -46,7 +46,7 @@ func (p *Program) plan() *cobra.Command {
 	}
 	out = printing(cmd)
 	p.namespaces(cmd)
-	cmd.Flags().StringVar(&revision, "default-revision", "", "the revision that would be the default")
+	cmd.Flags().StringVar(&revision, "default-revision", "", "the new default revision")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
 }
@@ -71,7 +71,7 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 	return nil
 }
 
-// runs finds a revision that nobody runs, where those who take part say so.
+// runs returns an error if no candidate has the revision. Without members this is unknown.
 func runs(revision string, all []inspect.Election, s *seen) error {
 	var there []string
 	for _, e := range all {
@@ -85,7 +85,7 @@ func runs(revision string, all []inspect.Election, s *seen) error {
 	if len(s.members) == 0 || slices.Contains(there, revision) {
 		return nil
 	}
-	return withCode(NotFound, "nobody runs revision %s: there are %s; install it first", revision, or(strings.Join(there, ", "), "none"))
+	return withCode(NotFound, "no candidate has revision %s (revisions: %s); install it first", revision, or(strings.Join(there, ", "), "none"))
 }
 
 func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
@@ -94,19 +94,23 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
 	var rows [][]cell
-	moves, may := 0, 0
+	moves := 0
+	may := 0
 	for _, plan := range plans {
 		o := plan.Outcome
-		then, warm, colour := or(o.Leader, "?"), cell{text: "-"}, yellow
+		then := or(o.Leader, "?")
+		warm := cell{text: "-"}
+		colour := yellow
 		switch o.Move {
 		case inspect.Stays:
-			then, colour = or(o.Leader, "-"), ""
+			then = or(o.Leader, "-")
+			colour = ""
 		case inspect.Unknown:
 			may++
 		case inspect.HandOver, inspect.Preempt, inspect.Take, inspect.Expire:
 			warm = yes(o.Warm, "warm", "not warm")
 			if o.Leader == "" && o.Revision != "" {
-				then = "one of " + o.Revision
+				then = "any of " + o.Revision
 			}
 			moves++
 		}
@@ -117,13 +121,13 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 		rows = append(rows, row)
 	}
 	p.writeTable(p.Out, header, rows)
-	sum := fmt.Sprintf("%d of %d elections would move", moves, len(plans))
+	sum := fmt.Sprintf("%d of %d elections would change the leader", moves, len(plans))
 	if may > 0 {
 		sum += fmt.Sprintf(", %d may", may)
 	}
-	safe{p.Out}.line("\nWere %s the default revision, %s.", revision, sum)
+	safe{p.Out}.line("\nWith default revision %s, %s.", revision, sum)
 	if may > 0 {
-		fmt.Fprintln(p.Out, "Of some elections not all who take part are known: no member Leases say so.")
+		fmt.Fprintln(p.Out, "Some candidates are unknown, because they have no member Leases.")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestPluginOfKubectl(t *testing.T) {
+func TestKubectlPlugin(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("istio-leader", record)
 	program, err := os.Executable()

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// silence is how long something may take before a word is said.
-const silence = time.Second
+// progressDelay is the time after which progress prints a line.
+const progressDelay = time.Second
 
-// progress says what is waited for, once that takes longer than a second; stop ends it.
+// progress prints what the command waits for, if it takes longer than progressDelay.
 func (p *Program) progress(what string) (stop func()) {
 	done := make(chan struct{})
-	var saying sync.WaitGroup
-	saying.Go(func() {
-		timer := time.NewTimer(silence)
+	var printing sync.WaitGroup
+	printing.Go(func() {
+		timer := time.NewTimer(progressDelay)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
@@ -24,6 +24,6 @@ func (p *Program) progress(what string) (stop func()) {
 	})
 	return func() {
 		close(done)
-		saying.Wait()
+		printing.Wait()
 	}
 }

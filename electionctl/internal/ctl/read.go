@@ -21,12 +21,12 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// defaultTag is the webhook that says which revision is the default.
+// defaultTag is the webhook that is labelled with the default revision.
 const defaultTag = "istio-revision-tag-default"
 
 const revisionLabel = "istio.io/rev"
 
-// clients are how the API server is asked.
+// clients are the clients of the API server.
 type clients struct {
 	config *rest.Config
 	kube   kubernetes.Interface
@@ -34,10 +34,10 @@ type clients struct {
 	clock  *serverClock
 }
 
-// nowhere is what kubectl's flags mean where nothing says which cluster.
+// nowhere is the host of kubectl's flags if no cluster is configured.
 const nowhere = "http://localhost:8080"
 
-// connectFor connects once it is known that the output can be printed.
+// connectFor validates the output format, then connects.
 func (p *Program) connectFor(out *output) (*clients, error) {
 	if err := out.check(); err != nil {
 		return nil, err
@@ -51,9 +51,10 @@ func (p *Program) connect() (*clients, error) {
 		return nil, err
 	}
 	if config.Host == nowhere && *p.flags.APIServer == "" {
-		return nil, withCode(Misused, "no cluster is configured: give --kubeconfig, or set KUBECONFIG")
+		return nil, withCode(Misused, "no cluster is configured: use --kubeconfig or set KUBECONFIG")
 	}
-	config.QPS, config.UserAgent = -1, "electionctl"
+	config.QPS = -1
+	config.UserAgent = "electionctl"
 	c := &clients{config: config, clock: &serverClock{}}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return dated{next: next, clock: c.clock}
@@ -61,12 +62,12 @@ func (p *Program) connect() (*clients, error) {
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
-	// Metadata alone: what ConfigMaps hold is not for us, and would be most of the answer.
+	// Only metadata, because the data of ConfigMaps is large and not needed.
 	c.meta, err = metadata.NewForConfig(config)
 	return c, err
 }
 
-// namespace is the one that was asked for; "" means all.
+// namespace returns the selected namespace; "" means all.
 func (p *Program) namespace() (string, error) {
 	if p.all {
 		return metav1.NamespaceAll, nil
@@ -75,22 +76,22 @@ func (p *Program) namespace() (string, error) {
 	return namespace, err
 }
 
-// seen is what one look at a namespace, or at all, has shown.
+// seen is the result of one read of a namespace, or of all.
 type seen struct {
 	locks      []inspect.Lock
 	candidates []inspect.Candidate
-	// members are the namespaces in which processes say that they take part in elections.
+	// members are the namespaces with member Leases.
 	members map[string]bool
-	// unread is what may not be read, and so is missing.
+	// unread contains an error for each forbidden resource.
 	unread []error
 	at     time.Time
 }
 
-// knows reports whether all who take part in an election are known.
+// knows reports whether all candidates of an election are known.
 func (s *seen) knows(e inspect.Election) bool { return e.Known(s.members[e.Namespace]) }
 
-// look reads all locks in two requests: the Leases, among them the members, and the metadata of
-// ConfigMaps. What one of them may not read, the other may.
+// look reads all locks in two requests: the Leases, which include members, and the metadata of ConfigMaps. One of both may be
+// forbidden.
 func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	s := &seen{members: map[string]bool{}}
 	var leases, configMaps []inspect.Lock
@@ -99,7 +100,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	both.Go(func() { leases, errLeases = c.leases(ctx, namespace, s) })
 	both.Go(func() { configMaps, errConfigMaps = c.configMaps(ctx, namespace) })
 	both.Wait()
-	s.at = time.Now() //nolint:forbidigo // how old what was read is, and what has expired
+	s.at = time.Now() //nolint:forbidigo // age of the read
 	s.locks = append(configMaps, leases...)
 	for _, err := range []error{errLeases, errConfigMaps} {
 		switch {
@@ -116,7 +117,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	return s, nil
 }
 
-// lookAgain looks once more, after that time.
+// lookAgain waits and reads again.
 func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Duration, progress func() (stop func())) (*seen, error) {
 	defer progress()()
 	if err := kube.Pause(ctx, after); err != nil {
@@ -125,7 +126,7 @@ func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Du
 	return c.look(ctx, namespace)
 }
 
-// lock is the one that the election was told by.
+// lock returns the lock of an election.
 func (s *seen) lock(e inspect.Election) (inspect.Lock, bool) {
 	for _, l := range s.locks {
 		if l.Namespace == e.Namespace && l.Name == e.Name && (l.Kind == e.Lock || e.Lock == inspect.Both && l.Kind == inspect.Lease) {
@@ -147,7 +148,7 @@ func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks 
 			locks = append(locks, lock)
 			continue
 		}
-		// One that cannot be read says nothing.
+		// Invalid members are ignored.
 		if m, err := members.Parse(lease); err == nil {
 			all, s.members[m.Namespace] = append(all, m), true
 		}
@@ -169,7 +170,7 @@ func (c *clients) configMaps(ctx context.Context, namespace string) (locks []ins
 	return locks, nil
 }
 
-// defaultRevision is what the webhook says. Where it may not be read, nothing is known.
+// defaultRevision returns the default revision. It is not Synced if reading the webhook is forbidden.
 func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.DefaultRevision, error) {
 	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, defaultTag, metav1.GetOptions{})
 	switch {
@@ -183,7 +184,7 @@ func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.Defaul
 	return k8sleaderelection.DefaultRevision{}, err
 }
 
-// elections reads all that there is to know of those in the namespaces asked for.
+// elections reads the elections of the selected namespaces.
 func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
 	namespace, err := p.namespace()
 	if err != nil {
@@ -194,12 +195,12 @@ func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection
 		return nil, nil, err
 	}
 	for _, err := range s.unread {
-		fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: %v: elections with such locks are missing here", err)))
+		fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: %v: elections with such locks are missing", err)))
 	}
 	return inspect.Elections(s.locks, s.candidates, d), s, nil
 }
 
-// one is the election of that name. There may be a ConfigMap and a Lease that do not belong together.
+// one returns the elections of a name: two if a ConfigMap and a Lease exist that are not held together.
 func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
 	all, s, err := p.elections(ctx, c, d)
 	if err != nil {
@@ -217,15 +218,15 @@ func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleadere
 	return nil, nil, p.unknown(ctx, c, name)
 }
 
-// unknown says that there is no such election, and where there is one.
+// unknown returns a not-found error that names another namespace with such an election.
 func (p *Program) unknown(ctx context.Context, c *clients, election string) error {
 	namespace, _ := p.namespace()
 	if s, err := c.look(ctx, metav1.NamespaceAll); err == nil {
 		for _, l := range s.locks {
 			if l.Name == election {
-				return withCode(NotFound, "there is no election %s in namespace %s; there is one in %s: add -n %s", election, namespace, l.Namespace, l.Namespace)
+				return withCode(NotFound, "election %s not found in namespace %s; it exists in %s: use -n %s", election, namespace, l.Namespace, l.Namespace)
 			}
 		}
 	}
-	return withCode(NotFound, "there is no election %s in namespace %s; see which there are: %s list -A", election, namespace, name())
+	return withCode(NotFound, "election %s not found in namespace %s; list elections: %s list -A", election, namespace, name())
 }

@@ -41,22 +41,22 @@ func TestBadInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		args []string
 		code int
-		says string
+		want string
 	}{
-		"unknown election": {[]string{"explain", "nobody"}, NotFound, "there is no election nobody in namespace NAMESPACE; see which there are"},
-		"no election":      {[]string{"explain"}, Misused, "name the election"},
-		"one too many":     {[]string{"explain", "a", "b"}, Misused, `what is "b"?`},
+		"unknown election": {[]string{"explain", "nothing"}, NotFound, "election nothing not found in namespace NAMESPACE; list elections"},
+		"no election":      {[]string{"explain"}, Misused, "missing argument election"},
+		"extra argument":   {[]string{"explain", "a", "b"}, Misused, `unexpected argument "b"`},
 		"format":           {[]string{"list", "-o", "xml"}, Misused, "--output"},
 		"flag":             {[]string{"list", "--nope"}, Misused, "unknown flag: --nope; see"},
 		"verb":             {[]string{"lits"}, Misused, "lits"},
 		"no permission":    {[]string{"list", "--as", "nobody"}, Refused, "kubectl auth can-i --list"},
-		"server away":      {[]string{"list", "--server", "https://127.0.0.1:1"}, Failed, "kubectl cluster-info"},
+		"no server":        {[]string{"list", "--server", "https://127.0.0.1:1"}, Failed, "kubectl cluster-info"},
 		"no cluster":       {[]string{"list", "--kubeconfig", "/dev/null"}, Misused, "no cluster is configured"},
 		"context":          {[]string{"list", "--context", "nope"}, Failed, "nope"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.run(c.args...)
-			if got.code != c.code || !strings.Contains(got.errs, c.says) {
+			if got.code != c.code || !strings.Contains(got.errs, c.want) {
 				t.Errorf("exit %d, %q", got.code, got.errs)
 			}
 			if lines := strings.Count(got.errs, "\n"); lines != 1 {
@@ -66,25 +66,25 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestNothingThere(t *testing.T) {
+func TestList_Empty(t *testing.T) {
 	e := newEnvironment(t)
-	if got := e.run("list"); got.code != Done || !strings.Contains(got.errs, "There are no elections in namespace NAMESPACE; see all:") {
+	if got := e.run("list"); got.code != Done || !strings.Contains(got.errs, "No elections found in namespace NAMESPACE; list all:") {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestTwoLooksTellWhoIsAlive(t *testing.T) {
+func TestExplain_Observe(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("silent", strings.Replace(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`, 1))
 	e.istiod("undecided", record)
 	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LeaseLock, nil)
 	e.shows("ours", "leads")
 	e.expect(e.run("explain", "ours", "--observe", "2500ms"), Done, "alive        yes", "watching for 2.5s")
-	e.expect(e.run("explain", "undecided", "--observe", "1ms"), Done, "alive        not known")
-	e.expect(e.run("explain", "silent", "--observe", "1100ms"), Done, "alive        no: it has not renewed for its lease")
+	e.expect(e.run("explain", "undecided", "--observe", "1ms"), Done, "alive        unknown")
+	e.expect(e.run("explain", "silent", "--observe", "1100ms"), Done, "alive        no: not renewed for its lease duration")
 }
 
-func TestColoursTakeNoRoom(t *testing.T) {
+func TestWriteTable_Colours(t *testing.T) {
 	rows := func() [][]cell {
 		return [][]cell{{{text: "a", colour: red}, {text: "b"}}, {{text: "long\nline"}, {text: "c", colour: green}}}
 	}

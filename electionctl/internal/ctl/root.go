@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// The exit codes. docs/electionctl.md tells them.
+// Exit codes, see docs/tools.md.
 const (
 	Done = iota
 	Failed
@@ -26,7 +26,7 @@ const (
 	Interrupted = 130
 )
 
-// coded is an error with the exit code that says its kind.
+// coded is an error with an exit code.
 type coded struct {
 	error
 	code int
@@ -38,10 +38,10 @@ func withCode(code int, format string, args ...any) error {
 	return coded{error: fmt.Errorf(format, args...), code: code}
 }
 
-// Program is what a command runs with.
+// Program is the environment of a command.
 type Program struct {
 	genericiooptions.IOStreams
-	// Colour marks states, Interactive says that somebody can answer a question.
+	// Colour enables colours. Interactive is true if the user can answer a question.
 	Colour, Interactive bool
 
 	flags *genericclioptions.ConfigFlags
@@ -49,7 +49,7 @@ type Program struct {
 	all   bool                            // namespaces
 }
 
-// Run does what the arguments say and returns the exit code. The error is printed.
+// Run executes a command, prints its error, and returns the exit code.
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.Command()
 	root.SetArgs(args)
@@ -75,21 +75,21 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	return Failed
 }
 
-// Command puts the command line together.
+// Command returns the root command.
 func (p *Program) Command() *cobra.Command {
 	p.flags = genericclioptions.NewConfigFlags(true)
 	p.flags.WrapConfigFn = p.wrap
 	root := &cobra.Command{
 		Use:         "electionctl",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name()},
-		Short:       "See who leads which election, and move it safely",
-		Long: `See who leads which election, of which revision, why, and who could take over; see what a change of
-the default revision would do; and move elections safely. Reads work for istiod's and client-go's elections, too.`,
+		Short:       "Show elections and change their leaders",
+		Long: `Show the leader of each election, its revision, the reason, and the other candidates. Predict the effect of a change of the
+default revision. Move leadership to another candidate. Commands that only read also work for elections of istiod and client-go.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return withCode(Misused, "there is no command %q; see %s --help", args[0], cmd.CommandPath())
+				return withCode(Misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
 			}
 			return nil
 		},
@@ -101,17 +101,17 @@ the default revision would do; and move elections safely. Reads work for istiod'
 	p.flags.AddFlags(root.PersistentFlags())
 	hideRare(root.PersistentFlags())
 	root.AddGroup(
-		&cobra.Group{ID: "reads", Title: "See:"},
-		&cobra.Group{ID: "orders", Title: "Move:"},
-		&cobra.Group{ID: "cluster", Title: "The cluster:"},
+		&cobra.Group{ID: "reads", Title: "Read:"},
+		&cobra.Group{ID: "admin", Title: "Change the leader:"},
+		&cobra.Group{ID: "cluster", Title: "Cluster:"},
 	)
 	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
-	p.add(root, "orders", p.transfer(), p.stepDown(), p.pause(), p.resume())
+	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume())
 	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page())
 	return root
 }
 
-// hideRare leaves the flags that hardly anybody gives by hand out of the help; they work as kubectl's do.
+// hideRare hides rarely used kubectl flags from the help.
 func hideRare(flags *pflag.FlagSet) {
 	usual := []string{"as", "context", "kubeconfig", "namespace", "request-timeout"}
 	flags.VisitAll(func(f *pflag.Flag) { f.Hidden = !slices.Contains(usual, f.Name) })
@@ -124,7 +124,7 @@ func (p *Program) add(root *cobra.Command, group string, commands ...*cobra.Comm
 	}
 }
 
-// name is what the user typed: kubectl runs us as its plugin.
+// name returns the command as the user typed it. kubectl can run it as a plugin.
 func name() string {
 	if strings.Contains(os.Args[0], "kubectl-election") {
 		return "kubectl election"
@@ -132,14 +132,14 @@ func name() string {
 	return "electionctl"
 }
 
-// exactly checks the number of arguments, and says what is missing.
+// exactly validates the number of arguments.
 func exactly(what ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(what):
-			return withCode(Misused, "name the %s: %s", what[len(args)], cmd.UseLine())
+			return withCode(Misused, "missing argument %s: %s", what[len(args)], cmd.UseLine())
 		case len(args) > len(what):
-			return withCode(Misused, "what is %q? %s", args[len(what)], cmd.UseLine())
+			return withCode(Misused, "unexpected argument %q: %s", args[len(what)], cmd.UseLine())
 		}
 		return nil
 	}

@@ -25,9 +25,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata")
 
-// environment is a namespace with elections, and electionctl for it.
+// environment is a namespace with elections.
 type environment struct {
 	t         testing.TB
 	cluster   *cluster.Cluster
@@ -50,7 +50,7 @@ type result struct {
 // run runs a command in the environment's namespace.
 func (e *environment) run(args ...string) result { return e.answer("", false, args...) }
 
-// answer runs one whose question is answered.
+// answer runs a command with input for its prompt.
 func (e *environment) answer(in string, interactive bool, args ...string) result {
 	e.t.Helper()
 	var out, errs bytes.Buffer
@@ -65,13 +65,13 @@ var (
 	versions = regexp.MustCompile(`(resourceVersion"?: )"\d+"`)
 )
 
-// steady leaves out what differs from run to run.
+// steady removes what differs between runs.
 func (e *environment) steady(s string) string {
 	s = strings.ReplaceAll(s, e.namespace, "NAMESPACE")
 	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), `$1"1"`)
 }
 
-// golden compares with testdata.
+// golden compares got with a file in testdata.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	file = filepath.Join("testdata", file)
@@ -86,11 +86,11 @@ func golden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s (-rewrite writes it anew), want:\n%s\ngot:\n%s", file, want, got)
+		t.Errorf("%s (update it with -rewrite), want:\n%s\ngot:\n%s", file, want, got)
 	}
 }
 
-// elect runs a candidate of ours until the test ends, or until stop is called.
+// elect runs a candidate until the test ends or stop is called.
 func (e *environment) elect(election, identity, revision string, lock leaderelection.LockType, defaults revisions.DefaultWatcher) (stop func()) {
 	e.t.Helper()
 	client, err := kube.NewClient(e.cluster.Admin())
@@ -124,7 +124,7 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 	return stop
 }
 
-// led waits until the election's state is what kubectl election list would say.
+// led waits until list shows the words for an election.
 func (e *environment) shows(words ...string) {
 	e.t.Helper()
 	harness.Until(e.t, strings.Join(words, " "), func() bool {
@@ -143,7 +143,7 @@ func (e *environment) shows(words ...string) {
 
 const record = `{"holderIdentity":"istiod-stable-1","holderKey":"stable","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":3}`
 
-// istiod makes a lock as istiod's elector does.
+// istiod creates a lock as istiod does.
 func (e *environment) istiod(name, record string) {
 	e.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": record}}}
@@ -152,7 +152,7 @@ func (e *environment) istiod(name, record string) {
 	}
 }
 
-// clientGo makes one as client-go's does.
+// clientGo creates a lock as client-go does.
 func (e *environment) clientGo(name, holder string) {
 	e.t.Helper()
 	now, seconds, transitions := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)), int32(15), int32(1)
@@ -167,7 +167,7 @@ func (e *environment) clientGo(name, holder string) {
 	}
 }
 
-// lock makes a ConfigMap lock with notes: key, value, key, value.
+// lock creates a ConfigMap lock with annotations: key, value, key, value.
 func (e *environment) lock(name, record string, notes ...string) {
 	e.t.Helper()
 	e.istiod(name, record)
@@ -184,7 +184,7 @@ func (e *environment) lock(name, record string, notes ...string) {
 	}
 }
 
-// pod makes a pod of a revision. It has no process.
+// pod creates a pod without a process.
 func (e *environment) pod(name, revision string) {
 	e.t.Helper()
 	off := false
@@ -203,7 +203,7 @@ func (e *environment) pod(name, revision string) {
 	}
 }
 
-// event makes an Event about a ConfigMap lock.
+// event creates an Event about a ConfigMap lock.
 func (e *environment) event(name, message string) {
 	e.t.Helper()
 	at := metav1.NewTime(time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC))
@@ -223,7 +223,7 @@ func (e *environment) begin(ctx context.Context, out *harness.Log, args ...strin
 	return p.Run(ctx, append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace}, args...))
 }
 
-// until waits until the command has printed that.
+// until waits until the command has printed words.
 func (e *environment) until(out *harness.Log, words string) {
 	e.t.Helper()
 	harness.Until(e.t, words, func() bool { return strings.Contains(out.String(), words) })

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json" // whole numbers stay whole
+	"k8s.io/apimachinery/pkg/util/json" // keeps integers
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
-// output is how a command prints: a table for people, or one of kubectl's formats.
+// output is the format of a command: a table, or a format of kubectl.
 type output struct {
 	flags *genericclioptions.PrintFlags
 }
@@ -31,12 +31,12 @@ func (o *output) format() string { return *o.flags.OutputFormat }
 
 func (o *output) wide() bool { return o.format() == "wide" }
 
-// table reports whether it is for people.
+// table reports whether the format is a table.
 func (o *output) table() bool {
 	return (o.format() == "" || o.format() == "table" || o.wide()) && *o.flags.TemplatePrinterFlags.TemplateArgument == ""
 }
 
-// check finds a format that does not exist, before anything is asked.
+// check validates the format.
 func (o *output) check() error {
 	if o.table() {
 		return nil
@@ -47,7 +47,7 @@ func (o *output) check() error {
 	return nil
 }
 
-// print writes an object in the format that was asked for.
+// print writes an object in the selected format.
 func (o *output) print(w io.Writer, object runtime.Object) error {
 	printer, err := o.flags.ToPrinter()
 	if err != nil {
@@ -56,10 +56,10 @@ func (o *output) print(w io.Writer, object runtime.Object) error {
 	return printer.PrintObj(object, w)
 }
 
-// apiVersion is what our answers are called as objects. They are no objects of the API server.
+// apiVersion is the apiVersion of printed objects. The API server has no such objects.
 const apiVersion = "electionctl.incumbent.dev/v1alpha1"
 
-// object makes an answer one that kubectl's printers take.
+// object converts a value for the printers of kubectl.
 func object(kind, namespace, name string, value any) (*unstructured.Unstructured, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -79,24 +79,24 @@ func object(kind, namespace, name string, value any) (*unstructured.Unstructured
 	return u, nil
 }
 
-// objects are a list, as kubectl prints several.
+// objects returns a list object.
 func objects(items []unstructured.Unstructured) *unstructured.UnstructuredList {
 	return &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: items}
 }
 
-// cell is text with a colour of its own.
+// cell is text with an optional colour.
 type cell struct {
 	text, colour string
 }
 
-// The colours of states.
+// ANSI colours.
 const (
 	red    = "31"
 	green  = "32"
 	yellow = "33"
 )
 
-// writeTable aligns columns by what is seen, so that colours take no room.
+// writeTable aligns columns by visible width, without colour codes.
 func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 	head := make([]cell, len(header))
 	for i, h := range header {
@@ -126,5 +126,5 @@ func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 	}
 }
 
-// tableOnly are the flags of a command that prints nothing else.
+// tableOnly returns print flags for a table.
 func tableOnly() *genericclioptions.PrintFlags { return genericclioptions.NewPrintFlags("") }

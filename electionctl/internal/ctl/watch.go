@@ -21,8 +21,8 @@ import (
 func (p *Program) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "watch [ELECTION]",
-		Short:             "Tell what changes, until Ctrl-C",
-		Long:              "Who leads now, and then each change: terms, requests, handovers, holds. Renewals are left out. Times are this machine's.",
+		Short:             "Print changes until Ctrl-C",
+		Long:              "Prints the current holders, and then each change: terms, requests, handovers, holds. Renewals are not printed. Times are from this machine.",
 		Example:           "  " + name() + " watch -A",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.completeElections,
@@ -45,19 +45,19 @@ func (p *Program) watch() *cobra.Command {
 	return cmd
 }
 
-// changed is a lock that has changed; gone: deleted.
+// changed is a changed or deleted lock.
 type changed struct {
 	lock inspect.Lock
 	gone bool
 }
 
-// follow tells changes until ctx ends, which is how it is to end.
+// follow prints changes until ctx ends.
 func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	namespace, err := p.namespace()
 	if err != nil {
 		return err
 	}
-	if _, err := c.look(ctx, namespace); err != nil { // an informer would ask for ever
+	if _, err := c.look(ctx, namespace); err != nil { // an informer would retry forever
 		return err
 	}
 	changes := make(chan changed)
@@ -66,11 +66,11 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	defer running.Wait()
 	defer cancel()
 	for _, informer := range c.informers(namespace) {
-		said := "" // what is the same each time is said once
+		last := "" // repeated errors are printed once
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-			if ctx.Err() == nil && err.Error() != said {
-				said = err.Error()
-				fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: the watch was interrupted, trying again: %v", err)))
+			if ctx.Err() == nil && err.Error() != last {
+				last = err.Error()
+				fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: watch interrupted; retrying: %v", err)))
 			}
 		})
 		if _, err := informer.AddEventHandler(handler(ctx, changes)); err != nil {
@@ -100,7 +100,7 @@ func (c *clients) informers(namespace string) []cache.SharedIndexInformer {
 	}
 }
 
-// handler hands locks on.
+// handler sends the locks of changed objects.
 func handler(ctx context.Context, changes chan<- changed) cache.ResourceEventHandler {
 	send := func(object any, gone bool) {
 		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -129,21 +129,21 @@ func handler(ctx context.Context, changes chan<- changed) cache.ResourceEventHan
 	}
 }
 
-// tell prints what is new about a lock.
-func (p *Program) tell(known map[string]*inspect.Election, change changed) {
-	key := change.lock.Kind + "/" + change.lock.Namespace + "/" + change.lock.Name
+// tell prints the changes of a lock.
+func (p *Program) tell(known map[string]*inspect.Election, c changed) {
+	key := c.lock.Kind + "/" + c.lock.Namespace + "/" + c.lock.Name
 	var after *inspect.Election
-	if !change.gone {
-		e := inspect.Of(change.lock)
+	if !c.gone {
+		e := inspect.Of(c.lock)
 		after = &e
 	}
-	for _, words := range inspect.Changes(known[key], after) {
-		where := change.lock.Name
+	for _, change := range inspect.Changes(known[key], after) {
+		where := c.lock.Name
 		if p.all {
-			where = change.lock.Namespace + "/" + where
+			where = c.lock.Namespace + "/" + where
 		}
 		now := time.Now() //nolint:forbidigo // dates the lines
-		safe{p.Out}.line("%s  %s: %s", now.UTC().Format("2006-01-02T15:04:05.000Z"), where, words)
+		safe{p.Out}.line("%s  %s: %s", now.UTC().Format("2006-01-02T15:04:05.000Z"), where, change)
 	}
 	known[key] = after
 }

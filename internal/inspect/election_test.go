@@ -1,0 +1,244 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+const (
+	handsOver = "v1 a 3 handover"
+	holdKey   = "incumbent.dev/hold"
+	holdOfAnn = `{"holder":"a","transitions":3,"seconds":60,"requester":"ann","reason":"pause","note":"backup"}`
+)
+
+func TestChanges_OnlyDifferences(t *testing.T) {
+	of := func(notes ...string) *Election {
+		e := Of(configMap(t, "e", recordOf("a", "stable", 3), append(notes, markerKey, handsOver)...))
+		return &e
+	}
+	unfit := Of(configMap(t, "e", recordOf("a", "stable", 3), markerKey, handsOver+" unfit"))
+	asked := func(to, requester, more string) *Election {
+		return of("incumbent.dev/handover-request", fmt.Sprintf(`{"identity":%q,"reason":"operator","requester":%q,"holder":"a","transitions":3,"seconds":15%s}`, to, requester, more))
+	}
+	held, longer := of(holdKey, holdOfAnn), of(holdKey, strings.Replace(holdOfAnn, "60", "90", 1))
+	next := Of(configMap(t, "e", recordOf("b", "stable", 4)))
+	coordinated := func(holder, preferred string) *Election {
+		e := Of(lease(t, "e", holder, "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", preferred))
+		return &e
+	}
+	for name, c := range map[string]struct {
+		before, after *Election
+		want          string
+	}{
+		"still unfit":            {&unfit, &unfit, ""},
+		"fit again":              {&unfit, of(), ""},
+		"same request":           {asked("b", "ann", ""), asked("b", "ann", ""), ""},
+		"no target":              {of(), asked("", "", ""), "handover to any candidate requested (operator, by ?)"},
+		"other target":           {asked("b", "ann", ""), asked("c", "bob", ""), "handover to c requested (operator, by bob)"},
+		"accepted":               {asked("b", "ann", ""), asked("b", "ann", `,"accepted":true`), "leader accepted to hand over to b and is draining"},
+		"same hold":              {held, of(holdKey, holdOfAnn), ""},
+		"longer hold":            {held, longer, "ann set a hold for 90 s (pause)"},
+		"hold removed":           {held, of(), "hold removed"},
+		"acquired during a hold": {held, &next, "b (stable) acquired the lock from a and holds"},
+		"named":                  {coordinated("", ""), coordinated("a.e", ""), "coordinator named a (stable)"},
+		"preferred":              {coordinated("a.e", ""), coordinated("a.e", "b.e"), "coordinator requested a change to b"},
+		"same preferred":         {coordinated("a.e", "b.e"), coordinated("a.e", "b.e"), ""},
+	} {
+		if got := strings.Join(Changes(c.before, c.after), "; "); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestOf_CoordinatedNames(t *testing.T) {
+	l := lease(t, "e", "a.e", "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", "b.e", "incumbent.dev/handover-request",
+		`{"identity":"c.e","reason":"operator","requester":"ann","holder":"a.e","transitions":3,"seconds":15}`)
+	e := Of(l)
+	if e.Holder != "a" || e.Preferred != "b" || e.Request == nil || e.Request.To != "c" || e.Strategy != "x" {
+		t.Errorf("got %+v", e)
+	}
+	if e.Identity("b") != "b.e" || e.Identity("") != "" {
+		t.Errorf("identities %q and %q", e.Identity("b"), e.Identity(""))
+	}
+	if left := Of(lease(t, "e", "a", "incumbent.dev/strategy", "x")); left.Holder != "a" || left.Identity("b") != "b" {
+		t.Errorf("holder not coordinated: %+v", left)
+	}
+	if other := Of(lease(t, "e", "a.e")); other.Holder != "a.e" || other.Identity("b") != "b" {
+		t.Errorf("no strategy: %+v", other)
+	}
+}
+
+func TestOf_Fields(t *testing.T) {
+	e := Of(configMap(t, "e", recordOf("a", "stable", 3), "incumbent.dev/handover-request",
+		`{"identity":"b","key":"canary","reason":"operator","requester":"ann","note":"backup","holder":"a","transitions":3,"seconds":15}`))
+	if want := (Request{To: "b", Key: "canary", Reason: "operator", Requester: "ann", Note: "backup"}); e.Request == nil || *e.Request != want {
+		t.Errorf("%+v, want %+v", e.Request, want)
+	}
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	if !e.Since.Equal(since) || !e.Renewed.Equal(since.Add(time.Minute)) || e.Version != "7" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestOf_Program(t *testing.T) {
+	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
+	istiod := []metav1.ManagedFieldsEntry{{Manager: "pilot-discovery", Time: at(1)}}
+	for name, c := range map[string]struct {
+		entries []metav1.ManagedFieldsEntry
+		marker  string
+		want    string
+	}{
+		"incumbent":          {istiod, handsOver, "incumbent"},
+		"old marker":         {nil, "v1 a 2 handover", ""},
+		"istiod":             {istiod, "", "istiod"},
+		"newer entry":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(2)}), "", ""},
+		"older entry":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(0)}), "", "istiod"},
+		"same second":        {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl", Time: at(1)}), "", ""}, // entries are in write order
+		"entry without time": {append(istiod, metav1.ManagedFieldsEntry{Manager: "kubectl"}), "", "istiod"},
+		"another program":    {[]metav1.ManagedFieldsEntry{{Manager: "pilot", Time: at(1)}}, "", ""},
+	} {
+		holder, seconds, transitions := "a", int32(30), int32(3)
+		notes := map[string]string{recordKey: recordOf("a", "stable", 3), markerKey: c.marker}
+		meta := metav1.ObjectMeta{Namespace: "istio-system", Name: "e", Annotations: notes, ManagedFields: c.entries}
+		ofConfigMap, _ := FromConfigMap(&meta)
+		ofLease, _ := FromLease(&coordinationv1.Lease{ObjectMeta: meta, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions,
+		}})
+		for _, l := range []Lock{ofConfigMap, ofLease} {
+			if e := Of(l); e.Program != c.want || e.Holder != "a" {
+				t.Errorf("%s: %s: program %q, want %q (%+v)", name, l.Kind, e.Program, c.want, e)
+			}
+		}
+	}
+}
+
+func TestElections_Sorted(t *testing.T) {
+	in := func(l Lock, namespace string) Lock {
+		l.Namespace = namespace
+		return l
+	}
+	var got []string
+	for _, e := range Elections([]Lock{
+		in(configMap(t, "a", recordOf("", "", 3)), "two"), in(lease(t, "b", "a"), "one"), in(lease(t, "a", "a"), "one"), in(configMap(t, "b", recordOf("", "", 3)), "one"),
+	}, nil, k8sleaderelection.DefaultRevision{}) {
+		got = append(got, e.Namespace+"/"+e.Name+" "+e.Lock)
+	}
+	if want := []string{"one/a Lease", "one/b ConfigMap", "one/b Lease", "two/a ConfigMap"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestElections_TwoLocksOfAName(t *testing.T) {
+	const part = "incumbent.dev/multilock"
+	free := func(notes ...string) Lock { return configMap(t, "e", recordOf("", "", 3), notes...) }
+	for name, c := range map[string]struct {
+		one, other Lock
+		want       string // kind, holder, and prefix of the problem
+	}{
+		"one is free":           {lease(t, "e", "a"), free(), "ConfigMap  []; Lease a []"},
+		"the other is free":     {lease(t, "e", ""), configMap(t, "e", recordOf("b", "stable", 3)), "ConfigMap b []; Lease  []"},
+		"both are held":         {lease(t, "e", "a"), configMap(t, "e", recordOf("b", "stable", 3)), "ConfigMap b [a ConfigMap and ]; Lease a [a ConfigMap and ]"},
+		"together by the Lease": {lease(t, "e", "a", part, "v1 a 3"), free(), `Both a [its ConfigMap ha]`},
+		"together by the other": {lease(t, "e", "a"), free(part, "v1 a 3"), `Both a [its ConfigMap ha]`},
+		"together and equal":    {lease(t, "e", "a", part, "v1 a 3"), configMap(t, "e", recordOf("a", "stable", 3), part, "v1 a 3"), "Both a []"},
+	} {
+		for _, locks := range [][]Lock{{c.one, c.other}, {c.other, c.one}} {
+			var got []string
+			for _, e := range Elections(locks, nil, k8sleaderelection.DefaultRevision{}) {
+				for i, problem := range e.Problems {
+					e.Problems[i] = problem[:16]
+				}
+				got = append(got, fmt.Sprint(e.Lock, " ", e.Holder, " ", e.Problems))
+			}
+			if text := strings.Join(got, "; "); text != c.want {
+				t.Errorf("%s: %s, want %s", name, text, c.want)
+			}
+		}
+	}
+}
+
+func TestCompare_Moved(t *testing.T) {
+	before := configMap(t, "e", recordOf("a", "stable", 3))
+	recreated := before
+	recreated.Snapshot.UID = "2"
+	for name, after := range map[string]Lock{
+		"recreated": recreated, "another holder": configMap(t, "e", recordOf("b", "stable", 3)), "another term": configMap(t, "e", recordOf("a", "stable", 4)),
+	} {
+		if got := Compare(before, after, time.Hour); got != Moved {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
+func TestCandidates_FitAndWarm(t *testing.T) {
+	m := members.Member{Namespace: "istio-system", Identity: "a"}
+	m.Elections = []members.Election{
+		{Name: "e", Candidate: true, Fit: true}, {Name: "f", Candidate: true, Warm: true},
+	}
+	got := Candidates([]members.Member{m}, time.Time{})
+	if len(got) != 2 || !got[0].Fit || got[0].Warm || got[1].Fit || !got[1].Warm {
+		t.Errorf("%+v", got)
+	}
+}
+
+// permutations returns all orders of a slice.
+func permutations[T any](all []T) (found [][]T) {
+	if len(all) == 0 {
+		return [][]T{nil}
+	}
+	for i := range all {
+		for _, rest := range permutations(slices.Concat(all[:i], all[i+1:])) {
+			found = append(found, append([]T{all[i]}, rest...))
+		}
+	}
+	return found
+}
+
+func TestElections_CandidateOrder(t *testing.T) {
+	candidate := func(identity, key, is string) Candidate {
+		return Candidate{
+			Namespace: "istio-system", Election: "e", Identity: identity, Key: key,
+			Warm: strings.Contains(is, "warm"), Fit: !strings.Contains(is, "unfit"), Late: strings.Contains(is, "late"),
+		}
+	}
+	ranked, unranked := configMap(t, "e", recordOf("x", "beta", 3)), configMap(t, "e", recordOf("x", "", 3))
+	free, own := configMap(t, "e", recordOf("", "", 3)), configMap(t, "e-stable", recordOf("", "", 3))
+	synced := func(revision string) k8sleaderelection.DefaultRevision {
+		return k8sleaderelection.DefaultRevision{Synced: true, Revision: revision}
+	}
+	for name, c := range map[string]struct {
+		lock Lock
+		d    k8sleaderelection.DefaultRevision
+		all  []Candidate // in the expected order
+	}{
+		"by rank":                 {ranked, synced("canary"), []Candidate{candidate("d", "canary", "unfit"), candidate("c", "^canary", "warm"), candidate("b", "stable", "warm"), candidate("a", "^stable", "warm")}},
+		"by rank, while free":     {free, synced("canary"), []Candidate{candidate("b", "canary", ""), candidate("a", "stable", "warm")}},
+		"without rank":            {unranked, synced("canary"), []Candidate{candidate("a", "^stable", "warm"), candidate("b", "stable", "warm"), candidate("c", "canary", "warm")}},
+		"each revision its own":   {own, synced("stable"), []Candidate{candidate("a", "^stable", "warm"), candidate("b", "stable", "warm"), candidate("c", "", "warm")}},
+		"by ability":              {ranked, synced(""), []Candidate{candidate("d", "stable", ""), candidate("c", "stable", "late, warm"), candidate("a", "stable", "unfit"), candidate("b", "stable", "late")}},
+		"by warmth":               {ranked, synced(""), []Candidate{candidate("c", "stable", "warm"), candidate("a", "stable", ""), candidate("b", "stable", "")}},
+		"the default not known":   {ranked, k8sleaderelection.DefaultRevision{Revision: "canary"}, []Candidate{candidate("a", "stable", ""), candidate("b", "canary", "")}},
+		"no default, and no rank": {ranked, synced(""), []Candidate{candidate("a", "stable", ""), candidate("b", "", "")}},
+	} {
+		for _, order := range permutations(c.all) {
+			for i := range order {
+				order[i].Election = c.lock.Name
+			}
+			got := Elections([]Lock{c.lock}, order, c.d)[0].Candidates
+			for i := range c.all {
+				if got[i].Identity != c.all[i].Identity {
+					t.Fatalf("%s: %+v", name, got)
+				}
+			}
+		}
+	}
+}
