@@ -1,7 +1,6 @@
 package k8sleaderelection_test
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,30 +57,6 @@ func TestOperatorStepDown(t *testing.T) {
 		advance(2 * time.Minute)
 		if !a.isRunning() || b.isRunning() {
 			t.Fatal("after the cool-down a outranks b and does not lead")
-		}
-	})
-}
-
-func TestOperatorPause(t *testing.T) {
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		a, b := startRankedTwo(t, store, "canary")
-		if err := operator(store).Pause(t.Context(), "incident", time.Hour); err != nil {
-			t.Fatal(err)
-		}
-		setDefault("canary", a, b)
-		advance(30 * time.Minute)
-		if !a.isRunning() || store.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] != "" {
-			t.Fatal("b requested the lock during the pause")
-		}
-		if err := operator(store).Resume(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		advance(time.Second)
-		if a.isRunning() || !b.isRunning() {
-			t.Fatal("b outranks a after the resume and does not lead")
-		}
-		if err := operator(store).Resume(t.Context()); !errors.Is(err, admin.ErrNoHold) {
-			t.Error(err)
 		}
 	})
 }

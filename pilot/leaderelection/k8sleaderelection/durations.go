@@ -15,7 +15,9 @@ func (s *durations) pass(r *reporter, c *change) {
 		s.handover(r, c) // for Status
 		return
 	}
-	now, before, after := c.in.Now.Mono, &c.before, &c.after
+	now := c.in.Now.Mono
+	before := &c.before
+	after := &c.after
 	if after.Phase == core.Draining && before.Phase != core.Draining {
 		s.drainSince = now
 	}
@@ -84,7 +86,8 @@ func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant)
 // leaderlessSince returns since when no candidate acts according to the record. It is zero if a candidate acts or the
 // record is unknown. See Leaderless.
 func (r *reporter) leaderlessSince(c *change) core.Instant {
-	now, s := c.in.Now.Mono, &c.after
+	now := c.in.Now.Mono
+	s := &c.after
 	switch until := r.core.ActsUntil(*s); {
 	case s.Known == core.Unread || now < until:
 		return 0

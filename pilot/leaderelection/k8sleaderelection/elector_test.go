@@ -192,25 +192,6 @@ func TestKeyComparisonPreempts(t *testing.T) {
 	})
 }
 
-// A lock that implements only Interface is polled.
-func TestElectorPlainLock(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		a, b := startTwo(t, store, func(c *le.LeaderElectionConfig) {
-			c.Lock = struct{ k8sresourcelock.Interface }{c.Lock}
-		})
-		if !a.isRunning() || b.isRunning() {
-			t.Fatalf("a runs %v, b runs %v", a.isRunning(), b.isRunning())
-		}
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
-		advance(3 * retry)
-		if !b.isRunning() {
-			t.Fatal("b does not lead")
-		}
-	})
-}
-
 func TestRunOneCycle(t *testing.T) {
 	forEachLock(t, func(t *testing.T, store *locktest.Store) {
 		stopped := 0

@@ -21,7 +21,7 @@ func (l *loop) checkFitness(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		err := f.ask(ctx, l)
+		err := f.result(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
@@ -36,46 +36,46 @@ func (l *loop) checkFitness(ctx context.Context) {
 
 // fitCheck is a call of FitnessCheck, which may ignore the end of its context.
 type fitCheck struct {
-	answer chan error // nil if no check is running
+	done chan error // nil if no check is running
 }
 
-// ask returns the result of the check, or an error after a RetryPeriod.
-func (f *fitCheck) ask(ctx context.Context, l *loop) error {
+// result returns the result of the check, or an error after a RetryPeriod.
+func (f *fitCheck) result(ctx context.Context, l *loop) error {
 	ctx, cancel := context.WithTimeout(ctx, l.core.Retry)
 	defer cancel()
-	if f.answer == nil {
-		answer := make(chan error, 1)
-		f.answer = answer
+	if f.done == nil {
+		done := make(chan error, 1)
+		f.done = done
 		go func() {
 			err := ErrGoexit // unless the function returns
-			defer func() { answer <- err }()
+			defer func() { done <- err }()
 			if err = l.le.config.FitnessCheck(ctx); err == nil && ctx.Err() != nil {
-				err = errUnanswered(l)
+				err = errCheckTimeout(l)
 			}
 		}()
 	}
 	select {
-	case err := <-f.answer:
-		f.answer = nil
+	case err := <-f.done:
+		f.done = nil
 		return err
 	case <-ctx.Done():
-		return errUnanswered(l)
+		return errCheckTimeout(l)
 	}
 }
 
-func errUnanswered(l *loop) error {
+func errCheckTimeout(l *loop) error {
 	return fmt.Errorf("fitness check did not return within RetryPeriod %v", l.core.Retry)
 }
 
 // end waits for a running check for at most RetryPeriod.
 func (f *fitCheck) end(l *loop) {
-	if f.answer == nil {
+	if f.done == nil {
 		return
 	}
 	limit := time.NewTimer(l.core.Retry)
 	defer limit.Stop()
 	select {
-	case <-f.answer:
+	case <-f.done:
 	case <-limit.C:
 		l.report.log.Error("fitness check did not return after the end of its context")
 	}

@@ -84,12 +84,12 @@ func TestFitCheck_Late(t *testing.T) {
 		})
 		var f fitCheck
 		began := time.Now()
-		err := f.ask(t.Context(), l)
+		err := f.result(t.Context(), l)
 		synctest.Wait()
 		if err == nil || errors.Is(err, unfit) || time.Since(began) != l.core.Retry || timeout != l.core.Retry {
 			t.Errorf("%v after %v, timeout %v", err, time.Since(began), timeout)
 		}
-		if err := f.ask(t.Context(), l); !errors.Is(err, unfit) || f.answer != nil || time.Since(began) != l.core.Retry*3/2 {
+		if err := f.result(t.Context(), l); !errors.Is(err, unfit) || f.done != nil || time.Since(began) != l.core.Retry*3/2 {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

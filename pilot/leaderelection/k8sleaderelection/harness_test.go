@@ -318,8 +318,12 @@ func (w *recorder) Eventf(_ runtime.Object, kind, _, message string, args ...any
 func (w *recorder) take() (events, terms, durations []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	events, terms, durations = w.events, w.terms, w.durations
-	w.events, w.terms, w.durations = nil, nil, nil
+	events = w.events
+	terms = w.terms
+	durations = w.durations
+	w.events = nil
+	w.terms = nil
+	w.durations = nil
 	return events, terms, durations
 }
 

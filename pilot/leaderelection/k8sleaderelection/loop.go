@@ -15,11 +15,11 @@ import (
 
 // event is an input for the loop, with the stored lock that it shows.
 type event struct {
-	in   core.Input
-	lock k8sresourcelock.Snapshot
-	call call                  // of Replied
-	err  error                 // of StepDown: the error of a run function
-	news *k8sresourcelock.News // not decoded yet
+	in      core.Input
+	lock    k8sresourcelock.Snapshot
+	call    call                  // of Replied
+	err     error                 // of StepDown: the error of a run function
+	watched *k8sresourcelock.News // not decoded yet
 }
 
 // loop owns the state of a running elector. Only the goroutine of run reads or writes the state. Watch, replies and run
@@ -68,7 +68,7 @@ func (l *loop) run(ctx context.Context) error {
 	for l.state.Phase != core.Done {
 		switch s, ev := l.next(); {
 		case s == watchEvent:
-			l.takeNews()
+			l.takeWatchEvents()
 		case s != 0:
 			l.pass(l.eventOf(s))
 		default:
@@ -169,8 +169,8 @@ func (l *loop) refreshDefault() *event {
 // pass reads the clocks, calls Step and applies its action. The gate is set first, because nothing may delay its closing.
 func (l *loop) pass(ev *event) {
 	switch {
-	case ev.news != nil:
-		l.decodeNews(ev)
+	case ev.watched != nil:
+		l.decodeWatchEvent(ev)
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
 	case ev.in.Kind == core.Drained:

@@ -23,7 +23,7 @@ type reporter struct {
 
 	claim     core.Reason // why the lock was last acquired
 	displaced string      // the holder before that
-	troubles  troubles
+	failures  failures
 }
 
 func newReporter(le *LeaderElector, c *core.Config) *reporter {
@@ -33,7 +33,7 @@ func newReporter(le *LeaderElector, c *core.Config) *reporter {
 		log:    le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
 		metric: newLeaderMetric(),
 
-		troubles: troubles{now: le.clock.mono},
+		failures: failures{now: le.clock.mono},
 	}
 }
 

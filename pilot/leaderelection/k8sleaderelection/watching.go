@@ -10,8 +10,8 @@ func (l *loop) startWatching() {
 	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.signal(watchEvent) })
 }
 
-// takeNews handles the events of the watch, one per pass.
-func (l *loop) takeNews() {
+// takeWatchEvents handles the events of the watch, one per pass.
+func (l *loop) takeWatchEvents() {
 	if l.watch == nil {
 		return
 	}
@@ -19,13 +19,13 @@ func (l *loop) takeNews() {
 		if l.state.Phase == core.Done {
 			return // the previous event ended the run
 		}
-		l.pass(&event{news: &n})
+		l.pass(&event{watched: &n})
 	}
 }
 
-// decodeNews decodes a watch event into an input.
-func (l *loop) decodeNews(ev *event) {
-	switch n := ev.news; n.Kind {
+// decodeWatchEvent decodes a watch event into an input.
+func (l *loop) decodeWatchEvent(ev *event) {
+	switch n := ev.watched; n.Kind {
 	case k8sresourcelock.Up:
 		ev.in.Kind, ev.in.Gap = core.Watching, n.Gap
 		l.report.watching(nil)

@@ -10,7 +10,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-func TestDecodeNews(t *testing.T) {
+func TestDecodeWatchEvent(t *testing.T) {
 	store := locktest.NewStore(locktest.ConfigMap)
 	for name, c := range map[string]struct {
 		news    k8sresourcelock.News
@@ -35,8 +35,8 @@ func TestDecodeNews(t *testing.T) {
 			r.watching(errors.New("x"))
 			log.Reset()
 		}
-		ev := &event{news: &c.news}
-		if l.decodeNews(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
+		ev := &event{watched: &c.news}
+		if l.decodeWatchEvent(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
 			t.Errorf("%s: %+v, log %q", name, ev.in, log)
 		}
 	}

@@ -31,16 +31,16 @@ const (
 // quietFor is logged only if it lasts longer.
 const quietFor = time.Minute
 
-// troubles remembers which failures were logged.
-type troubles struct {
+// failures remembers which failures were logged.
+type failures struct {
 	now func() core.Instant
 
 	mu     sync.Mutex // for the loop and the fitness check
-	topics map[string]*spell
+	topics map[string]*failure
 }
 
-// spell is the state of a topic.
-type spell struct {
+// failure is the state of a topic.
+type failure struct {
 	causes []string // logged causes; empty if there is no failure
 	logged core.Instant
 	ever   bool // logged is set
@@ -50,15 +50,15 @@ type spell struct {
 const maxCauses = 8
 
 // begin adds a cause and reports whether to log it.
-func (t *troubles) begin(topic, cause string) bool {
+func (t *failures) begin(topic, cause string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.topics == nil {
-		t.topics = map[string]*spell{}
+		t.topics = map[string]*failure{}
 	}
 	s := t.topics[topic]
 	if s == nil {
-		s = &spell{}
+		s = &failure{}
 		t.topics[topic] = s
 	}
 	now := t.now()
@@ -75,7 +75,7 @@ func (t *troubles) begin(topic, cause string) bool {
 }
 
 // end clears a topic and reports whether its failure was logged.
-func (t *troubles) end(topic string) bool {
+func (t *failures) end(topic string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.topics[topic]
@@ -89,7 +89,7 @@ func (t *troubles) end(topic string) bool {
 
 // warnOnce logs a failure and returns true, unless its cause was logged before.
 func (r *reporter) warnOnce(topic, cause, message string, args ...any) (logged bool) {
-	if !r.troubles.begin(topic, cause) {
+	if !r.failures.begin(topic, cause) {
 		return false
 	}
 	r.log.Warn(message, args...)
@@ -98,7 +98,7 @@ func (r *reporter) warnOnce(topic, cause, message string, args ...any) (logged b
 
 // resolved logs the end of a failure, if the failure was logged.
 func (r *reporter) resolved(topic, message string) {
-	if r.troubles.end(topic) {
+	if r.failures.end(topic) {
 		r.log.Info(message)
 	}
 }

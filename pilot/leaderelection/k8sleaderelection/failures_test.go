@@ -16,9 +16,9 @@ import (
 )
 
 // Each cause is logged once, and at most eight causes. After the end of a failure, its topic is quiet for a minute.
-func TestTroublesBegin(t *testing.T) {
+func TestFailuresBegin(t *testing.T) {
 	now := core.Instant(time.Hour)
-	ts := troubles{now: func() core.Instant { return now }}
+	ts := failures{now: func() core.Instant { return now }}
 	begins := func(topic, cause string, want bool) {
 		t.Helper()
 		if got := ts.begin(topic, cause); got != want {
