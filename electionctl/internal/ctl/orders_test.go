@@ -71,7 +71,7 @@ func TestOrders_Refused(t *testing.T) {
 		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is in progress, requested by ann"},
 		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "election led has no hold to remove"},
 		"no --to":      {[]string{"transfer", "led", "--yes"}, Misused, `"to" not set`},
-		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Failed, "give a time between 1s and 168h0m0s"},
+		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Failed, "must be between 1s and 168h0m0s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.run(c.args...)
