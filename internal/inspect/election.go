@@ -174,7 +174,7 @@ func ofName(locks []Lock) []Election {
 	return all
 }
 
-func isPart(l Lock) bool { return l.Snapshot.Notes[k8sresourcelock.MultiLockAnnotation] != "" }
+func isPart(l Lock) bool { return l.Snapshot.Annotations[k8sresourcelock.MultiLockAnnotation] != "" }
 
 // pair returns the election of a ConfigMap and a Lease that are held together, from the record of the Lease.
 func pair(locks []Lock) Election {

@@ -1,6 +1,5 @@
 package istiolog
 
-
 import (
 	"context"
 	"fmt"

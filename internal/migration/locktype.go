@@ -176,8 +176,8 @@ func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Tim
 // heldByMigration reports whether the holder also holds the other lock type, or holds this lock for its successors.
 func heldByMigration(snap k8sresourcelock.Snapshot) bool {
 	prefix := "v1 " + snap.Record.HolderIdentity + " "
-	return strings.HasPrefix(snap.Notes[k8sresourcelock.MultiLockAnnotation], prefix) ||
-		strings.HasPrefix(snap.Notes[k8sresourcelock.PredecessorAnnotation], prefix)
+	return strings.HasPrefix(snap.Annotations[k8sresourcelock.MultiLockAnnotation], prefix) ||
+		strings.HasPrefix(snap.Annotations[k8sresourcelock.PredecessorAnnotation], prefix)
 }
 
 func otherType(lockType string) string {

@@ -46,7 +46,7 @@ func TestObservation(t *testing.T) {
 	record := func(content string, annotations map[string]string) locks.Snapshot {
 		return locks.Snapshot{
 			Exists: true, Record: locks.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 10, LeaderTransitions: 3},
-			Raw: []byte(content), Notes: annotations,
+			Raw: []byte(content), Annotations: annotations,
 		}
 	}
 	released := record("r", nil)

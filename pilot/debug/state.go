@@ -40,7 +40,7 @@ type Election struct {
 	Phase, Reason string
 	Since         time.Time
 	// Leading reports that this process may act. ValidityLeft is the remaining validity, Validity the validity after a renewal.
-	Leading          bool
+	Leading                bool
 	ValidityLeft, Validity time.Duration
 	// Transitions is leaderTransitions of the record, Token the fencing token of this process.
 	Transitions int

@@ -54,7 +54,7 @@ type row struct {
 	HolderState string
 	// Since is the start of the term. It is a time and not a duration, so that rows without changes remain equal.
 	Since     string
-	Validity     *validity
+	Validity  *validity
 	Followers []follower
 	Summary   string
 	If        *outcome

@@ -211,10 +211,10 @@ func TestTermBegan(t *testing.T) {
 		at      time.Time
 		seen    bool
 	}{
-		"never observed":  {nil, time.Time{}, false},
-		"began before":         {seen[:1], after(0), false},
-		"began":           {seen, after(10), true},
-		"no holder":          {free, after(30), true},
+		"never observed":    {nil, time.Time{}, false},
+		"began before":      {seen[:1], after(0), false},
+		"began":             {seen, after(10), true},
+		"no holder":         {free, after(30), true},
 		"same holder again": {append(slices.Clone(seen), Change{At: after(50), Leader: "b", Transitions: 3}), after(50), true},
 	} {
 		if at, seen := termBegan(c.changes); !at.Equal(c.at) || seen != c.seen {

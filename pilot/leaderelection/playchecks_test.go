@@ -61,7 +61,7 @@ func (w *world) checkEvents() {
 // gaveAway: a challenger's request, too, is a write beside another's record.
 func gaveAway(e locktest.Event, p *process) bool {
 	holder := e.Snapshot.Record.HolderIdentity
-	return holder == "" || e.Snapshot.Notes[k8sresourcelock.NominatedAnnotation] == holder
+	return holder == "" || e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder
 }
 
 // budgetSpan is the time that the budgets are for.
@@ -214,7 +214,7 @@ func TestAPlaysLateWriteIsOfTheProcessThatSentIt(t *testing.T) {
 		given := locktest.Event{At: time.Now().Add(-time.Second), By: first.writer}
 		given.Snapshot.Exists = true
 		given.Snapshot.Record.HolderIdentity = "other"
-		given.Snapshot.Notes = map[string]string{k8sresourcelock.NominatedAnnotation: "other"}
+		given.Snapshot.Annotations = map[string]string{k8sresourcelock.NominatedAnnotation: "other"}
 		if !next.Running {
 			t.Errorf("the next process does not work:%s", w.states())
 		}

@@ -47,9 +47,9 @@ type Judge struct {
 	// Violated is told what must not be.
 	Violated func(format string, args ...any)
 
-	all    []*Part
+	all   []*Part
 	token uint64
-	Terms  int
+	Terms int
 }
 
 // Enters adds a process.

@@ -26,7 +26,7 @@ func TestOperatorTransfer(t *testing.T) {
 			t.Fatalf("a runs %v, b runs %v", a.isRunning(), c.isRunning())
 		}
 		want := `{"holder":"b","transitions":1,"seconds":600,"requester":"alice","reason":"transfer","note":"try it"}`
-		if hold := store.Snapshot().Notes[k8sresourcelock.HoldAnnotation]; hold != want {
+		if hold := store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation]; hold != want {
 			t.Errorf("hold %s", hold)
 		}
 		advance(9 * time.Minute)

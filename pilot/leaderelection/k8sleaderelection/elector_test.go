@@ -483,7 +483,7 @@ func TestUnfitLeaderHandsOver(t *testing.T) {
 			c.FitnessCheck = func(context.Context) error { return errors.New("never fit") }
 		})
 		advance(time.Minute)
-		if marker := store.Snapshot().Notes[k8sresourcelock.MarkerAnnotation]; !a.isRunning() || a.terms() != 1 || marker != "v1 a 0 handover unfit" {
+		if marker := store.Snapshot().Annotations[k8sresourcelock.MarkerAnnotation]; !a.isRunning() || a.terms() != 1 || marker != "v1 a 0 handover unfit" {
 			t.Fatalf("the unfit leader runs %v in term %d, marker %s", a.isRunning(), a.terms(), marker)
 		}
 		b := startCandidate(t, store, "b")

@@ -19,7 +19,7 @@ type event struct {
 	lock    k8sresourcelock.Snapshot
 	call    call                  // of Replied
 	err     error                 // of StepDown: the error of a run function
-	watched *k8sresourcelock.News // not decoded yet
+	watched *k8sresourcelock.Event // not decoded yet
 }
 
 // loop owns the state of a running elector. Only the goroutine of run reads or writes the state. Watch, replies and run

@@ -202,13 +202,13 @@ func TestCheckBound(t *testing.T) {
 // BenchmarkRenewalSeen measures the work of a follower for each renewal in its watch, without decoding the object.
 func BenchmarkRenewalSeen(b *testing.B) {
 	l := idleLoop(b, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker)
-	l.pass(&event{watched: &k8sresourcelock.News{Kind: k8sresourcelock.Up}})
+	l.pass(&event{watched: &k8sresourcelock.Event{Kind: k8sresourcelock.WatchConnected}})
 	lease := renewedLease()
 	b.ReportAllocs()
 	for i := range b.N {
 		lease.ResourceVersion = strconv.Itoa(1000 + i)
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: lease.Spec.RenewTime.Add(time.Second)}
-		l.pass(&event{watched: &k8sresourcelock.News{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.LeaseSnapshot(lease)}})
+		l.pass(&event{watched: &k8sresourcelock.Event{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.LeaseSnapshot(lease)}})
 	}
 	if l.state.Phase != core.Following || l.state.Snap.Version != uint64(999+b.N) {
 		b.Fatalf("phase %v, version %d", l.state.Phase, l.state.Snap.Version)

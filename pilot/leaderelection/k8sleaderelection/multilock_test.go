@@ -187,7 +187,7 @@ func TestMultiLock_PauseAndResume(t *testing.T) {
 					t.Fatalf("paused: a runs %v, b runs %v", a.isRunning(), b.isRunning())
 				}
 				for _, store := range []*locktest.Store{pair.Primary, pair.Secondary} {
-					if store.Snapshot().Notes[k8sresourcelock.HoldAnnotation] == "" {
+					if store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation] == "" {
 						t.Errorf("%s has no hold", store.Kind())
 					}
 				}

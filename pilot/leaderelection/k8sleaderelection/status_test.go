@@ -145,8 +145,8 @@ func TestDefaultChangeHandsOver(t *testing.T) {
 		if snap.Record.HolderIdentity != "b" || snap.Record.HolderKey != "canary" || snap.Record.LeaderTransitions != 1 {
 			t.Errorf("record %+v", snap.Record)
 		}
-		if len(snap.Notes) != 1 || snap.Notes[k8sresourcelock.MarkerAnnotation] != "v1 b 1 handover" {
-			t.Errorf("annotations %v", snap.Notes)
+		if len(snap.Annotations) != 1 || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 b 1 handover" {
+			t.Errorf("annotations %v", snap.Annotations)
 		}
 		setDefault("stable", a, b)
 		advance(time.Second)

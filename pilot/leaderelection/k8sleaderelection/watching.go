@@ -26,10 +26,10 @@ func (l *loop) takeWatchEvents() {
 // decodeWatchEvent decodes a watch event into an input.
 func (l *loop) decodeWatchEvent(ev *event) {
 	switch n := ev.watched; n.Kind {
-	case k8sresourcelock.Up:
+	case k8sresourcelock.WatchConnected:
 		ev.in.Kind, ev.in.Gap = core.Watching, n.Gap
 		l.report.watching(nil)
-	case k8sresourcelock.Down:
+	case k8sresourcelock.WatchDisconnected:
 		if l.state.Watch { // a failed attempt must not delay a poll
 			ev.in.Kind = core.Unwatched
 		}
@@ -49,6 +49,6 @@ func (l *loop) decodeWatchEvent(ev *event) {
 // rewound restarts the watch, because the store was restored to an older version.
 func (l *loop) rewound() {
 	if l.watch != nil {
-		l.watch.Rewound(l.base.ResourceVersion)
+		l.watch.StoreRestored(l.base.ResourceVersion)
 	}
 }

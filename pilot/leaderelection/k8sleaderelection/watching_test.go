@@ -13,19 +13,19 @@ import (
 func TestDecodeWatchEvent(t *testing.T) {
 	store := locktest.NewStore(locktest.ConfigMap)
 	for name, c := range map[string]struct {
-		news    k8sresourcelock.News
+		news    k8sresourcelock.Event
 		watched bool // before the event
 		failed  bool // a failure was logged before
 		want    core.Input
 		log     string
 	}{
-		"up":                 {k8sresourcelock.News{Kind: k8sresourcelock.Up}, false, false, core.Input{Kind: core.Watching}, ""},
-		"up after a gap":     {k8sresourcelock.News{Kind: k8sresourcelock.Up, Gap: true}, false, false, core.Input{Kind: core.Watching, Gap: true}, ""},
-		"up after a failure": {k8sresourcelock.News{Kind: k8sresourcelock.Up}, false, true, core.Input{Kind: core.Watching}, "watch of the lock is established again"},
-		"down":               {k8sresourcelock.News{Kind: k8sresourcelock.Down}, true, true, core.Input{Kind: core.Unwatched}, ""},
-		"down with an error": {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, true, false, core.Input{Kind: core.Unwatched}, "failed to watch the lock"},
-		"failed attempt":     {k8sresourcelock.News{Kind: k8sresourcelock.Down, Err: errors.New("x")}, false, false, core.Input{}, "failed to watch the lock"},
-		"invalid version":    {k8sresourcelock.News{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"}}, true, false, core.Input{}, "1a"},
+		"up":                 {k8sresourcelock.Event{Kind: k8sresourcelock.WatchConnected}, false, false, core.Input{Kind: core.Watching}, ""},
+		"up after a gap":     {k8sresourcelock.Event{Kind: k8sresourcelock.WatchConnected, Gap: true}, false, false, core.Input{Kind: core.Watching, Gap: true}, ""},
+		"up after a failure": {k8sresourcelock.Event{Kind: k8sresourcelock.WatchConnected}, false, true, core.Input{Kind: core.Watching}, "watch of the lock is established again"},
+		"down":               {k8sresourcelock.Event{Kind: k8sresourcelock.WatchDisconnected}, true, true, core.Input{Kind: core.Unwatched}, ""},
+		"down with an error": {k8sresourcelock.Event{Kind: k8sresourcelock.WatchDisconnected, Err: errors.New("x")}, true, false, core.Input{Kind: core.Unwatched}, "failed to watch the lock"},
+		"failed attempt":     {k8sresourcelock.Event{Kind: k8sresourcelock.WatchDisconnected, Err: errors.New("x")}, false, false, core.Input{}, "failed to watch the lock"},
+		"invalid version":    {k8sresourcelock.Event{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"}}, true, false, core.Input{}, "1a"},
 	} {
 		r, _, log := reporting(t)
 		l := idleLoop(t, store.Lock("a", "stable").Plain())

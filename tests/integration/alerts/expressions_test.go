@@ -107,4 +107,3 @@ func TestEachExpressionParses(t *testing.T) {
 		}
 	}
 }
-

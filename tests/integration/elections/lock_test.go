@@ -150,7 +150,7 @@ func describe(s k8sresourcelock.Snapshot) string {
 	if s.Record.HolderIdentity == "" {
 		step = fmt.Sprintf("free %d", s.Record.LeaderTransitions)
 	}
-	marker := s.Notes["incumbent.dev/leader"]
+	marker := s.Annotations["incumbent.dev/leader"]
 	switch {
 	case marker == fmt.Sprintf("v1 %s %d handover", s.Record.HolderIdentity, s.Record.LeaderTransitions):
 		step += ", leads"
@@ -161,7 +161,7 @@ func describe(s k8sresourcelock.Snapshot) string {
 		Identity, Refused string
 		Accepted          bool
 	}
-	if json.Unmarshal([]byte(s.Notes["incumbent.dev/handover-request"]), &request) == nil {
+	if json.Unmarshal([]byte(s.Annotations["incumbent.dev/handover-request"]), &request) == nil {
 		switch {
 		case request.Accepted:
 			step += ", accepts " + request.Identity
@@ -171,7 +171,7 @@ func describe(s k8sresourcelock.Snapshot) string {
 			step += ", asked by " + request.Identity
 		}
 	}
-	if s.Notes["incumbent.dev/nominated"] != "" {
+	if s.Annotations["incumbent.dev/nominated"] != "" {
 		step += ", nominated"
 	}
 	return step

@@ -110,8 +110,8 @@ func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
 			said, err := os.ReadFile(process.Log)
 			t.Errorf("after Pod %s was deleted the record is %+v; it said (%v):\n%s", name, now.Record, err, said)
 		}
-		if len(now.Notes) != 0 {
-			t.Errorf("left beside the record: %v", now.Notes)
+		if len(now.Annotations) != 0 {
+			t.Errorf("left beside the record: %v", now.Annotations)
 		}
 	}
 }

@@ -105,8 +105,8 @@ func TestKeyLeftBehind(t *testing.T) {
 				t.Fatal(err)
 			}
 			snap := read(t, a)
-			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Notes[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
-				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Notes, tt.want)
+			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
+				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
 			// A watch decides the same.
 			ctx, cancel := context.WithCancel(t.Context())
@@ -121,8 +121,8 @@ func TestKeyLeftBehind(t *testing.T) {
 			}
 			// Taken over again with the same key, it is ours and counts.
 			back := write(t, a, snap, ours("pod-a", "stable", 3), nil)
-			if back.Record.HolderKey != "stable" || len(back.Notes) != 0 {
-				t.Errorf("taken back: %+v, notes %v", back.Record, back.Notes)
+			if back.Record.HolderKey != "stable" || len(back.Annotations) != 0 {
+				t.Errorf("taken back: %+v, notes %v", back.Record, back.Annotations)
 			}
 		})
 	}

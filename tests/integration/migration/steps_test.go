@@ -59,8 +59,8 @@ func TestThreeSteps(t *testing.T) {
 	s.leads(l2, "the last of step two has gone")
 	s.must(l2.Quit())
 	s.leads(l1, "the first of step three is left")
-	if got := s.lease(); got.Record.HolderIdentity != "l1" || got.Notes["incumbent.dev/multilock"] != "" {
-		t.Errorf("the Lease in the end: %+v, notes %v", got.Record, got.Notes)
+	if got := s.lease(); got.Record.HolderIdentity != "l1" || got.Annotations["incumbent.dev/multilock"] != "" {
+		t.Errorf("the Lease in the end: %+v, notes %v", got.Record, got.Annotations)
 	}
 	spans := lives.Apart(s.t, s.all...)
 	t.Logf("%d spans of work, never two at once", spans)

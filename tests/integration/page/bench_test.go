@@ -81,7 +81,7 @@ type crowd struct {
 // A leader of the crowd renews when so much of its cover is over.
 const (
 	crowdValidity = 15 * time.Second
-	crowdRenew = 7500 * time.Millisecond
+	crowdRenew    = 7500 * time.Millisecond
 )
 
 func newCrowd(n int) *crowd {

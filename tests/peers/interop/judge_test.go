@@ -188,7 +188,7 @@ func (s *stage) tell() {
 	for _, e := range s.journal.entries() {
 		r := e.snap.Record
 		s.t.Logf("%s version %s deleted=%v holder %q key %q transitions %d notes %v", at(e.at), e.meta.ResourceVersion,
-			e.deleted, r.HolderIdentity, r.HolderKey, r.LeaderTransitions, e.snap.Notes)
+			e.deleted, r.HolderIdentity, r.HolderKey, r.LeaderTransitions, e.snap.Annotations)
 	}
 	s.t.Log(s.log.b.String())
 }

@@ -293,7 +293,7 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(core.Sn
 		if err != nil {
 			return o.wrap(verb, err)
 		}
-		annotations := maps.Clone(base.Notes)
+		annotations := maps.Clone(base.Annotations)
 		if annotations == nil {
 			annotations = map[string]string{}
 		}

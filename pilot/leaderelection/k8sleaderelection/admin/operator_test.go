@@ -62,7 +62,7 @@ func TestOperatorRequest(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the command may still be executed") {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := store.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation]; got != c.want {
+			if got := store.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation]; got != c.want {
 				t.Errorf("%s: request\n%s, want\n%s", name, got, c.want)
 			}
 			if n := lock.Requests()[locktest.Get]; n != 1+10 {
@@ -77,7 +77,7 @@ func TestOperatorHold(t *testing.T) {
 	lock := store.Lock("operator", "").Locker
 	wants := func(err error, want string) {
 		t.Helper()
-		if got := store.Snapshot().Notes[k8sresourcelock.HoldAnnotation]; err != nil || got != want {
+		if got := store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation]; err != nil || got != want {
 			t.Errorf("error %v, hold %s, want %s", err, got, want)
 		}
 	}
@@ -161,7 +161,7 @@ func TestOperatorKeepsNomination(t *testing.T) {
 		if err := pause(t.Context(), Operator{Lock: store.Lock("operator", "").Locker, Requester: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := store.Snapshot().Notes[k8sresourcelock.NominatedAnnotation]; got != want {
+		if got := store.Snapshot().Annotations[k8sresourcelock.NominatedAnnotation]; got != want {
 			t.Errorf("nomination of term %s in term 4: %q, want %q", transitions, got, want)
 		}
 	}

@@ -116,7 +116,7 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 	if a.client == nil {
 		return Snapshot{}, a.wrap("annotate", errNoClient)
 	}
-	if err := checkNotes(notes); err != nil {
+	if err := checkAnnotations(notes); err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
 	if !base.Exists {
@@ -126,7 +126,7 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
-	obj.SetAnnotations(applyNotes(obj.GetAnnotations(), notes))
+	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), notes))
 	stored, err := a.update(ctx, obj, nil)
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
@@ -139,7 +139,7 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 // compose makes the object to send. It never changes base: readers share it.
 func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map[string]string) (T, error) {
 	var none T
-	if err := errors.Join(checkWritable(record), checkNotes(notes)); err != nil {
+	if err := errors.Join(checkWritable(record), checkAnnotations(notes)); err != nil {
 		return none, err
 	}
 	obj, err := a.foundation(base)
@@ -149,7 +149,7 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map
 	if err := a.encode(obj, record); err != nil {
 		return none, err
 	}
-	annotations := applyNotes(obj.GetAnnotations(), notes)
+	annotations := applyAnnotations(obj.GetAnnotations(), notes)
 	if !namesTerm(annotations[MultiLockAnnotation], record) {
 		delete(annotations, MultiLockAnnotation)
 	}

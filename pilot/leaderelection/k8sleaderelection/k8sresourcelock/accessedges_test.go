@@ -63,7 +63,7 @@ func shownAs(annotations map[string]string) Snapshot {
 func TestAWriteIsGuardedByItsBase(t *testing.T) {
 	store := &sent{}
 	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})
-	if base.Raw == nil || base.Notes == nil {
+	if base.Raw == nil || base.Annotations == nil {
 		t.Fatalf("a base of nothing: %+v", base)
 	}
 	base.UID, base.ResourceVersion = "v", "8"
@@ -77,11 +77,11 @@ func TestAWriteIsGuardedByItsBase(t *testing.T) {
 		}
 		base = base.Base()
 	}
-	if base.Raw != nil || base.Notes != nil || base.Object == nil {
+	if base.Raw != nil || base.Annotations != nil || base.Object == nil {
 		t.Errorf("a base keeps %+v", base)
 	}
-	other := Snapshot{Raw: []byte("{}"), Notes: map[string]string{"a": "b"}, Object: &Pair{}}
-	if kept := other.Base(); kept.Raw == nil || kept.Notes == nil {
+	other := Snapshot{Raw: []byte("{}"), Annotations: map[string]string{"a": "b"}, Object: &Pair{}}
+	if kept := other.Base(); kept.Raw == nil || kept.Annotations == nil {
 		t.Errorf("of an object that is not the API server's a base keeps %+v", kept)
 	}
 }
@@ -107,16 +107,16 @@ func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
 func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
 	all := map[string]string{
 		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h", PredecessorAnnotation: "p",
-		notePrefix + "later": "l", "example.com/x": "y",
+		annotationPrefix + "later": "l", "example.com/x": "y",
 	}
-	got := applyNotes(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})
-	if want := map[string]string{MarkerAnnotation: "new", notePrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
+	got := applyAnnotations(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})
+	if want := map[string]string{MarkerAnnotation: "new", annotationPrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := applyNotes(nil, map[string]string{MarkerAnnotation: "new"}); !maps.Equal(got, map[string]string{MarkerAnnotation: "new"}) {
+	if got := applyAnnotations(nil, map[string]string{MarkerAnnotation: "new"}); !maps.Equal(got, map[string]string{MarkerAnnotation: "new"}) {
 		t.Errorf("on an object without annotations: %v", got)
 	}
-	if got := applyNotes(nil, nil); got != nil {
+	if got := applyAnnotations(nil, nil); got != nil {
 		t.Errorf("no notes make %v", got)
 	}
 }

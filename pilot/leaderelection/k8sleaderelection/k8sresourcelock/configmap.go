@@ -53,7 +53,7 @@ func ConfigMapSnapshot(cm *corev1.ConfigMap) Snapshot {
 		Exists:          true,
 		UID:             cm.UID,
 		ResourceVersion: cm.ResourceVersion,
-		Notes:           notesOf(cm.Annotations),
+		Annotations:     annotationsOf(cm.Annotations),
 		Object:          &kept,
 	}
 	if raw, ok := cm.Annotations[LeaderElectionRecordAnnotationKey]; ok {

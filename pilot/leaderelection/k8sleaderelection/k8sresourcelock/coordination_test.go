@@ -23,8 +23,8 @@ func TestWhatACoordinatorHasWritten(t *testing.T) {
 		lease := goldenLease()
 		carry(lease, "example.com/Zone", "pod-z")
 		snap := LeaseSnapshot(lease)
-		if snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "pod-z" || len(snap.Notes) != 0 {
-			t.Errorf("%s: strategy %q, preferred %q, notes %v", name, snap.Strategy, snap.PreferredHolder, snap.Notes)
+		if snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "pod-z" || len(snap.Annotations) != 0 {
+			t.Errorf("%s: strategy %q, preferred %q, notes %v", name, snap.Strategy, snap.PreferredHolder, snap.Annotations)
 		}
 	}
 	if snap := LeaseSnapshot(goldenLease()); snap.Strategy != "" || snap.PreferredHolder != "" {
@@ -43,7 +43,7 @@ func TestAWriteKeepsWhatACoordinatorHasWritten(t *testing.T) {
 			if err := encodeLease(lease, record); err != nil {
 				t.Fatal(err)
 			}
-			lease.Annotations = applyNotes(lease.Annotations, nil)
+			lease.Annotations = applyAnnotations(lease.Annotations, nil)
 			if snap := LeaseSnapshot(lease); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != want {
 				t.Errorf("%s, held by %q: strategy %q, preferred %q", name, holder, snap.Strategy, snap.PreferredHolder)
 			}

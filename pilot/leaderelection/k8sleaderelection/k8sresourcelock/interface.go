@@ -126,7 +126,7 @@ type Snapshot struct {
 	Unreadable error
 	// Notes are the object's annotations with the prefix "incumbent.dev/", except
 	// StrategyAnnotation and PreferredHolderAnnotation.
-	Notes map[string]string
+	Annotations map[string]string
 	// Strategy is the one by which a coordinator chooses who holds the Lease; empty: none does.
 	Strategy string
 	// PreferredHolder is the candidate that the coordinator wants in the holder's place; empty: none.
@@ -146,7 +146,7 @@ type Snapshot struct {
 func (s Snapshot) Base() Snapshot {
 	switch s.Object.(type) {
 	case *coordinationv1.Lease, *corev1.ConfigMap:
-		s.Raw, s.Notes = nil, nil
+		s.Raw, s.Annotations = nil, nil
 	}
 	return s
 }

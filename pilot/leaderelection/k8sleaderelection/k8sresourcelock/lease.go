@@ -62,7 +62,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 		Exists:          true,
 		UID:             lease.UID,
 		ResourceVersion: lease.ResourceVersion,
-		Notes:           notesOf(lease.Annotations),
+		Annotations:     annotationsOf(lease.Annotations),
 		Object:          &kept,
 	}
 	snap.Strategy, snap.PreferredHolder = coordination(lease)

@@ -68,7 +68,7 @@ func (w *lockWatch) refused() {
 }
 
 // Rewound implements Subscription.
-func (w *lockWatch) Rewound(present string) {
+func (w *lockWatch) StoreRestored(present string) {
 	w.mu.Lock()
 	share := w.share
 	if share == nil {
@@ -112,7 +112,7 @@ func (w *lockWatch) run(ctx context.Context) {
 			return
 		}
 		from = resume
-		w.put(News{Kind: Down, Err: err})
+		w.put(Event{Kind: WatchDisconnected, Err: err})
 		fails = failures(fails, shown, err)
 		pause(ctx, fails)
 		if w.join() {
@@ -131,9 +131,9 @@ func (w *lockWatch) connect(ctx context.Context, from string) (shown bool, resum
 	}
 	w.broken, w.anew = cancel, false
 	w.mu.Unlock()
-	resume, err = w.lock.Watch(ctx, from, func() { w.put(News{Kind: Up, Gap: from == ""}) }, func(snap Snapshot) {
+	resume, err = w.lock.Watch(ctx, from, func() { w.put(Event{Kind: WatchConnected, Gap: from == ""}) }, func(snap Snapshot) {
 		shown = true
-		w.put(News{Kind: Changed, Snapshot: snap})
+		w.put(Event{Kind: Changed, Snapshot: snap})
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -89,7 +89,7 @@ func TestAWatchOfItsOwnGoesOn(t *testing.T) {
 
 // The store may go back in time during a watch, or between two. A version that is yet to come is nothing to go on from.
 func TestAWatchOfItsOwnBeginsAnew(t *testing.T) {
-	(&lockWatch{}).Rewound("900") // before there is one
+	(&lockWatch{}).StoreRestored("900") // before there is one
 	synctest.Test(t, func(t *testing.T) {
 		s, w := alone(t,
 			func(ctx context.Context, up func(), seen func(Snapshot)) (string, error) {
@@ -101,9 +101,9 @@ func TestAWatchOfItsOwnBeginsAnew(t *testing.T) {
 			func(_ context.Context, up func(), _ func(Snapshot)) (string, error) { up(); return "500", nil },
 			lasts)
 		wantTold(t, w, "up after a gap", "gone1000")
-		w.Rewound("900") // at once: it was of use
+		w.StoreRestored("900") // at once: it was of use
 		wantTold(t, w, "down", "up after a gap", "down")
-		w.Rewound("400") // between two
+		w.StoreRestored("400") // between two
 		<-time.After(time.Minute)
 		wantTold(t, w, "up after a gap")
 		if got := s.from(); !slices.Equal(got, []string{"", "", ""}) {

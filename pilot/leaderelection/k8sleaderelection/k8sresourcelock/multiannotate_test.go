@@ -37,10 +37,10 @@ func TestMultiLockAnnotates(t *testing.T) {
 			if after[locktest.Get] != before[locktest.Get] || after[locktest.Update] != before[locktest.Update]+1 {
 				t.Errorf("%q: requests %v, then %v", next, before, after)
 			}
-			if err != nil || snap.Notes[hold] != next || p.read().Notes[hold] != next {
-				t.Errorf("%q: error %v, notes %v, then %v", next, err, snap.Notes, p.read().Notes)
+			if err != nil || snap.Annotations[hold] != next || p.read().Annotations[hold] != next {
+				t.Errorf("%q: error %v, notes %v, then %v", next, err, snap.Annotations, p.read().Annotations)
 			}
-			if other := p.Primary.Snapshot().Notes; other[hold] != next || other[marker] != "v1 b 3" || other[needs] == "" {
+			if other := p.Primary.Snapshot().Annotations; other[hold] != next || other[marker] != "v1 b 3" || other[needs] == "" {
 				t.Errorf("%q: the primary's notes %v", next, other)
 			}
 		}
@@ -55,20 +55,20 @@ func TestMultiLockAnnotates(t *testing.T) {
 		if _, err := p.lock.Annotate(t.Context(), p.read(), notes{hold: "new"}); err != nil || writes(p) != before {
 			t.Errorf("error %v, %d requests to the primary", err, writes(p)-before)
 		}
-		if p.Primary.Snapshot().Notes[hold] != "" {
+		if p.Primary.Snapshot().Annotations[hold] != "" {
 			t.Error("the hold was written to both")
 		}
 	})
 	t.Run("past a label, not past another term", func(t *testing.T) {
 		p, base := begin(t)
 		p.Primary.Annotate("example.com/x", "y")
-		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Notes[hold] != "new" {
-			t.Errorf("error %v, the primary's notes %v", err, p.Primary.Snapshot().Notes)
+		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Annotations[hold] != "new" {
+			t.Errorf("error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
 		}
 		p, base = begin(t)
 		p.Primary.Put("c", termOf("c", 4, 1))
-		if snap, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Notes[hold] != "old" || snap.Record.HolderIdentity != "c" {
-			t.Errorf("error %v, the primary's notes %v, shown %+v", err, p.Primary.Snapshot().Notes, snap.Record)
+		if snap, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Annotations[hold] != "old" || snap.Record.HolderIdentity != "c" {
+			t.Errorf("error %v, the primary's notes %v, shown %+v", err, p.Primary.Snapshot().Annotations, snap.Record)
 		}
 	})
 	t.Run("where the record is shown alone, the other's hold is not this term's", func(t *testing.T) {
@@ -80,8 +80,8 @@ func TestMultiLockAnnotates(t *testing.T) {
 		if !base.Half() {
 			t.Fatalf("shown in %v", base.Parts)
 		}
-		if _, err := p.lock.Annotate(t.Context(), base, nil); err != nil || p.Secondary.Snapshot().Notes[hold] != "old" {
-			t.Errorf("error %v, the secondary's notes %v", err, p.Secondary.Snapshot().Notes)
+		if _, err := p.lock.Annotate(t.Context(), base, nil); err != nil || p.Secondary.Snapshot().Annotations[hold] != "old" {
+			t.Errorf("error %v, the secondary's notes %v", err, p.Secondary.Snapshot().Annotations)
 		}
 	})
 	for name, fail := range map[string]func(pairTrial){
@@ -109,8 +109,8 @@ func TestMultiLockAnnotates(t *testing.T) {
 			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) {
 				t.Errorf("error %v, want one that leaves it open", err)
 			}
-			if p.Secondary.Snapshot().Notes[hold] != "new" || writes(p)-before > 4 {
-				t.Errorf("the secondary's notes %v, %d requests", p.Secondary.Snapshot().Notes, writes(p)-before)
+			if p.Secondary.Snapshot().Annotations[hold] != "new" || writes(p)-before > 4 {
+				t.Errorf("the secondary's notes %v, %d requests", p.Secondary.Snapshot().Annotations, writes(p)-before)
 			}
 		})
 	}
@@ -123,16 +123,16 @@ func TestMultiLockAnnotates(t *testing.T) {
 		if _, err := p.lock.Write(t.Context(), base, base.Record, notes{hold: "new"}); !k8sresourcelock.IsConflict(err) {
 			t.Errorf("written as notes alone: error %v", err)
 		}
-		if p.Primary.Snapshot().Notes[hold] != "old" {
-			t.Errorf("the primary's notes %v", p.Primary.Snapshot().Notes)
+		if p.Primary.Snapshot().Annotations[hold] != "old" {
+			t.Errorf("the primary's notes %v", p.Primary.Snapshot().Annotations)
 		}
 	})
 	t.Run("by a lock that is only versioned", func(t *testing.T) {
 		p, base := begin(t)
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
 		snap, err := lock.Annotate(t.Context(), base, notes{hold: "new", marker: "v1 b 3"})
-		if err != nil || p.Secondary.Snapshot().Notes[hold] != "new" || snap.Record.HolderIdentity != "b" {
-			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Notes)
+		if err != nil || p.Secondary.Snapshot().Annotations[hold] != "new" || snap.Record.HolderIdentity != "b" {
+			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Annotations)
 		}
 		if _, err := lock.Annotate(t.Context(), base, notes{hold: "newer"}); !k8sresourcelock.IsConflict(err) {
 			t.Errorf("on an outdated base: error %v", err)
@@ -151,7 +151,7 @@ func TestMultiLockAnnotates(t *testing.T) {
 		p, base := begin(t)
 		var got notes
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hear{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
-		if _, err := lock.Annotate(t.Context(), base, nil); err != nil || got[needs] != p.Secondary.Snapshot().Notes[needs] || got[needs] == "" {
+		if _, err := lock.Annotate(t.Context(), base, nil); err != nil || got[needs] != p.Secondary.Snapshot().Annotations[needs] || got[needs] == "" {
 			t.Errorf("error %v, notes %v", err, got)
 		}
 	})
@@ -185,8 +185,8 @@ func TestMultiLockWithAVersionThatIsNoneOnTheWay(t *testing.T) {
 	base := p.read()
 	p.Primary.Annotate("example.com/x", "y")
 	_, err := lock.Annotate(t.Context(), base, notes{hold: "new"})
-	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Notes[hold] != "old" {
-		t.Errorf("read anew: error %v, the primary's notes %v", err, p.Primary.Snapshot().Notes)
+	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Annotations[hold] != "old" {
+		t.Errorf("read anew: error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
 	}
 }
 

@@ -43,16 +43,16 @@ func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 	case s.Raw != nil:
 		out.Content = core.Readable
 	}
-	out.Record, out.Annotations = coreRecord(s.Record), coreNotes(s.Notes)
-	if note := s.Notes[MultiLockAnnotation]; namesTerm(note, s.Record) {
+	out.Record, out.Annotations = coreRecord(s.Record), coreAnnotations(s.Annotations)
+	if note := s.Annotations[MultiLockAnnotation]; namesTerm(note, s.Record) {
 		out.Annotations.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
 	}
 	return out, nil
 }
 
-// coreNotes has requests and holds as they are written, to be compared: what they say is the
+// coreAnnotations has requests and holds as they are written, to be compared: what they say is the
 // elector's to read.
-func coreNotes(notes map[string]string) core.Annotations {
+func coreAnnotations(notes map[string]string) core.Annotations {
 	return core.Annotations{
 		Nominated: core.Nomination{Identity: notes[NominatedAnnotation]},
 		Request:   core.Request{Note: notes[HandoverRequestAnnotation]},
@@ -113,7 +113,7 @@ func combine(sight core.PairView, objects Pair, self string) Snapshot {
 	parts[core.Primary].Present, parts[core.Secondary].Present = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
 	out := Snapshot{
 		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
-		Record: one.Record, Notes: withOthers(withNote(one.Notes, MultiLockAnnotation, ""), is.Annotations),
+		Record: one.Record, Annotations: withOthers(withAnnotation(one.Annotations, MultiLockAnnotation, ""), is.Annotations),
 		Floor:  is.Floor,
 		Object: &objects,
 	}
@@ -128,12 +128,12 @@ func combine(sight core.PairView, objects Pair, self string) Snapshot {
 
 // withOthers is notes with the request and the hold that the core has chosen.
 func withOthers(notes map[string]string, chosen core.Annotations) map[string]string {
-	notes = withNote(notes, HandoverRequestAnnotation, chosen.Request.Note)
-	return withNote(notes, HoldAnnotation, chosen.Hold.Note)
+	notes = withAnnotation(notes, HandoverRequestAnnotation, chosen.Request.Note)
+	return withAnnotation(notes, HoldAnnotation, chosen.Hold.Note)
 }
 
-// withNote is notes with one more; an empty value leaves it out.
-func withNote(notes map[string]string, key, value string) map[string]string {
+// withAnnotation is notes with one more; an empty value leaves it out.
+func withAnnotation(notes map[string]string, key, value string) map[string]string {
 	notes = maps.Clone(notes)
 	if notes == nil {
 		notes = map[string]string{}

@@ -44,7 +44,7 @@ func one(t *testing.T, uid, text string) side {
 	if _, err := fmt.Sscanf(words[0], "@%d", &version); err != nil {
 		t.Fatal(err)
 	}
-	s := Snapshot{Exists: true, UID: "", ResourceVersion: words[0][1:], Notes: map[string]string{}}
+	s := Snapshot{Exists: true, UID: "", ResourceVersion: words[0][1:], Annotations: map[string]string{}}
 	switch what := words[1]; what {
 	case "absent":
 		return side{version: version}
@@ -65,17 +65,17 @@ func one(t *testing.T, uid, text string) side {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "half":
-			s.Notes[MultiLockAnnotation] = needsBoth(s.Record, value)
+			s.Annotations[MultiLockAnnotation] = needsBoth(s.Record, value)
 		case "nominated":
-			s.Notes[NominatedAnnotation] = s.Record.HolderIdentity
+			s.Annotations[NominatedAnnotation] = s.Record.HolderIdentity
 		case "marker":
-			s.Notes[MarkerAnnotation] = needsBoth(s.Record, "")
+			s.Annotations[MarkerAnnotation] = needsBoth(s.Record, "")
 		case "renewed":
 			s.Record.RenewTime = at("2026-01-02T03:04:12Z")
 		case "request":
-			s.Notes[HandoverRequestAnnotation] = value
+			s.Annotations[HandoverRequestAnnotation] = value
 		case "hold":
-			s.Notes[HoldAnnotation] = value
+			s.Annotations[HoldAnnotation] = value
 		case "uid":
 			uid = value
 		default:
@@ -160,16 +160,16 @@ func inShort(s Snapshot) string {
 
 func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
 	got := shown(t, one(t, "p", "@7 b/3 half request=old-replica"), one(t, "s", "@6 b/3 half marker"), "me")
-	if got.Notes[HandoverRequestAnnotation] != "old-replica" || got.Notes[MarkerAnnotation] == "" || got.Notes[MultiLockAnnotation] != "" {
-		t.Errorf("notes %v", got.Notes)
+	if got.Annotations[HandoverRequestAnnotation] != "old-replica" || got.Annotations[MarkerAnnotation] == "" || got.Annotations[MultiLockAnnotation] != "" {
+		t.Errorf("notes %v", got.Annotations)
 	}
 	got = shown(t, one(t, "p", "@5 b/3 half request=earlier"), one(t, "s", "@6 b/3 half request=later"), "me")
-	if got.Notes[HandoverRequestAnnotation] != "later" {
-		t.Errorf("notes %v", got.Notes)
+	if got.Annotations[HandoverRequestAnnotation] != "later" {
+		t.Errorf("notes %v", got.Annotations)
 	}
 	got = shown(t, one(t, "p", "@5 c/3 request=mine"), one(t, "s", "@6 b/2 half request=stale"), "me")
-	if got.Notes[HandoverRequestAnnotation] != "mine" {
-		t.Errorf("notes %v", got.Notes)
+	if got.Annotations[HandoverRequestAnnotation] != "mine" {
+		t.Errorf("notes %v", got.Annotations)
 	}
 }
 

@@ -75,12 +75,12 @@ func TestCombineShowsTheNotesThatCount(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, s := one(t, "p", c.primary), one(t, "s", c.secondary)
-			before := [2]map[string]string{maps.Clone(p.Notes), maps.Clone(s.Notes)}
-			if got := shown(t, p, s, "me").Notes; !maps.Equal(got, c.want) {
+			before := [2]map[string]string{maps.Clone(p.Annotations), maps.Clone(s.Annotations)}
+			if got := shown(t, p, s, "me").Annotations; !maps.Equal(got, c.want) {
 				t.Errorf("notes %v, want %v", got, c.want)
 			}
-			if !maps.Equal(p.Notes, before[0]) || !maps.Equal(s.Notes, before[1]) {
-				t.Errorf("the objects' own notes became %v and %v", p.Notes, s.Notes)
+			if !maps.Equal(p.Annotations, before[0]) || !maps.Equal(s.Annotations, before[1]) {
+				t.Errorf("the objects' own notes became %v and %v", p.Annotations, s.Annotations)
 			}
 		})
 	}
@@ -88,8 +88,8 @@ func TestCombineShowsTheNotesThatCount(t *testing.T) {
 
 func TestCombineMergesIntoNoNotes(t *testing.T) {
 	p, s := one(t, "p", "@7 -/3 request=old"), one(t, "s", "@8 -/3")
-	s.Notes = nil
-	if got := shown(t, p, s, "me").Notes; got[HandoverRequestAnnotation] != "old" {
+	s.Annotations = nil
+	if got := shown(t, p, s, "me").Annotations; got[HandoverRequestAnnotation] != "old" {
 		t.Errorf("notes %v", got)
 	}
 }
@@ -160,18 +160,18 @@ func TestNamesTerm(t *testing.T) {
 // Without the note that others understand, a kept lock is a lock like any other.
 func TestKeptForSuccessors(t *testing.T) {
 	record := LeaderElectionRecord{HolderIdentity: Successors, LeaderTransitions: 3}
-	kept := Snapshot{Exists: true, Record: record, Notes: map[string]string{PredecessorAnnotation: "v1 " + Successors + " 3 pod-a"}}
+	kept := Snapshot{Exists: true, Record: record, Annotations: map[string]string{PredecessorAnnotation: "v1 " + Successors + " 3 pod-a"}}
 	if !kept.KeptForSuccessors() {
 		t.Errorf("%+v is not", kept)
 	}
 	for name, change := range map[string]func(*Snapshot){
 		"absent":         func(s *Snapshot) { s.Exists = false },
 		"unreadable":     func(s *Snapshot) { s.Unreadable = errors.New("broken") },
-		"without a note": func(s *Snapshot) { s.Notes = nil },
+		"without a note": func(s *Snapshot) { s.Annotations = nil },
 		"a later term":   func(s *Snapshot) { s.Record.LeaderTransitions++ },
 		"another holder": func(s *Snapshot) {
 			s.Record.HolderIdentity = "pod-a"
-			s.Notes = map[string]string{PredecessorAnnotation: "v1 pod-a 3 pod-a"}
+			s.Annotations = map[string]string{PredecessorAnnotation: "v1 pod-a 3 pod-a"}
 		},
 	} {
 		snap := kept

@@ -26,11 +26,11 @@ func TestMultiLockAHoldSetBetweenTheWritesOfARenewal(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.betweenTheWrites(func() { c.between(p) })
-			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Notes); err != nil {
+			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
 				t.Fatal(err)
 			}
 			c.afterwards(p)
-			if got := p.read().Notes[hold]; got != c.want {
+			if got := p.read().Annotations[hold]; got != c.want {
 				t.Errorf("the hold %q counts, want %q", got, c.want)
 			}
 		})
@@ -54,10 +54,10 @@ func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
 			}
 			p.Secondary.Annotate(hold, "new")
 			cut(p)
-			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Notes); err == nil {
+			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err == nil {
 				t.Fatal("written")
 			}
-			if got := p.read().Notes[hold]; got != "new" || p.Primary.Snapshot().Notes[hold] != "old" {
+			if got := p.read().Annotations[hold]; got != "new" || p.Primary.Snapshot().Annotations[hold] != "old" {
 				t.Errorf("the hold %q counts, want %q", got, "new")
 			}
 		})
@@ -80,14 +80,14 @@ func TestMultiLockAHoldThatArrivesLate(t *testing.T) {
 	p.Primary.Annotate(hold, "new")
 	base := p.read()
 	p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "ended") })
-	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Notes); err != nil {
+	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.read().Notes[hold]; got != "new" || p.Secondary.Snapshot().Notes[hold] != "new" {
-		t.Errorf("the hold %q counts, and the secondary shows %q; want %q", got, p.Secondary.Snapshot().Notes[hold], "new")
+	if got := p.read().Annotations[hold]; got != "new" || p.Secondary.Snapshot().Annotations[hold] != "new" {
+		t.Errorf("the hold %q counts, and the secondary shows %q; want %q", got, p.Secondary.Snapshot().Annotations[hold], "new")
 	}
 	p.Secondary.Annotate(hold, "ended")
-	if got := p.read().Notes[hold]; got != "ended" {
+	if got := p.read().Annotations[hold]; got != "ended" {
 		t.Errorf("said again: the hold %q counts", got)
 	}
 }
@@ -103,8 +103,8 @@ func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
 		t.Fatal("written")
 	}
 	for _, label := range []string{"", "y"} { // a label is not a word about the hold
-		if p.Secondary.Annotate("example.com/x", label); p.read().Notes[hold] != "" || p.Secondary.Snapshot().Notes[hold] != "old" {
-			t.Errorf("the hold %q is back", p.read().Notes[hold])
+		if p.Secondary.Annotate("example.com/x", label); p.read().Annotations[hold] != "" || p.Secondary.Snapshot().Annotations[hold] != "old" {
+			t.Errorf("the hold %q is back", p.read().Annotations[hold])
 		}
 	}
 }

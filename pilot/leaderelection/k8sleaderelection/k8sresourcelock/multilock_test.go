@@ -82,8 +82,8 @@ func TestMultiLockRenewsPastARequestOnTheSecondary(t *testing.T) {
 	const request = `{"identity":"l"}`
 	p.betweenTheWrites(func() { p.Secondary.Annotate(k8sresourcelock.HandoverRequestAnnotation, request) })
 	snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
-	if err != nil || snap.Half() || snap.Notes[k8sresourcelock.HandoverRequestAnnotation] != request {
-		t.Errorf("error %v, notes %v", err, snap.Notes)
+	if err != nil || snap.Half() || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] != request {
+		t.Errorf("error %v, notes %v", err, snap.Annotations)
 	}
 }
 
@@ -171,10 +171,10 @@ func TestMultiLockWritesNotesWhereTheRecordIsShown(t *testing.T) {
 	base := p.read()
 	notes := map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b"}`}
 	snap, err := p.lock.Annotate(t.Context(), base, notes)
-	if err != nil || snap.Notes[k8sresourcelock.HandoverRequestAnnotation] == "" {
-		t.Fatalf("error %v, notes %v", err, snap.Notes)
+	if err != nil || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" {
+		t.Fatalf("error %v, notes %v", err, snap.Annotations)
 	}
-	if p.Primary.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] == "" || p.Secondary.Snapshot().Notes[k8sresourcelock.HandoverRequestAnnotation] != "" {
+	if p.Primary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" || p.Secondary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] != "" {
 		t.Error("the request is not where the leader looks for it, and only there")
 	}
 	if last := p.Secondary.History(); last[len(last)-1].Version > lease {

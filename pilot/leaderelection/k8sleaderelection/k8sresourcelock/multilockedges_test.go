@@ -238,8 +238,8 @@ func TestMultiLockFinishesARelease(t *testing.T) {
 		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Present || !snap.Parts[1].Present {
 			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
 		}
-		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Notes[needs] != "" {
-			t.Errorf("the Lease: %+v, notes %v", is.Record, is.Notes)
+		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Annotations[needs] != "" {
+			t.Errorf("the Lease: %+v, notes %v", is.Record, is.Annotations)
 		}
 	}
 }
@@ -252,8 +252,8 @@ func TestMultiLockPassesTheLockOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, half := range []*locktest.Store{p.Primary, p.Secondary} {
-		if got := half.Snapshot(); got.Notes[needs] != "" || got.Record.HolderIdentity != "c" {
-			t.Errorf("%s: %+v with %v", half.Kind(), got.Record, got.Notes)
+		if got := half.Snapshot(); got.Annotations[needs] != "" || got.Record.HolderIdentity != "c" {
+			t.Errorf("%s: %+v with %v", half.Kind(), got.Record, got.Annotations)
 		}
 	}
 }
@@ -281,8 +281,8 @@ func TestMultiLockSecondWrite(t *testing.T) {
 		p := newPairTrial(t)
 		base := p.held()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "{}") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Notes[hold] != "{}" {
-			t.Errorf("error %v, notes %v", err, snap.Notes)
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[hold] != "{}" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
 		}
 	})
 	t.Run("a request that is answered does not come back with a label", func(t *testing.T) {
@@ -291,8 +291,8 @@ func TestMultiLockSecondWrite(t *testing.T) {
 		p.Secondary.Annotate(request, "{}")
 		base := p.read()
 		p.betweenTheWrites(func() { p.Secondary.Annotate("example.com/x", "y") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Notes[request] != "" {
-			t.Errorf("error %v, notes %v", err, snap.Notes)
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[request] != "" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
 		}
 	})
 	t.Run("a request that is taken back meanwhile is gone", func(t *testing.T) {
@@ -301,8 +301,8 @@ func TestMultiLockSecondWrite(t *testing.T) {
 		p.Secondary.Annotate(request, "{}")
 		base := p.read()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "") })
-		snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), base.Notes)
-		if is, there := p.Secondary.Snapshot().Notes[request]; err != nil || snap.Half() || there {
+		snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), base.Annotations)
+		if is, there := p.Secondary.Snapshot().Annotations[request]; err != nil || snap.Half() || there {
 			t.Errorf("error %v, request %q", err, is)
 		}
 	})
@@ -313,8 +313,8 @@ func TestMultiLockSecondWrite(t *testing.T) {
 		p.Secondary.Put("b", termOf("", 3, 1))
 		base := p.read()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "{}") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil); err != nil || snap.Half() || snap.Notes[request] != "" {
-			t.Errorf("error %v, notes %v", err, snap.Notes)
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil); err != nil || snap.Half() || snap.Annotations[request] != "" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
 		}
 	})
 	for name, fail := range map[string]func(pairTrial){

@@ -76,5 +76,5 @@ func (m *pairMemory) seen(h core.Half, snap Snapshot, self string) (pair Snapsho
 func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sight = m.sight.RecordWrite(h, record, coreNotes(notes))
+	m.sight = m.sight.RecordWrite(h, record, coreAnnotations(notes))
 }

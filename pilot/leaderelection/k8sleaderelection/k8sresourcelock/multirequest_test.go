@@ -57,7 +57,7 @@ func TestMultiLockRehearsesARequest(t *testing.T) {
 				if written := p.Primary.Snapshot().ResourceVersion != first; written && err != nil {
 					t.Error("it was refused, and written")
 				}
-				if got := p.Primary.Snapshot().Notes[key]; err == nil && got != x.notes[key] {
+				if got := p.Primary.Snapshot().Annotations[key]; err == nil && got != x.notes[key] {
 					t.Errorf("the request is %q", got)
 				}
 				if p.Secondary.Snapshot().ResourceVersion != second {

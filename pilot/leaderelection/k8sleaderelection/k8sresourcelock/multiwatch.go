@@ -31,7 +31,7 @@ func (l *MultiLock) Subscribe(ctx context.Context, wake func()) Subscription {
 }
 
 // Next implements Subscription.
-func (p *pairWatch) Next() (news []News) {
+func (p *pairWatch) Next() (news []Event) {
 	for i, half := range p.halves {
 		for _, n := range half.Next() {
 			news = append(news, p.take(core.Half(i), n)...)
@@ -41,21 +41,21 @@ func (p *pairWatch) Next() (news []News) {
 }
 
 // take turns one object's news into news of the pair.
-func (p *pairWatch) take(h core.Half, n News) []News {
+func (p *pairWatch) take(h core.Half, n Event) []Event {
 	whole := p.up[0] && p.up[1]
 	switch n.Kind {
-	case Up:
+	case WatchConnected:
 		p.up[h], p.gap = true, p.gap || n.Gap
 		if !p.up[0] || !p.up[1] {
 			return nil
 		}
-		news := []News{{Kind: Up, Gap: p.gap}}
+		news := []Event{{Kind: WatchConnected, Gap: p.gap}}
 		if p.held != nil {
-			news = append(news, News{Kind: Changed, Snapshot: *p.held})
+			news = append(news, Event{Kind: Changed, Snapshot: *p.held})
 		}
 		p.gap, p.held = false, nil
 		return news
-	case Down:
+	case WatchDisconnected:
 		if p.up[h] = false; !whole && n.Err == nil {
 			return nil
 		}
@@ -63,9 +63,9 @@ func (p *pairWatch) take(h core.Half, n News) []News {
 		pair, ok, err := p.lock.mem.seen(h, n.Snapshot, p.lock.Identity())
 		switch {
 		case err != nil && whole: // what could not be taken in was missed
-			return []News{{Kind: Down, Err: err}, {Kind: Up, Gap: true}}
+			return []Event{{Kind: WatchDisconnected, Err: err}, {Kind: WatchConnected, Gap: true}}
 		case err != nil:
-			return []News{{Kind: Down, Err: err}}
+			return []Event{{Kind: WatchDisconnected, Err: err}}
 		case !ok:
 			return nil
 		case !whole:
@@ -76,13 +76,13 @@ func (p *pairWatch) take(h core.Half, n News) []News {
 		}
 		n.Snapshot = pair
 	}
-	return []News{n}
+	return []Event{n}
 }
 
 // Rewound implements Subscription. Which of the two has gone back a pair's version does not tell.
-func (p *pairWatch) Rewound(string) {
+func (p *pairWatch) StoreRestored(string) {
 	for _, half := range p.halves {
-		half.Rewound("0")
+		half.StoreRestored("0")
 	}
 }
 

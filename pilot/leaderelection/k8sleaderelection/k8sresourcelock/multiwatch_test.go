@@ -73,7 +73,7 @@ func (w *watchedPair) wants(heard ...string) {
 	w.Helper()
 	synctest.Wait()
 	for _, n := range w.watch.Next() {
-		word := map[k8sresourcelock.NewsKind]string{k8sresourcelock.Up: "up", k8sresourcelock.Down: "down"}[n.Kind]
+		word := map[k8sresourcelock.EventKind]string{k8sresourcelock.WatchConnected: "up", k8sresourcelock.WatchDisconnected: "down"}[n.Kind]
 		switch {
 		case n.Kind == k8sresourcelock.Changed:
 			word = fmt.Sprintf("%d+%d %s", n.Snapshot.Parts[0].Version, n.Snapshot.Parts[1].Version, n.Snapshot.Record.HolderIdentity)
@@ -170,7 +170,7 @@ func TestMultiLockWatch(t *testing.T) {
 		w.halves[0].up()
 		w.halves[1].up()
 		w.wants(up)
-		w.watch.Rewound("7+8")
+		w.watch.StoreRestored("7+8")
 		w.wants(up, "down")
 		w.halves[0].up()
 		w.halves[1].up()

@@ -31,7 +31,7 @@ func (w pairWrite) rehearse(ctx context.Context) error {
 	if !ok || !w.IsClaim() {
 		return nil
 	}
-	return r.Rehearse(ctx, w.base.Secondary, w.record, w.notesFor(w.Base.Primary))
+	return r.Rehearse(ctx, w.base.Secondary, w.record, w.annotationsFor(w.Base.Primary))
 }
 
 // rehearseRequest asks, before a candidate asks the holder to hand over, whether the secondary
@@ -43,7 +43,7 @@ func (w pairWrite) rehearseRequest(ctx context.Context, shown Snapshot) error {
 	}
 	text := w.notes[HandoverRequestAnnotation]
 	r, ok := w.secondary.(rehearser)
-	if !ok || text == shown.Notes[HandoverRequestAnnotation] || json.Unmarshal([]byte(text), &request) != nil || request.Identity != w.Self {
+	if !ok || text == shown.Annotations[HandoverRequestAnnotation] || json.Unmarshal([]byte(text), &request) != nil || request.Identity != w.Self {
 		return nil
 	}
 	base := w.base.Secondary
@@ -52,12 +52,12 @@ func (w pairWrite) rehearseRequest(ctx context.Context, shown Snapshot) error {
 		record = w.record
 		record.HolderIdentity, record.HolderKey, record.LeaderTransitions = w.Self, w.lock.Key(), base.Record.LeaderTransitions
 	}
-	return r.Rehearse(ctx, base, record, base.Notes)
+	return r.Rehearse(ctx, base, record, base.Annotations)
 }
 
-// notesFor are the notes beside the record on one object, when the other is that.
-func (w pairWrite) notesFor(other core.Snapshot) map[string]string {
-	return withNote(w.notes, MultiLockAnnotation, formatNeeds(w.NeedsAnnotation(other)))
+// annotationsFor are the notes beside the record on one object, when the other is that.
+func (w pairWrite) annotationsFor(other core.Snapshot) map[string]string {
+	return withAnnotation(w.notes, MultiLockAnnotation, formatNeeds(w.NeedsAnnotation(other)))
 }
 
 // both writes the primary, and then the secondary.
@@ -66,7 +66,7 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	w.lock.mem.sends(core.Primary, w.Record, w.notes)
-	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.notesFor(w.Base.Secondary))
+	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.annotationsFor(w.Base.Secondary))
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -96,7 +96,7 @@ const maxAmends = 4
 // there meanwhile is looked at anew: a request or a hold does not end the write, nor does
 // the write undo them. What has been replaced on the primary since counts no more.
 func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, error) {
-	base, notes := w.base.Secondary, w.notesFor(first)
+	base, notes := w.base.Secondary, w.annotationsFor(first)
 	for range maxAmends {
 		w.lock.mem.sends(core.Secondary, w.Record, notes)
 		next, err := w.secondary.Write(ctx, base, w.record, notes)
@@ -116,7 +116,7 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
 		sight, _ := w.lock.mem.known()
-		base, notes = now, withOthers(notes, w.MergeAnnotations(sight, half, coreNotes(notes)))
+		base, notes = now, withOthers(notes, w.MergeAnnotations(sight, half, coreAnnotations(notes)))
 	}
 	return Snapshot{}, fmt.Errorf("the secondary changes too often: %w", ErrConflict)
 }
@@ -151,7 +151,7 @@ func (w pairWrite) half(h core.Half) Versioned {
 
 func (w pairWrite) annotateOne(ctx context.Context, h core.Half) (Snapshot, error) {
 	base := *w.base.half(h)
-	notes := withNote(w.notes, MultiLockAnnotation, base.Notes[MultiLockAnnotation])
+	notes := withAnnotation(w.notes, MultiLockAnnotation, base.Annotations[MultiLockAnnotation])
 	if lock, ok := w.half(h).(Annotated); ok {
 		return lock.Annotate(ctx, base, notes)
 	}
@@ -172,14 +172,14 @@ func (w *pairWrite) take(h core.Half, next Snapshot) error {
 func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 	annotated, ok := w.half(h).(Annotated)
 	for n := 0; ; n++ {
-		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreNotes(w.notes).Hold) {
+		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreAnnotations(w.notes).Hold) {
 			return nil
 		}
 		base := *w.base.half(h)
 		if n == maxAmends {
 			return fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
 		}
-		next, err := annotated.Annotate(ctx, base, withNote(base.Notes, HoldAnnotation, w.notes[HoldAnnotation]))
+		next, err := annotated.Annotate(ctx, base, withAnnotation(base.Annotations, HoldAnnotation, w.notes[HoldAnnotation]))
 		if IsConflict(err) {
 			next, err = w.half(h).Read(ctx)
 		}

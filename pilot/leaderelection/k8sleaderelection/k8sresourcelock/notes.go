@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-// notePrefix begins the names of this project's annotations.
-const notePrefix = "incumbent.dev/"
+// annotationPrefix begins the names of this project's annotations.
+const annotationPrefix = "incumbent.dev/"
 
-// knownNotes are the annotations that this version may remove. One with our prefix
+// knownAnnotations are the annotations that this version may remove. One with our prefix
 // that is not among them is a later version's, and not ours to take away.
-var knownNotes = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, PredecessorAnnotation}
+var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, PredecessorAnnotation}
 
-// notesOf picks our annotations out of an object's; nil when there are none.
-func notesOf(annotations map[string]string) map[string]string {
+// annotationsOf picks our annotations out of an object's; nil when there are none.
+func annotationsOf(annotations map[string]string) map[string]string {
 	var notes map[string]string
 	for k, v := range annotations {
-		if !strings.HasPrefix(k, notePrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
+		if !strings.HasPrefix(k, annotationPrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
 			continue
 		}
 		if notes == nil {
-			notes = make(map[string]string, len(knownNotes))
+			notes = make(map[string]string, len(knownAnnotations))
 		}
 		notes[k] = v
 	}
 	return notes
 }
 
-// applyNotes returns annotations with exactly these notes; it may change and
+// applyAnnotations returns annotations with exactly these notes; it may change and
 // return the map it is given.
-func applyNotes(annotations, notes map[string]string) map[string]string {
-	for _, k := range knownNotes {
+func applyAnnotations(annotations, notes map[string]string) map[string]string {
+	for _, k := range knownAnnotations {
 		delete(annotations, k)
 	}
 	if annotations == nil && len(notes) > 0 {
@@ -42,10 +42,10 @@ func applyNotes(annotations, notes map[string]string) map[string]string {
 	return annotations
 }
 
-func checkNotes(notes map[string]string) error {
+func checkAnnotations(notes map[string]string) error {
 	for k := range notes {
-		if !strings.HasPrefix(k, notePrefix) {
-			return fmt.Errorf("note %q does not begin with %s", k, notePrefix)
+		if !strings.HasPrefix(k, annotationPrefix) {
+			return fmt.Errorf("note %q does not begin with %s", k, annotationPrefix)
 		}
 	}
 	return nil

@@ -97,7 +97,7 @@ func (p plain) update(ctx context.Context, record LeaderElectionRecord) error {
 }
 
 func (p plain) write(ctx context.Context, base Snapshot, record LeaderElectionRecord) error {
-	snap, err := p.lock.Write(ctx, base, record, base.Notes)
+	snap, err := p.lock.Write(ctx, base, record, base.Annotations)
 	if err == nil {
 		p.base.set(snap)
 	}

@@ -154,8 +154,8 @@ func TestConfigMapSnapshot(t *testing.T) {
 	if !snap.Exists || snap.UID != "u" || snap.ResourceVersion != "7" || snap.Raw != nil || snap.Unreadable != nil {
 		t.Errorf("%+v", snap)
 	}
-	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3", "incumbent.dev/later": "x"}; !reflect.DeepEqual(snap.Notes, want) {
-		t.Errorf("notes %v, want %v", snap.Notes, want)
+	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3", "incumbent.dev/later": "x"}; !reflect.DeepEqual(snap.Annotations, want) {
+		t.Errorf("notes %v, want %v", snap.Annotations, want)
 	}
 	before.ManagedFields = nil
 	if !reflect.DeepEqual(snap.Object, before) {

@@ -310,7 +310,7 @@ func TestSharedInARestoredStore(t *testing.T) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Deleted, "a", "91")
-		a.Rewound("")
+		a.StoreRestored("")
 		wantTold(t, a, "up after a gap", "changed90", "gone91")
 		s.wantShared(t, "@")
 	})
@@ -318,7 +318,7 @@ func TestSharedInARestoredStore(t *testing.T) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		newsOf(a)
-		a.Rewound("40")
+		a.StoreRestored("40")
 		if err := a.share.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
 			t.Error(err)
 		}

@@ -60,7 +60,7 @@ func (w *sharedWatch) add(to *lockWatch) *share {
 
 // began tells that the watch is up. The caller holds shared.mu.
 func (s *share) began() {
-	s.to.put(News{Kind: Up, Gap: !s.known})
+	s.to.put(Event{Kind: WatchConnected, Gap: !s.known})
 	s.known = true
 }
 
@@ -155,7 +155,7 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 	}
 	all := slices.Collect(w.all)
 	for _, s := range all {
-		s.to.put(News{Kind: Down, Err: err})
+		s.to.put(Event{Kind: WatchDisconnected, Err: err})
 	}
 	w.shared.mu.Unlock()
 	for _, s := range all {
@@ -214,7 +214,7 @@ func (w *sharedWatch) show(event watch.Event) error {
 		snap = LeaseSnapshot(lease)
 	}
 	for _, s := range shares {
-		s.to.put(News{Kind: Changed, Snapshot: snap})
+		s.to.put(Event{Kind: Changed, Snapshot: snap})
 	}
 	return nil
 }

@@ -8,34 +8,34 @@ import (
 
 // Subscription follows one lock until End, over all connections that this takes.
 type Subscription interface {
-	// Next returns the News since the last call, oldest first, and removes them; nil when there
+	// Next returns the Event since the last call, oldest first, and removes them; nil when there
 	// are none. It does not block.
-	Next() []News
+	Next() []Event
 	// Rewound is for the subscriber to call when a Read has shown a version, present, that is
 	// older than one it has seen before: the store was restored to an earlier state. A watch that
 	// resumes from the newer version would be accepted and show nothing, so it begins anew with
 	// the present state. A shared one that has shown nothing newer than present goes on.
-	Rewound(present string)
+	StoreRestored(present string)
 	// End ends the subscription, and returns when all that only it needed has ended. Next shows
 	// nothing new then.
 	End()
 }
 
-// NewsKind says what News are about.
-type NewsKind uint8
+// EventKind says what Event are about.
+type EventKind uint8
 
 const (
 	// Up: from now on each change is shown.
-	Up NewsKind = iota
+	WatchConnected EventKind = iota
 	// Down: the connection is over, or could not be had. It is made anew, and is up again then.
-	Down
+	WatchDisconnected
 	// Changed: the lock object has changed; Snapshot shows it after the change.
 	Changed
 )
 
-// News is one thing that a Subscription tells.
-type News struct {
-	Kind NewsKind
+// Event is one thing that a Subscription tells.
+type Event struct {
+	Kind EventKind
 	// Gap: changes before it may not have been shown; Read the lock. The first Up has one.
 	Gap bool
 	// Err is why the connection is over; nil for an ordinary end.
@@ -50,7 +50,7 @@ type Subscribable interface {
 }
 
 // Subscribe follows a lock. It returns nil for one that is neither Watchable nor Subscribable, which
-// has to be polled, and does not block. It calls wake, before it has returned too, when there are News for Next after
+// has to be polled, and does not block. It calls wake, before it has returned too, when there are Event for Next after
 // there were none. wake must not block, nor call the Subscription.
 func Subscribe(ctx context.Context, lock Interface, wake func()) Subscription {
 	switch lock := lock.(type) {
@@ -68,16 +68,16 @@ const maxPending = 256
 
 var errBehind = fmt.Errorf("more than %d changes were not taken in", maxPending)
 
-// mailbox holds the News that were not taken yet.
+// mailbox holds the Event that were not taken yet.
 type mailbox struct {
 	wake func()
 
 	mu   sync.Mutex
-	news []News
+	news []Event
 }
 
 // Next implements Subscription.
-func (m *mailbox) Next() []News {
+func (m *mailbox) Next() []Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	news := m.news
@@ -86,11 +86,11 @@ func (m *mailbox) Next() []News {
 }
 
 // put puts news in store.
-func (m *mailbox) put(n News) {
+func (m *mailbox) put(n Event) {
 	m.mu.Lock()
 	first := len(m.news) == 0
 	if len(m.news) >= maxPending {
-		m.news = append(m.news[:0], News{Kind: Down, Err: errBehind}, News{Kind: Up, Gap: true})
+		m.news = append(m.news[:0], Event{Kind: WatchDisconnected, Err: errBehind}, Event{Kind: WatchConnected, Gap: true})
 	}
 	m.news = append(m.news, n)
 	m.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// newsOf is the subscription's News, in short.
+// newsOf is the subscription's Event, in short.
 func newsOf(s Subscription) []string {
 	synctest.Wait()
 	var all []string
@@ -65,9 +65,9 @@ func TestSubscription(t *testing.T) {
 		s.say(watch.Added, "b", "91")
 		newsOf(a)
 		newsOf(b)
-		a.Rewound("40")
+		a.StoreRestored("40")
 		wantTold(t, a, "down", "up after a gap")
-		b.Rewound("41")
+		b.StoreRestored("41")
 		wantTold(t, a)
 		wantTold(t, b, "down", "up after a gap")
 		s.say(watch.Modified, "b", "42")

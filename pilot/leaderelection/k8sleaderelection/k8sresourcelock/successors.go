@@ -7,5 +7,5 @@ const Successors = "incumbent-successors"
 // KeptForSuccessors reports whether the lock is held only as a predecessor.
 func (s Snapshot) KeptForSuccessors() bool {
 	return s.Exists && s.Unreadable == nil && s.Record.HolderIdentity == Successors &&
-		namesTerm(s.Notes[PredecessorAnnotation], s.Record)
+		namesTerm(s.Annotations[PredecessorAnnotation], s.Record)
 }

@@ -52,7 +52,7 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 	if !s.Exists {
 		return out
 	}
-	out.Annotations = decodeAnnotations(s.Notes)
+	out.Annotations = decodeAnnotations(s.Annotations)
 	out.Annotations.Nominated = nomination(s, out.Annotations.Hold)
 	out.Strategy = s.Strategy != ""
 	if k8sresourcelock.ValidateIdentity(s.PreferredHolder) == nil { // otherwise the handover could not be written
@@ -173,7 +173,7 @@ func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 	if r := s.Record; s.Strategy != "" && r.HolderIdentity != "" && r.AcquireTime.IsZero() {
 		return core.Nomination{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Uncounted: true}
 	}
-	n := core.Nomination{Identity: s.Notes[k8sresourcelock.NominatedAnnotation]}
+	n := core.Nomination{Identity: s.Annotations[k8sresourcelock.NominatedAnnotation]}
 	switch {
 	case n.Identity == "":
 		return core.Nomination{}

@@ -99,7 +99,7 @@ func TestSnapshot_InvalidOrAbsent(t *testing.T) {
 	}
 	got, err := c.Snapshot(k8sresourcelock.Snapshot{
 		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
-		Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
+		Annotations: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
 	})
 	if want := (core.Snapshot{Version: 42, UID: core.UID{First: "p", Second: "s"}}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
@@ -108,7 +108,7 @@ func TestSnapshot_InvalidOrAbsent(t *testing.T) {
 
 // A nomination is for the term in the hold of a transfer to the same holder, otherwise for the recorded term.
 func TestNomination_Term(t *testing.T) {
-	snap := k8sresourcelock.Snapshot{Notes: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}}
+	snap := k8sresourcelock.Snapshot{Annotations: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}}
 	snap.Record.LeaderTransitions = 5
 	for _, c := range []struct {
 		hold core.Hold
@@ -131,7 +131,7 @@ func TestNomination_Term(t *testing.T) {
 	if got := nomination(snap, core.Hold{}); got.Uncounted {
 		t.Errorf("after the first own write: %+v", got)
 	}
-	delete(snap.Notes, k8sresourcelock.NominatedAnnotation)
+	delete(snap.Annotations, k8sresourcelock.NominatedAnnotation)
 	if got := nomination(snap, core.Hold{Reason: core.HoldForTransfer, Transitions: 4}); got != (core.Nomination{}) {
 		t.Errorf("no nomination: %+v", got)
 	}

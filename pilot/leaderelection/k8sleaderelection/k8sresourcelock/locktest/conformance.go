@@ -118,8 +118,8 @@ func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.Le
 
 func (t *trial) wantNotes(got k8sresourcelock.Snapshot, want map[string]string) {
 	t.Helper()
-	if !maps.Equal(got.Notes, want) {
-		t.Errorf("notes %v, want %v", got.Notes, want)
+	if !maps.Equal(got.Annotations, want) {
+		t.Errorf("notes %v, want %v", got.Annotations, want)
 	}
 }
 

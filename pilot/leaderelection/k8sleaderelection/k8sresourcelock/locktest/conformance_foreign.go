@@ -87,7 +87,7 @@ var foreignChecks = []check{
 		t.Cleanup(func() { t.Mutate(func(obj Object) { obj.SetFinalizers(nil) }) })
 		base := t.must(a.Read(t.ctx))
 		t.wantRecord(base, record(a, 1))
-		next := t.must(a.Write(t.ctx, base, record(a, 2), base.Notes))
+		next := t.must(a.Write(t.ctx, base, record(a, 2), base.Annotations))
 		t.wantRecord(next, record(a, 2))
 		if was, is := undecorated(base), undecorated(next); !apiequality.Semantic.DeepEqual(was, is) {
 			t.Errorf("was %+v\n is %+v", was, is)

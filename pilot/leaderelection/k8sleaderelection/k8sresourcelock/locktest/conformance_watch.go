@@ -65,11 +65,11 @@ func (w *watching) follow(ctx context.Context, l k8sresourcelock.Interface, up f
 		}
 		for _, n := range watch.Next() {
 			switch n.Kind {
-			case k8sresourcelock.Up:
+			case k8sresourcelock.WatchConnected:
 				up()
 			case k8sresourcelock.Changed:
 				w.events <- n.Snapshot
-			case k8sresourcelock.Down:
+			case k8sresourcelock.WatchDisconnected:
 				w.err = n.Err
 			}
 		}
