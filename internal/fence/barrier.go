@@ -6,10 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Barrier returns a policy that refuses one ConfigMap, which has no other purpose, to everyone.
-// An API server that refuses it knows every policy and binding that was written before: it
-// watches each of the two kinds in order, and takes what it has seen of both into use at once. The
-// nonce has to be a new one each time, so that a former barrier is not taken for this one.
+// Barrier returns a policy that rejects the returned ConfigMap. An API server that rejects it has loaded all policies and
+// bindings that were written earlier, because it watches each kind in order and loads both kinds together. Use a new nonce
+// each time, so that an earlier barrier does not match.
 func Barrier(set, nonce, namespace string) (Pair, *corev1.ConfigMap) {
 	reason := metav1.StatusReasonForbidden
 	name := "incumbent-fence-barrier-" + nonce
@@ -19,7 +18,7 @@ func Barrier(set, nonce, namespace string) (Pair, *corev1.ConfigMap) {
 			MatchConstraints: &admissionv1.MatchResources{
 				ResourceRules: rules("", nil, []string{"configmaps"}, []string{"CREATE"}, []string{name}),
 			},
-			Validations: []admissionv1.Validation{{Expression: "false", Reason: &reason, Message: "policies are in use"}},
+			Validations: []admissionv1.Validation{{Expression: "false", Reason: &reason, Message: "the API server has loaded the policies"}},
 		},
 	}.pair()
 	return p, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

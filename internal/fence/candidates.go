@@ -7,9 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// candidateGuards judge what the accounts write of LeaseCandidates in the namespace of their coordinated locks, for which RBAC knows no
-// names beforehand. A Pod writes those with its name, "<pod>.<lock>". A coordinator writes the pingTime of others alone,
-// and deletes those that have been pinged and do not answer. For how long they have not, CEL cannot know.
+// candidateGuards returns policies for LeaseCandidates in the namespaces of coordinated locks. RBAC cannot limit them by
+// name. A pod may write those with its name, "<pod>.<lock>". A coordinator may write only the pingTime of others, and delete
+// those that did not respond to a ping. CEL has no clock, so the policy does not check for how long.
 func candidateGuards(set string, locks []single) (pairs []Pair) {
 	reason := metav1.StatusReasonForbidden
 	for _, group := range byPlace(locks, func(s single) bool { return s.Coordinated }, func(s single) string { return s.Namespace }) {
@@ -30,17 +30,17 @@ func candidateGuards(set string, locks []single) (pairs []Pair) {
 					podVariable(),
 					{Name: "candidate", Expression: "request.operation == 'DELETE' ? oldObject : object"},
 					{Name: "name", Expression: "variables.candidate.metadata.name"},
-					// The lock is compared too: names of Pods may hold dots, and what begins with "a." may be that of the Pod "a.b".
+					// The lock is compared too, because "a.b.lock" can belong to pod "a" or "a.b".
 					{Name: "own", Expression: "variables.pod != '' && (variables.name == variables.pod || variables.name == variables.pod + '.' + variables.candidate.spec.leaseName)"},
-					{Name: "asks", Expression: "request.operation == 'UPDATE' && has(object.spec.pingTime) && " + sameButPing + " && " + sameMetadata},
+					{Name: "pings", Expression: "request.operation == 'UPDATE' && has(object.spec.pingTime) && " + sameButPing + " && " + sameMetadata},
 					{Name: "collects", Expression: "request.operation == 'DELETE' && has(oldObject.spec.pingTime) && " +
 						"(!has(oldObject.spec.renewTime) || oldObject.spec.renewTime < oldObject.spec.pingTime)"},
 				},
 				Validations: []admissionv1.Validation{{
-					Expression: "variables.own || variables.asks || variables.collects", Reason: &reason,
-					Message: "a Pod writes its own LeaseCandidates, asks others and collects those that do not answer",
-					MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a Pod writes its own, asks others and collects those that do not answer (' + " +
-						"(variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod) + ')'",
+					Expression: "variables.own || variables.pings || variables.collects", Reason: &reason,
+					Message: "a pod may write its own LeaseCandidates, ping others, and delete those that do not respond",
+					MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a pod may write its own, ping others, and delete those that do not respond (' + " +
+						"(variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod) + ')'",
 				}},
 			},
 		}.pair())
@@ -48,7 +48,7 @@ func candidateGuards(set string, locks []single) (pairs []Pair) {
 	return pairs
 }
 
-// sameButPing is true for an update of a LeaseCandidate that leaves its spec as it is, but for the pingTime.
+// sameButPing is true for an update of a LeaseCandidate that changes only pingTime in the spec.
 var sameButPing = func() string {
 	all := ""
 	for _, field := range []string{"leaseName", "binaryVersion", "emulationVersion", "strategy", "renewTime"} {
@@ -60,5 +60,5 @@ var sameButPing = func() string {
 	return all
 }()
 
-// sameMetadata is true for an update that leaves labels, annotations, owners and finalizers as they are.
+// sameMetadata is true for an update that does not change labels, annotations, owners and finalizers.
 var sameMetadata = sameField("labels") + " && " + sameField("annotations") + " && " + sameField("ownerReferences") + " && " + sameField("finalizers")

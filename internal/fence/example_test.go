@@ -23,6 +23,6 @@ func ExampleRender() {
 	_, err = fence.Render("istio-system", fence.Declaration{Election: "istio-leader", Namespace: "istio-system", Lock: fence.Lease})
 	fmt.Println(err)
 	// Output:
-	// incumbent-fence.istio-system.istio-leader.lease.work-7c24a2a6ce
+	// incumbent-fence.istio-system.istio-leader.lease.work-36e256ce03
 	// fence for election "istio-leader": no service accounts: name those of the candidates, such as istio-system/pilot
 }

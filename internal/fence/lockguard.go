@@ -83,7 +83,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
 	}
 	holds, takes := s.holds(), s.isPod("variables.newHolder", "variables.pod")
-	wanted := `variables.asked.contains('"identity":"' + variables.newHolder + '"')`
+	wanted := `variables.requested.contains('"identity":"' + variables.newHolder + '"')`
 	nominates := "variables.coordinator && variables.newHolder != ''"
 	if s.Coordinated {
 		variables = append(variables, admissionv1.Variable{Name: "preferred", Expression: preferredHolder("oldObject")})
@@ -95,19 +95,19 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "operator", Expression: operator},
 		{Name: "candidate", Expression: "variables.pod != '' && " + s.mayHold()},
 		{Name: "coordinator", Expression: s.coordinates()},
-		{Name: "asked", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
+		{Name: "requested", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
 		// At its end the count stays, or the lock could never be taken again.
 		{Name: "counts", Expression: counts},
 		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
-		{Name: "begins", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
+		{Name: "creates", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
 		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && " + holds},
-		{Name: "takes", Expression: "variables.candidate && " + takes + " && (variables.oldHolder == '' || variables.countsUp)"},
+		{Name: "acquires", Expression: "variables.candidate && " + takes + " && (variables.oldHolder == '' || variables.countsUp)"},
 		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && " + holds + " && variables.newTransitions == variables.oldTransitions"},
 		{Name: "handsOver", Expression: "variables.candidate && " + holds + " && variables.newHolder != '' && " + wanted + " && variables.countsUp"},
 		{Name: "nominates", Expression: nominates},
-		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'begins' : 'releases') : " +
-			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'takes' : variables.coordinator ? 'nominates' : 'handsOver'"},
+		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'creates' : 'releases') : " +
+			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'acquires' : variables.coordinator ? 'nominates' : 'handsOver'"},
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
 		{Name: "oldManagers", Expression: managers("oldObject")},
@@ -174,25 +174,25 @@ func (s single) lockRules() []admissionv1.Validation {
 	unless := func(clause string) string {
 		return "request.operation == 'DELETE' || " + clause + " || variables.operator"
 	}
-	writer := "' (' + variables.attempt + ': ' + (variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod)"
+	writer := "' (' + variables.attempt + ': ' + (variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod)"
 	all := []admissionv1.Validation{
 		judge("request.operation != 'DELETE' || variables.candidate && "+s.holds()+" || variables.operator",
-			"it is deleted by its holder or by an operator alone", ""),
-		judge(unless("variables.same || variables.counts"), "the count of terms never goes back, nor on by more than one",
+			"only its holder or an operator may delete it", ""),
+		judge(unless("variables.same || variables.counts"), "leaderTransitions must not decrease, or increase by more than one",
 			"' (counts: from ' + string(variables.oldTransitions) + ' to ' + string(variables.newTransitions) + ')'"),
-		judge(unless("variables.same || variables.begins || variables.renews || variables.takes || variables.releases || variables.handsOver || variables.nominates"),
-			"nobody but its holder gives it away, and nobody takes it but for itself",
-			writer+" + ', from ' + (variables.oldHolder == '' ? 'nobody' : variables.oldHolder) + ' to ' + (variables.newHolder == '' ? 'nobody' : variables.newHolder) + ')'"),
+		judge(unless("variables.same || variables.creates || variables.renews || variables.acquires || variables.releases || variables.handsOver || variables.nominates"),
+			"only the holder may release or hand over the lock, and a candidate may acquire it only for itself",
+			writer+" + ', from ' + (variables.oldHolder == '' ? 'no holder' : variables.oldHolder) + ' to ' + (variables.newHolder == '' ? 'no holder' : variables.newHolder) + ')'"),
 		judge(unless(sameField("ownerReferences")+" && "+sameField("finalizers")),
-			"ownerReferences and finalizers of a lock, by which it could be deleted or kept from it, are an operator's", ""),
+			"only an operator may change ownerReferences and finalizers of a lock", ""),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newBulk <= (variables.candidate ? %d : %d) || variables.newBulk <= variables.oldBulk", candidatesBulk, othersBulk)),
-			fmt.Sprintf("annotations, labels and data beside its record are more than %d bytes", othersBulk), "' (' + string(variables.newBulk) + ')'"),
+			fmt.Sprintf("annotations, labels and data that are not the record have more than %d bytes", othersBulk), "' (' + string(variables.newBulk) + ')'"),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),
-			fmt.Sprintf("its fields have more than %d managers, of which the API server's notes would take the record's room", othersManagers), "' (' + string(variables.newManagers) + ')'"),
+			fmt.Sprintf("the object has more than %d managers of its fields", othersManagers), "' (' + string(variables.newManagers) + ')'"),
 	}
 	if s.Lock == ConfigMap {
-		all = append(all, judge(unless("variables.same || variables.begins && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),
-			"the record is not one that an elector writes", ""))
+		all = append(all, judge(unless("variables.same || variables.creates && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),
+			"the record does not have the format that electors write", ""))
 	}
 	return all
 }
@@ -220,8 +220,8 @@ func aroundLocks(set string, locks []single) []Pair {
 				Variables: []admissionv1.Variable{{Name: "operator", Expression: operator}},
 				Validations: []admissionv1.Validation{{
 					Expression: "variables.operator", Reason: &reason,
-					Message:           fmt.Sprintf("locks in namespace %s are deleted by name, or by an operator", group[0].Namespace),
-					MessageExpression: quote(fmt.Sprintf("%s %s/", group[0].Lock, group[0].Namespace)) + " + oldObject.metadata.name + ': it is deleted by its holder or by an operator alone'",
+					Message:           fmt.Sprintf("only an operator may delete a collection with locks in namespace %s", group[0].Namespace),
+					MessageExpression: quote(fmt.Sprintf("%s %s/", group[0].Lock, group[0].Namespace)) + " + oldObject.metadata.name + ': only its holder or an operator may delete it'",
 				}},
 			},
 		}.pair())
@@ -245,8 +245,8 @@ func aroundNamespaces(set string, locks []single) []Pair {
 				},
 				Validations: []admissionv1.Validation{{
 					Expression: "false", Reason: &reason,
-					Message: fmt.Sprintf("namespace %s has locks without which the API server refuses everyone's guarded writes, deletions too: "+
-						"take the fence away first, with `pilot fence remove --set %s`, or `helm uninstall` where a chart has made it", namespace, set),
+					Message: fmt.Sprintf("namespace %s contains locks. Without them the API server would reject all guarded writes, also deletions. "+
+						"Remove the fence first: `pilot fence remove --set %s`, or `helm uninstall` for a fence of the chart", namespace, set),
 				}},
 			},
 		}.pair())

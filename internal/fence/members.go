@@ -9,10 +9,9 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// memberGuards judge all that the accounts write of Leases in the namespace of their locks. Each process publishes
-// a Lease whose name says its Pod (package members), and RBAC can limit neither creating nor patching nor deleting to a
-// name that is not known beforehand. So a Pod writes its own member's Lease, whose holder it is, and no other's; and of
-// all other Leases it writes those alone that it may update by their names.
+// memberGuards returns policies for Leases in the namespaces of the locks. Each process publishes a Lease with the name of
+// its pod (package members). RBAC cannot limit create, patch and delete to names that are not known in advance. So a pod
+// may write its own member Lease with itself as holder, and other Leases only if RBAC permits an update by name.
 func memberGuards(set string, locks []single) (pairs []Pair) {
 	reason := metav1.StatusReasonForbidden
 	for _, group := range byPlace(locks, func(s single) bool { return s.Members }, func(s single) string { return s.Namespace }) {
@@ -42,9 +41,9 @@ func memberGuards(set string, locks []single) (pairs []Pair) {
 				},
 				Validations: []admissionv1.Validation{{
 					Expression: "variables.member ? variables.own : request.operation != 'DELETE' && variables.named", Reason: &reason,
-					Message: "a Pod writes its own member Lease and the locks that it may update",
-					MessageExpression: "'lease " + namespace + "/' + variables.name + ': a Pod writes its own member Lease and the locks that it may update (' + " +
-						"(variables.pod == '' ? request.userInfo.username + ', bound to no pod' : 'pod ' + variables.pod) + ')'",
+					Message: "a pod may write its own member Lease and the locks that it may update",
+					MessageExpression: "'lease " + namespace + "/' + variables.name + ': a pod may write its own member Lease and the locks that it may update (' + " +
+						"(variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod) + ')'",
 				}},
 			},
 		}.pair())

@@ -185,8 +185,8 @@ func TestOnePolicyOfCollectionsForWhatIsAlike(t *testing.T) {
 		}
 	}
 	want := []string{
-		"configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (what is guarded by configmap istio-system/istio-leader, configmap istio-system/two is deleted by name)",
-		"configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (what is guarded by configmap istio-system/three is deleted by name)",
+		"configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (objects guarded by configmap istio-system/istio-leader, configmap istio-system/two cannot be deleted as a collection: delete them by name)",
+		"configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (objects guarded by configmap istio-system/three cannot be deleted as a collection: delete them by name)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -202,7 +202,7 @@ func TestOnePolicyOfCollectionsForWhatIsAlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := set.Work[len(set.Work)-1].Policy
-	if message := last.Spec.Validations[0].Message; len(set.Work) != 6 || !strings.HasSuffix(message, "configmap istio-system/more-0 and 2 more is deleted by name") {
+	if message := last.Spec.Validations[0].Message; len(set.Work) != 6 || !strings.HasSuffix(message, "configmap istio-system/more-0 and 2 more cannot be deleted as a collection: delete them by name") {
 		t.Errorf("of five locks: %d policies, %q", len(set.Work), message)
 	}
 	for name, change := range map[string]func(*fence.Declaration){

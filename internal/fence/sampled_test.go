@@ -87,7 +87,7 @@ func TestABarrierIsTriedWhereItStands(t *testing.T) {
 
 // Of many locks that share a policy a refusal names some, and how many more there are, if there are any.
 func TestHowManyLocksARefusalNames(t *testing.T) {
-	for n, want := range map[int]string{1: "istio-system/e1 is", 3: "istio-system/e3 is", 4: " and 1 more is", 6: " and 3 more is"} {
+	for n, want := range map[int]string{1: "istio-system/e1", 3: "istio-system/e3", 4: " and 1 more", 6: " and 3 more"} {
 		var all []fence.Declaration
 		for i := range n {
 			d := good()
@@ -102,9 +102,9 @@ func TestHowManyLocksARefusalNames(t *testing.T) {
 		found := false
 		for _, p := range set.Work {
 			message := p.Policy.Spec.Validations[0].Message
-			if strings.HasSuffix(message, "is deleted by name") {
+			if strings.HasSuffix(message, "delete them by name") {
 				found = true
-				if !strings.Contains(message, want+" deleted by name") || strings.Contains(message, "more") != (n > 3) {
+				if !strings.Contains(message, want+" cannot be deleted as a collection") || strings.Contains(message, "more") != (n > 3) {
 					t.Errorf("of %d: %q", n, message)
 				}
 			}

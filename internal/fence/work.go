@@ -10,8 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// work makes the policies for what an election guards: one for each Guard, as what
-// narrows one down says nothing of the next.
+// work returns one policy per guard, because guards select different objects.
 func (s single) work(set string, locks []single) []Pair {
 	var pairs []Pair
 	for _, g := range s.Guards {
@@ -20,7 +19,7 @@ func (s single) work(set string, locks []single) []Pair {
 	return pairs
 }
 
-// Operations are the guard's verbs in the API server's words.
+// Operations returns the verbs of the guard as admission operations.
 func (g Guard) Operations() []string {
 	verbs := g.Verbs
 	if len(verbs) == 0 {
@@ -33,8 +32,8 @@ func (g Guard) Operations() []string {
 	return slices.Sorted(maps.Keys(words))
 }
 
-// resources are those that are declared, each once, and by which else they are written. An API server takes
-// no resource beside a wildcard that covers it.
+// resources returns the declared resources once each, with other resources that write the same objects. The API server
+// rejects a resource that a wildcard covers.
 func (g Guard) resources() []string {
 	var all []string
 	for _, resource := range g.Resources {
@@ -49,7 +48,7 @@ func (g Guard) resources() []string {
 	return all
 }
 
-// each leaves out what is there a second time, which an API server does not take.
+// each returns the values without duplicates, which the API server would reject.
 func each(all []string) (once []string) {
 	for _, one := range all {
 		if !slices.Contains(once, one) {
@@ -59,14 +58,13 @@ func each(all []string) (once []string) {
 	return once
 }
 
-// holderOnly refuses the accounts' writes unless the lock names the pod that writes.
+// holderOnly rejects writes of the accounts unless the lock names the pod of the writer.
 //
-// Locks are left out by a rule and not by a condition: a missing lock refuses whatever the
-// rules match before any condition is looked at, and the first to be refused would be
-// whoever makes the lock anew.
+// Locks are excluded by a rule, not by a condition. If the lock is missing, the API server rejects all writes that match the
+// rules before it evaluates conditions. It would also reject the creation of the lock.
 //
-// The holder's writes are let pass by a condition and not by the validation: an API server evaluates the validations, and the
-// message that goes with them, for each write that meets the conditions.
+// The holder's writes are admitted by a condition, not by the validation, because the API server evaluates validations and
+// messages of each write that meets the conditions.
 func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 	match := &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names)}
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
@@ -87,18 +85,18 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 			Validations: []admissionv1.Validation{{
 				Expression: "false",
 				Reason:     &reason,
-				Message:    "only the pod that " + where + " names as its holder may write this",
-				MessageExpression: "(variables.pod == '' ? 'a token that is bound to no pod' : 'pod ' + variables.pod) + " +
-					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'names nobody' : 'names ' + variables.lockHolder)",
+				Message:    "only the pod that " + where + " names as holder may write this object",
+				MessageExpression: "(variables.pod == '' ? 'an unbound token' : 'pod ' + variables.pod) + " +
+					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'has no holder' : 'names ' + variables.lockHolder)",
 			}},
 		},
 		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: s.Mode.missing()},
 	}.pair()
 }
 
-// collections refuse the accounts to delete whole collections: such a request has no name, and so no rule with names
-// matches it. Guards that differ in nothing but their names and their locks have one policy together, as each costs every
-// request of the cluster a little, and an API server a megabyte.
+// collections returns policies that reject deletions of collections by the accounts. Such a request has no name, so rules
+// with names do not match it. Guards that differ only in names and locks share a policy, because each policy costs every
+// request time and each API server a megabyte.
 func collections(set string, locks []single) []Pair {
 	type guarded struct {
 		s single
@@ -137,17 +135,17 @@ func collections(set string, locks []single) []Pair {
 	return pairs
 }
 
-// mostNamed is how many locks a refusal names.
+// mostNamed is the maximum number of locks in a message.
 const mostNamed = 3
 
-// noCollection is the policy of one guard, or of several that have all but names in common.
+// noCollection returns the policy for guards that differ only in names.
 func (s single) noCollection(set string, g Guard, names []string, about []single) Pair {
 	reason := metav1.StatusReasonForbidden
 	var wheres []string
 	for _, lock := range about[:min(len(about), mostNamed)] {
 		wheres = append(wheres, lock.where())
 	}
-	guarded := "what is guarded by " + strings.Join(wheres, ", ")
+	guarded := "objects guarded by " + strings.Join(wheres, ", ")
 	if more := len(about) - mostNamed; more > 0 {
 		guarded += fmt.Sprintf(" and %d more", more)
 	}
@@ -162,16 +160,16 @@ func (s single) noCollection(set string, g Guard, names []string, about []single
 			},
 			Validations: []admissionv1.Validation{{
 				Expression: "false", Reason: &reason,
-				Message: guarded + " is deleted by name",
+				Message: guarded + " cannot be deleted as a collection: delete them by name",
 			}},
 		},
 	}.pair()
 }
 
-// nameless is true for a request about a collection.
+// nameless is true for a request for a collection.
 const nameless = "!has(request.name) || request.name == ''"
 
-// lockRules match the lock objects of all elections.
+// lockRules returns rules that match the lock objects of all elections.
 func lockRules(locks []single) []admissionv1.NamedRuleWithOperations {
 	names := map[LockKind][]string{}
 	for _, s := range locks {

@@ -90,7 +90,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 	d := declare(fence.Guard{Resources: []string{"beacons"}, Namespaces: here})
 	s.install(d)
 	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
-	if err != nil || install.Judge(findings, install.Judging{}) == nil || !strings.Contains(install.Judge(findings, install.Judging{}).Error(), "has no beacons") {
+	if err != nil || install.Judge(findings, install.Judging{}) == nil || !strings.Contains(install.Judge(findings, install.Judging{}).Error(), "does not serve beacons") {
 		t.Errorf("verifying: %v, %v", findings, err)
 	}
 	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {
@@ -127,7 +127,7 @@ func TestFenceOfCustomKindsWithoutANamespace(t *testing.T) {
 		s.allowed("a patch", err)
 	}
 	s.refused("deleting it", other.Resource(kind).Delete(t.Context(), guarded, metav1.DeleteOptions{}))
-	s.refused("deleting all", other.Resource(kind).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}), "is deleted by name")
+	s.refused("deleting all", other.Resource(kind).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}), "delete them by name")
 	s.allowed("deleting it", leader.Resource(kind).Delete(t.Context(), guarded, metav1.DeleteOptions{}))
 }
 

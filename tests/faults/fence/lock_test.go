@@ -101,7 +101,7 @@ func TestFenceGuardsTheLock(t *testing.T) {
 func TestFenceGuardsTheLockFromItsBeginToItsEnd(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
-		s.refused("a follower deletes it", s.delete(b), "deleted by its holder or by an operator")
+		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
 		err := b.CoordinationV1().Leases(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 		if kind == fence.ConfigMap {
 			err = b.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})

@@ -74,7 +74,7 @@ func TestAPodWritesItsOwnMemberAlone(t *testing.T) {
 	}
 	eventually(t, "the policy is in force", func() bool { return apierrors.IsForbidden(refused["making a Lease of any name"]()) })
 	for what, try := range refused {
-		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a Pod writes its own member Lease") {
+		if err := try(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "a pod may write its own member Lease") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -74,7 +74,7 @@ func TestFenceReportsWhatItWouldRefuse(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := (install.Config{AuditLog: c.AuditLog()}).Report(&out); err != nil || !strings.Contains(out.String(), "3  would be refused") {
+	if err := (install.Config{AuditLog: c.AuditLog()}).Report(&out); err != nil || !strings.Contains(out.String(), "3  would be rejected") {
 		t.Errorf("%v\n%s", err, &out)
 	}
 }

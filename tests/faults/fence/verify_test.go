@@ -76,7 +76,7 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 	d := s.declaration()
 	d.Guards[0].Resources = []string{"configmaps"}
 	d.Guards = append(d.Guards,
-		fence.Guard{Resources: []string{"secrets"}, Labels: managed},
+		fence.Guard{Resources: []string{"secrets"}, Labels: managed, Namespaces: []string{s.namespace}},
 		fence.Guard{Group: "apps", Resources: []string{"deployments", "deployments/scale"}, Names: []string{guarded}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/eviction"}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/exec"}, Verbs: []string{"connect"}, Namespaces: []string{s.namespace}})
@@ -115,12 +115,12 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 		"guards configmaps ": "create", "guards secrets ": "create, delete, patch, update", "guards deployments ": "create, delete, patch, update",
 		"guards deployments/scale ": "patch, update", "guards pods/eviction ": "create", "guards pods/exec ": "connect",
 	} {
-		for _, who := range []string{"a pod that does not lead", "a token that is bound to no pod"} {
+		for _, who := range []string{"a pod that does not lead", "an unbound token"} {
 			if f := finding(t, findings, resource, who); f.Verdict != install.Holds || !strings.HasPrefix(f.Why, verbs+":") {
 				t.Errorf("%s%s: %v", resource, who, f)
 			}
 		}
-		if f := finding(t, findings, resource, "pod a, which leads"); f.Verdict != install.Holds {
+		if f := finding(t, findings, resource, "leader pod a"); f.Verdict != install.Holds {
 			t.Errorf("%v", f)
 		}
 	}

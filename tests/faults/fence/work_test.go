@@ -26,7 +26,7 @@ func TestFenceAdmitsTheHolderAlone(t *testing.T) {
 		t.Log("a release: nobody may")
 		s.put(record{transitions: 4})
 		eventually(t, "b is refused", func() bool { return fence.IsRefusal(s.write(b)) })
-		s.refused("a write of nobody's time", s.write(a), "names nobody")
+		s.refused("a write of nobody's time", s.write(a), "has no holder")
 		t.Log("a name that another's begins with")
 		s.put(record{holder: "ab", transitions: 5})
 		s.refused("a write of pod a while ab leads", s.write(a))
@@ -37,7 +37,7 @@ func TestFenceJudgesByTheTokensPod(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
 		_, b := s.guarded()
-		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "bound to no pod")
+		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "unbound token")
 		t.Log("another account is RBAC's matter, whatever its pod is called")
 		s.allowed("a write by another account", s.write(s.podOf("elsewhere", "other").Kube()))
 		t.Log("a second pod that claims the first one's name in the election")
@@ -137,7 +137,7 @@ func TestFenceCoversEveryVerb(t *testing.T) {
 	t.Log("whole collections, in which what is guarded has no name")
 	for who, as := range map[string]kubernetes.Interface{"another": b, "the holder": a} {
 		err := as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{})
-		s.refused("deleting all by "+who, err, "is deleted by name")
+		s.refused("deleting all by "+who, err, "delete them by name")
 	}
 	t.Log("what is not guarded, and who is not judged")
 	_, err := b.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), "free", mergePatch, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{DryRun: dry})
