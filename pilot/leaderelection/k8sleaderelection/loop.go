@@ -17,8 +17,8 @@ import (
 type event struct {
 	in      core.Input
 	lock    k8sresourcelock.Snapshot
-	call    call                  // of Replied
-	err     error                 // of StepDown: the error of a run function
+	call    call                   // of Replied
+	err     error                  // of StepDown: the error of a run function
 	watched *k8sresourcelock.Event // not decoded yet
 }
 
