@@ -1,17 +1,13 @@
-// Package members says who could lead what: one Lease per process, with the elections that it
-// takes part in. A lock names its holder alone; of those who wait it says nothing.
+// Package members publishes and reads member Leases: one Lease per process, with its elections. A lock contains only its holder and
+// not the other candidates.
 //
-// The Lease is called incumbent-member-<identity>, carries the label incumbent.dev/member=true, and
-// belongs to the process's Pod, so that it goes with it. Its annotation incumbent.dev/member-state
-// is JSON:
+// The Lease is named incumbent-member-<identity>, has the label incumbent.dev/member=true, and is owned by the Pod of the process.
+// Its annotation incumbent.dev/member-state is JSON:
 //
 //	{"revision":"stable","cluster":"local","version":"v1.2.0","elections":[
 //	  {"name":"istio-leader","candidate":true,"warm":true,"fit":true}]}
 //
-// A Publisher writes it when that changes and each 30 seconds, without reading anything, and deletes
-// it at its end. List and Parse read it; nobody has to ask the process itself. What a Lease says is the
-// claim of whoever wrote it. It decides nothing, except in a coordinated election on an API server that
-// does not serve LeaseCandidates: there members are the candidates (package coordination).
-//
-// Whether a member is alive is for its reader to judge, see Member.Late.
+// A Publisher writes the Lease every 30 seconds and when its content changes, reads nothing, and deletes the Lease at its end. List
+// and Parse read it. Member.Late helps to judge whether a member is alive. The content is a claim of its writer. It decides nothing,
+// except in a coordinated election on an API server that does not serve LeaseCandidates (package coordination).
 package members

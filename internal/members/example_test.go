@@ -9,7 +9,7 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// What one member says, from its Lease. List reads all of a namespace.
+// List reads all members of a namespace.
 func ExampleParse() {
 	holder, seconds, now := "pod-a", int32(90), metav1.NowMicro()
 	m, err := members.Parse(&coordinationv1.Lease{

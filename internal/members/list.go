@@ -9,12 +9,12 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// List reads the members of a namespace, of all with "", in one request. Unreadable ones are left
-// out: the error names each, and comes beside those that could be read.
+// List reads the members of a namespace in one request; "" means all namespaces. It returns the valid members even if the error is not nil.
+// The error names each invalid member.
 func List(ctx context.Context, client kubernetes.Interface, namespace string) ([]Member, error) {
 	list, err := client.CoordinationV1().Leases(namespace).List(ctx, metav1.ListOptions{LabelSelector: Selector})
 	if err != nil {
-		return nil, fmt.Errorf("listing members: %w", err)
+		return nil, fmt.Errorf("list members: %w", err)
 	}
 	var all []Member
 	var errs []error

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestListLeavesUnreadableOnesOut(t *testing.T) {
+func TestList_InvalidMember(t *testing.T) {
 	var asked []string
 	status := http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,10 +33,10 @@ func TestListLeavesUnreadableOnesOut(t *testing.T) {
 		t.Errorf("got %+v, %v", all, err)
 	}
 	if want := "GET /apis/coordination.k8s.io/v1/namespaces/istio-system/leases?labelSelector=incumbent.dev%2Fmember%3Dtrue"; len(asked) != 1 || asked[0] != want {
-		t.Errorf("it asked %q", asked)
+		t.Errorf("requests: %q", asked)
 	}
 	status = http.StatusForbidden
-	if all, err := List(t.Context(), client, ""); len(all) > 0 || err == nil || !strings.Contains(err.Error(), "listing members") {
-		t.Errorf("refused: %+v, %v", all, err)
+	if all, err := List(t.Context(), client, ""); len(all) > 0 || err == nil || !strings.Contains(err.Error(), "list members") {
+		t.Errorf("forbidden: %+v, %v", all, err)
 	}
 }

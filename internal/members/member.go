@@ -13,69 +13,67 @@ import (
 )
 
 const (
-	// Label is on each member's Lease, with LabelValue; Selector finds them.
+	// Label and LabelValue mark member Leases. Selector selects them.
 	Label      = "incumbent.dev/member"
 	LabelValue = "true"
 	Selector   = Label + "=" + LabelValue
-	// StateAnnotation holds what a member says, as JSON.
+	// StateAnnotation is the annotation with the State as JSON.
 	StateAnnotation = "incumbent.dev/member-state"
-	// NamePrefix begins the name of each member's Lease.
+	// NamePrefix is the prefix of the names of member Leases.
 	NamePrefix = "incumbent-member-"
 )
 
-// Cluster is where a member runs, as seen from the Lease's cluster.
+// Cluster is the location of a member relative to the cluster of its Lease.
 type Cluster string
 
 const (
-	// Local members run in the cluster whose elections they take part in.
+	// Local is the value of members in the cluster of their elections.
 	Local Cluster = "local"
-	// Remote ones run in another cluster, and let candidates of this one go first.
+	// Remote is the value of members in another cluster. Local candidates outrank them.
 	Remote Cluster = "remote"
 )
 
-// State describes a member, by its own account.
+// State is the published state of a process.
 type State struct {
-	// Revision is that of the control plane it belongs to, such as "stable".
+	// Revision is the revision of its control plane, such as "stable".
 	Revision string  `json:"revision"`
 	Cluster  Cluster `json:"cluster"`
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string `json:"version,omitempty"`
-	// EmulationVersion is the one that it behaves like in coordinated elections; empty means Version.
+	// EmulationVersion is the emulation version in coordinated elections. The default is Version.
 	EmulationVersion string `json:"emulationVersion,omitempty"`
-	// Elections are those that it takes part in, in the namespace of its Lease.
+	// Elections are its elections in the namespace of its Lease.
 	Elections []Election `json:"elections"`
 }
 
-// Election is a member's part in one.
+// Election is the state of a member in one election.
 type Election struct {
-	// Name is the lock object's.
+	// Name is the name of the lock object.
 	Name string `json:"name"`
-	// Candidate: it takes part in it now.
+	// Candidate is true if the process takes part now.
 	Candidate bool `json:"candidate"`
-	// Warm: the caches that its work needs are filled. Fit: it has no reason to rather not lead.
+	// Warm is true if its caches are prepared. Fit is true if its fitness check succeeds.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
-	// Strategy is the one by which a coordinator is to choose the leader (package coordination); empty: none is to.
+	// Strategy is the requested strategy of the coordinator (package coordination). It is empty if the election is not coordinated.
 	Strategy string `json:"strategy,omitempty"`
 }
 
-// Member is a process that takes part in elections, as its Lease says.
+// Member is a parsed member Lease.
 type Member struct {
-	// Namespace and Name are the Lease's.
+	// Namespace and Name are the namespace and name of the Lease.
 	Namespace, Name string
-	// Identity is the process's name in elections.
+	// Identity is the identity of the process in elections.
 	Identity string
 	State
-	// Renewed is when it last wrote, by its own clock, and Duration is for how long
-	// that was to count.
+	// Renewed is the time of the last write, by the process's clock. Duration is the lease duration.
 	Renewed  time.Time
 	Duration time.Duration
-	// PodUID is that of the Pod that it belongs to; "" where the process knew none.
+	// PodUID is the UID of the owning Pod. It is empty if the process runs outside a Pod.
 	PodUID string
 }
 
-// LeaseName returns the name of an identity's Lease. An identity that makes no valid
-// object name is hashed.
+// LeaseName returns the name of the member Lease of an identity. An identity that is no valid object name is hashed.
 func LeaseName(identity string) string {
 	name := NamePrefix + identity
 	if len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -85,16 +83,14 @@ func LeaseName(identity string) string {
 	return name
 }
 
-// Late reports whether the member should have written again by now, which is the reader's
-// clock: since its last write, its duration and tolerance have passed. Renewed is of another clock, so
-// give a tolerance of more than the two may differ by. Members that are not late may have died a moment
-// ago; those that are late may be cut off, or have a slow clock. Two looks need no clock of
-// theirs: a member whose Renewed has changed in between was alive in between.
+// Late reports whether duration and tolerance have passed since the last write. now is from the reader's clock and Renewed from the
+// member's clock, so tolerance must exceed their difference. A member that is not late may have just died. A late member may be
+// disconnected or have a slow clock. Reading twice avoids clocks: Renewed changes while the member is alive.
 func (m Member) Late(now time.Time, tolerance time.Duration) bool {
 	return now.After(m.Renewed.Add(m.Duration + tolerance))
 }
 
-// Part is the member's part in the election of a lock; false if it takes none now.
+// Part returns the state in the election of a lock, and false if the member is no candidate now.
 func (m Member) Part(election string) (Election, bool) {
 	for _, e := range m.Elections {
 		if e.Name == election {
@@ -104,7 +100,7 @@ func (m Member) Part(election string) (Election, bool) {
 	return Election{}, false
 }
 
-// Key is the member's rank as it is written into locks: its revision, with ^ in front when it is remote.
+// Key returns the key of the member: its revision, prefixed with ^ if it is remote.
 func (m Member) Key() string {
 	if m.Cluster == Remote {
 		return "^" + m.Revision
@@ -113,15 +109,15 @@ func (m Member) Key() string {
 }
 
 var (
-	errNoMember = errors.New("it lacks the label " + Selector)
-	errNoHolder = errors.New("its spec.holderIdentity is empty")
-	errName     = errors.New("it is not called as its holder's would be")
-	errTimes    = errors.New("its spec has no renewTime, or no positive leaseDurationSeconds")
+	errNoMember = errors.New("missing label " + Selector)
+	errNoHolder = errors.New("spec.holderIdentity is empty")
+	errName     = errors.New("name does not match the holder")
+	errTimes    = errors.New("spec has no renewTime or no positive leaseDurationSeconds")
 	errCluster  = errors.New("cluster is neither local nor remote")
-	errElection = errors.New("an election has no name")
+	errElection = errors.New("election without name")
 )
 
-// Parse reads a member's Lease. The error names the object and says what is wrong with it.
+// Parse parses a member Lease. The error names the object.
 func Parse(lease *coordinationv1.Lease) (Member, error) {
 	m, err := parse(lease)
 	if err != nil {
@@ -139,11 +135,12 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 		return m, errNoHolder
 	case LeaseName(*spec.HolderIdentity) != lease.Name:
-		return m, fmt.Errorf("%w: %q would be %s", errName, *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
+		return m, fmt.Errorf("%w: %q requires %s", errName, *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
 	case spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || *spec.LeaseDurationSeconds <= 0:
 		return m, errTimes
 	}
-	m.Identity, m.Renewed = *spec.HolderIdentity, spec.RenewTime.Time
+	m.Identity = *spec.HolderIdentity
+	m.Renewed = spec.RenewTime.Time
 	m.Duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	for _, owner := range lease.OwnerReferences {
 		if owner.Kind == "Pod" {
@@ -152,7 +149,7 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 	}
 	state, err := parseState(lease.Annotations[StateAnnotation])
 	if err != nil {
-		return m, fmt.Errorf("its annotation %s: %w", StateAnnotation, err)
+		return m, fmt.Errorf("annotation %s: %w", StateAnnotation, err)
 	}
 	m.State = state
 	return m, nil

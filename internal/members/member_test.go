@@ -45,11 +45,11 @@ func TestParse(t *testing.T) {
 	}
 	for _, election := range []string{"other", "none"} {
 		if e, takes := m.Part(election); takes {
-			t.Errorf("%s: it takes part: %+v", election, e)
+			t.Errorf("%s: takes part: %+v", election, e)
 		}
 	}
 	if m.Cluster = Local; m.Key() != "stable" {
-		t.Errorf("the key of a local one is %q", m.Key())
+		t.Errorf("key of a local member: %q", m.Key())
 	}
 	for after, late := range map[time.Duration]bool{-time.Hour: false, 100 * time.Second: false, 101 * time.Second: true} {
 		if m.Late(renewed.Add(after), 10*time.Second) != late {
@@ -58,20 +58,20 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhatIsWrong(t *testing.T) {
+func TestParse_Invalid(t *testing.T) {
 	empty, other, none := "", "pilot-2", int32(0)
 	for want, change := range map[string]func(*coordinationv1.Lease){
-		"lacks the label":                  func(l *coordinationv1.Lease) { l.Labels[Label] = "yes" },
+		"missing label":                    func(l *coordinationv1.Lease) { l.Labels[Label] = "yes" },
 		"holderIdentity is empty":          func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &empty },
 		"spec.holderIdentity is empty":     func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"would be incumbent-member-pilot-": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &other },
+		"requires incumbent-member-pilot-": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &other },
 		"no renewTime":                     func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
 		"leaseDurationSeconds":             func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
 		"no positive leaseDurationSeconds": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &none },
 		"unexpected end of JSON":           func(l *coordinationv1.Lease) { l.Annotations = nil },
 		"cannot unmarshal":                 func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `[]` },
 		"neither local nor remote":         func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `{}` },
-		"an election has no name": func(l *coordinationv1.Lease) {
+		"election without name": func(l *coordinationv1.Lease) {
 			l.Annotations[StateAnnotation] = `{"cluster":"local","elections":[{}]}`
 		},
 	} {
@@ -80,7 +80,7 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 		if m.Identity != "" {
-			t.Errorf("%s: there is a member beside the error: %+v", want, m)
+			t.Errorf("%s: member returned with the error: %+v", want, m)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestLeaseName(t *testing.T) {
 	} {
 		name := LeaseName(identity)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || want != "" && name != want || want == "" && len(name) != len(NamePrefix)+32 {
-			t.Errorf("%q is called %q: %q", identity, name, problems)
+			t.Errorf("LeaseName(%q) = %q: %q", identity, name, problems)
 		}
 	}
 	if LeaseName("A") == LeaseName("B") {

@@ -19,55 +19,53 @@ import (
 )
 
 const (
-	// Every is the time between two writes of a Publisher while nothing changes.
+	// Every is the time between two writes without changes.
 	Every = 30 * time.Second
-	// Duration is the leaseDurationSeconds of a member's Lease, as a time: for so long after
-	// its renewTime the member counts as present (Member.Late), so that two writes in a row
-	// may be lost.
+	// Duration is the lease duration of a member Lease. Two writes in a row may be lost.
 	Duration = 3 * Every
-	// stateInterval is how often a Publisher calls Config.State, which costs no request.
+	// stateInterval is the time between two calls of Config.State.
 	stateInterval = time.Second
-	// minInterval is the least time between two writes, however often something changes.
+	// minInterval is the minimum time between two writes.
 	minInterval = 5 * time.Second
-	// timeout bounds one request.
+	// timeout limits one request.
 	timeout = 5 * time.Second
-	// StopTimeout bounds how long a Publisher takes to end.
+	// StopTimeout limits the deletion of the Lease at the end.
 	StopTimeout = 2 * time.Second
 	manager     = "incumbent-member"
 )
 
-// Config of a Publisher.
+// Config configures a Publisher.
 type Config struct {
 	Client kubernetes.Interface
-	// Namespace is that of the locks. Identity is the process's name in elections.
+	// Namespace is the namespace of the locks. Identity is the identity of the process in elections.
 	Namespace, Identity string
-	// PodUID is that of the Pod of the namespace whose name is Identity, to which the Lease is to belong; "" where the
-	// process runs in none. With another Pod's, the garbage collector deletes the Lease.
+	// PodUID is the UID of the Pod named Identity, which becomes the owner of the Lease. It is empty outside a Pod. With a wrong UID
+	// the garbage collector deletes the Lease.
 	PodUID types.UID
-	// State returns what to publish now. It is called once a second, and must not block.
+	// State returns the state to publish. It is called once a second and must not block.
 	State func() State
-	// Logger says when writing begins to fail and works again; nil means slog's default.
+	// Logger logs when writes begin to fail and when they succeed again. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// Publisher keeps a process's member Lease.
+// Publisher maintains the member Lease of a process.
 type Publisher struct {
 	cfg     Config
 	name    string
 	failing bool
 }
 
-// New checks the configuration and starts nothing.
+// New validates the configuration and starts nothing.
 func New(cfg Config) (*Publisher, error) {
 	var errs []error
 	if cfg.Client == nil || cfg.State == nil {
-		errs = append(errs, errors.New("give a Client and a State"))
+		errs = append(errs, errors.New("Client and State are required"))
 	}
 	for _, problem := range validation.IsDNS1123Label(cfg.Namespace) {
 		errs = append(errs, fmt.Errorf("namespace %q: %s", cfg.Namespace, problem))
 	}
 	if cfg.Identity == "" {
-		errs = append(errs, errors.New("the identity is empty: give the process's name in elections"))
+		errs = append(errs, errors.New("Identity is required"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("member: %w", err)
@@ -78,11 +76,8 @@ func New(cfg Config) (*Publisher, error) {
 	return &Publisher{cfg: cfg, name: LeaseName(cfg.Identity)}, nil
 }
 
-// Run publishes until ctx ends, and then deletes the Lease. A server that refuses it hurts
-// nothing: it is tried again after Every.
-//
-// What is written is applied as a whole, whatever there is: so there is nothing to read, and nobody to
-// contend with.
+// Run publishes until ctx ends, and then deletes the Lease. After a failure it retries after Every. It uses server-side apply, so it
+// reads nothing and has no conflicts.
 func (p *Publisher) Run(ctx context.Context) error {
 	ticker := time.NewTicker(stateInterval)
 	defer ticker.Stop()
@@ -93,9 +88,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 		state := p.cfg.State()
 		changed := !same(written, state) && !p.failing
 		if since := now.Sub(last); first || since >= Every || changed && since >= minInterval {
-			// After a refusal the next write comes when it is due, whatever has changed until then.
+			// After a failure, changes are not written before Every has passed.
 			p.report(ctx, p.write(ctx, state, now))
-			written, last = state, now
+			written = state
+			last = now
 		}
 		select {
 		case <-ctx.Done():
@@ -129,24 +125,24 @@ func (p *Publisher) write(ctx context.Context, state State, now time.Time) error
 	return err
 }
 
-// report says once that the Lease cannot be written, and once that it can be again.
+// report logs the first failure and the first success after it.
 func (p *Publisher) report(ctx context.Context, err error) {
 	log := p.cfg.Logger.With("lease", p.cfg.Namespace+"/"+p.name)
 	switch {
 	case err != nil && !p.failing && ctx.Err() == nil:
-		log.Warn("the member Lease cannot be written: others do not see that this process takes part in elections", "err", err)
+		log.Warn("failed to write the member Lease; others do not see this process as a candidate", "err", err)
 	case err == nil && p.failing:
-		log.Info("the member Lease is written again")
+		log.Info("member Lease written again")
 	}
 	p.failing = err != nil
 }
 
-// remove ends what was published. What is left of a process that cannot do this goes with its Pod.
+// remove deletes the Lease. If that fails, the Lease is deleted with the Pod.
 func (p *Publisher) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
 	err := p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !p.failing {
-		p.cfg.Logger.Info("the member Lease is left behind", "lease", p.cfg.Namespace+"/"+p.name, "err", err)
+		p.cfg.Logger.Info("failed to delete the member Lease", "lease", p.cfg.Namespace+"/"+p.name, "err", err)
 	}
 }

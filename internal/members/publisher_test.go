@@ -23,18 +23,18 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// counting is an API server that stores nothing: it notes who asked for what, and what for.
+// counting is an API server that stores nothing and records requests.
 type counting struct {
 	mu     sync.Mutex
 	asked  []string
 	bodies []string
-	// queries are those of the requests, bounds the longest waits for their answers.
+	// bounds are the timeouts of the requests.
 	queries []url.Values
 	bounds  []time.Duration
 	status  int // or hangs
 }
 
-// hangs is the status of a server that does not answer.
+// hangs is the status of a server that does not respond.
 const hangs = -1
 
 func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -65,14 +65,14 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var reasons = map[int]metav1.StatusReason{http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound}
 
-// writes is how many there have been since the last call.
+// writes returns the number of writes since the last call.
 func (c *counting) writes(t *testing.T) int {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, asked := range c.asked {
 		if asked != "PATCH /apis/coordination.k8s.io/v1/namespaces/istio-system/leases/incumbent-member-pilot-1" {
-			t.Errorf("it asked for %s", asked)
+			t.Errorf("request %s", asked)
 		}
 	}
 	n := len(c.asked)
@@ -80,7 +80,7 @@ func (c *counting) writes(t *testing.T) int {
 	return n
 }
 
-// published is a Publisher that runs in a bubble.
+// published is a Publisher in a synctest bubble.
 type published struct {
 	server *counting
 	state  State // under the server's mutex
@@ -93,7 +93,7 @@ func publish(t *testing.T) *published {
 	return publishFor(t, "u")
 }
 
-// publishFor is publish in a Pod, or in none.
+// publishFor is publish with a Pod UID.
 func publishFor(t *testing.T, uid string) *published {
 	t.Helper()
 	p := &published{server: &counting{status: http.StatusOK}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
@@ -129,7 +129,7 @@ func (p *published) says() State {
 	return p.state
 }
 
-// say changes what the process says.
+// say changes the elections in the state.
 func (p *published) say(elections ...Election) {
 	p.server.mu.Lock()
 	defer p.server.mu.Unlock()
@@ -142,17 +142,17 @@ func (p *published) answer(status int) {
 	p.server.status = status
 }
 
-// pass lets time pass.
+// pass sleeps.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-func TestTwoRequestsAMinute(t *testing.T) {
+func TestPublisher_TwoWritesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := publish(t)
 		if n := p.server.writes(t); n != 1 {
-			t.Errorf("%d writes at first", n)
+			t.Errorf("%d writes at start", n)
 		}
 		pass(10*time.Minute + time.Second)
 		if n := p.server.writes(t); n != 20 {
@@ -160,15 +160,15 @@ func TestTwoRequestsAMinute(t *testing.T) {
 		}
 		p.end()
 		if last := p.server.asked[len(p.server.asked)-1]; len(p.server.asked) != 1 || !strings.HasPrefix(last, "DELETE /") {
-			t.Errorf("at its end it asked %q", p.server.asked)
+			t.Errorf("requests at the end: %q", p.server.asked)
 		}
 		if p.log.Count() > 0 {
-			t.Errorf("it says\n%s", p.log.String())
+			t.Errorf("log:\n%s", p.log.String())
 		}
 	})
 }
 
-func TestChangesAreWrittenSoonAndNotTooOften(t *testing.T) {
+func TestPublisher_LimitsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := publish(t)
 		pass(10 * time.Second)
@@ -179,9 +179,9 @@ func TestChangesAreWrittenSoonAndNotTooOften(t *testing.T) {
 			t.Errorf("%d writes after a change", n)
 		}
 		if body := p.server.bodies[len(p.server.bodies)-1]; !strings.Contains(body, `{\"name\":\"istio-leader\",\"candidate\":true,\"warm\":true,\"fit\":false}`) {
-			t.Errorf("it writes %s", body)
+			t.Errorf("body: %s", body)
 		}
-		for n := range 60 { // an election that is fit and unfit from second to second
+		for n := range 60 { // a change every second
 			p.say(Election{Name: "istio-leader", Fit: n%2 == 0})
 			pass(time.Second)
 		}
@@ -192,7 +192,7 @@ func TestChangesAreWrittenSoonAndNotTooOften(t *testing.T) {
 	})
 }
 
-func TestARefusedWriteIsSaidOnceAndTriedAgain(t *testing.T) {
+func TestPublisher_Forbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := publish(t)
 		p.answer(http.StatusForbidden)
@@ -202,29 +202,105 @@ func TestARefusedWriteIsSaidOnceAndTriedAgain(t *testing.T) {
 			pass(time.Second)
 		}
 		if n := p.server.writes(t); n < 19 || n > 21 {
-			t.Errorf("%d tries in ten minutes", n)
+			t.Errorf("%d attempts in ten minutes", n)
 		}
-		if n := strings.Count(p.log.String(), "cannot be written"); n != 1 || !strings.Contains(p.log.String(), "istio-system/incumbent-member-pilot-1") {
-			t.Errorf("it says\n%s", p.log.String())
+		if n := strings.Count(p.log.String(), "failed to write the member Lease"); n != 1 || !strings.Contains(p.log.String(), "istio-system/incumbent-member-pilot-1") {
+			t.Errorf("log:\n%s", p.log.String())
 		}
 		p.answer(http.StatusOK)
 		pass(Every)
-		if n := strings.Count(p.log.String(), "is written again"); n != 1 {
-			t.Errorf("it says\n%s", p.log.String())
+		if n := strings.Count(p.log.String(), "written again"); n != 1 {
+			t.Errorf("log:\n%s", p.log.String())
 		}
 		p.answer(http.StatusForbidden)
 		p.end()
-		if n := strings.Count(p.log.String(), "is left behind"); n != 1 {
-			t.Errorf("it says\n%s", p.log.String())
+		if n := strings.Count(p.log.String(), "failed to delete the member Lease"); n != 1 {
+			t.Errorf("log:\n%s", p.log.String())
 		}
 	})
 }
 
-func TestNewSaysWhatIsWrong(t *testing.T) {
+func TestNew_Invalid(t *testing.T) {
 	_, err := New(Config{Namespace: "A"})
-	for _, want := range []string{"a Client and a State", `namespace "A"`, "identity is empty"} {
+	for _, want := range []string{"Client and State are required", `namespace "A"`, "Identity is required"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+func TestPublisher_WrittenLease(t *testing.T) {
+	for uid, owners := range map[string]string{"u": `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"pilot-1","uid":"u"}]`, "": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			p := publishFor(t, uid)
+			p.server.mu.Lock()
+			defer p.end()
+			defer p.server.mu.Unlock()
+			body := p.server.bodies[0]
+			for _, want := range []string{`"labels":{"incumbent.dev/member":"true"}`, `"holderIdentity":"pilot-1"`, `"leaseDurationSeconds":90`, owners} {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s is not in %s", want, body)
+				}
+			}
+			if strings.Contains(body, "ownerReferences") != (owners != "") {
+				t.Errorf("owners: %s", body)
+			}
+			if query := p.server.queries[0]; query.Get("fieldManager") != "incumbent-member" || query.Get("force") != "true" {
+				t.Errorf("query: %v", query)
+			}
+			if p.server.bounds[0] != 5*time.Second {
+				t.Errorf("request timeout %v", p.server.bounds[0])
+			}
+		})
+	}
+}
+
+func TestPublisher_WritesChanges(t *testing.T) {
+	for name, change := range map[string]func(*State){
+		"revision": func(s *State) { s.Revision = "canary" }, "cluster": func(s *State) { s.Cluster = Remote }, "version": func(s *State) { s.Version = "v2" },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := publish(t)
+			defer p.end()
+			pass(10 * time.Second)
+			p.server.writes(t)
+			p.server.mu.Lock()
+			change(&p.state)
+			p.server.mu.Unlock()
+			pass(2 * time.Second)
+			if n := p.server.writes(t); n != 1 {
+				t.Errorf("%d writes after a change of %s", n, name)
+			}
+		})
+	}
+}
+
+// The publisher ends immediately. If the server does not respond, it ends within StopTimeout.
+func TestPublisher_End(t *testing.T) {
+	for name, x := range map[string]struct {
+		status int
+		took   time.Duration
+	}{
+		"deleted":      {http.StatusOK, 0},
+		"already gone": {http.StatusNotFound, 0},
+		"no response":  {hangs, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := publish(t)
+			pass(10*time.Second + time.Millisecond)
+			p.answer(x.status)
+			if x.status == hangs {
+				p.say(Election{Name: "e"})
+				pass(time.Second) // a write is under way
+			}
+			began := time.Now()
+			p.end()
+			if took := time.Since(began); took != x.took {
+				t.Errorf("%s: took %v", name, took)
+			}
+			if p.log.Count() > 0 {
+				t.Errorf("%s: log:\n%s", name, &p.log)
+			}
+		})
 	}
 }
