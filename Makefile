@@ -154,7 +154,7 @@ interop: $(BUILD_TOOLS) ## Elect together with the electors of istiod and client
 	cd tests/peers && go vet ./... && go run $(STATICCHECK) ./... && go test -count=1 -timeout 15m ./... $(ARGS)
 	@bash .ci/inputs record interop
 
-conformance: $(BUILD_TOOLS) ## Run the tests of the Gateway API conformance suite that need no traffic (ARGS=-run=TestByName/steady)
+conformance: $(BUILD_TOOLS) ## Run the tests of the Gateway API conformance suite that need no traffic (ARGS=-run=TestConformance/steady)
 	cd tests/conformance && go vet ./... && go test -count=1 -v -timeout 15m ./... $(ARGS)
 	@bash .ci/inputs record conformance
 

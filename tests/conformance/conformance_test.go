@@ -28,8 +28,8 @@ import (
 //go:embed manifests
 var own embed.FS
 
-// named are the tests of the suite that are run. The first are of its core.
-var named = []string{
+// selected lists the tests to run. The first are core tests.
+var selected = []string{
 	"GatewayClassObservedGenerationBump",
 	"GatewayInvalidRouteKind",
 	"GatewayInvalidTLSConfiguration",
@@ -44,7 +44,7 @@ var named = []string{
 	"HTTPRouteInvalidCrossNamespaceParentRef",
 	"HTTPRouteInvalidParentRefNotMatchingSectionName",
 	"HTTPRouteObservedGenerationBump",
-	// Of extended features.
+	// Extended features.
 	"GatewayInfrastructureMetadata",
 	"GatewayInvalidParametersRef",
 	"GatewayOptionalAddressValue",
@@ -58,12 +58,12 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// TestByName runs them with one revision, and then with two between which the default goes to and fro.
-func TestByName(t *testing.T) {
+// TestConformance runs the tests with a fixed default revision and with one that changes periodically.
+func TestConformance(t *testing.T) {
 	for _, flips := range []bool{false, true} {
 		t.Run(map[bool]string{false: "steady", true: "flipping"}[flips], func(t *testing.T) {
 			s := newSuite(t, flips)
-			for _, name := range named {
+			for _, name := range selected {
 				i := slices.IndexFunc(tests.ConformanceTests, func(one suite.ConformanceTest) bool { return one.ShortName == name })
 				if i < 0 {
 					t.Errorf("the suite has no test %s", name)
@@ -72,7 +72,7 @@ func TestByName(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					tests.ConformanceTests[i].Run(t, s)
 					if t.Skipped() {
-						t.Errorf("it was skipped: a feature of it is not claimed")
+						t.Errorf("skipped: a required feature is not claimed")
 					}
 				})
 			}
@@ -80,8 +80,8 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// newSuite starts the controllers, and prepares what the suite's own set-up would: not that, because it
-// waits for proxies.
+// newSuite starts the servers and prepares the suite. It does not use the setup of the suite, which waits
+// for proxies.
 func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 	t.Helper()
 	c := cluster.Shared(t)
@@ -113,14 +113,14 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 		}
 	})
 	control(t, c, admin, flips)
-	// What is not there yet is an error to the suite.
-	waits.Until(t, "the class is made", func() bool {
+	// The suite does not wait for the class.
+	waits.Until(t, "class exists", func() bool {
 		return api.Get(t.Context(), types.NamespacedName{Name: "istio"}, &gateway.GatewayClass{}) == nil
 	})
 	s.ControllerName = kubernetes.GWCMustHaveAcceptedConditionTrue(t, api, s.TimeoutConfig, "istio")
 	s.Applier.ManifestFS, s.Applier.GatewayClass, s.Applier.ControllerName = s.ManifestFS, "istio", s.ControllerName
 	s.Applier.MustApplyWithCleanup(t, api, s.TimeoutConfig, "manifests/base.yaml", false)
-	play(t, admin)
+	simulateNodes(t, admin)
 	for _, secret := range []struct{ namespace, name string }{
 		{suite.WebBackendNamespace, "certificate"}, {suite.InfrastructureNamespace, "tls-validity-checks-certificate"},
 	} {

@@ -1,10 +1,10 @@
-// Package conformance runs tests of the Gateway API's conformance suite that send no traffic, by
-// name, against servers of two revisions with both controllers of the Gateway API, their elections and the
-// manifests' rights, on a real API server.
+// Package conformance runs selected tests of the Gateway API conformance suite that send no traffic. The
+// servers of two revisions run both Gateway controllers on a real API server, with elections and the
+// permissions of the manifests.
 //
-// No conformance is claimed: most of the suite's tests send traffic, and there is no data plane here.
-// What is made for a Gateway is made by the controller, and rolled out by Kubernetes' own; that Pods are ready and Services have
-// an address is played, for no node and no load balancer are there.
+// The project does not claim conformance, because most tests of the suite need a data plane. The controller
+// manager rolls out the Deployments of Gateways. The tests set the readiness of Pods and the addresses of
+// Services, because there is no node and no load balancer.
 //
-// It is a module of its own, so that nobody else needs what the suite needs.
+// The package is a separate module because of its dependencies.
 package conformance

@@ -11,7 +11,7 @@
 //
 // An object is managed if it has the label gateway.istio.io/managed. A missing object is never
 // applied, because an apply would adopt an object that another client created in between. Names,
-// annotations and labels are those of Istio, so that istiod and this controller can take turns.
+// annotations and labels are the same as in Istio, so that istiod and this controller can take turns.
 //
 // An object is up to date if its annotation incumbent.dev/applied shows that the same document was
 // written last, and if this controller still owns each field with its value. The API server tracks

@@ -163,8 +163,8 @@ func cut(name string, n int) string {
 	return strings.TrimRight(name[:min(n, len(name))], "-")
 }
 
-// infrastructure returns the labels and annotations for created objects: those of spec.infrastructure if
-// set, or else those of the Gateway. It omits keys of the Gateway API and annotations that control this
+// infrastructure returns the labels and annotations for created objects: from spec.infrastructure if
+// set, or else from the Gateway. It omits keys of the Gateway API and annotations that control this
 // controller or kubectl.
 func infrastructure(gw *gateway.Gateway) (labels, annotations map[string]string) {
 	labels = gw.Labels

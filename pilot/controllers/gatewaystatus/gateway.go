@@ -137,8 +137,8 @@ func hasPort(service *corev1.Service, port int32) bool {
 	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 }
 
-// addressesOf returns the addresses of a Service: those of its load balancer, its external IPs and, without
-// a load balancer, its cluster IPs.
+// addressesOf returns the addresses of a Service: from its load balancer, its external IPs and, without a
+// load balancer, its cluster IPs.
 func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 	var all []gateway.GatewayStatusAddress
 	add := func(value string) {

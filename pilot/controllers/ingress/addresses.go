@@ -15,8 +15,8 @@ import (
 type address = networkingv1.IngressLoadBalancerIngress
 
 // addressesOf returns the addresses of a Service, sorted and without duplicates: its external name,
-// or those of its load balancer and its external IPs, or else the external IPs of the nodes of its
-// pods. It omits addresses that the API server would reject, because a single one would make every
+// or the addresses of its load balancer and its external IPs, or else the external IPs of the nodes
+// of its pods. It omits addresses that the API server would reject, because a single one would make every
 // status update fail.
 func addressesOf(service *corev1.Service, pods []*corev1.Pod, node func(name string) *corev1.Node) []address {
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
@@ -42,7 +42,7 @@ func addressesOf(service *corev1.Service, pods []*corev1.Pod, node func(name str
 	return sorted(nodesOf(service, pods, node))
 }
 
-// nodesOf returns the external IPs of the nodes on which the pods of a Service run.
+// nodesOf returns the external IPs of the nodes of the pods of a Service.
 func nodesOf(service *corev1.Service, pods []*corev1.Pod, node func(string) *corev1.Node) (all []address) {
 	for _, pod := range pods {
 		if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil || !selects(service, pod) {

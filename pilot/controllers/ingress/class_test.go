@@ -19,7 +19,7 @@ func TestOurs(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		named       *networkingv1.IngressClass // nil: not set, or does not exist
-		modes       []Mode                     // modes in which the Ingress matches
+		modes       []Mode                     // matching modes
 	}{
 		"our annotation":                        {annotated("istio"), nil, both},
 		"our annotation, their IngressClass":    {annotated("istio"), theirs, both},

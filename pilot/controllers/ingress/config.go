@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// Mode selects the Ingresses of the class. Its values are those of Istio.
+// Mode selects the Ingresses of the class. Istio defines its values.
 type Mode string
 
 const (

@@ -93,7 +93,7 @@ func (c *Controller) watch() {
 	})
 }
 
-// affectedByNodes returns all Ingresses if their addresses are those of nodes, or none. With a load
+// affectedByNodes returns all Ingresses if they have addresses of nodes, or none. With a load
 // balancer, changes of pods cause no reconcile.
 func (c *Controller) affectedByNodes() []key {
 	service := c.service()

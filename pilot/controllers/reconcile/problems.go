@@ -94,7 +94,7 @@ func (p *Problems[K]) change(key K, now string) (before string) {
 	return before
 }
 
-// Reference returns a reference for an Event. An event recorder does not know the names of all kinds.
+// Reference returns a reference for an Event. An event recorder cannot derive the names of all kinds.
 func Reference(apiVersion, kind string, o metav1.Object) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: apiVersion, Kind: kind,

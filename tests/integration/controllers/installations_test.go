@@ -116,7 +116,7 @@ func gatewayReady(t *testing.T, admin kube.Client, gateways gatewayclient.Gatewa
 
 // Two installations with their own class, revision and namespaces elect independently and do not write objects
 // of each other, even if a leader ends.
-func TestTwoInstallations(t *testing.T) {
+func TestInstallations_Independent(t *testing.T) {
 	c := cluster.Shared(t)
 	admin := c.Client(t)
 	homes := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
@@ -161,18 +161,18 @@ func TestTwoInstallations(t *testing.T) {
 		}
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
 			if writes := both[name].touched(homes[other], spaces[other]); len(writes) > 0 {
-				t.Errorf("%s, %s has sent %q", when, name, writes)
+				t.Errorf("%s: %s sent %q", when, name, writes)
 			}
 		}
 	}
-	inPlace("at first")
-	// The class is unlabelled, and so the default revision's: the other does not write its status.
+	inPlace("start")
+	// The class has no label, so only the default revision writes its status.
 	var class *gateway.GatewayClass
 	await(t, "the class is accepted", func() bool {
 		class, err = gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
 		return err == nil && meta.IsStatusConditionTrue(class.Status.Conditions, "Accepted")
 	})
-	// The one's leader ends; the other's leads on.
+	// A leader of a ends. The leader of b continues.
 	steady := both["b"].leader(t, leaderelection.NamespaceController)
 	ended := both["a"].leader(t, leaderelection.NamespaceController)
 	ended.end()
@@ -182,11 +182,11 @@ func TestTwoInstallations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	inPlace("after a's leader has ended")
+	inPlace("after the end of the leader of a")
 	if now, err := gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{}); err != nil || now.ResourceVersion != class.ResourceVersion {
-		t.Errorf("the class has been written again: %v", err)
+		t.Errorf("the class was written again: %v", err)
 	}
 	if n := steady.journal.matching("run function ended"); n > 0 {
-		t.Errorf("b's leader has ended %d terms", n)
+		t.Errorf("the leader of b ended %d terms", n)
 	}
 }

@@ -56,7 +56,7 @@ func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
 	there := bootstrap.Config{}.AtRemote()
 	shared, perRevision := bootstrap.Elections(there)
 	if len(shared) != 1 || shared[0] != leaderelection.NamespaceController || len(perRevision) != 0 {
-		t.Errorf("in a remote cluster it takes part in %q and %q", shared, perRevision)
+		t.Errorf("elections in a remote cluster: %q and %q", shared, perRevision)
 	}
 	rights := bootstrap.Rights(there)
 	return c.Identity(t, cluster.IdentityOptions{
@@ -90,7 +90,7 @@ func (r *replica) at(t *testing.T, where string) (found state) {
 			return s.state
 		}
 	}
-	t.Fatalf("there is no election in cluster %q in %s", where, text)
+	t.Fatalf("no election in cluster %q: %s", where, text)
 	return found
 }
 
@@ -101,7 +101,7 @@ func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectio
 	if err != nil {
 		return r
 	}
-	_ = json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &r) // one that cannot be read is nobody's
+	_ = json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &r) // an unreadable record has no holder
 	return r
 }
 
@@ -128,7 +128,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 		t.Helper()
 		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return r.at(t, where).Leading })
 		if now := record(t, client, home); now.HolderIdentity != holder || now.HolderKey != key {
-			t.Errorf("the lock in %s names %+v", admin, now)
+			t.Errorf("the record in %s is %+v", admin, now)
 		}
 	}
 	leads(remote, "", "west", inWest, "pod-of-west", "stable")
@@ -142,13 +142,13 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 		}
 	}
 
-	// One of east comes: it is local there, and is given the lock; in west nothing changes.
+	// A local candidate of east outranks the remote leader.
 	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", newBundleFile(t, ofEast).path, patient)
 	leads(local, "", "east", inEast, "pod-of-east", "stable")
 	if n := local.metric(t, terms("began", "nominated")); n != "1" {
-		t.Errorf("it was written in %q times", n)
+		t.Errorf("nominated %q times", n)
 	}
-	await(t, "an Event in east says why", func() bool {
+	await(t, "Event in east", func() bool {
 		events, err := inEast.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 			return e.Message == "pod-of-east requested a handover from pod-of-west (local-over-remote)"
@@ -157,23 +157,23 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	(&stage{admin: inEast}).carries(t, home, ofEast)
 	leads(remote, "", "west", inWest, "pod-of-west", "stable")
 	if spread(t, inWest, home) != ofWest {
-		t.Error("west has the bundle of east")
+		t.Error("namespace in west has the bundle of east")
 	}
-	// When that one ends the remote one takes over again.
+	// After its end, the remote candidate leads again.
 	local.end()
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
 	(&stage{admin: inEast}).carries(t, home, ofWest)
 
 	if n := remote.journal.matching("forbidden"); n > 0 {
-		t.Errorf("it was refused %d times", n)
+		t.Errorf("%d requests forbidden", n)
 	}
 
-	// East is away for longer than its lease is renewed in (and, when it is back, forbids all until it has read its roles): in west the server works on and is ready.
+	// A failure of east does not affect west. After its restart, east rejects requests until it has read its roles.
 	bringBack := stopAPIServer(t, east)
 	fresh := west.Namespace(t)
 	(&stage{admin: inWest}).carries(t, fresh, ofWest)
 	if code, text := remote.page(t, "/readyz"); code != http.StatusOK {
-		t.Errorf("without east it is not ready: %s", text)
+		t.Errorf("not ready without east: %s", text)
 	}
 	bringBack()
 	sameNamespace(t, inEast, fresh)
@@ -181,7 +181,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	remote.end()
 	for where, admin := range map[string]kube.Client{"west": inWest, "east": inEast} {
 		if now := record(t, admin, home); now.HolderIdentity != "" {
-			t.Errorf("the lock in %s still names %s", where, now.HolderIdentity)
+			t.Errorf("the lock in %s has the holder %s", where, now.HolderIdentity)
 		}
 	}
 }
@@ -197,14 +197,14 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	})
 	(&stage{admin: inWest}).carries(t, home, content)
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	await(t, "it says that the other is away", func() bool { return r.journal.matching("WARN", "cluster=remote") > 0 })
+	await(t, "remote failure logged", func() bool { return r.journal.matching("WARN", "cluster=remote") > 0 })
 	bringBack()
-	await(t, "it has found no namespace for the lock", func() bool { return r.journal.matching("cluster=remote", "not found") > 0 })
+	await(t, "missing namespace logged", func() bool { return r.journal.matching("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
-	await(t, "it leads there", func() bool { return r.at(t, "remote").Leading })
+	await(t, "leads in the remote cluster", func() bool { return r.at(t, "remote").Leading })
 	(&stage{admin: inEast}).carries(t, home, content)
 	if r.at(t, "").LeaderIdentity != "a" {
-		t.Error("it does not lead at home any more")
+		t.Error("it does not lead in its own cluster")
 	}
 	r.end()
 }
@@ -218,6 +218,6 @@ func TestRemoteCluster_OwnCluster(t *testing.T) {
 		Address: "127.0.0.1:0", CABundle: "x", Logger: newJournal().logger(t),
 	})
 	if err == nil || !strings.Contains(err.Error(), "--remote-kubeconfig="+c.Kubeconfig()+": it is the server's own cluster") {
-		t.Errorf("it says %v", err)
+		t.Errorf("New returned %v", err)
 	}
 }

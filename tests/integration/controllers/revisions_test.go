@@ -28,7 +28,7 @@ const (
 	tagLabel = "istio.io/tag"
 )
 
-// put creates a webhook configuration or relabels the one that is there.
+// put creates or updates a webhook configuration.
 func put(t *testing.T, c kube.Client, name string, labels map[string]string) {
 	t.Helper()
 	hooks := c.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -104,12 +104,12 @@ func TestDefaultRevision_Permissions(t *testing.T) {
 			var seen calls[string]
 			w.AddHandler(func(revision string) {
 				if got := w.GetDefault(); !w.HasSynced() {
-					t.Errorf("told %q, but the watcher knows only %q", revision, got)
+					t.Errorf("handler called with %q, GetDefault returns %q", revision, got)
 				}
 				seen.add(revision)
 			})
 			if w.HasSynced() || w.GetDefault() != "" {
-				t.Error("synced before it ran")
+				t.Error("synced before Run")
 			}
 			end := during(t, w.Run)
 			var want []string
@@ -137,9 +137,9 @@ func TestDefaultRevision_Permissions(t *testing.T) {
 				if slices.Contains(verbs, verb) || slices.Contains(verbs, "*") {
 					continue
 				}
-				// get is asked for only where list is forbidden.
+				// get is used only if list is forbidden.
 				if logged := j.matching("WARN permission denied", "verb="+verb); verb != "get" && logged != 1 {
-					t.Errorf("missing %s was reported %d times", verb, logged)
+					t.Errorf("missing %s is logged %d times", verb, logged)
 				}
 				forbidden++
 			}
@@ -148,12 +148,12 @@ func TestDefaultRevision_Permissions(t *testing.T) {
 			}
 			end()
 			put(t, admin, webhook, rev("canary"))
-			// Another one that began after the change has seen it: so would this one have.
+			// Another watcher shows that the change is visible.
 			other := revisions.NewDefault(admin, revisions.Config{Namespace: namespace, Logger: j.logger(t)})
 			during(t, other.Run)
-			await(t, "the change is seen by another", func() bool { return other.GetDefault() == "canary" })
+			await(t, "change seen", func() bool { return other.GetDefault() == "canary" })
 			if got := w.GetDefault(); got != "stable" {
-				t.Errorf("after the end it says %q", got)
+				t.Errorf("after the end: %q", got)
 			}
 		})
 	}
@@ -173,10 +173,10 @@ func TestDefaultRevision_PermissionAddedLater(t *testing.T) {
 		return j.matching("permission denied", "verb=list") == 1 && j.matching("permission denied", "verb=get") == 1
 	})
 	if w.HasSynced() || w.GetDefault() != "" {
-		t.Errorf("synced without having read anything, with %q", w.GetDefault())
+		t.Errorf("synced without permissions, with %q", w.GetDefault())
 	}
 	if w.(revisions.Reporter).Problem() == nil {
-		t.Error("no problem is known")
+		t.Error("Problem returned nil")
 	}
 	grant(t, admin, namespace+":a", may(webhook, "get", "list", "watch"))
 	await(t, "synced", w.HasSynced)
@@ -233,9 +233,9 @@ func TestTags_ServicesAndValidator(t *testing.T) {
 		}
 	})
 	mine("known without rights to Services and validators", false)
-	await(t, "said so", func() bool { return j.matching("permission denied") == 3 })
+	await(t, "missing permissions logged", func() bool { return j.matching("permission denied") == 3 })
 	if w.(revisions.Reporter).Problem() == nil {
-		t.Error("it has no problem to report")
+		t.Error("Problem returned nil")
 	}
 
 	grant(t, admin, role, hooks,
@@ -293,18 +293,18 @@ func TestDefaultRevision_APIServerDown(t *testing.T) {
 		return w.(revisions.Reporter).Problem() != nil && late.(revisions.Reporter).Problem() != nil
 	})
 	if w.GetDefault() != "stable" || !w.HasSynced() || late.HasSynced() {
-		t.Errorf("while the server is away: %q, synced %v; the one that never read: synced %v",
+		t.Errorf("during the outage: %q, synced %v; late watcher: synced %v",
 			w.GetDefault(), w.HasSynced(), late.HasSynced())
 	}
 	bringBack()
-	await(t, "the late one synced", late.HasSynced)
+	await(t, "late watcher synced", late.HasSynced)
 	put(t, admin, webhook, rev("canary"))
 	await(t, "change seen", func() bool { return w.GetDefault() == "canary" && late.GetDefault() == "canary" })
 	await(t, "handler called", func() bool { return slices.Equal(seen.all(), []string{"stable", "canary"}) }) // a moment later
 	for name, j := range map[string]journal{"running": present, "late": absent} {
-		// A server that starts may also refuse before it answers.
+		// A starting server can also reject requests.
 		if got := j.matching("WARN"); got == 0 || got > 4 {
-			t.Errorf("the %s one warned %d times", name, got)
+			t.Errorf("%s watcher: %d warnings", name, got)
 		}
 	}
 }

@@ -137,11 +137,11 @@ func TestServer_TwoRevisions(t *testing.T) {
 				await(t, who+" leads", func() bool { return replicas[who].state(t).Leading })
 				for name, r := range replicas {
 					if name != who && r.state(t).Leading {
-						t.Errorf("%s leads beside %s", name, who)
+						t.Errorf("%s and %s lead", name, who)
 					}
-					// Each server tells of itself, although they share a process here.
+					// The metrics of the servers are separate, although the servers share a process.
 					want := map[bool]string{true: "1", false: "0"}[name == who]
-					await(t, name+" says whether it leads", func() bool {
+					await(t, name+" metric", func() bool {
 						return r.metric(t, fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController)) == want
 					})
 				}
@@ -157,17 +157,17 @@ func TestServer_TwoRevisions(t *testing.T) {
 					t.Errorf("%s is not healthy: %s", name, text)
 				}
 			}
-			await(t, "canary knows", func() bool {
+			await(t, "canary knows the leader", func() bool {
 				now := canary.state(t)
 				return now.LeaderIdentity == "pod-of-stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
 			})
 			if now := canary.state(t); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
-				t.Errorf("canary says of itself: %+v", now)
+				t.Errorf("state of canary: %+v", now)
 			}
 
 			put(t, admin, webhook, rev("canary"))
 			leads("canary")
-			// It was asked for and written in, not taken from a leader that was cut off.
+			// The leader handed over.
 			if given, got := stable.metric(t, terms("ended", "handing-over")), canary.metric(t, terms("began", "nominated")); given != "1" || got != "1" {
 				t.Errorf("stable handed over %q times, canary was nominated %q times", given, got)
 			}
@@ -184,16 +184,16 @@ func TestServer_TwoRevisions(t *testing.T) {
 			delete(replicas, "canary")
 			leads("stable")
 			if got := stable.metric(t, terms("began", "lock-free")); got != "1" {
-				t.Errorf("stable has found the lock free %q times, of which one was due to canary's release", got)
+				t.Errorf("stable acquired a free lock %q times, want 1", got)
 			}
 			stable.end()
 			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
 				if got := r.journal.matching("forbidden"); got != 0 {
-					t.Errorf("%s was refused %d times under the manifests' rights", name, got)
+					t.Errorf("%s: %d requests forbidden", name, got)
 				}
 				want := map[string]int{"stable": 3, "canary": 2}[name]
 				if started, ended := r.journal.matching("run function started"), r.journal.matching("run function ended"); started != want || started != ended {
-					t.Errorf("%s: run functions started %d times, ended %d times, not %d", name, started, ended, want)
+					t.Errorf("%s: run functions started %d times, ended %d times, want %d", name, started, ended, want)
 				}
 			}
 		})
@@ -207,16 +207,16 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	config := pilotIdentity(t, c, home, "a")
 	bringBack := stopAPIServer(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
-	// One from the watcher of the default revision, one from the controller, one from the member's Lease.
+	// From the default watcher, the controller and the Lease of the member.
 	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 3 })
 	if got := r.journal.matching("WARN"); got != 3 {
 		t.Errorf("%d warnings", got)
 	}
 	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
-		t.Errorf("without an API server it says %d: %s", code, text)
+		t.Errorf("/readyz without an API server: %d: %s", code, text)
 	}
 	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("a restart would not help, and it is unhealthy: %s", text)
+		t.Errorf("unhealthy without an API server: %s", text)
 	}
 	bringBack()
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })

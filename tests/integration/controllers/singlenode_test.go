@@ -22,7 +22,7 @@ import (
 type requests struct {
 	mu    sync.Mutex
 	paths []string
-	// holds says which request is held up until release is closed; held is closed when it has come.
+	// holds selects the request to block until release is closed. held is closed when it arrives.
 	holds         func(*http.Request) bool
 	held, release chan struct{}
 	once          sync.Once
@@ -99,7 +99,7 @@ func TestServer_WithoutElections(t *testing.T) {
 	}
 	alone := bootstrap.Config{DisableElections: true}
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
-		t.Errorf("it takes part in %q and %q", shared, perRevision)
+		t.Errorf("elections: %q and %q", shared, perRevision)
 	}
 	values := manifests.Values{Namespace: home, Name: "single", WithoutElections: true, Rights: bootstrap.Rights(alone), Image: "pilot"}
 	access, err := manifests.MakeAccess(values)
@@ -119,11 +119,11 @@ func TestServer_WithoutElections(t *testing.T) {
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)
-	await(t, "all controllers work", func() bool { return r.journal.matching("run function started") == rows })
+	await(t, "all controllers run", func() bool { return r.journal.matching("run function started") == rows })
 	(&stage{admin: admin}).carries(t, home, content)
 	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
 
-	// A write is under way when the server is told to stop.
+	// The server stops during a write.
 	if _, err := admin.Kube().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,32 +133,32 @@ func TestServer_WithoutElections(t *testing.T) {
 		defer close(ended)
 		r.end()
 	}()
-	await(t, "it stops, and the others have ended", func() bool {
+	await(t, "other controllers have ended", func() bool {
 		return r.journal.matching("stopping") == 1 && r.journal.matching("run function ended") == rows-1
 	})
 	close(sent.release)
 	<-ended
 	if n := r.journal.matching("run function ended"); n != rows {
-		t.Errorf("%d controllers have ended, of %d", n, rows)
+		t.Errorf("%d of %d controllers have ended", n, rows)
 	}
 	if spread(t, admin, late) != content {
-		t.Error("the write that was under way when it stopped is not stored")
+		t.Error("the active write is lost")
 	}
 	after := len(sent.all())
 	for _, path := range sent.all() {
 		for _, lock := range append(shared, perRevision...) {
 			if strings.Contains(path, lock) {
-				t.Errorf("it has asked for a lock: %s", path)
+				t.Errorf("request for a lock: %s", path)
 			}
 		}
 		if strings.Contains(path, "/leases") {
-			t.Errorf("it has asked for Leases: %s", path)
+			t.Errorf("request for Leases: %s", path)
 		}
 	}
 	if n := r.journal.matching("forbidden"); n > 0 {
-		t.Errorf("it was refused %d times", n)
+		t.Errorf("%d requests forbidden", n)
 	}
 	if now := len(sent.all()); now != after {
-		t.Errorf("it has sent %d requests after its end", now-after)
+		t.Errorf("%d requests after its end", now-after)
 	}
 }

@@ -67,7 +67,7 @@ func (p *plane) must(err error) {
 	}
 }
 
-// label gives a namespace a revision.
+// label sets the revision of a namespace.
 func (p *plane) label(namespace, revision string) {
 	p.Helper()
 	_, err := p.admin.Kube().CoreV1().Namespaces().Patch(p.Context(), namespace, types.MergePatchType,
@@ -75,7 +75,7 @@ func (p *plane) label(namespace, revision string) {
 	p.must(err)
 }
 
-// identity is that of a replica's Pod, with the rights of the manifests.
+// identity returns the identity of a replica with the permissions of the manifests.
 func (p *plane) identity(pod string) *rest.Config {
 	p.Helper()
 	rights := bootstrap.Rights(p.config)

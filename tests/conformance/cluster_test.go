@@ -26,9 +26,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// beside runs something until the test ends.
-func beside(t *testing.T, run func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // for what ends in the clean-up
+// background runs a function until the test ends.
+func background(t *testing.T, run func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var ended sync.WaitGroup
 	ended.Go(func() { run(ctx) })
 	t.Cleanup(func() {
@@ -37,8 +37,8 @@ func beside(t *testing.T, run func(ctx context.Context)) {
 	})
 }
 
-// again runs something every now and then until ctx ends.
-func again(ctx context.Context, every time.Duration, do func()) {
+// periodically calls a function until ctx is done.
+func periodically(ctx context.Context, every time.Duration, do func()) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -51,11 +51,10 @@ func again(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// flipEvery leaves a Gateway's Pods, which the default's revision stands on, the time to be made anew.
+// flipEvery is long enough to replace the Pods of a Gateway, which depend on the default revision.
 const flipEvery = time.Second
 
-// serve runs a server of a revision with both controllers of the Gateway API, under their elections and with the
-// rights that the manifests give it.
+// serve runs a server of a revision with the permissions of the manifests.
 func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	t.Helper()
 	config := bootstrap.Config{
@@ -68,15 +67,15 @@ func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	})
 	server, err := bootstrap.New(config)
 	must(t, err)
-	beside(t, func(ctx context.Context) {
+	background(t, func(ctx context.Context) {
 		if err := server.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// control runs a server of each of the revisions stable and canary, of which stable is the default one, or now one
-// and now the other.
+// control runs servers of the revisions stable and canary. The default revision is stable or, with flips,
+// alternates.
 func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 	t.Helper()
 	home := c.Namespace(t)
@@ -96,14 +95,14 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 		return
 	}
 	n := 0
-	t.Cleanup(func() { // after the flipping has ended
-		t.Logf("the default went to and fro %d times", n)
+	t.Cleanup(func() { // after the last flip
+		t.Logf("the default revision changed %d times", n)
 		if n < 3 {
-			t.Error("too seldom to tell anything")
+			t.Error("too few changes")
 		}
 	})
-	beside(t, func(ctx context.Context) {
-		again(ctx, flipEvery, func() {
+	background(t, func(ctx context.Context) {
+		periodically(ctx, flipEvery, func() {
 			n++
 			revision := []string{"stable", "canary"}[n%2]
 			_, err := hooks.Patch(ctx, tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
@@ -114,9 +113,9 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 	})
 }
 
-// play has the cluster's parts say what they would if there were nodes and a load balancer: Pods are ready, and
-// Services have an address. A Pod stands in the suite's namespace from the beginning.
-func play(t *testing.T, admin kube.Client) {
+// simulateNodes makes Pods ready and assigns addresses to Services. It also creates a Pod, which the suite
+// expects in its namespace.
+func simulateNodes(t *testing.T, admin kube.Client) {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "ready", Namespace: suite.InfrastructureNamespace},
@@ -129,8 +128,8 @@ func play(t *testing.T, admin kube.Client) {
 	if _, err := admin.Kube().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	beside(t, func(ctx context.Context) {
-		again(ctx, 100*time.Millisecond, func() {
+	background(t, func(ctx context.Context) {
+		periodically(ctx, 100*time.Millisecond, func() {
 			err := errors.Join(readyPods(ctx, admin, pod.Namespace), addressServices(ctx, admin, pod.Namespace))
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -139,15 +138,15 @@ func play(t *testing.T, admin kube.Client) {
 	})
 }
 
-// passing is nil for what the next round puts right.
-func passing(err error) error {
+// ignoreStale returns nil for errors that the next call resolves.
+func ignoreStale(err error) error {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
 }
 
-// readyPods has all Pods be ready, as a node would.
+// readyPods makes all Pods ready.
 func readyPods(ctx context.Context, admin kube.Client, namespace string) error {
 	pods, err := admin.Kube().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -159,14 +158,14 @@ func readyPods(ctx context.Context, admin kube.Client, namespace string) error {
 		}
 		_, err := admin.Kube().CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.MergePatchType,
 			[]byte(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
-		if err := passing(err); err != nil {
-			return fmt.Errorf("playing the node of Pod %s: %w", pod.Name, err)
+		if err := ignoreStale(err); err != nil {
+			return fmt.Errorf("update status of Pod %s: %w", pod.Name, err)
 		}
 	}
 	return nil
 }
 
-// addressServices gives Services the address that they ask for, or some, as a load balancer would.
+// addressServices assigns the requested address or a default address to Services.
 func addressServices(ctx context.Context, admin kube.Client, namespace string) error {
 	services, err := admin.Kube().CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -179,8 +178,8 @@ func addressServices(ctx context.Context, admin kube.Client, namespace string) e
 		}
 		service.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
 		_, err := admin.Kube().CoreV1().Services(namespace).UpdateStatus(ctx, &service, metav1.UpdateOptions{})
-		if err := passing(err); err != nil {
-			return fmt.Errorf("playing the load balancer of Service %s: %w", service.Name, err)
+		if err := ignoreStale(err); err != nil {
+			return fmt.Errorf("update status of Service %s: %w", service.Name, err)
 		}
 	}
 	return nil
