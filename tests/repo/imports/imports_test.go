@@ -1,8 +1,9 @@
-package doors
+package imports
 
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -12,119 +13,112 @@ import (
 
 const root = "../../.."
 
-func TestTheModuleKeepsToItsPlan(t *testing.T) {
+func TestModule(t *testing.T) {
 	m, err := source.Load(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range Check(m, rooms) {
+	for _, v := range Check(m, rules) {
 		t.Error(v)
 	}
 }
 
-// TestRoomsDoWithoutIndirectly looks at all that a room's packages pull in, which
-// their own import lines do not show.
-func TestRoomsDoWithoutIndirectly(t *testing.T) {
-	for _, room := range rooms {
-		if len(room.without) == 0 {
+func TestIndirectDependencies(t *testing.T) {
+	for _, rule := range rules {
+		if len(rule.without) == 0 {
 			continue
 		}
-		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+room.path+"/...")
+		list := exec.CommandContext(t.Context(), "go", "list", "-deps", "./"+rule.path+"/...")
 		list.Dir = root
 		list.Stderr = os.Stderr
 		out, err := list.Output()
 		if err != nil {
-			t.Fatalf("go list of %s: %v", room.path, err)
+			t.Fatalf("go list of %s: %v", rule.path, err)
 		}
 		for dep := range strings.Lines(string(out)) {
 			dep = strings.TrimSpace(dep)
-			for _, banned := range room.without {
+			for _, banned := range rule.without {
 				if below(dep, banned) {
-					t.Errorf("%s does without %s, but pulls in %s", room.path, banned, dep)
+					t.Errorf("%s must not depend on %s, but depends on %s", rule.path, banned, dep)
 				}
 			}
 		}
 	}
 }
 
-func TestEveryDoorLeadsSomewhere(t *testing.T) {
-	for _, room := range rooms {
-		for _, door := range append(room.doors, room.testDoors...) {
-			found := false
-			for _, other := range rooms {
-				found = found || leads(door, other.path)
-			}
-			if !found {
-				t.Errorf("%s has a door to %s, which is no room", room.path, door)
+func TestRules_AllowedPathsExist(t *testing.T) {
+	for _, rule := range rules {
+		for _, allowed := range append(rule.allowed, rule.testImports...) {
+			if !slices.ContainsFunc(rules, func(other importRule) bool { return leads(allowed, other.path) }) {
+				t.Errorf("%s allows %s, which has no rule", rule.path, allowed)
 			}
 		}
 	}
 }
 
-// TestViolationsAreFound gives the check one house per rule with that rule broken.
-func TestViolationsAreFound(t *testing.T) {
+func TestCheck_Violations(t *testing.T) {
 	const module = "incumbent.dev/incumbent/"
 	importing := func(pkg, path string) string {
 		return "package " + pkg + "\n\nimport _ \"" + path + "\"\n"
 	}
 	cases := []struct {
 		name, file, content string
-		want                string // "" when the file is in order
+		want                string // "" if there is no violation
 	}{
 		{"ground floor looks up", "pkg/kube/a.go", importing("kube", module+"pilot/leaderelection"),
-			"pkg/kube has no door to pilot/leaderelection"},
+			"pkg/kube must not import pilot/leaderelection"},
 		{"ground floor takes flags", "pkg/revisions/a.go", importing("revisions", module+"pkg/features"),
-			"pkg/revisions has no door to pkg/features"},
+			"pkg/revisions must not import pkg/features"},
 		{"revisions take a client", "pkg/revisions/a.go", importing("revisions", module+"pkg/kube"), ""},
-		{"elector takes another room", elector + "/a.go", importing("k8sleaderelection", module+"pkg/kube"),
-			"no door to pkg/kube"},
+		{"elector takes another rule", elector + "/a.go", importing("k8sleaderelection", module+"pkg/kube"),
+			"must not import pkg/kube"},
 		{"elector takes prometheus", elector + "/a.go",
-			importing("k8sleaderelection", "github.com/prometheus/client_golang/prometheus"), "does without github.com/prometheus"},
-		{"locks take istio", locks + "/a.go", importing("k8sresourcelock", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
-		{"locks take the elector", locks + "/a.go", importing("k8sresourcelock", module+elector), "no door to " + elector},
+			importing("k8sleaderelection", "github.com/prometheus/client_golang/prometheus"), "must not import github.com/prometheus"},
+		{"locks take istio", locks + "/a.go", importing("k8sresourcelock", "istio.io/pkg/log"), "must not import istio.io/pkg/log"},
+		{"locks take the elector", locks + "/a.go", importing("k8sresourcelock", module+elector), "must not import " + elector},
 		{"in-memory lock is of the locks", locks + "/locktest/a.go", importing("locktest", module+locks), ""},
 		{"elector takes its core", elector + "/a.go", importing("k8sleaderelection", module+core), ""},
-		{"core takes a context", core + "/a.go", importing("core", "context"), "does without context"},
-		{"core takes a lock", core + "/a.go", importing("core", "sync/atomic"), "does without sync/atomic"},
-		{"core logs", core + "/a.go", importing("core", "log/slog"), "does without log/slog"},
-		{"core takes a client", core + "/a.go", importing("core", "k8s.io/client-go/kubernetes"), "does without k8s.io"},
+		{"core takes a context", core + "/a.go", importing("core", "context"), "must not import context"},
+		{"core takes a lock", core + "/a.go", importing("core", "sync/atomic"), "must not import sync/atomic"},
+		{"core logs", core + "/a.go", importing("core", "log/slog"), "must not import log/slog"},
+		{"core takes a client", core + "/a.go", importing("core", "k8s.io/client-go/kubernetes"), "must not import k8s.io"},
 		{"core's tests may", core + "/a_test.go", importing("core", "sync"), ""},
-		{"core reads the clock", core + "/a.go", "package core\n\nimport t \"time\"\n\nvar now = t.Now\n", "so no time.Now"},
+		{"core reads the clock", core + "/a.go", "package core\n\nimport t \"time\"\n\nvar now = t.Now\n", "must not read a clock: time.Now"},
 		{"core takes durations", core + "/a.go", "package core\n\nimport \"time\"\n\nconst tick = time.Second\n", ""},
 		{"controller knows elections", "pilot/controllers/namespace/a.go", importing("namespace", module+elections),
-			"pilot/controllers has no door to pilot/leaderelection"},
+			"pilot/controllers must not import pilot/leaderelection"},
 		{"controller's test knows elections", "pilot/controllers/namespace/a_test.go", importing("namespace", module+elections),
-			"pilot/controllers has no door to pilot/leaderelection"},
+			"pilot/controllers must not import pilot/leaderelection"},
 		{"controller uses what all have in common", "pilot/controllers/namespace/a.go", importing("namespace", module+"pilot/controllers/reconcile"), ""},
 		{"what all have in common knows a controller", "pilot/controllers/reconcile/a.go", importing("reconcile", module+"pilot/controllers/namespace"),
-			"no door to pilot/controllers"},
+			"must not import pilot/controllers"},
 		{"elections know the work", elections + "/a.go", importing("leaderelection", module+"pilot/controllers/namespace"),
-			"no door to pilot/controllers"},
+			"must not import pilot/controllers"},
 		{"bootstrap knows everyone", "pilot/bootstrap/a.go", importing("bootstrap", module+"pilot/controllers/namespace"), ""},
 		{"elections know bootstrap", elections + "/a.go", importing("leaderelection", module+"pilot/bootstrap"),
-			"no door to pilot/bootstrap"},
+			"must not import pilot/bootstrap"},
 		{"server uses a test's parts", "pilot/bootstrap/a.go", importing("bootstrap", module+"tests/cluster"),
-			"no door to tests/cluster"},
+			"must not import tests/cluster"},
 		{"server's test uses the cluster", "pilot/bootstrap/a_test.go", importing("bootstrap", module+"tests/cluster"), ""},
 		{"fake clientset", elections + "/a_test.go", importing("leaderelection", "k8s.io/client-go/kubernetes/fake"),
-			"proves nothing about an election"},
+			"must not be used for elections"},
 		{"environment read below", "pkg/kube/a.go", "package kube\n\nimport \"os\"\n\nvar home = os.Getenv(\"HOME\")\n",
-			"pass the value down"},
+			"pass the value as an argument"},
 		{"environment read by elections", elections + "/a.go", "package leaderelection\n\nimport \"os\"\n\nvar home = os.Getenv(\"HOME\")\n",
-			"pass the value down"},
+			"pass the value as an argument"},
 		{"environment read where constructors do", elections + "/environment.go",
 			"package leaderelection\n\nimport \"os\"\n\nvar lookup = os.LookupEnv\n", ""},
 		{"environment read in a file of that name elsewhere", elections + "/fence/environment.go",
-			"package fence\n\nimport \"os\"\n\nvar lookup = os.LookupEnv\n", "pass the value down"},
-		{"elections take flags", elections + "/a.go", importing("leaderelection", module+"pkg/features"), "no door to pkg/features"},
-		{"elections take istio", elections + "/a.go", importing("leaderelection", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
-		{"fence takes istio", elections + "/fence/a.go", importing("fence", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
-		{"clients take istio", "pkg/kube/a.go", importing("kube", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
-		{"revisions take istio", "pkg/revisions/a.go", importing("revisions", "istio.io/pkg/log"), "does without istio.io/pkg/log"},
+			"package fence\n\nimport \"os\"\n\nvar lookup = os.LookupEnv\n", "pass the value as an argument"},
+		{"elections take flags", elections + "/a.go", importing("leaderelection", module+"pkg/features"), "must not import pkg/features"},
+		{"elections take istio", elections + "/a.go", importing("leaderelection", "istio.io/pkg/log"), "must not import istio.io/pkg/log"},
+		{"fence takes istio", elections + "/fence/a.go", importing("fence", "istio.io/pkg/log"), "must not import istio.io/pkg/log"},
+		{"clients take istio", "pkg/kube/a.go", importing("kube", "istio.io/pkg/log"), "must not import istio.io/pkg/log"},
+		{"revisions take istio", "pkg/revisions/a.go", importing("revisions", "istio.io/pkg/log"), "must not import istio.io/pkg/log"},
 		{"environment read by a command", "cmd/pilot/a.go", "package main\n\nimport \"os\"\n\nvar home, _ = os.LookupEnv(\"HOME\")\n", ""},
-		{"flag elsewhere", "pilot/bootstrap/a.go", importing("bootstrap", "istio.io/pkg/env"), "registered in pkg/features"},
+		{"flag elsewhere", "pilot/bootstrap/a.go", importing("bootstrap", "istio.io/pkg/env"), "must be registered in pkg/features"},
 		{"flag where flags are", "pkg/features/a.go", importing("features", "istio.io/pkg/env"), ""},
-		{"no room", "misc/a.go", "package misc\n", "lies in no room"},
+		{"no rule", "misc/a.go", "package misc\n", "has no import rule"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -133,14 +127,14 @@ func TestViolationsAreFound(t *testing.T) {
 	}
 }
 
-func TestMissingDocIsFound(t *testing.T) {
+func TestCheck_MissingDoc(t *testing.T) {
 	expect(t, "no doc.go", check(t, map[string]string{"pkg/kube/a.go": "package kube\n"}))
-	expect(t, "does not begin with", check(t, map[string]string{"pkg/kube/doc.go": "// Nice things.\npackage kube\n"}))
-	expect(t, "does not begin with", check(t, map[string]string{"cmd/pilot/doc.go": "// Package main is.\npackage main\n"}))
+	expect(t, "must begin with", check(t, map[string]string{"pkg/kube/doc.go": "// Nice things.\npackage kube\n"}))
+	expect(t, "must begin with", check(t, map[string]string{"cmd/pilot/doc.go": "// Package main is.\npackage main\n"}))
 	expect(t, "", check(t, map[string]string{"cmd/pilot/doc.go": "// Command pilot is.\npackage main\n"}))
 }
 
-// found checks one file beside a doc.go that is in order.
+// found checks one file with a valid doc.go.
 func found(t *testing.T, file, content string) []Violation {
 	t.Helper()
 	folder := file[:strings.LastIndex(file, "/")]
@@ -162,10 +156,10 @@ func check(t *testing.T, files map[string]string) []Violation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Check(m, rooms)
+	return Check(m, rules)
 }
 
-// expect wants a violation that says so, or none at all for "".
+// expect fails if no violation contains want, or if there is one and want is "".
 func expect(t *testing.T, want string, got []Violation) {
 	t.Helper()
 	if want == "" {

@@ -1,4 +1,4 @@
-package doors
+package imports
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/source"
 )
 
-// Violation is one thing that the floor plan forbids.
+// Violation is a violation of an import rule.
 type Violation struct {
 	File    string
 	Line    int
@@ -23,27 +23,27 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s:%d: %s", v.File, v.Line, v.Problem)
 }
 
-// clockReads are the ways to learn or to wait for the time.
+// clockReads are the functions that read a clock or wait.
 var clockReads = []string{
 	"time.Now", "time.Since", "time.Until", "time.Sleep", "time.After", "time.AfterFunc", "time.Tick",
 	"time.NewTimer", "time.NewTicker",
 }
 
-// environmentReads are the ways to read environment variables.
+// environmentReads are the functions that read environment variables.
 var environmentReads = []string{
 	"os.Getenv", "os.LookupEnv", "os.Environ", "os.ExpandEnv", "syscall.Getenv", "syscall.Environ",
 }
 
-// flagRegistry reads the environment too, under the names it is given.
+// flagRegistry also reads environment variables.
 const flagRegistry = "istio.io/pkg/env"
 
-// Check reports what in the module goes against the plan, in the order of files.
-func Check(m *source.Module, plan []room) []Violation {
+// Check returns the violations in the module, ordered by file.
+func Check(m *source.Module, plan []importRule) []Violation {
 	var found []Violation
 	for _, file := range m.Files {
 		here, ok := within(plan, file.Package())
 		if !ok {
-			found = append(found, Violation{file.Name, 1, "this package lies in no room: give it one in tests/repo/doors/rooms.go"})
+			found = append(found, Violation{file.Name, 1, "this package has no import rule: add one in tests/repo/imports/rules.go"})
 			continue
 		}
 		c := checker{plan: plan, here: here, file: file}
@@ -58,9 +58,9 @@ func Check(m *source.Module, plan []room) []Violation {
 	return found
 }
 
-// within finds the innermost room that holds a package.
-func within(plan []room, pkg string) (room, bool) {
-	var inner room
+// within returns the rule of the innermost directory that contains a package.
+func within(plan []importRule, pkg string) (importRule, bool) {
+	var inner importRule
 	for _, r := range plan {
 		if below(pkg, r.path) && len(r.path) > len(inner.path) {
 			inner = r
@@ -69,15 +69,15 @@ func within(plan []room, pkg string) (room, bool) {
 	return inner, inner.path != ""
 }
 
-// below reports whether a path is a folder or lies in it.
+// below reports whether a path is a directory or is inside it.
 func below(name, folder string) bool {
 	return name == folder || strings.HasPrefix(name, folder+"/")
 }
 
-// checker looks at one file from its room.
+// checker checks one file.
 type checker struct {
-	plan  []room
-	here  room
+	plan  []importRule
+	here  importRule
 	file  *source.File
 	found []Violation
 }
@@ -89,48 +89,47 @@ func (c *checker) report(line int, format string, args ...any) {
 func (c *checker) imports() {
 	for _, imp := range c.file.Imports() {
 		if imp.Local != "" {
-			c.door(imp)
+			c.check(imp)
 			continue
 		}
 		if imp.Path == flagRegistry && c.here.path != features {
-			c.report(imp.Line, "flags are registered in %s, not here", features)
+			c.report(imp.Line, "flags must be registered in %s", features)
 		}
 		if c.here.only != nil && !c.file.Test() && !slices.Contains(c.here.only, imp.Path) {
-			c.report(imp.Line, "%s does without %s", c.here.path, imp.Path)
+			c.report(imp.Line, "%s must not import %s", c.here.path, imp.Path)
 		}
 		for _, banned := range c.here.without {
 			if below(imp.Path, banned) {
-				c.report(imp.Line, "%s does without %s", c.here.path, imp.Path)
+				c.report(imp.Line, "%s must not import %s", c.here.path, imp.Path)
 			}
 		}
 		if imp.Path == "k8s.io/client-go/kubernetes/fake" && below(c.here.path, elections) {
-			c.report(imp.Line, "the fake clientset does not check resourceVersion: it proves nothing about an election")
+			c.report(imp.Line, "the fake clientset does not check resourceVersion, so it must not be used for elections")
 		}
 	}
 }
 
-// door checks an import within the module.
-func (c *checker) door(imp source.Import) {
+// local checks an import of a package of the module.
+func (c *checker) check(imp source.Import) {
 	there, ok := within(c.plan, imp.Local)
 	if !ok || there.path == c.here.path {
-		return // the package without a room is reported at its own files
+		return // Check reports the package without a rule
 	}
-	open := c.here.doors
+	open := c.here.allowed
 	if c.file.Test() {
-		open = slices.Concat(open, c.here.testDoors)
+		open = slices.Concat(open, c.here.testImports)
 	}
-	if !slices.ContainsFunc(open, func(door string) bool { return leads(door, there.path) }) {
-		c.report(imp.Line, "%s has no door to %s", c.here.path, there.path)
+	if !slices.ContainsFunc(open, func(allowed string) bool { return leads(allowed, there.path) }) {
+		c.report(imp.Line, "%s must not import %s", c.here.path, there.path)
 	}
 }
 
-// leads reports whether a door opens to a room: to the one it names, or with
-// "..." at its end to all below a folder.
-func leads(door, to string) bool {
-	if folder, all := strings.CutSuffix(door, "/..."); all {
+// leads reports whether an allowed path matches the path of a rule. "..." at the end matches everything below a directory.
+func leads(allowed, to string) bool {
+	if folder, all := strings.CutSuffix(allowed, "/..."); all {
 		return below(to, folder)
 	}
-	return door == to
+	return allowed == to
 }
 
 func (c *checker) mentions() {
@@ -139,17 +138,17 @@ func (c *checker) mentions() {
 	}
 	if c.here.timeless {
 		for _, use := range c.file.Uses(clockReads...) {
-			c.report(use.Line, "%s reads no clock, so no %s", c.here.path, use.Name)
+			c.report(use.Line, "%s must not read a clock: %s", c.here.path, use.Name)
 		}
 	}
 	if !c.here.environment && (c.here.environmentFile == "" || c.file.Name != c.here.path+"/"+c.here.environmentFile) {
 		for _, use := range c.file.Uses(environmentReads...) {
-			c.report(use.Line, "%s is for %s and the commands: pass the value down", use.Name, features)
+			c.report(use.Line, "only %[2]s and commands may use %[1]s: pass the value as an argument", use.Name, features)
 		}
 	}
 }
 
-// undocumented reports packages without a doc.go that says what they are for.
+// undocumented returns the packages without a doc.go that describes them.
 func undocumented(m *source.Module) []Violation {
 	packages := map[string]*source.File{}
 	for _, file := range m.Files {
@@ -167,7 +166,7 @@ func undocumented(m *source.Module) []Violation {
 		case doc == nil:
 			found = append(found, Violation{pkg, 0, "this package has no doc.go"})
 		case !says(doc.Syntax):
-			found = append(found, Violation{doc.Name, 1, "its comment does not begin with Package or Command and the name"})
+			found = append(found, Violation{doc.Name, 1, "the comment must begin with Package or Command and the name"})
 		}
 	}
 	return found
