@@ -19,7 +19,7 @@ import (
 
 // The election's gate works in a client that incumbent does not know, made of the gated
 // configuration, and its refusal can be told from other errors.
-func TestGateInAControllerRuntimeClient(t *testing.T) {
+func TestGate_ControllerRuntimeClient(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "a", Rules: []rbacv1.PolicyRule{

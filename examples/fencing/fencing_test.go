@@ -100,7 +100,7 @@ func both(t *testing.T, f func(t *testing.T, s store)) {
 	t.Run("etcd", func(t *testing.T) { f(t, etcdStore(t)) })
 }
 
-func TestLaterTermsFenceEarlierOnes(t *testing.T) {
+func TestStores_RejectEarlierTerms(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
 		ctx := t.Context()
 		expect := func(what string, err, want error) {
@@ -129,7 +129,7 @@ func TestLaterTermsFenceEarlierOnes(t *testing.T) {
 
 // Terms race: whatever the order, the last value that stands is of the largest token seen
 // before it.
-func TestRacingTerms(t *testing.T) {
+func TestStores_RacingTerms(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
 		const terms, writes = 8, 20
 		answers := make(chan error, terms*writes)
@@ -153,7 +153,7 @@ func TestRacingTerms(t *testing.T) {
 
 // Two candidates on a real API server, each writing with its term's token. The first one's last
 // write is held up until the second one leads.
-func TestALeadersLateWriteIsRefused(t *testing.T) {
+func TestStores_RejectLateWrite(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)
 	both(t, func(t *testing.T, s store) {

@@ -17,7 +17,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 // What is rendered, word for word: a change of what an API server is to do is to be seen as such.
 // What it does is tested on a real one (tests/faults/fence).
-func TestRenderedPoliciesAsText(t *testing.T) {
+func TestRender_Golden(t *testing.T) {
 	configMap := good()
 	configMap.Coordinators = []string{"system:apiserver"}
 	configMap.Guards = []fence.Guard{

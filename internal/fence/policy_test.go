@@ -19,7 +19,7 @@ func good() fence.Declaration {
 	}
 }
 
-func TestBadDeclarationsAreNamedWithTheWayOut(t *testing.T) {
+func TestValidate_Errors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fence.Declaration)
 		want   []string
@@ -113,7 +113,7 @@ func TestBadDeclarationsAreNamedWithTheWayOut(t *testing.T) {
 	}
 }
 
-func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
+func TestRender_DeniesByDefault(t *testing.T) {
 	lease := good()
 	lease.Lock, lease.Election = fence.Lease, "other"
 	lease.Revisions = []string{"stable", "canary"}
@@ -156,7 +156,7 @@ func TestRenderedPoliciesRefuseByDefault(t *testing.T) {
 }
 
 // A guard that is declared word for word twice makes one policy.
-func TestAGuardDeclaredTwiceIsOne(t *testing.T) {
+func TestRender_DuplicateGuards(t *testing.T) {
 	twice := good()
 	twice.Guards = append(twice.Guards, twice.Guards[0])
 	one, err := fence.Render("s", good())
@@ -169,7 +169,7 @@ func TestAGuardDeclaredTwiceIsOne(t *testing.T) {
 }
 
 // Guards that differ in their names alone have one policy against deletions of collections; others have their own.
-func TestOnePolicyOfCollectionsForWhatIsAlike(t *testing.T) {
+func TestRender_SharedCollectionPolicy(t *testing.T) {
 	one, two, three := good(), good(), good()
 	two.Election, two.Guards[0] = "two", fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}}
 	three.Election, three.ServiceAccounts = "three", []string{"istio-system/other"}
@@ -222,7 +222,7 @@ func TestOnePolicyOfCollectionsForWhatIsAlike(t *testing.T) {
 	}
 }
 
-func TestNamesAreEscaped(t *testing.T) {
+func TestRender_EscapesNames(t *testing.T) {
 	// Validation lets no quote through; rendering does not rely on it.
 	d := good()
 	d.Coordinators = []string{`system:apiserver`, `CN=a b,O=c`}
@@ -243,7 +243,7 @@ func TestNamesAreEscaped(t *testing.T) {
 }
 
 // An API server takes nothing twice, and no subresource beside the wildcard that has it.
-func TestRulesSayEachThingOnce(t *testing.T) {
+func TestRender_RulesWithoutDuplicates(t *testing.T) {
 	d := good()
 	d.Guards = []fence.Guard{{
 		Group: "apps", Resources: []string{"deployments/scale", "deployments/*", "deployments", "deployments/*", "deployments"},

@@ -111,7 +111,7 @@ func arrives(t *testing.T, got <-chan string) {
 	}
 }
 
-func TestFates(t *testing.T) {
+func TestRelay_Fates(t *testing.T) {
 	for name, c := range map[string]struct {
 		fate            Fate
 		arrives, echoed bool
@@ -165,7 +165,7 @@ func TestFates(t *testing.T) {
 	}
 }
 
-func TestCutsAndResets(t *testing.T) {
+func TestRelay_CutsAndResets(t *testing.T) {
 	addr, _ := echo(t)
 	r := listen(t, addr)
 	conn := connect(t, r)
@@ -186,7 +186,7 @@ func TestCutsAndResets(t *testing.T) {
 	}
 }
 
-func TestTargetsInTurn(t *testing.T) {
+func TestRelay_Targets(t *testing.T) {
 	first, atFirst := echo(t)
 	second, atSecond := echo(t)
 	r := listen(t, first, second)

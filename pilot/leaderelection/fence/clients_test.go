@@ -25,7 +25,7 @@ import (
 )
 
 // Nothing listens at the address: a request that gets out fails with another error.
-func TestRefusalIsTypedThroughEveryClient(t *testing.T) {
+func TestNotLeaderError_ThroughClients(t *testing.T) {
 	gate, _, _ := newGate()
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1}
 	config.Wrap(gate.Transport)
@@ -90,7 +90,7 @@ func TestRefusalIsTypedThroughEveryClient(t *testing.T) {
 	}
 }
 
-func TestUpgradesAreRefusedWhoeverLeads(t *testing.T) {
+func TestTransport_RejectsUpgrades(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
 	for path, refused := range map[string]bool{
@@ -141,7 +141,7 @@ func (j *judge) RoundTrip(req *http.Request) (*http.Response, error) {
 
 const ours = `{"message":"ValidatingAdmissionPolicy 'incumbent-fence.a.b.lease.work-1' with binding 'x' denied request: no"}`
 
-func TestRefusalByTheFenceIsTriedAgainWithinTheCover(t *testing.T) {
+func TestTransport_RetriesFenceRejections(t *testing.T) {
 	for name, c := range map[string]struct {
 		judge judge
 		age   time.Duration

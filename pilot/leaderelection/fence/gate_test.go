@@ -53,7 +53,7 @@ func newGate() (*fence.Gate, *le.Clock, *int64) {
 	return fence.NewGate("istio-leader", clock), clock, suspended
 }
 
-func TestWhatPassesAShutGate(t *testing.T) {
+func TestGate_ClosedPassesReads(t *testing.T) {
 	gate, _, _ := newGate()
 	for _, c := range []struct {
 		method, path string
@@ -82,7 +82,7 @@ func TestWhatPassesAShutGate(t *testing.T) {
 	}
 }
 
-func TestGateEndsWithTheCoverAndWithASuspend(t *testing.T) {
+func TestGate_EndsWithValidityAndSuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, suspended := newGate()
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
@@ -103,7 +103,7 @@ func TestGateEndsWithTheCoverAndWithASuspend(t *testing.T) {
 	})
 }
 
-func TestShuttingCancelsAndDrainWaits(t *testing.T) {
+func TestGate_CloseCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		begun := time.Now()
@@ -133,7 +133,7 @@ func TestShuttingCancelsAndDrainWaits(t *testing.T) {
 	})
 }
 
-func TestWriteWhoseCallerGaveUpIsWaitedFor(t *testing.T) {
+func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
@@ -167,7 +167,7 @@ func TestWriteWhoseCallerGaveUpIsWaitedFor(t *testing.T) {
 }
 
 // An answer whose body nobody closes: its context ends with the cover, and so does the wait.
-func TestAnAnswerThatNobodyClosesDoesNotHoldUpTheDrain(t *testing.T) {
+func TestGate_DrainIgnoresUnclosedBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		gate.Set(le.Term{Token: 1}, clock.Now().Plus(15*time.Second))
@@ -186,7 +186,7 @@ func TestAnAnswerThatNobodyClosesDoesNotHoldUpTheDrain(t *testing.T) {
 	})
 }
 
-func TestCheckAllocatesNothing(t *testing.T) {
+func TestGate_CheckDoesNotAllocate(t *testing.T) {
 	gate := fence.NewGate("istio-leader", le.NewClock(nil))
 	gate.Set(le.Term{Token: 7}, le.NewClock(nil).Now().Plus(time.Hour))
 	if n := testing.AllocsPerRun(1000, func() { _ = gate.Check() }); n != 0 {

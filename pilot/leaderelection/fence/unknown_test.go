@@ -53,7 +53,7 @@ func finish(resp *http.Response, err error) error {
 }
 
 // The process is stopped for 45 s in the middle of the check, after the clocks were read.
-func TestAPauseAfterTheReadingLetsNoWriteOut(t *testing.T) {
+func TestGate_PauseAfterClockReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, stopped := time.Now(), time.Duration(0)
 		clock := le.NewClock(func() int64 {
@@ -73,7 +73,7 @@ func TestAPauseAfterTheReadingLetsNoWriteOut(t *testing.T) {
 	})
 }
 
-func TestAWriteThatWasCutIsUnknown(t *testing.T) {
+func TestTransport_CutWriteIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(gate *fence.Gate)
 		after  time.Duration
@@ -102,7 +102,7 @@ func TestAWriteThatWasCutIsUnknown(t *testing.T) {
 	}
 }
 
-func TestACallersDeadlineIsHeededAndTheDrainStillWaits(t *testing.T) {
+func TestTransport_CallerDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
@@ -122,7 +122,7 @@ func TestACallersDeadlineIsHeededAndTheDrainStillWaits(t *testing.T) {
 
 // rest.Config.Timeout ends a request by a channel beside its context, which the transport
 // below heeds, too.
-func TestATimeoutOfTheClientDoesNotEndADrain(t *testing.T) {
+func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
 	release, arrived := make(chan struct{}), make(chan struct{})
 	applied := atomic.Bool{}
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -165,7 +165,7 @@ func TestATimeoutOfTheClientDoesNotEndADrain(t *testing.T) {
 	<-drained
 }
 
-func TestARequestOfAnotherTermIsRefused(t *testing.T) {
+func TestGate_RequestOfAnotherTerm(t *testing.T) {
 	gate, clock, _ := newGate()
 	ours, earlier := le.Term{LockUID: "a", Transitions: 8, Token: 70}, le.Term{LockUID: "a", Transitions: 7, Token: 60}
 	gate.Set(ours, clock.Now().Plus(time.Hour))
@@ -212,7 +212,7 @@ func (d *dials) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (*dials) Dial(*http.Request) (net.Conn, error) { return nil, nil }
 
-func TestUpgradesThatNoPathTellsAreRefused(t *testing.T) {
+func TestTransport_RejectsHiddenUpgrades(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
 	for _, path := range []string{

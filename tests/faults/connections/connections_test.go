@@ -14,7 +14,7 @@ import (
 
 // The leader's connections fail, in each of the ways of networks, and new ones can be made.
 // Its term goes on, and so does its work.
-func TestConnectionsFailAndNewOnesWork(t *testing.T) {
+func TestConnections_OpenOnesFail(t *testing.T) {
 	for name, fail := range map[string]func(*relay.Relay){
 		"silent":               func(r *relay.Relay) { r.Present(relay.Silent) },
 		"half-open, up lost":   func(r *relay.Relay) { r.Present(relay.Fate{Up: relay.Flow{Vanish: true}}) },
@@ -41,7 +41,7 @@ func TestConnectionsFailAndNewOnesWork(t *testing.T) {
 var slow = relay.Fate{Up: relay.Flow{Delay: 100 * time.Millisecond}, Down: relay.Flow{Delay: 100 * time.Millisecond}}
 
 // New connections are swallowed, those that are there work: nobody needs new ones.
-func TestOnlyNewConnectionsFail(t *testing.T) {
+func TestConnections_NewOnesFail(t *testing.T) {
 	t.Parallel()
 	d := enter(t, cluster.Shared(t), clientGo)
 	d.lead(t)
@@ -51,7 +51,7 @@ func TestOnlyNewConnectionsFail(t *testing.T) {
 
 // Nothing passes any more: the leader stops by itself, and its work with it. When things
 // pass again it leads again.
-func TestNoConnectionWorks(t *testing.T) {
+func TestConnections_AllFail(t *testing.T) {
 	t.Parallel()
 	d := enter(t, cluster.Shared(t), brisk)
 	d.lead(t)
@@ -69,7 +69,7 @@ func TestNoConnectionWorks(t *testing.T) {
 
 // A balancer gives out three API servers in turn, and one of them is stopped: its
 // connections are taken and not answered, the new ones as well.
-func TestABalancerOfThreeAPIServersOfWhichOneStops(t *testing.T) {
+func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {

@@ -55,7 +55,7 @@ func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderel
 
 // Electors go through acquiring, a handover with its request and nomination, and releases,
 // with the lock guarded. The lease is longer than the test waits: only a handover is in time.
-func TestFenceLetsElectorsPass(t *testing.T) {
+func TestFence_AdmitsElectors(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
 		atA, atB := s.identity("a", account), s.identity("b", account)
@@ -91,7 +91,7 @@ func TestFenceLetsElectorsPass(t *testing.T) {
 }
 
 // client-go's elector under the guard: it acquires, renews, releases, and another follows.
-func TestFenceLetsClientGosElectorPass(t *testing.T) {
+func TestFence_AdmitsClientGoElector(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	atA, atB := s.identity("a", account), s.identity("b", account)

@@ -17,7 +17,7 @@ import (
 
 // A write of some subresources is judged by an object of their own, which has no labels: a guard
 // with labels never sees it. Such a declaration is refused, and what the error advises guards it.
-func TestFenceRefusesLabelsForWhatHasNone(t *testing.T) {
+func TestFence_SubresourcesWithoutLabels(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
@@ -81,7 +81,7 @@ func TestFenceRefusesLabelsForWhatHasNone(t *testing.T) {
 
 // Without the lock everyone's guarded writes are refused, deletions too, so that a namespace whose
 // lock goes first can never be emptied. Its deletion is refused, with the way out.
-func TestFenceKeepsTheLocksNamespace(t *testing.T) {
+func TestFence_NamespaceOfLock(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, cluster.Options{})
 	s := stageOn(t, c, fence.ConfigMap)

@@ -29,7 +29,7 @@ func request(identity string) map[string]string {
 	return map[string]string{locks.HandoverRequestAnnotation: string(raw)}
 }
 
-func TestFenceGuardsTheLock(t *testing.T) {
+func TestLock_Changes(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		coordinator, other := s.podOf("co", "coordinator").Kube(), s.podOf("o", "other").Kube()
@@ -98,7 +98,7 @@ func TestFenceGuardsTheLock(t *testing.T) {
 	})
 }
 
-func TestFenceGuardsTheLockFromItsBeginToItsEnd(t *testing.T) {
+func TestLock_CreateAndDelete(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
@@ -116,7 +116,7 @@ func TestFenceGuardsTheLockFromItsBeginToItsEnd(t *testing.T) {
 	})
 }
 
-func TestFenceRefusesRecordsThatReadTwoWays(t *testing.T) {
+func TestLock_AmbiguousRecords(t *testing.T) {
 	t.Parallel()
 	s, a, b := guardedLock(t, fence.ConfigMap)
 	write := func(as kubernetes.Interface, raw string) error {
@@ -173,7 +173,7 @@ func (s *stage) patch(as kubernetes.Interface, body string) error {
 
 // By an ownerReference the garbage collector deletes the lock, and a finalizer keeps it from being
 // made anew.
-func TestFenceGuardsOwnersAndFinalizersOfTheLock(t *testing.T) {
+func TestLock_OwnersAndFinalizers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		owned := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1d4b1f25-0000-0000-0000-000000000000"}]}}`
@@ -201,7 +201,7 @@ func TestFenceGuardsOwnersAndFinalizersOfTheLock(t *testing.T) {
 }
 
 // Whoever may patch the lock could fill it up to what an object may hold.
-func TestFenceKeepsRoomInTheLock(t *testing.T) {
+func TestLock_Size(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
@@ -232,7 +232,7 @@ func TestFenceKeepsRoomInTheLock(t *testing.T) {
 
 // Any number of field managers can own the same keys, by server-side apply, and the API server's notes of that lie in the
 // lock: of many short keys, some 120 KiB for each.
-func TestFenceKeepsRoomInTheLockFromManagers(t *testing.T) {
+func TestLock_FieldManagers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()

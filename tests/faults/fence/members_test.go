@@ -27,7 +27,7 @@ func patched(as kubernetes.Interface, t *testing.T, namespace, name, text string
 
 // A process publishes under its own Pod's name, with the rights that RBAC can give, and the fence
 // keeps it from all else that these rights would allow.
-func TestAPodWritesItsOwnMemberAlone(t *testing.T) {
+func TestFence_MemberLeases(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	rule := func(verbs []string, names ...string) rbacv1.PolicyRule {

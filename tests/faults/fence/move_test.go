@@ -19,7 +19,7 @@ import (
 
 // An election and its fence move from a ConfigMap to a Lease as docs/migration.md has it, while the
 // leader writes, whoever it is, and another pod as well. In the end the API server need not watch ConfigMaps.
-func TestFenceMovesFromConfigMapToLease(t *testing.T) {
+func TestFence_MigrationToLease(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
 	write := func(as kubernetes.Interface) error {

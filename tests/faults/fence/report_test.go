@@ -12,7 +12,7 @@ import (
 
 // What mode audit let pass is in the audit log, and the report tells it apart from what deny
 // refused.
-func TestFenceReportsWhatItWouldRefuse(t *testing.T) {
+func TestReport_AuditLog(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{Audit: true})
 	s := stageOn(t, c, fence.Lease)

@@ -138,7 +138,7 @@ func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
 
 // Policies go and come while the election goes on. With the keepers in place the API
 // server keeps up; without them it judges by what it saw last, until it is restarted.
-func TestFenceComesBack(t *testing.T) {
+func TestFence_Reinstalled(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
@@ -198,7 +198,7 @@ func (s *stage) restart() {
 }
 
 // An API server that comes up admits nothing that it cannot judge yet.
-func TestFenceStandsFromTheFirstAnswerAfterARestart(t *testing.T) {
+func TestFence_APIServerRestart(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
 	a, b := s.guarded()
@@ -224,7 +224,7 @@ func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernet
 
 // Two API servers judge each by what it has seen. One that was stopped for a while goes on
 // with what it knew.
-func TestFenceAtTwoAPIServers(t *testing.T) {
+func TestFence_TwoAPIServers(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{})
 	second, err := c.AddAPIServer(t.Context())
@@ -286,7 +286,7 @@ func TestFenceAtTwoAPIServers(t *testing.T) {
 }
 
 // A Pod that is deleted keeps its right to write, if it leads, until its token is refused.
-func TestFenceWhenThePodIsDeleted(t *testing.T) {
+func TestFence_DeletedPod(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.guarded()

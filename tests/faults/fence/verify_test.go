@@ -67,7 +67,7 @@ func (s *stage) versions() string {
 }
 
 // Each verb and each resource is tried, as the leader and as others, and nothing is changed by it.
-func TestFenceVerifyTriesEveryWrite(t *testing.T) {
+func TestVerify_TriesEveryWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
@@ -143,7 +143,7 @@ func TestFenceVerifyTriesEveryWrite(t *testing.T) {
 }
 
 // audit and warn admit what they find wrong, and a missing lock refuses nobody.
-func TestFenceModes(t *testing.T) {
+func TestFence_Modes(t *testing.T) {
 	for _, mode := range []fence.Mode{fence.Audit, fence.Warn} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func TestFenceAdmitsTheHolderAlone(t *testing.T) {
+func TestFence_AdmitsOnlyHolder(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
@@ -33,7 +33,7 @@ func TestFenceAdmitsTheHolderAlone(t *testing.T) {
 	})
 }
 
-func TestFenceJudgesByTheTokensPod(t *testing.T) {
+func TestFence_UsesPodOfToken(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
 		_, b := s.guarded()
@@ -60,7 +60,7 @@ func (s *stage) unbound(account string) kubernetes.Interface {
 	return cluster.ClientFor(s.t, config).Kube()
 }
 
-func TestFenceCoversEveryVerb(t *testing.T) {
+func TestFence_EveryVerb(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	d := s.declaration()
@@ -155,7 +155,7 @@ func exists(err error) error {
 	return err
 }
 
-func TestFenceWithoutALock(t *testing.T) {
+func TestFence_MissingLock(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
@@ -170,7 +170,7 @@ func TestFenceWithoutALock(t *testing.T) {
 	})
 }
 
-func TestFenceOfPerRevisionElections(t *testing.T) {
+func TestFence_PerRevision(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	d := s.declaration()

@@ -178,7 +178,7 @@ func (s *stage) runNode() *node.Node {
 
 // A leader's process is stopped until another leads, and goes on with writes that it had
 // queued. With the gate none gets out; without it, the fence refuses each.
-func TestFenceStopsAZombie(t *testing.T) {
+func TestFence_PausedLeader(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{Audit: true, AuditPolicy: auditGuarded})
 	for _, test := range []struct {

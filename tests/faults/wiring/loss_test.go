@@ -15,7 +15,7 @@ import (
 
 // A term is lost at once, without a drain that could still write: when the function is told,
 // the gate is shut, although the function goes on.
-func TestNoWriteGetsOutAfterALoss(t *testing.T) {
+func TestWrites_RejectedAfterLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock leaderelection.LockType
 		lose func(*candidate)
@@ -47,7 +47,7 @@ func TestNoWriteGetsOutAfterALoss(t *testing.T) {
 
 // A leader that stops, or hands over, drains with the gate open, and has it shut before the
 // lock is given away.
-func TestNoWriteGetsOutAfterARelease(t *testing.T) {
+func TestWrites_RejectedAfterRelease(t *testing.T) {
 	for name, leave := range map[string]func(*stage, *defaults.Watcher, *candidate){
 		"stop": func(s *stage, _ *defaults.Watcher, a *candidate) {
 			var quit sync.WaitGroup

@@ -28,7 +28,7 @@ func (l late) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // The API server applies a write whose answer comes too late: the leader is not told that
 // it was not the leader, as that would say that nothing was written.
-func TestAWriteWhoseAnswerIsLateIsUnknownAndApplied(t *testing.T) {
+func TestLateResponse_UnknownAndApplied(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, leaderelection.LeaseLock)
 	s.prepare()

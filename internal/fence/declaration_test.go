@@ -8,7 +8,7 @@ import (
 )
 
 // What narrows a guard down may come in any number, and a revision in a label where there are revisions.
-func TestGoodDeclarationsAreAccepted(t *testing.T) {
+func TestValidate_Accepts(t *testing.T) {
 	for name, change := range map[string]func(d *fence.Declaration){
 		"as many labels as names": func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Labels: map[string]string{"a": "b"}}
@@ -34,7 +34,7 @@ func TestGoodDeclarationsAreAccepted(t *testing.T) {
 }
 
 // To say deny and to say nothing is the same.
-func TestDenyIsTheDefault(t *testing.T) {
+func TestRender_DefaultMode(t *testing.T) {
 	said := good()
 	said.Mode = fence.Deny
 	a, err := fence.Render("s", good())
@@ -56,7 +56,7 @@ func TestDenyIsTheDefault(t *testing.T) {
 }
 
 // What is not given is said once, and not what is wrong with nothing.
-func TestWhatIsMissingIsSaidOnce(t *testing.T) {
+func TestValidate_MissingFields(t *testing.T) {
 	d := good()
 	d.Election, d.Namespace = "", ""
 	err := d.Validate()
@@ -66,7 +66,7 @@ func TestWhatIsMissingIsSaidOnce(t *testing.T) {
 }
 
 // Each kind of which an empty object is valid can be tried before there is one.
-func TestProbesOfWhatIsNotThere(t *testing.T) {
+func TestProbes_WithoutObjects(t *testing.T) {
 	for resource, group := range map[string]string{
 		"configmaps": "", "secrets": "", "serviceaccounts": "", "leases": "coordination.k8s.io", "roles": "rbac.authorization.k8s.io", "networkpolicies": "networking.k8s.io",
 	} {
@@ -101,7 +101,7 @@ func TestProbesOfWhatIsNotThere(t *testing.T) {
 }
 
 // Kubernetes' own kinds without a namespace are not narrowed down by one.
-func TestNamespacesDoNotNarrowDownWhatLiesInNone(t *testing.T) {
+func TestValidate_ClusterScopedKinds(t *testing.T) {
 	for group, resources := range map[string][]string{
 		"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
 		"admissionregistration.k8s.io": {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
@@ -125,7 +125,7 @@ func TestNamespacesDoNotNarrowDownWhatLiesInNone(t *testing.T) {
 }
 
 // The locks of a namespace have one guard against the deletion of collections, and one of the namespace.
-func TestLocksOfANamespaceHaveOneGuard(t *testing.T) {
+func TestRender_OneLockPolicyPerNamespace(t *testing.T) {
 	other := good()
 	other.Election = "other"
 	set, err := fence.Render("s", good(), other)

@@ -41,7 +41,7 @@ func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: r.status, Body: b, Request: req}, nil
 }
 
-func TestWhenAWriteIsNotTriedAgain(t *testing.T) {
+func TestTransport_NoRetry(t *testing.T) {
 	post := func(ctx context.Context, body io.Reader) *http.Request {
 		req, err := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", body)
 		if err != nil {
@@ -95,7 +95,7 @@ func TestWhenAWriteIsNotTriedAgain(t *testing.T) {
 }
 
 // Between two tries the caller leaves, or the term ends, or it drains: none follows.
-func TestTriesEndWithTheCallerAndWithTheTerm(t *testing.T) {
+func TestTransport_RetriesEnd(t *testing.T) {
 	for name, end := range map[string]func(*fence.Gate, context.CancelFunc){
 		"caller": func(_ *fence.Gate, cancel context.CancelFunc) { cancel() },
 		"term":   func(gate *fence.Gate, _ context.CancelFunc) { gate.Set(le.Term{}, le.Validity{}) },
@@ -127,7 +127,7 @@ func TestTriesEndWithTheCallerAndWithTheTerm(t *testing.T) {
 	}
 }
 
-func TestWhoseRefusalItIs(t *testing.T) {
+func TestIsRefusal(t *testing.T) {
 	refused := func(message string) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Message: message}}
 	}
@@ -144,7 +144,7 @@ func TestWhoseRefusalItIs(t *testing.T) {
 	}
 }
 
-func TestEveryReviewIsARead(t *testing.T) {
+func TestTransport_ReviewsAreReads(t *testing.T) {
 	gate, _, _ := newGate()
 	for path, read := range map[string]bool{
 		"/apis/authorization.k8s.io/v1/subjectaccessreviews":                   true,
@@ -167,7 +167,7 @@ type wrapped struct{ http.RoundTripper }
 
 func (w wrapped) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
 
-func TestWhatTellsAnUpgrade(t *testing.T) {
+func TestTransport_DetectsUpgrades(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
 	for _, header := range []string{"Upgrade", "Sec-Websocket-Protocol", "X-Stream-Protocol-Version"} {

@@ -17,7 +17,7 @@ import (
 )
 
 // What no policy sees can be guarded by none, whichever such kind it is.
-func TestKindsThatNoPolicySees(t *testing.T) {
+func TestValidate_KindsWithoutAdmission(t *testing.T) {
 	for group, resources := range map[string][]string{
 		"admissionregistration.k8s.io": {"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
 		"authentication.k8s.io":        {"selfsubjectreviews", "tokenreviews"},
@@ -34,7 +34,7 @@ func TestKindsThatNoPolicySees(t *testing.T) {
 }
 
 // Labels narrow down what has labels: objects, and those of their subresources that are judged by them.
-func TestLabelsOfSubresources(t *testing.T) {
+func TestValidate_SubresourceLabels(t *testing.T) {
 	for resource, accepted := range map[string]bool{
 		"pods": true, "pods/status": true, "pods/ephemeralcontainers": true, "pods/resize": true, "namespaces/finalize": true,
 		"certificatesigningrequests/approval": true, "deployments/scale": false, "pods/eviction": false, "pods/binding": false, "pods/*": false,
@@ -49,7 +49,7 @@ func TestLabelsOfSubresources(t *testing.T) {
 }
 
 // A guard with namespaces and labels is narrowed down by both.
-func TestAGuardIsNarrowedDownByBoth(t *testing.T) {
+func TestRender_NamespacesAndLabels(t *testing.T) {
 	d := good()
 	d.WithoutLockGuard = true
 	d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{"a"}, Labels: map[string]string{"b": "c"}}}
@@ -74,7 +74,7 @@ func TestAGuardIsNarrowedDownByBoth(t *testing.T) {
 }
 
 // What tries whether policies are in use is the very object that its policy refuses, where it is to be tried.
-func TestABarrierIsTriedWhereItStands(t *testing.T) {
+func TestBarrier(t *testing.T) {
 	p, object := fence.Barrier("set", "nonce", "somewhere")
 	rule := p.Policy.Spec.MatchConstraints.ResourceRules[0]
 	if object.Namespace != "somewhere" || len(rule.ResourceNames) != 1 || rule.ResourceNames[0] != object.Name || !strings.HasSuffix(object.Name, "nonce") {
@@ -86,7 +86,7 @@ func TestABarrierIsTriedWhereItStands(t *testing.T) {
 }
 
 // Of many locks that share a policy a refusal names some, and how many more there are, if there are any.
-func TestHowManyLocksARefusalNames(t *testing.T) {
+func TestRender_MessageNamesLocks(t *testing.T) {
 	for n, want := range map[int]string{1: "istio-system/e1", 3: "istio-system/e3", 4: " and 1 more", 6: " and 3 more"} {
 		var all []fence.Declaration
 		for i := range n {
@@ -116,7 +116,7 @@ func TestHowManyLocksARefusalNames(t *testing.T) {
 }
 
 // A coordinator without a name would be everyone whose request has none.
-func TestACoordinatorHasAName(t *testing.T) {
+func TestValidate_Coordinators(t *testing.T) {
 	d := fence.Declaration{
 		Election: "e", Namespace: "n", Lock: fence.Lease, ServiceAccounts: []string{"n/b", "n/a"},
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
@@ -137,7 +137,7 @@ func TestACoordinatorHasAName(t *testing.T) {
 }
 
 // The name of a mistake leads to its remedy.
-func TestWhatIsWrongIsCalledByItsName(t *testing.T) {
+func TestValidate_NamesTheValue(t *testing.T) {
 	for resource, want := range map[string]string{"*": "not all at once", "*/status": "not all at once", "pods*": "that is no resource's name"} {
 		d := good()
 		d.Guards = []fence.Guard{{Resources: []string{resource}, Names: []string{"x"}}}
@@ -160,7 +160,7 @@ func TestWhatIsWrongIsCalledByItsName(t *testing.T) {
 }
 
 // A kind may be called as a lock's is and be of another group: then other groups may have it as well.
-func TestOnlyTheKindsOfLocksAreMatchedExactly(t *testing.T) {
+func TestRender_MatchPolicy(t *testing.T) {
 	for group, want := range map[string]admissionv1.MatchPolicyType{"": admissionv1.Exact, "x.y": admissionv1.Equivalent} {
 		d := good()
 		d.Guards[0].Group = group
@@ -178,7 +178,7 @@ func TestOnlyTheKindsOfLocksAreMatchedExactly(t *testing.T) {
 
 // A policy is named after its lock; one that several locks share after none of them. A namespace of locks that
 // guard nothing may go.
-func TestWhatPoliciesAreNamedAfter(t *testing.T) {
+func TestRender_PolicyNames(t *testing.T) {
 	one, two, idle := good(), good(), good()
 	two.Election, idle.Election, idle.Guards, idle.Namespace = "two", "idle", nil, "elsewhere"
 	two.Guards = []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"y"}}}
@@ -202,7 +202,7 @@ func TestWhatPoliciesAreNamedAfter(t *testing.T) {
 }
 
 // What is tried has all without which an API server would refuse it before it asks any policy.
-func TestWhatIsTriedIsValid(t *testing.T) {
+func TestProbes_ValidObjects(t *testing.T) {
 	d := good()
 	d.Guards = []fence.Guard{{Resources: []string{"services"}, Names: []string{"x"}}, {Group: "apps", Resources: []string{"deployments"}, Names: []string{"x"}}}
 	kinds := map[string]string{

@@ -29,7 +29,7 @@ func reason(t *testing.T, gate *fence.Gate) (string, uint64) {
 	return refused.Reason, refused.Term.Token
 }
 
-func TestTheGateSaysWhyItIsShutAndWhichTermWasItsLast(t *testing.T) {
+func TestGate_ReasonAndLastTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		cover := func() le.Validity { return clock.Now().Plus(15 * time.Second) }
@@ -80,7 +80,7 @@ func TestTheGateSaysWhyItIsShutAndWhichTermWasItsLast(t *testing.T) {
 }
 
 // A renewal each few seconds, and every loop of one that does not lead, end here.
-func TestTellingTheGateWhatItKnowsCostsNothing(t *testing.T) {
+func TestGate_SetUnchanged(t *testing.T) {
 	gate, clock, _ := newGate()
 	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
 		t.Errorf("shutting a shut gate: %v allocations", n)
@@ -96,7 +96,7 @@ func TestTellingTheGateWhatItKnowsCostsNothing(t *testing.T) {
 }
 
 // Two drains wait for two writes, of which one takes longer.
-func TestEveryDrainWaitsForEveryWrite(t *testing.T) {
+func TestGate_DrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
@@ -129,7 +129,7 @@ func TestEveryDrainWaitsForEveryWrite(t *testing.T) {
 
 // A term may last for months, and the caller's context as long: what a write registers
 // with either goes with the write.
-func TestFinishedWritesLeaveNothingInTheirTerm(t *testing.T) {
+func TestGate_FinishedWritesAreForgotten(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -192,7 +192,7 @@ func answering(status int, b *body) http.RoundTripper {
 }
 
 // A round tripper has to close the body of a request, refused or not.
-func TestARefusedWritesBodyIsClosed(t *testing.T) {
+func TestTransport_ClosesRejectedBody(t *testing.T) {
 	gate, _, _ := newGate()
 	b := &body{Reader: strings.NewReader("{}")}
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/x", b)
@@ -217,7 +217,7 @@ func TestARefusedWritesBodyIsClosed(t *testing.T) {
 var errBroken = errors.New("broken")
 
 // Whatever the transport below says goes through: of reads, writes, bodies.
-func TestErrorsFromBelowAreTold(t *testing.T) {
+func TestTransport_PassesErrors(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
 	gate.AllowUpgrades(func(*http.Request) bool { return true })
@@ -284,7 +284,7 @@ func (b *breaksOnce) Read([]byte) (int, error) {
 
 // While an answer is read its caller gives up: the reader gets that as its error, but
 // not in place of an answer that was whole.
-func TestWhoGivesUpWhileReadingIsToldSo(t *testing.T) {
+func TestTransport_CallerCancelsRead(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for name, c := range map[string]struct {
 		onRead  error
@@ -318,7 +318,7 @@ func TestWhoGivesUpWhileReadingIsToldSo(t *testing.T) {
 
 // Nobody reads the answer of a write whose caller has left; its body is closed, and an
 // error in its place is no panic. The election is named.
-func TestAnAbandonedWritesAnswerIsDiscarded(t *testing.T) {
+func TestTransport_DiscardsLateResponse(t *testing.T) {
 	for _, fails := range []error{nil, errBroken} {
 		synctest.Test(t, func(t *testing.T) {
 			gate, clock, _ := newGate()
@@ -347,7 +347,7 @@ func TestAnAbandonedWritesAnswerIsDiscarded(t *testing.T) {
 }
 
 // A caller whose answer is never closed gives up later: then the write is over.
-func TestTheCallersEndEndsAnAnswerThatNobodyCloses(t *testing.T) {
+func TestTransport_UnclosedBodyEndsWithCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
