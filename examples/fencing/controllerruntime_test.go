@@ -32,7 +32,7 @@ func TestGate_ControllerRuntimeClient(t *testing.T) {
 	}
 	defer kube.CloseIdleConnections(own)
 	le, err := leaderelection.New(own, leaderelection.Config{
-		Namespace: namespace, Identity: "a", ElectionID: "gate", Lock: leaderelection.LeaseLock, Revision: "default",
+		Namespace: namespace, Identity: "a", ElectionID: "gate", Lock: leaderelection.LockTypeLease, Revision: "default",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -197,7 +197,7 @@ func candidate(t *testing.T, c *cluster.Cluster, namespace, lock, pod string, wo
 		t.Fatal(err)
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: namespace, Identity: pod, ElectionID: lock, Lock: leaderelection.LeaseLock, Revision: "default",
+		Namespace: namespace, Identity: pod, ElectionID: lock, Lock: leaderelection.LockTypeLease, Revision: "default",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -181,15 +181,15 @@ func heldByMigration(snap k8sresourcelock.Snapshot) bool {
 }
 
 func otherType(lockType string) string {
-	if lockType == leaderelection.LeaseLock.String() {
-		return leaderelection.ConfigMapLock.String()
+	if lockType == leaderelection.LockTypeLease.String() {
+		return leaderelection.LockTypeConfigMap.String()
 	}
-	return leaderelection.LeaseLock.String()
+	return leaderelection.LockTypeLease.String()
 }
 
 // read returns the zero Snapshot if the object does not exist.
 func (c *LockTypeCheck) read(ctx context.Context, lockType, namespace, name string) (snap k8sresourcelock.Snapshot, err error) {
-	if lockType == leaderelection.LeaseLock.String() {
+	if lockType == leaderelection.LockTypeLease.String() {
 		lease, err := c.config.Client.Kube().CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			return k8sresourcelock.LeaseSnapshot(lease), nil
@@ -212,8 +212,8 @@ func ignoreNotFound(err error) error {
 
 // lockObjects are the object kinds of the lock types, for Events.
 var lockObjects = map[string]corev1.ObjectReference{
-	leaderelection.ConfigMapLock.String(): {APIVersion: "v1", Kind: "ConfigMap"},
-	leaderelection.LeaseLock.String():     {APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+	leaderelection.LockTypeConfigMap.String(): {APIVersion: "v1", Kind: "ConfigMap"},
+	leaderelection.LockTypeLease.String():     {APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
 }
 
 // recordEvents writes a warning on both locks, so that a user of either installation finds it.

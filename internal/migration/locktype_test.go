@@ -124,7 +124,7 @@ func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, answer roundT
 	t.Helper()
 	var client kube.Client = cluster.ClientFor(t, &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }})
 	le, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: "home", Identity: "pilot-a", ElectionID: lockName, Lock: leaderelection.LeaseLock, Logger: log,
+		Namespace: "home", Identity: "pilot-a", ElectionID: lockName, Lock: leaderelection.LockTypeLease, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -123,7 +123,7 @@ func (c Config) withDefaults() Config {
 	c.IngressMode = cmp.Or(c.IngressMode, string(ingress.Strict))
 	c.IngressClass = cmp.Or(c.IngressClass, "istio")
 	c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
-	c.Lock = cmp.Or(c.Lock, leaderelection.ConfigMapLock.String())
+	c.Lock = cmp.Or(c.Lock, leaderelection.LockTypeConfigMap.String())
 	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
 	c.Revision = cmp.Or(c.Revision, "default")
 	if c.Logger == nil {
@@ -185,7 +185,7 @@ func (c Config) Validate() error {
 	if _, err := lockType(c.Lock); err != nil {
 		wrong("--lock: %w", err)
 	}
-	if c.ElectionStrategy != "" && c.Lock != leaderelection.LeaseLock.String() {
+	if c.ElectionStrategy != "" && c.Lock != leaderelection.LockTypeLease.String() {
 		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)
 	}
 	if c.Burst < 0 {
@@ -210,7 +210,7 @@ func (c Config) validateDurations(wrong func(format string, args ...any)) {
 }
 
 func lockType(name string) (leaderelection.LockType, error) {
-	for _, known := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock, leaderelection.MultiLock} {
+	for _, known := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti} {
 		if name == known.String() || name == "" {
 			return known, nil
 		}

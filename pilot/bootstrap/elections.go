@@ -81,7 +81,7 @@ var table = []election{
 	{
 		id: leaderelection.GatewayStatusController, perRevision: true, lease: true, tagged: true,
 		// The lock for all revisions, including istiod, before each revision had an election.
-		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.ConfigMapLock},
+		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
 		on:          func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayStatus },
 		kinds:       gatewayKinds("gatewayclasses", "gateways", "httproutes", "referencegrants"),
 		newJob:      gatewayStatus, rights: gatewayStatusRights,
@@ -175,7 +175,7 @@ func (row election) locks(revision string) (all manifests.Rights) {
 	if !row.lease {
 		all.ConfigMaps = []string{name}
 	}
-	if p := row.predecessor; p != nil && p.Lock == leaderelection.ConfigMapLock {
+	if p := row.predecessor; p != nil && p.Lock == leaderelection.LockTypeConfigMap {
 		all.ConfigMaps = append(all.ConfigMaps, p.Name)
 	}
 	return all
@@ -210,7 +210,7 @@ func (s *site) elect(rows []election) error {
 		if err != nil {
 			return err
 		}
-		le.Warm(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
+		le.AddWarmup(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
 		s.testFence(le, row)
 		if !row.lease && s.lockTypes != nil {
 			s.lockTypes.Watch(le)
@@ -253,7 +253,7 @@ func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(con
 func (s *site) electionConfig(row election) leaderelection.Config {
 	lock, _ := lockType(s.config.Lock) // validated
 	if row.lease {
-		lock = leaderelection.LeaseLock
+		lock = leaderelection.LockTypeLease
 	}
 	return leaderelection.Config{
 		Coordination: s.config.coordination(row),

@@ -37,7 +37,7 @@ func TestElectionConfig(t *testing.T) {
 	got := s.electionConfig(election{id: "an-election", perRevision: true})
 	want := leaderelection.Config{
 		Namespace: "a-namespace", Identity: "an-identity", Revision: "a-revision", ElectionID: "an-election", PerRevision: true,
-		Lock: leaderelection.LeaseLock, LeaseDuration: 41 * time.Second, RenewDeadline: 23 * time.Second, RetryPeriod: 5 * time.Second,
+		Lock: leaderelection.LockTypeLease, LeaseDuration: 41 * time.Second, RenewDeadline: 23 * time.Second, RetryPeriod: 5 * time.Second,
 		StopLimit: 7 * time.Second, HealthTolerance: 3 * time.Second, Disabled: true, ExitOnStuckDrain: true,
 		DefaultWatcher: s.watcher, EventRecorder: s.events, Observer: s.metrics, Logger: s.log,
 	}
@@ -50,10 +50,10 @@ func TestElectionConfig(t *testing.T) {
 	}
 	s.config.Lock = "multi"
 	before := &leaderelection.Predecessor{Name: "an-election"}
-	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LeaseLock || got.Predecessor != before {
+	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LockTypeLease || got.Predecessor != before {
 		t.Errorf("a row with its own lock type: %v, %v", got.Lock, got.Predecessor)
 	}
-	if got := s.electionConfig(election{}); got.Lock != leaderelection.MultiLock || got.Predecessor != nil {
+	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeMulti || got.Predecessor != nil {
 		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
 	}
 }

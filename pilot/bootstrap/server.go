@@ -163,7 +163,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = s.newSelfTest()
-	if !config.DisableElections && config.Lock != leaderelection.MultiLock.String() {
+	if !config.DisableElections && config.Lock != leaderelection.LockTypeMulti.String() {
 		s.lockTypes = migration.NewLockTypeCheck(migration.Config{
 			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
 		})

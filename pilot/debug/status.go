@@ -32,9 +32,9 @@ func FromStatus(now leaderelection.Status) Election {
 // lockKind returns the object kind of a lock type.
 func lockKind(lockType string) string {
 	switch lockType {
-	case leaderelection.ConfigMapLock.String():
+	case leaderelection.LockTypeConfigMap.String():
 		return inspect.ConfigMap
-	case leaderelection.LeaseLock.String():
+	case leaderelection.LockTypeLease.String():
 		return inspect.Lease
 	}
 	return inspect.Both

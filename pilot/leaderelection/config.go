@@ -15,27 +15,28 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// LockType is the kind of object that stores who leads.
+// LockType is the type of the lock object of an election.
 type LockType uint8
 
 const (
-	// ConfigMapLock stores the record in an annotation of a ConfigMap.
-	ConfigMapLock LockType = iota
-	// LeaseLock stores it in a Lease.
-	LeaseLock
-	// MultiLock holds both together, for moving an election from the one to the other:
-	// ConfigMapLock, then MultiLock, then LeaseLock. All replicas have to be on MultiLock
-	// before the first goes on to LeaseLock; docs/migration.md has the steps.
-	MultiLock
+	// LockTypeLease stores the record in the spec of a Lease. It is the zero value.
+	LockTypeLease LockType = iota
+	// LockTypeConfigMap stores the record in an annotation of a ConfigMap.
+	LockTypeConfigMap
+	// LockTypeMulti stores the record in both. It is the intermediate step of a migration from
+	// LockTypeConfigMap to LockTypeLease: all replicas must use LockTypeMulti before the first
+	// replica uses LockTypeLease. See docs/migration.md.
+	LockTypeMulti
 )
 
+// String returns "lease", "configmap" or "multi".
 func (l LockType) String() string {
 	switch l {
-	case ConfigMapLock:
+	case LockTypeConfigMap:
 		return "configmap"
-	case LeaseLock:
+	case LockTypeLease:
 		return "lease"
-	case MultiLock:
+	case LockTypeMulti:
 		return "multi"
 	}
 	return fmt.Sprintf("LockType(%d)", uint8(l))
@@ -57,7 +58,7 @@ type Config struct {
 	// Remote candidates run outside the cluster whose lock it is: local ones of the
 	// same revision go before them.
 	Remote bool
-	// Lock is the kind of lock object; zero means ConfigMapLock.
+	// Lock is the type of the lock object. Default: LockTypeLease.
 	Lock LockType
 
 	// Predecessor, if given, is a lock that guarded this election's work in earlier
@@ -167,9 +168,9 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("the Revision %q: %s", c.Revision, problem))
 	}
 	switch c.Lock {
-	case ConfigMapLock, LeaseLock, MultiLock:
+	case LockTypeConfigMap, LockTypeLease, LockTypeMulti:
 	default:
-		errs = append(errs, fmt.Errorf("the Lock %v is none of ConfigMapLock, LeaseLock, MultiLock", c.Lock))
+		errs = append(errs, fmt.Errorf("the Lock %v is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti", c.Lock))
 	}
 	if c.Predecessor != nil {
 		errs = append(errs, c.validatePredecessor())
@@ -183,7 +184,7 @@ func (c Config) validatePredecessor() error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	if (p.Namespace == "" || p.Namespace == c.Namespace) && p.Name == c.lockName() && (p.Lock == c.Lock || c.Lock == MultiLock) {
+	if (p.Namespace == "" || p.Namespace == c.Namespace) && p.Name == c.lockName() && (p.Lock == c.Lock || c.Lock == LockTypeMulti) {
 		return fmt.Errorf("the Predecessor %s is the election's own lock", p.Name)
 	}
 	return nil

@@ -99,12 +99,12 @@ func TestWhichElectionsAreRefused(t *testing.T) {
 		not    string
 	}{
 		"good":              {change: func(*Config) {}},
-		"a Lease":           {change: func(c *Config) { c.Lock = LeaseLock }},
-		"both":              {change: func(c *Config) { c.Lock = MultiLock }},
+		"a ConfigMap":       {change: func(c *Config) { c.Lock = LockTypeConfigMap }},
+		"both":              {change: func(c *Config) { c.Lock = LockTypeMulti }},
 		"no election":       {change: func(c *Config) { c.ElectionID = "" }, want: []string{"no ElectionID: name the election, e.g. " + NamespaceController}, not: "no Namespace"},
 		"no namespace":      {change: func(c *Config) { c.Namespace = "" }, want: []string{"no Namespace: name the namespace"}, not: "no ElectionID"},
 		"no such revision":  {change: func(c *Config) { c.Revision = "A b" }, want: []string{`the Revision "A b"`}},
-		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is none of ConfigMapLock, LeaseLock, MultiLock"}},
+		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti"}},
 		"its own lock":      {change: func(c *Config) { c.Predecessor = &Predecessor{Name: "new"} }, want: []string{"the Predecessor new is the election's own lock"}},
 		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
 		"all":               {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
@@ -151,11 +151,11 @@ func TestWhatTheConstructorsMake(t *testing.T) {
 		want    Config
 		sharing bool
 	}{
-		"ConfigMap":    {NewLeaderElection("istio-system", "a", "new", "canary", client), with(func(*Config) {}), true},
-		"Lease":        {NewLeaseLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock = LeaseLock }), true},
-		"per revision": {NewPerRevisionLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock, c.PerRevision = LeaseLock, true }), false},
-		"remote":       {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", true, client), with(func(c *Config) { c.Remote = true }), true},
-		"local":        {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", false, client), with(func(*Config) {}), true},
+		"ConfigMap":    {NewLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock = LockTypeConfigMap }), true},
+		"Lease":        {NewLeaseLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock = LockTypeLease }), true},
+		"per revision": {NewPerRevisionLeaderElection("istio-system", "a", "new", "canary", client), with(func(c *Config) { c.Lock, c.PerRevision = LockTypeLease, true }), false},
+		"remote":       {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", true, client), with(func(c *Config) { c.Lock, c.Remote = LockTypeConfigMap, true }), true},
+		"local":        {NewLeaderElectionMulticluster("istio-system", "a", "new", "canary", false, client), with(func(c *Config) { c.Lock = LockTypeConfigMap }), true},
 	} {
 		if !sameConfig(x.made.cfg, x.want) || x.made.sharing != x.sharing || x.made.client != client || x.made.invalid != nil {
 			t.Errorf("%s: sharing %v, invalid %v, %+v", name, x.made.sharing, x.made.invalid, x.made.cfg)

@@ -10,12 +10,16 @@ import (
 // NewLeaderElection takes part in an election with a ConfigMap lock. An empty name
 // means "unknown-" and the host's name. Wrong arguments are reported by RunContext.
 func NewLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
-	return compatible(client, Config{Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision})
+	return compatible(client, Config{
+		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeConfigMap,
+	})
 }
 
 // NewLeaseLeaderElection is NewLeaderElection with a Lease lock.
 func NewLeaseLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
-	return compatible(client, Config{Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LeaseLock})
+	return compatible(client, Config{
+		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeLease,
+	})
 }
 
 // NewPerRevisionLeaderElection takes part in an election among the replicas of one
@@ -23,14 +27,16 @@ func NewLeaseLeaderElection(namespace, name, electionID, revision string, client
 func NewPerRevisionLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
 		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision,
-		Lock: LeaseLock, PerRevision: true,
+		Lock: LockTypeLease, PerRevision: true,
 	})
 }
 
 // NewLeaderElectionMulticluster is NewLeaderElection for a candidate that may run
 // outside the cluster whose lock it is.
 func NewLeaderElectionMulticluster(namespace, name, electionID, revision string, remote bool, client kube.Client) *LeaderElection {
-	return compatible(client, Config{Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Remote: remote})
+	return compatible(client, Config{
+		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeConfigMap, Remote: remote,
+	})
 }
 
 // compatible makes an election with what istiod's constructors take from the

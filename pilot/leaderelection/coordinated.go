@@ -29,7 +29,7 @@ type Coordination struct {
 }
 
 var (
-	errLeaseAlone       = errors.New("the Coordination needs Lock: LeaseLock: a coordinator knows Leases alone")
+	errLeaseAlone       = errors.New("the Coordination needs Lock: LockTypeLease: a coordinator knows Leases alone")
 	errNoPredecessor    = errors.New("the Coordination goes with no Predecessor: finish the migration first (docs/migration.md)")
 	errCoordinatedTwice = errors.New("the Coordination goes without PreemptImmediately: nobody preempts where a coordinator chooses")
 )
@@ -39,7 +39,7 @@ func (c Config) validateCoordination() error {
 		return nil
 	}
 	var errs []error
-	if c.Lock != LeaseLock {
+	if c.Lock != LockTypeLease {
 		errs = append(errs, errLeaseAlone)
 	}
 	if c.Predecessor != nil {

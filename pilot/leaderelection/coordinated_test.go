@@ -11,7 +11,7 @@ import (
 func TestACoordinatedElection(t *testing.T) {
 	of := func(change func(*Config)) (*LeaderElection, error) {
 		cfg := Config{
-			Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary", Remote: true, Lock: LeaseLock,
+			Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary", Remote: true, Lock: LockTypeLease,
 			Coordination: &Coordination{
 				Strategy: coordination.DefaultRevision, BinaryVersion: "1.2.3", EmulationVersion: "1.2.0", PodUID: "u",
 				Labels: map[string]string{coordination.PriorityLabel: "7"},
@@ -40,11 +40,11 @@ func TestACoordinatedElection(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for want, change := range map[string]func(*Config){
-		"needs Lock: LeaseLock":    func(c *Config) { c.Lock = ConfigMapLock },
-		"finish the migration":     func(c *Config) { c.Predecessor = &Predecessor{Name: "old", Lock: ConfigMapLock} },
-		"nobody preempts":          func(c *Config) { c.PreemptImmediately = true },
-		"give incumbent.dev/Defau": func(c *Config) { c.Coordination.Strategy = "Zone" },
-		"binary version":           func(c *Config) { c.Coordination.BinaryVersion = "v1.2" },
+		"needs Lock: LockTypeLease": func(c *Config) { c.Lock = LockTypeConfigMap },
+		"finish the migration":      func(c *Config) { c.Predecessor = &Predecessor{Name: "old", Lock: LockTypeConfigMap} },
+		"nobody preempts":           func(c *Config) { c.PreemptImmediately = true },
+		"give incumbent.dev/Defau":  func(c *Config) { c.Coordination.Strategy = "Zone" },
+		"binary version":            func(c *Config) { c.Coordination.BinaryVersion = "v1.2" },
 	} {
 		if _, err := of(change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

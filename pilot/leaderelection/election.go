@@ -136,11 +136,11 @@ func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectM
 	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Shared: shared}
 	switch kind {
-	case LeaseLock:
+	case LockTypeLease:
 		return lease
-	case MultiLock:
+	case LockTypeMulti:
 		return &k8sresourcelock.MultiLock{Primary: configMap, Secondary: lease}
-	case ConfigMapLock:
+	case LockTypeConfigMap:
 	}
 	return configMap
 }
@@ -166,21 +166,21 @@ func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *Leade
 	return l
 }
 
-// Warm adds a function that prepares run functions, such as by filling caches, and
+// AddWarmup adds a function that prepares run functions, such as by filling caches, and
 // then returns. The process does not campaign before all have returned. An error ends
 // RunContext.
-func (l *LeaderElection) Warm(f func(ctx context.Context) error) *LeaderElection {
+func (l *LeaderElection) AddWarmup(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.warm = append(l.warm, f)
 	return l
 }
 
-// Fit adds a check whether this process is fit to lead; an error says why not. Checks are
+// AddFitnessCheck adds a check whether this process is fit to lead; an error says why not. Checks are
 // made once per RetryPeriod and must return when their context has ended. One that is
 // unfit does not campaign; a leader that becomes unfit leads on, says so in the lock and
 // hands over to the first candidate that asks. A lock is never left to nobody for it.
-func (l *LeaderElection) Fit(f func(ctx context.Context) error) *LeaderElection {
+func (l *LeaderElection) AddFitnessCheck(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fit = append(l.fit, f)

@@ -13,7 +13,7 @@ import (
 
 // A whole life with each kind of lock: what it does, says and leaves behind.
 func TestTheLifeOfAnElection(t *testing.T) {
-	for _, kind := range []LockType{ConfigMapLock, LeaseLock, MultiLock} {
+	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease, LockTypeMulti} {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *lockServer) {
 				before := s.candidate(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
@@ -32,7 +32,7 @@ func TestTheLifeOfAnElection(t *testing.T) {
 					t.Fatalf("it does not lead: %+v", a.Status())
 				}
 				held := map[bool]string{true: "a"}
-				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != held[kind != LeaseLock] || l != held[kind != ConfigMapLock] {
+				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != held[kind != LockTypeLease] || l != held[kind != LockTypeConfigMap] {
 					t.Errorf("the ConfigMap is held by %q, the Lease by %q", o, l)
 				}
 				if holder, key := a.Leader(); holder != "a" || key != "stable" {
@@ -84,7 +84,7 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 		}
 		b := s.candidate(t, "b")
 		b.AddRunContext(b.work)
-		b.Fit(func(context.Context) error { return errPlay })
+		b.AddFitnessCheck(func(context.Context) error { return errPlay })
 		b.starts(t)
 		passes(5 * time.Second)
 		if st := b.Status(); st.Leading || st.CoverLeft != 0 || st.Token != "" || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.DefaultKnown || st.Waiting {
@@ -119,7 +119,7 @@ func TestTheRunsOfAnElection(t *testing.T) {
 		a.AddRunContext(a.work)
 		warmed, warm := make(chan struct{}), errors.New("no cache")
 		fails := false
-		a.Warm(func(ctx context.Context) error {
+		a.AddWarmup(func(ctx context.Context) error {
 			if fails {
 				return warm
 			}
@@ -252,7 +252,7 @@ func TestRunWithAStopChannel(t *testing.T) {
 		if a.works() || a.log.count("ended with an error") != 0 {
 			t.Errorf("%s", &a.log.text)
 		}
-		a.Warm(func(context.Context) error { return errPlay })
+		a.AddWarmup(func(context.Context) error { return errPlay })
 		a.Run(make(chan struct{}))
 		if a.log.count("the election ended with an error") != 1 || a.log.count(errPlay.Error()) != 1 {
 			t.Errorf("%s", &a.log.text)
@@ -267,8 +267,8 @@ func TestASetOfElections(t *testing.T) {
 		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
 		warmed := make(chan struct{})
-		b := s.candidate(t, "b", func(c *Config) { c.ElectionID, c.Lock = "other", ConfigMapLock })
-		b.Warm(func(context.Context) error { <-warmed; return errPlay })
+		b := s.candidate(t, "b", func(c *Config) { c.ElectionID, c.Lock = "other", LockTypeConfigMap })
+		b.AddWarmup(func(context.Context) error { <-warmed; return errPlay })
 		off := s.candidate(t, "c", func(c *Config) { c.Disabled = true })
 		off.AddRunContext(off.work)
 		for _, one := range []*candidate{b, off, a} {

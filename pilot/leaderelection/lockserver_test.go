@@ -90,7 +90,7 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	a := &candidate{client: s.leases.Client(name), old: s.objects.Client(name), ended: make(chan error, 1)}
 	k := playKube{configMaps: a.old, leases: a.client}
 	cfg := Config{
-		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LeaseLock,
+		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LockTypeLease,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
 		LockClient: k, Logger: slog.New(slog.NewTextHandler(&a.log, nil)), EventRecorder: a,
 	}

@@ -125,11 +125,11 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 	}
 	switch m {
 	case play.ConfigMapOnly:
-		cfg.Lock = ConfigMapLock
+		cfg.Lock = LockTypeConfigMap
 	case play.BothLocks:
-		cfg.Lock = MultiLock
+		cfg.Lock = LockTypeMulti
 	case play.LeaseOnly:
-		cfg.Lock = LeaseLock
+		cfg.Lock = LockTypeLease
 	case play.IstiodPeer, play.ClientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)

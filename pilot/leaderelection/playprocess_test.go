@@ -110,7 +110,7 @@ func (p *process) elector() (run func(context.Context)) {
 		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
 	}
 	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.Part))
-	p.l.Fit(w.Fit(&p.Part)).AddRunContext(p.work)
+	p.l.AddFitnessCheck(w.Fit(&p.Part)).AddRunContext(p.work)
 	p.writes = p.l.Gate().Transport(playServer{p})
 	if w.bug.ungated {
 		p.writes = playServer{p}

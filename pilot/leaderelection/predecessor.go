@@ -30,7 +30,7 @@ type Predecessor struct {
 	Namespace string
 	// Name of the lock object.
 	Name string
-	// Lock is the kind of the lock object: ConfigMapLock or LeaseLock.
+	// Lock is the kind of the lock object: LockTypeConfigMap or LockTypeLease.
 	Lock LockType
 }
 
@@ -39,8 +39,8 @@ func (p Predecessor) validate() error {
 	for _, problem := range validation.IsDNS1123Subdomain(p.Name) {
 		errs = append(errs, fmt.Errorf("the Predecessor's Name %q: %s", p.Name, problem))
 	}
-	if p.Lock != ConfigMapLock && p.Lock != LeaseLock {
-		errs = append(errs, fmt.Errorf("the Predecessor's Lock %v is neither ConfigMapLock nor LeaseLock", p.Lock))
+	if p.Lock != LockTypeConfigMap && p.Lock != LockTypeLease {
+		errs = append(errs, fmt.Errorf("the Predecessor's Lock %v is neither LockTypeConfigMap nor LockTypeLease", p.Lock))
 	}
 	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func bubbleClock() *k8sleaderelection.Clock {
 }
 
 func withPredecessor(c *Config) {
-	c.Predecessor = &Predecessor{Name: locktest.Name, Lock: ConfigMapLock}
+	c.Predecessor = &Predecessor{Name: locktest.Name, Lock: LockTypeConfigMap}
 }
 
 // oldReplica is a replica of an earlier version, which elects by the old lock.
@@ -55,7 +55,7 @@ type oldReplica struct {
 }
 
 func (s *lockServer) oldReplica(t *testing.T, name string) oldReplica {
-	a := s.candidate(t, name, func(c *Config) { c.Lock = ConfigMapLock })
+	a := s.candidate(t, name, func(c *Config) { c.Lock = LockTypeConfigMap })
 	a.AddRunContext(a.work)
 	t.Cleanup(func() { passes(3 * playLease) }) // a bubble ends when its goroutines have ended
 	return oldReplica{a.starts(t)}
@@ -236,15 +236,15 @@ func TestPredecessor_Validate(t *testing.T) {
 		lock   LockType
 		refuse string
 	}{
-		"another name":       {Predecessor{Name: "old", Lock: ConfigMapLock}, ConfigMapLock, ""},
-		"another namespace":  {Predecessor{Namespace: "elsewhere", Name: "new", Lock: LeaseLock}, LeaseLock, ""},
-		"another kind":       {Predecessor{Name: "new", Lock: ConfigMapLock}, LeaseLock, ""},
-		"no name":            {Predecessor{Lock: ConfigMapLock}, ConfigMapLock, `the Predecessor's Name ""`},
-		"invalid name":       {Predecessor{Name: "Old", Lock: LeaseLock}, ConfigMapLock, `the Predecessor's Name "Old"`},
-		"two objects":        {Predecessor{Name: "old", Lock: MultiLock}, ConfigMapLock, "is neither ConfigMapLock nor LeaseLock"},
-		"own lock":           {Predecessor{Name: "new", Lock: LeaseLock}, LeaseLock, "is the election's own lock"},
-		"own namespace":      {Predecessor{Namespace: "istio-system", Name: "new", Lock: LeaseLock}, LeaseLock, "is the election's own lock"},
-		"one of own objects": {Predecessor{Name: "new", Lock: LeaseLock}, MultiLock, "is the election's own lock"},
+		"another name":       {Predecessor{Name: "old", Lock: LockTypeConfigMap}, LockTypeConfigMap, ""},
+		"another namespace":  {Predecessor{Namespace: "elsewhere", Name: "new", Lock: LockTypeLease}, LockTypeLease, ""},
+		"another kind":       {Predecessor{Name: "new", Lock: LockTypeConfigMap}, LockTypeLease, ""},
+		"no name":            {Predecessor{Lock: LockTypeConfigMap}, LockTypeConfigMap, `the Predecessor's Name ""`},
+		"invalid name":       {Predecessor{Name: "Old", Lock: LockTypeLease}, LockTypeConfigMap, `the Predecessor's Name "Old"`},
+		"two objects":        {Predecessor{Name: "old", Lock: LockTypeMulti}, LockTypeConfigMap, "is neither LockTypeConfigMap nor LockTypeLease"},
+		"own lock":           {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
+		"own namespace":      {Predecessor{Namespace: "istio-system", Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
+		"one of own objects": {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeMulti, "is the election's own lock"},
 	} {
 		cfg := Config{Namespace: "istio-system", ElectionID: "new", Revision: "canary", Lock: x.lock, Predecessor: &x.p}
 		err := cfg.validate()

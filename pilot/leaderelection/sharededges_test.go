@@ -150,7 +150,7 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 		want   string
 	}{
 		"without a configuration": {given{kube: client.Kube()}, "the client for locks: the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient"},
-		"with a wrong one":        {given{kube: client.Kube(), config: &rest.Config{Host: "http://a b"}}, "the client for locks: making a client for http://a b"},
+		"with a wrong one":        {given{kube: client.Kube(), config: &rest.Config{Host: "http://a b"}}, "the client for locks: make client for http://a b"},
 	} {
 		if c, err := r.acquire(x.client); c != nil || err == nil || !strings.HasPrefix(err.Error(), x.want) {
 			t.Errorf("%s: %v, %v", what, c, err)

@@ -44,7 +44,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.shared = &k8sresourcelock.Shared{CallsAtOnce: 1}
-	l.Fit(func(context.Context) error { return errPlay })
+	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
 	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestACoordinatedElection has the fourth
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
@@ -82,7 +82,7 @@ func TestTheLockOfAnElection(t *testing.T) {
 	recorder := &silentRecorder{}
 	shared := &k8sresourcelock.Shared{}
 	for kind, gvr := range map[LockType]schema.GroupVersionResource{
-		ConfigMapLock: {Version: "v1", Resource: "configmaps"}, LeaseLock: {Version: "v1", Resource: "leases"}, MultiLock: {},
+		LockTypeConfigMap: {Version: "v1", Resource: "configmaps"}, LockTypeLease: {Version: "v1", Resource: "leases"}, LockTypeMulti: {},
 	} {
 		l := electionFor(t, Config{Lock: kind, Revision: "canary", Remote: true, EventRecorder: recorder})
 		checkPlain := func(lock k8sresourcelock.Interface) {
@@ -102,7 +102,7 @@ func TestTheLockOfAnElection(t *testing.T) {
 			}
 		}
 		lock := l.lock(l.client.Kube(), shared)
-		if both, ok := lock.(*k8sresourcelock.MultiLock); ok != (kind == MultiLock) {
+		if both, ok := lock.(*k8sresourcelock.MultiLock); ok != (kind == LockTypeMulti) {
 			t.Errorf("%v: %T", kind, lock)
 		} else if ok {
 			checkPlain(both.Primary)
@@ -116,7 +116,7 @@ func TestTheLockOfAnElection(t *testing.T) {
 			continue
 		}
 		checkPlain(lock)
-		if _, ok := lock.(*k8sresourcelock.LeaseLock); ok != (kind == LeaseLock) {
+		if _, ok := lock.(*k8sresourcelock.LeaseLock); ok != (kind == LockTypeLease) {
 			t.Errorf("%v: %T", kind, lock)
 		}
 		orders, err := l.Operator("me")
@@ -210,7 +210,7 @@ func TestTheFitnessOfAnElection(t *testing.T) {
 	}
 	asked := ""
 	var first, second error
-	l.Fit(func(context.Context) error { asked += "1"; return first }).Fit(func(context.Context) error { asked += "2"; return second })
+	l.AddFitnessCheck(func(context.Context) error { asked += "1"; return first }).AddFitnessCheck(func(context.Context) error { asked += "2"; return second })
 	fit := l.fitness()
 	if err := fit(t.Context()); err != nil || asked != "12" {
 		t.Errorf("asked %s: %v", asked, err)

@@ -71,7 +71,7 @@ func TestDefault(t *testing.T) {
 
 func TestDoctor(t *testing.T) {
 	e := newEnvironment(t)
-	e.elect("work", "a", "stable", leaderelection.LeaseLock, nil)
+	e.elect("work", "a", "stable", leaderelection.LockTypeLease, nil)
 	e.shows("work", "a", "leads")
 	healthy := e.run("doctor")
 	e.expect(healthy, Done, "elections: 1; each has one readable lock")

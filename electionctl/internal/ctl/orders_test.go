@@ -11,7 +11,7 @@ import (
 )
 
 func TestOrders(t *testing.T) {
-	for kind, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LeaseLock, "configmap": leaderelection.ConfigMapLock, "multi": leaderelection.MultiLock} {
+	for kind, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LockTypeLease, "configmap": leaderelection.LockTypeConfigMap, "multi": leaderelection.LockTypeMulti} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			e := newEnvironment(t)
@@ -104,7 +104,7 @@ func TestPlanAndHistory(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	e := newEnvironment(t)
-	stop := e.elect("work", "a", "stable", leaderelection.LeaseLock, nil)
+	stop := e.elect("work", "a", "stable", leaderelection.LockTypeLease, nil)
 	e.shows("work", "a", "leads")
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -114,7 +114,7 @@ func TestWatch(t *testing.T) {
 	e.until(lines, "work: lock created: a leads")
 	stop()
 	e.until(lines, "work: a released the lock")
-	e.elect("work", "b", "stable", leaderelection.LeaseLock, nil)
+	e.elect("work", "b", "stable", leaderelection.LockTypeLease, nil)
 	e.until(lines, "work: b (stable) acquired the lock")
 	cancel()
 	watching.Wait()

@@ -13,7 +13,7 @@ func TestReads(t *testing.T) {
 	e.istiod("istio-status-leader", `{"holderIdentity":`)
 	e.istiod("istio-analyze-leader", `{"holderIdentity":"","holderKey":"","leaseDurationSeconds":1,"acquireTime":null,"renewTime":null,"leaderTransitions":7}`)
 	e.clientGo("operator", "operator-0_\x1b[31mred")
-	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LeaseLock, nil)
+	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LockTypeLease, nil)
 	e.shows("ours", "leads")
 
 	for file, args := range map[string][]string{
@@ -77,7 +77,7 @@ func TestExplain_Observe(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("silent", strings.Replace(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`, 1))
 	e.istiod("undecided", record)
-	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LeaseLock, nil)
+	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LockTypeLease, nil)
 	e.shows("ours", "leads")
 	e.expect(e.run("explain", "ours", "--observe", "2500ms"), Done, "alive        yes", "watching for 2.5s")
 	e.expect(e.run("explain", "undecided", "--observe", "1ms"), Done, "alive        unknown")

@@ -127,7 +127,7 @@ func (c Config) declaration(e Election) fence.Declaration {
 	switch {
 	case e.Lease:
 		d.Lock = fence.Lease
-	case c.Lock == leaderelection.MultiLock.String():
+	case c.Lock == leaderelection.LockTypeMulti.String():
 		d.Lock = fence.Lease
 		d.Multi = true
 	}

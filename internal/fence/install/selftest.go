@@ -95,7 +95,7 @@ func NewSelfTest(client kube.Client, config SelfTestConfig) *SelfTest {
 func (s *SelfTest) Add(status func() leaderelection.Status, guards []fence.Guard) {
 	now := status()
 	declaration := fence.Declaration{Election: now.Lock, Namespace: now.Namespace, Lock: fence.Lease, Guards: guards}
-	if now.LockType == leaderelection.ConfigMapLock.String() {
+	if now.LockType == leaderelection.LockTypeConfigMap.String() {
 		declaration.Lock = fence.ConfigMap
 	}
 	e := tested{status: status}
@@ -242,7 +242,7 @@ var errUnsettled = errors.New("the leader changed during the test")
 // event records an Event on the lock object that the fence uses.
 func (s *SelfTest) event(now leaderelection.Status, kind, format string, args ...any) {
 	object := corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: now.Namespace, Name: now.Lock}
-	if now.LockType == leaderelection.ConfigMapLock.String() {
+	if now.LockType == leaderelection.LockTypeConfigMap.String() {
 		object.APIVersion = "v1"
 		object.Kind = "ConfigMap"
 	}

@@ -108,7 +108,7 @@ func enterIn(t testing.TB, c *cluster.Cluster, namespace, name string, timing ti
 	d := &candidate{relay: r, admin: c.Client(t).Kube(), namespace: namespace, log: &logs.Buffer{}}
 	var err error
 	d.LeaderElection, err = leaderelection.New(cluster.ClientFor(t, config), leaderelection.Config{
-		Namespace: namespace, Identity: name, ElectionID: election, Revision: "stable", Lock: leaderelection.LeaseLock,
+		Namespace: namespace, Identity: name, ElectionID: election, Revision: "stable", Lock: leaderelection.LockTypeLease,
 		LeaseDuration: timing.lease, RenewDeadline: timing.deadline, RetryPeriod: timing.retry,
 		Logger: slog.New(slog.NewTextHandler(d.log, nil)),
 	})

@@ -22,9 +22,9 @@ import (
 // candidate runs an elector until quit, or the test's end.
 func (s *stage) candidate(config *rest.Config, name, revision string, watcher revisions.DefaultWatcher, lease time.Duration) (le *leaderelection.LeaderElection, quit func()) {
 	s.t.Helper()
-	lock := leaderelection.ConfigMapLock
+	lock := leaderelection.LockTypeConfigMap
 	if s.kind == fence.Lease {
-		lock = leaderelection.LeaseLock
+		lock = leaderelection.LockTypeLease
 	}
 	return s.runs(config, leaderelection.Config{
 		Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher,

@@ -42,12 +42,12 @@ func TestFence_MigrationToLease(t *testing.T) {
 		}
 	}
 	stranger := s.pod("stranger")
-	one, quitOne := enter("one", leaderelection.ConfigMapLock)
+	one, quitOne := enter("one", leaderelection.LockTypeConfigMap)
 	eventually(t, "one leads by the ConfigMap", one.IsLeader)
 	install("configmap")
 	other, first := s.tallyOf(func() error { return write(stranger) }), s.tallyOf(func() error { return write(one.Client().Kube()) })
 
-	both, quitBoth := enter("both", leaderelection.MultiLock)
+	both, quitBoth := enter("both", leaderelection.LockTypeMulti)
 	eventually(t, "both follows", func() bool { id, _ := both.Leader(); return id == "one" })
 	quitOne()
 	eventually(t, "both leads by both", both.IsLeader)
@@ -56,7 +56,7 @@ func TestFence_MigrationToLease(t *testing.T) {
 	install("configmap") // the way back
 	install("multi")
 
-	last, _ := enter("last", leaderelection.LeaseLock)
+	last, _ := enter("last", leaderelection.LockTypeLease)
 	eventually(t, "last follows", func() bool { id, _ := last.Leader(); return id == "both" })
 	quitBoth()
 	eventually(t, "last leads by the Lease", last.IsLeader)

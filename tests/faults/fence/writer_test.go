@@ -53,9 +53,9 @@ func write(ctx context.Context) error {
 		return err
 	}
 	namespace, pod := os.Getenv("POD_NAMESPACE"), os.Getenv("POD_NAME")
-	lock := leaderelection.ConfigMapLock
+	lock := leaderelection.LockTypeConfigMap
 	if os.Getenv(lockVariable) == string(fence.Lease) {
-		lock = leaderelection.LeaseLock
+		lock = leaderelection.LockTypeLease
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: namespace, Identity: pod, ElectionID: election, Lock: lock,

@@ -20,13 +20,13 @@ func TestWrites_RejectedAfterLoss(t *testing.T) {
 		lock leaderelection.LockType
 		lose func(*candidate)
 	}{
-		"overwritten":            {leaderelection.LeaseLock, overwrite},
-		"overwritten, MultiLock": {leaderelection.MultiLock, overwrite},
-		"lock deleted":           {leaderelection.LeaseLock, deleteLock},
-		"ConfigMap deleted":      {leaderelection.ConfigMapLock, deleteLock},
-		"record corrupted":       {leaderelection.ConfigMapLock, corrupt},
-		"writes are refused":     {leaderelection.LeaseLock, refuseWrites},
-		"silence": {leaderelection.LeaseLock, func(c *candidate) {
+		"overwritten":            {leaderelection.LockTypeLease, overwrite},
+		"overwritten, MultiLock": {leaderelection.LockTypeMulti, overwrite},
+		"lock deleted":           {leaderelection.LockTypeLease, deleteLock},
+		"ConfigMap deleted":      {leaderelection.LockTypeConfigMap, deleteLock},
+		"record corrupted":       {leaderelection.LockTypeConfigMap, corrupt},
+		"writes are refused":     {leaderelection.LockTypeLease, refuseWrites},
+		"silence": {leaderelection.LockTypeLease, func(c *candidate) {
 			c.relay.Present(relay.Silent)
 			c.relay.Coming(relay.Silent)
 		}},
@@ -61,7 +61,7 @@ func TestWrites_RejectedAfterRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newStage(t, leaderelection.LeaseLock)
+			s := newStage(t, leaderelection.LockTypeLease)
 			s.prepare()
 			w := defaults.New("stable")
 			a := s.enter("pilot-0", "stable", w)
@@ -93,13 +93,13 @@ func (s *stage) holder() string {
 // patch changes each object that is part of the lock, as an administrator.
 func (s *stage) patch(lease, configMap string) {
 	s.t.Helper()
-	if s.lock != leaderelection.ConfigMapLock && lease != "" {
+	if s.lock != leaderelection.LockTypeConfigMap && lease != "" {
 		_, err := s.admin.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, types.MergePatchType, []byte(lease), metav1.PatchOptions{})
 		if err != nil {
 			s.t.Fatal(err)
 		}
 	}
-	if s.lock != leaderelection.LeaseLock && configMap != "" {
+	if s.lock != leaderelection.LockTypeLease && configMap != "" {
 		_, err := s.admin.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), election, types.MergePatchType, []byte(configMap), metav1.PatchOptions{})
 		if err != nil {
 			s.t.Fatal(err)
@@ -116,7 +116,7 @@ func corrupt(c *candidate) {
 func deleteLock(c *candidate) {
 	s := c.stage
 	var err error
-	if s.lock == leaderelection.ConfigMapLock {
+	if s.lock == leaderelection.LockTypeConfigMap {
 		err = s.admin.CoreV1().ConfigMaps(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})
 	} else {
 		err = s.admin.CoordinationV1().Leases(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})

@@ -30,7 +30,7 @@ func (l late) RoundTrip(req *http.Request) (*http.Response, error) {
 // it was not the leader, as that would say that nothing was written.
 func TestLateResponse_UnknownAndApplied(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, leaderelection.LeaseLock)
+	s := newStage(t, leaderelection.LockTypeLease)
 	s.prepare()
 	a := s.enter("pilot-0", "stable", nil)
 	a.leads()

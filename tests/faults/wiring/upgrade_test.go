@@ -115,7 +115,7 @@ func (s *stage) aggregate(u *upgrader) {
 // upgrade its connection, and here nothing says so above the gate: the wire below sets the headers.
 func TestUpgradeThroughProxy_Rejected(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, leaderelection.LeaseLock)
+	s := newStage(t, leaderelection.LockTypeLease)
 	s.prepare()
 	u := upgradingServer(t)
 	s.aggregate(u)

@@ -19,14 +19,14 @@ func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm 
 	w.t.Helper()
 	c, warm = w.newCoordinator(config), &atomic.Bool{}
 	cfg := leaderelection.Config{
-		Namespace: w.home, Identity: pod, ElectionID: leaderelection.Coordinator, Revision: "stable", Lock: leaderelection.LeaseLock,
+		Namespace: w.home, Identity: pod, ElectionID: leaderelection.Coordinator, Revision: "stable", Lock: leaderelection.LockTypeLease,
 	}
 	brisk(&cfg)
 	election, err := leaderelection.New(w.connect(config), cfg)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	election.Warm(func(ctx context.Context) error {
+	election.AddWarmup(func(ctx context.Context) error {
 		err := c.Warm(ctx)
 		warm.Store(err == nil)
 		return err

@@ -149,7 +149,7 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 	}
 	c := &candidate{client: w.connect(config)}
 	cfg := leaderelection.Config{
-		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LeaseLock,
+		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LockTypeLease,
 		// Longer than an API server takes to come back on a machine that is busy.
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
 		Coordination: &leaderelection.Coordination{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
@@ -166,7 +166,7 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 
 // run has the candidate take part. What it does while it leads is counted.
 func (w *world) run(c *candidate) {
-	c.election.Fit(func(context.Context) error {
+	c.election.AddFitnessCheck(func(context.Context) error {
 		if c.unfit.Load() {
 			return errors.New("told so")
 		}

@@ -73,7 +73,7 @@ func TestLockDeleted(t *testing.T) {
 // A candidate replaces an unreadable record after a lease duration, and keeps labels, annotations and data of others.
 func TestRecordUnreadable(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t, leaderelection.ConfigMapLock)
+	x := newFixture(t, leaderelection.LockTypeConfigMap)
 	x.editLock(func(obj metav1.Object) {
 		obj.SetLabels(map[string]string{"team": "mesh"})
 		annotate(obj, "note", "keep")
@@ -105,7 +105,7 @@ func (x *fixture) write(client kube.Client) error {
 
 func TestGate_OutsideTerm(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t, leaderelection.LeaseLock)
+	x := newFixture(t, leaderelection.LockTypeLease)
 	a := x.candidate("a", "stable")
 	if err := x.write(a.Client()); !errors.Is(err, fence.ErrNotLeader) {
 		t.Errorf("write before the term: %v", err)
@@ -200,7 +200,7 @@ func TestIstiodInElection(t *testing.T) {
 
 func TestPerRevision(t *testing.T) {
 	t.Parallel()
-	x := newFixture(t, leaderelection.LeaseLock)
+	x := newFixture(t, leaderelection.LockTypeLease)
 	x.setDefault("stable")
 	perRevision := func(c *leaderelection.Config) { c.PerRevision = true }
 	a := x.ranked("a", "stable", perRevision).start(t)
@@ -261,12 +261,12 @@ func TestConstructors(t *testing.T) {
 	}{
 		"ConfigMap": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
 			return leaderelection.NewLeaderElection(namespace, "pilot-1", election, "stable", client)
-		}, leaderelection.ConfigMapLock, "stable"},
+		}, leaderelection.LockTypeConfigMap, "stable"},
 		"Lease": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
 			return leaderelection.NewLeaseLeaderElection(namespace, "pilot-1", election, "stable", client)
-		}, leaderelection.LeaseLock, "stable"},
-		"multicluster, local":  {multicluster(false), leaderelection.ConfigMapLock, "stable"},
-		"multicluster, remote": {multicluster(true), leaderelection.ConfigMapLock, "^stable"},
+		}, leaderelection.LockTypeLease, "stable"},
+		"multicluster, local":  {multicluster(false), leaderelection.LockTypeConfigMap, "stable"},
+		"multicluster, remote": {multicluster(true), leaderelection.LockTypeConfigMap, "^stable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newFixture(t, test.lock)

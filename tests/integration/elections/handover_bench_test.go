@@ -25,7 +25,7 @@ func BenchmarkHandover(b *testing.B) {
 }
 
 func benchmarkHandover(b *testing.B, elections int) {
-	x := newFixture(b, leaderelection.LeaseLock)
+	x := newFixture(b, leaderelection.LockTypeLease)
 	for i := range elections {
 		x.locks = append(x.locks, electionName(i))
 	}

@@ -92,7 +92,7 @@ func newFixtureIn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType
 func eachLock(t *testing.T, f func(t *testing.T, x *fixture)) {
 	t.Helper()
 	t.Parallel()
-	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock} {
+	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
 		t.Run(lock.String(), func(t *testing.T) {
 			t.Parallel()
 			f(t, newFixture(t, lock))

@@ -25,7 +25,7 @@ func (x *fixture) editLock(change func(metav1.Object)) {
 	client := x.cluster.Client(x).Kube()
 	meta := metav1.ObjectMeta{Name: election}
 	var err error
-	if x.lock == leaderelection.LeaseLock {
+	if x.lock == leaderelection.LockTypeLease {
 		err = cluster.Edit(x.Context(), client.CoordinationV1().Leases(x.namespace), &coordinationv1.Lease{ObjectMeta: meta},
 			func(lease *coordinationv1.Lease) { change(lease) })
 	} else {
@@ -41,7 +41,7 @@ func (x *fixture) deleteLock() {
 	x.Helper()
 	client := x.cluster.Client(x).Kube()
 	var err error
-	if x.lock == leaderelection.LeaseLock {
+	if x.lock == leaderelection.LockTypeLease {
 		err = client.CoordinationV1().Leases(x.namespace).Delete(x.Context(), election, metav1.DeleteOptions{})
 	} else {
 		err = client.CoreV1().ConfigMaps(x.namespace).Delete(x.Context(), election, metav1.DeleteOptions{})
@@ -101,7 +101,7 @@ func (x *fixture) history() *history {
 	meta := metav1.ObjectMeta{Namespace: x.namespace, Name: election}
 	config := k8sresourcelock.ResourceLockConfig{Identity: "observer"}
 	var lock watchable = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: config}
-	if x.lock == leaderelection.LeaseLock {
+	if x.lock == leaderelection.LockTypeLease {
 		lock = &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: config}
 	}
 	h := &history{TB: x}

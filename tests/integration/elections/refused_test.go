@@ -54,7 +54,7 @@ func TestWriteRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newFixture(t, leaderelection.LeaseLock)
+			x := newFixture(t, leaderelection.LockTypeLease)
 			a := x.candidate("a", "stable")
 			if !test.start {
 				a.start(t)

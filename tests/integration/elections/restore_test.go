@@ -44,8 +44,8 @@ func TestStoreRestored(t *testing.T) {
 		r.b.start(t)
 		eventually(t, "b follows", r.b.follows("a"))
 	}
-	held := prepare(leaderelection.ConfigMapLock)
-	absent := prepare(leaderelection.LeaseLock)
+	held := prepare(leaderelection.LockTypeConfigMap)
+	absent := prepare(leaderelection.LockTypeLease)
 	enter(held)
 	backup, err := c.Backup(t.Context())
 	if err != nil {

@@ -27,7 +27,7 @@ const thousand = 1000
 //   - heap-KiB/election: only the heap
 //   - requests/period: requests of each election in a RetryPeriod
 func BenchmarkThousandElections(b *testing.B) {
-	for name, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LeaseLock, "configmap": leaderelection.ConfigMapLock} {
+	for name, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LockTypeLease, "configmap": leaderelection.LockTypeConfigMap} {
 		b.Run(name+"/leader", func(b *testing.B) {
 			for b.Loop() {
 				newScale(b, lock).measure("process")
@@ -151,7 +151,7 @@ func (s *scale) holdAll() {
 	for i := range locks {
 		meta := metav1.ObjectMeta{Namespace: s.namespace, Name: electionName(i)}
 		locks[i] = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.Kube().CoreV1(), LockConfig: config}
-		if s.lock == leaderelection.LeaseLock {
+		if s.lock == leaderelection.LockTypeLease {
 			locks[i] = &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.Kube().CoordinationV1(), LockConfig: config}
 		}
 		renew(s.b.Context(), i)

@@ -97,7 +97,7 @@ func TestProcessWatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newFixture(t, leaderelection.LeaseLock)
+			x := newFixture(t, leaderelection.LockTypeLease)
 			a := x.process("a", rules)
 			b := x.process("b", rules)
 			ctx, cancel := context.WithCancel(t.Context())

@@ -65,9 +65,9 @@ func TestOneOfBothLocksIsHarmed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t)
-			b1 := s.enter("b1", "stable", leaderelection.MultiLock)
+			b1 := s.enter("b1", "stable", leaderelection.LockTypeMulti)
 			s.leads(b1, "alone")
-			b2 := s.enter("b2", "stable", leaderelection.MultiLock)
+			b2 := s.enter("b2", "stable", leaderelection.LockTypeMulti)
 			s.eventually("b2 follows", func() bool { holder, _ := b2.Leader(); return holder == "b1" })
 			token := b1.Status().Token
 			s.eventually(name, func() bool { return harm(t.Context(), s) == nil })
@@ -107,7 +107,7 @@ func (s *stage) try() string {
 func TestHalfDoneClaimIsCompleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b1 := s.prepare("b1", "stable", leaderelection.MultiLock, "pilot", rights())
+	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
 	letGo := b1.hold("leases")
 	b1.start(t)
 	s.eventually("the ConfigMap is b1's, the Lease is not", func() bool { return strings.HasPrefix(s.half(), "b1/") })
@@ -137,14 +137,14 @@ func (s *stage) half() string {
 func TestHalfDoneClaimLapses(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b1 := s.prepare("b1", "stable", leaderelection.MultiLock, "pilot", rights())
+	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
 	b1.hold("leases")
 	b1.start(t)
 	s.eventually("the ConfigMap is b1's", func() bool { return strings.HasPrefix(s.half(), "b1/") })
 	b1.cut(true)
 	claimed := s.configMap().Record.RenewTime.Time
-	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
-	b2 := s.enter("b2", "stable", leaderelection.MultiLock)
+	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
+	b2 := s.enter("b2", "stable", leaderelection.LockTypeMulti)
 	s.eventually("another leads", func() bool { return c.Live() || b2.Live() })
 	for _, r := range []*replica{c, b2} {
 		// The record's time has whole seconds.
@@ -163,12 +163,12 @@ func TestHalfDoneClaimLapses(t *testing.T) {
 func TestHalfDoneHandoverIsCompleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	b1 := s.prepare("b1", "stable", leaderelection.MultiLock, "pilot", rights())
+	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
 	held := make(chan func(), 1)
 	b1.onStop = func() { held <- b1.hold("leases") } // its acceptance is acknowledged by then
 	b1.start(t)
 	s.leads(b1, "alone")
-	b2 := s.enter("b2", "canary", leaderelection.MultiLock)
+	b2 := s.enter("b2", "canary", leaderelection.LockTypeMulti)
 	s.eventually("b2 follows", func() bool { holder, _ := b2.Leader(); return holder == "b1" })
 	s.defaultRevision.Set("canary")
 	s.eventually("the handover is half done", func() bool { return s.try() == "b2/b1" })
@@ -193,10 +193,10 @@ func TestWithoutRightsToLeases(t *testing.T) {
 			break
 		}
 	}
-	b := s.prepare("b", "stable", leaderelection.MultiLock, "poor", poor)
+	b := s.prepare("b", "stable", leaderelection.LockTypeMulti, "poor", poor)
 	b.start(t)
 	s.eventually("b says what it lacks", func() bool { return strings.Contains(b.log.String(), "forbidden") })
-	c := s.enter("c", "stable", leaderelection.ConfigMapLock)
+	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
 	s.leads(c, "the ConfigMap was left alone")
 	if len(b.Spans()) != 0 {
 		t.Errorf("b worked at %v", b.Spans())
@@ -207,16 +207,16 @@ func TestWithoutRightsToLeases(t *testing.T) {
 func TestThreeStepsBack(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	l := s.enter("l", "stable", leaderelection.LeaseLock)
+	l := s.enter("l", "stable", leaderelection.LockTypeLease)
 	s.leads(l, "alone, by the Lease")
-	b1 := s.enter("b1", "stable", leaderelection.MultiLock)
-	b2 := s.enter("b2", "canary", leaderelection.MultiLock)
+	b1 := s.enter("b1", "stable", leaderelection.LockTypeMulti)
+	b2 := s.enter("b2", "canary", leaderelection.LockTypeMulti)
 	s.must(l.Quit())
 	s.eventually("b1 or b2 leads", func() bool { return b1.Live() || b2.Live() })
 	s.leads(b1, "l was replaced; b1 is of the default revision")
 	s.defaultRevision.Set("canary")
 	s.leads(b2, "one of step two asks the other")
-	c1 := s.enter("c1", "stable", leaderelection.ConfigMapLock)
+	c1 := s.enter("c1", "stable", leaderelection.LockTypeConfigMap)
 	s.defaultRevision.Set("stable")
 	s.eventually("b1 or c1 leads", func() bool { return b1.Live() || c1.Live() })
 	s.must(b1.Quit())
@@ -236,9 +236,9 @@ func TestThreeStepsBack(t *testing.T) {
 func TestPredecessor_HolderLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	o := s.enter("o", "stable", leaderelection.ConfigMapLock)
+	o := s.enter("o", "stable", leaderelection.LockTypeConfigMap)
 	s.leads(o, "the old kind, alone")
-	n := s.enter("n", "stable", leaderelection.LeaseLock, perRevision)
+	n := s.enter("n", "stable", leaderelection.LockTypeLease, perRevision)
 	s.eventually("n waits", func() bool { return n.Status().Waiting })
 	o.cut(true)
 	last := s.configMap().Record.RenewTime.Time

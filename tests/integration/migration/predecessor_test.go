@@ -13,18 +13,18 @@ import (
 // perRevision elects by a lock per revision, with the ConfigMap as the predecessor.
 func perRevision(c *leaderelection.Config) {
 	c.PerRevision = true
-	c.Predecessor = &leaderelection.Predecessor{Name: election, Lock: leaderelection.ConfigMapLock}
+	c.Predecessor = &leaderelection.Predecessor{Name: election, Lock: leaderelection.LockTypeConfigMap}
 }
 
 // Replicas of earlier versions elect by one ConfigMap, newer ones by a Lease per revision.
 func TestPredecessor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	old := s.enter("o1", "stable", leaderelection.ConfigMapLock)
+	old := s.enter("o1", "stable", leaderelection.LockTypeConfigMap)
 	s.leads(old, "the earlier version is alone")
 
-	stable := s.enter("n1", "stable", leaderelection.LeaseLock, perRevision)
-	canary := s.enter("n2", "canary", leaderelection.LeaseLock, perRevision)
+	stable := s.enter("n1", "stable", leaderelection.LockTypeLease, perRevision)
+	canary := s.enter("n2", "canary", leaderelection.LockTypeLease, perRevision)
 	for _, n := range []*replica{stable, canary} {
 		s.eventually(n.name+" waits for the earlier version", func() bool { return n.Status().Waiting })
 		if n.Live() || n.IsLeader() {
@@ -42,7 +42,7 @@ func TestPredecessor(t *testing.T) {
 func TestPredecessor_Absent(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	n := s.enter("n1", "stable", leaderelection.LeaseLock, perRevision)
+	n := s.enter("n1", "stable", leaderelection.LockTypeLease, perRevision)
 	s.leads(n, "there is no lock of an earlier version")
 	if lock, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), election, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the lock of earlier versions: %v, %v", lock, err)

@@ -12,7 +12,7 @@ import (
 // is replaced in order and one is lost.
 func TestThreeSteps(t *testing.T) {
 	s := newStage(t)
-	const configMap, both, lease = leaderelection.ConfigMapLock, leaderelection.MultiLock, leaderelection.LeaseLock
+	const configMap, both, lease = leaderelection.LockTypeConfigMap, leaderelection.LockTypeMulti, leaderelection.LockTypeLease
 
 	c1 := s.enter("c1", "stable", configMap)
 	s.leads(c1, "alone, by the ConfigMap")

@@ -12,9 +12,9 @@ type ours struct {
 }
 
 func (p *Process) newOurs(c *Candidate) (elector, error) {
-	lock := leaderelection.ConfigMapLock
+	lock := leaderelection.LockTypeConfigMap
 	if c.Lock == Lease {
-		lock = leaderelection.LeaseLock
+		lock = leaderelection.LockTypeLease
 	}
 	le, err := leaderelection.New(p.ours, leaderelection.Config{
 		Namespace: c.Namespace, Identity: c.Identity, ElectionID: c.Election, Revision: c.Revision,

@@ -34,17 +34,17 @@ var (
 
 	_ func(kube.Client, leaderelection.Config) (*leaderelection.LeaderElection, error)                 = leaderelection.New
 	_ func(*leaderelection.LeaderElection, func(context.Context) error) *leaderelection.LeaderElection = (*leaderelection.LeaderElection).AddRunContext
-	_ func(*leaderelection.LeaderElection, func(context.Context) error) *leaderelection.LeaderElection = (*leaderelection.LeaderElection).Warm
+	_ func(*leaderelection.LeaderElection, func(context.Context) error) *leaderelection.LeaderElection = (*leaderelection.LeaderElection).AddWarmup
 	_ func(*leaderelection.LeaderElection, context.Context) error                                      = (*leaderelection.LeaderElection).RunContext
 	_ func(*leaderelection.LeaderElection) bool                                                        = (*leaderelection.LeaderElection).IsLeader
 	_ func(*leaderelection.LeaderElection) (identity, key string)                                      = (*leaderelection.LeaderElection).Leader
 	_ func(*leaderelection.LeaderElection) kube.Client                                                 = (*leaderelection.LeaderElection).Client
 	_                                                                                                  = leaderelection.Config{
-		Namespace: "", Identity: "", ElectionID: "", Revision: "", PerRevision: false, Remote: false, Lock: leaderelection.ConfigMapLock,
+		Namespace: "", Identity: "", ElectionID: "", Revision: "", PerRevision: false, Remote: false, Lock: leaderelection.LockTypeConfigMap,
 		LeaseDuration: time.Duration(0), RenewDeadline: time.Duration(0), RetryPeriod: time.Duration(0),
 		DefaultWatcher: revisions.DefaultWatcher(nil), Disabled: false,
 	}
-	_ = []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock, leaderelection.MultiLock}
+	_ = []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti}
 )
 
 // Those of k8sleaderelection: client-go's, and the key comparison of Istio's fork.

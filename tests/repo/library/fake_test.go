@@ -149,7 +149,7 @@ func (l *lines) count(what string) int {
 // It is said once that such a store compares nothing; a deleted lock is made anew, and what
 // others write there is seen.
 func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
-	for _, lock := range []leaderelection.LockType{leaderelection.ConfigMapLock, leaderelection.LeaseLock, leaderelection.MultiLock} {
+	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti} {
 		t.Run(lock.String(), func(t *testing.T) {
 			store := fake.NewClientset()
 			var log lines
@@ -164,7 +164,7 @@ func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
 				t.Errorf("said %d times:\n%s", got, &log.text)
 			}
 			// A fake carries out dry runs: the two objects of a MultiLock meet their own rehearsal.
-			if got := log.count("level=WARN"); got > 1 && lock != leaderelection.MultiLock || got > 2 {
+			if got := log.count("level=WARN"); got > 1 && lock != leaderelection.LockTypeMulti || got > 2 {
 				t.Errorf("%d warnings:\n%s", got, &log.text)
 			}
 			if got := log.count("to=leading"); got != 1 {
