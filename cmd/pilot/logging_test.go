@@ -50,7 +50,7 @@ func TestLogLevelErrors(t *testing.T) {
 	for level, words := range map[string][]string{
 		"loud":          {"--log-level=loud", "debug, info, warn, error, none"},
 		"pilot:":        {`"" is not one of`},
-		"unknown:debug": {`no scope "unknown"`, "default, ", "pilot"},
+		"unknown:debug": {`unknown scope "unknown"`, "default, ", "pilot"},
 	} {
 		err := (&logging{level: level, target: []string{"stdout"}}).configure()
 		for _, word := range words {

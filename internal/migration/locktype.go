@@ -68,7 +68,7 @@ func NewLockTypeCheck(config Config) *LockTypeCheck {
 		config: config, wake: make(chan struct{}, 1), found: map[*leaderelection.LeaderElection]observation{},
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "incumbent_election_other_lock_held",
-			Help: "1 if a live process renews a lock of the other type with the name of the election, else 0. If 1, two installations elect separately and two leaders can be active.",
+			Help: "1 if a live process renews a lock of the other type with the name of the election, else 0. Then two leaders can be active.",
 		}, []string{"name"}),
 	}
 	config.Registry.MustRegister(c.held)

@@ -53,8 +53,8 @@ func TestConfigErrors_NameTheFlag(t *testing.T) {
 		"no-such-file":      func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
 		"invalid URL":       func(c *Config) { c.RESTConfig = &rest.Config{Host: "https://%zz"} },
 		"--lock=lease":      func(c *Config) { c.ElectionStrategy = "S" },
-		"give incumbent.de": func(c *Config) { c.ElectionStrategy, c.Lock = "Zone", "lease" },
-		"above the binary version": func(c *Config) {
+		"strategy \"Zone\"": func(c *Config) { c.ElectionStrategy, c.Lock = "Zone", "lease" },
+		"higher than binary version": func(c *Config) {
 			c.ElectionStrategy, c.Lock, c.EmulationVersion = "incumbent.dev/DefaultRevision", "lease", "9.0.0"
 		},
 	} {

@@ -67,12 +67,11 @@ func newMetrics(remote bool) *metrics {
 			"Duration of handovers to this process: from its request until it leads, including the drain of the former leader."),
 		k8sleaderelection.HandoverGiven: m.span("handover_leader", "Duration of handovers by this process: from the acceptance until it wrote the challenger, including the drain."),
 		k8sleaderelection.Leaderless: m.span("leaderless",
-			"Time without an acting leader as observed by this process, from a record without a live holder to a record with an acting leader. "+
-				"Do not add up the values of processes."),
+			"Time without an acting leader, as observed by this process. Do not add up the values of processes."),
 	}
 	m.missing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "incumbent_election_missing_kinds",
-		Help: "Number of resource kinds that the controller needs and the API server does not serve. Until all are served, this process does not campaign. Absent for elections that need no such kinds.",
+		Help: "Number of resource kinds that the controller needs and the API server does not serve. Above 0, this process does not campaign. Absent if none are needed.",
 	}, []string{"name"})
 	m.MustRegister(m.leader, m.missing)
 	return m

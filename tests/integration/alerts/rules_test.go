@@ -75,7 +75,7 @@ func TestEachElectionMustBeLed(t *testing.T) {
 }
 
 var (
-	heading     = regexp.MustCompile(`(?m)^## (Incumbent\w+)$`)
+	heading     = regexp.MustCompile(`(?m)^### (Incumbent\w+)$`)
 	placeholder = regexp.MustCompile(`the-(namespace|election|cluster)`)
 	variable    = regexp.MustCompile(`\{\{[^}]*\}\}`)
 	legend      = regexp.MustCompile(`\{\{(\w+)\}\}`)
@@ -85,7 +85,7 @@ var (
 // Each alert says what is wrong and what to do, with labels that it has, and has a section in the handbook.
 func TestEachAlertSaysWhatToDo(t *testing.T) {
 	t.Parallel() // one of them mostly waits
-	content, err := os.ReadFile(filepath.Join(root, "docs", "alerts.md"))
+	content, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		}
 	}
 	if !slices.Equal(there, sections) {
-		t.Errorf("docs/alerts.md is about %q; there are %q", sections, there)
+		t.Errorf("docs/monitoring.md has the alerts %q, the chart has %q", sections, there)
 	}
 }
 
