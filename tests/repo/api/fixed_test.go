@@ -21,7 +21,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// Signatures of pilot/leaderelection: istiod's, and ours beside them.
+// Signatures of pilot/leaderelection.
 var (
 	_ func(namespace, name, electionID, revision string, client kube.Client) *leaderelection.LeaderElection              = leaderelection.NewLeaderElection
 	_ func(namespace, name, electionID, revision string, client kube.Client) *leaderelection.LeaderElection              = leaderelection.NewLeaseLeaderElection
@@ -47,7 +47,7 @@ var (
 	_ = []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti}
 )
 
-// Those of k8sleaderelection: client-go's, and the key comparison of Istio's fork.
+// Signatures of k8sleaderelection, from client-go and from the fork of Istio.
 var (
 	_ func(k8sleaderelection.LeaderElectionConfig) (*k8sleaderelection.LeaderElector, error) = k8sleaderelection.NewLeaderElector
 	_ func(context.Context, k8sleaderelection.LeaderElectionConfig)                          = k8sleaderelection.RunOrDie
@@ -78,7 +78,7 @@ var (
 	} = k8sleaderelection.MetricsProvider(nil)
 )
 
-// lock is all that somebody's own lock has to have.
+// lock has the methods that a custom lock needs.
 type lock interface {
 	Get(context.Context) (*k8sresourcelock.LeaderElectionRecord, []byte, error)
 	Create(context.Context, k8sresourcelock.LeaderElectionRecord) error
@@ -89,7 +89,7 @@ type lock interface {
 	Describe() string
 }
 
-// Those of k8sresourcelock.
+// Signatures of k8sresourcelock.
 var (
 	_ k8sresourcelock.Interface = lock(nil)
 	_                           = k8sresourcelock.LeaderElectionRecord{
@@ -103,7 +103,7 @@ var (
 	}
 )
 
-// tags and follows are what the watchers of revisions are used by.
+// tags and follows have the methods of the watchers that callers use.
 type (
 	tags interface {
 		Run(stopCh <-chan struct{})
@@ -124,7 +124,7 @@ type (
 	}
 )
 
-// Those of pkg/revisions and pkg/kube.
+// Signatures of pkg/revisions and pkg/kube.
 var (
 	_ func(client kube.Client, revision string, istioNamespace string) revisions.DefaultWatcher = revisions.NewDefaultWatcher
 	_ func(client kube.Client, revision string, systemNamespace string) revisions.TagWatcher    = revisions.NewTagWatcher
@@ -135,7 +135,7 @@ var (
 	_ func(*rest.Config, ...kube.Option) (kube.Client, error)                                   = kube.NewClient
 )
 
-// What is a part of the wire, or of what people's manifests name.
+// Values that are part of the wire format or of manifests.
 func TestFixedValues(t *testing.T) {
 	for want, is := range map[string]string{
 		"istio-namespace-controller-election":     leaderelection.NamespaceController,

@@ -1,4 +1,3 @@
-// Package library tests incumbent as other people's programs meet it: what importing it brings
-// along, what it does to the program's logging, how it behaves in their unit tests, on
-// client-go's fake clientsets and with the doubles that they bring from istiod.
+// Package library tests incumbent as a dependency of other programs: packages and binary size, the logging of the program, and unit
+// tests with the fake clientsets of client-go and the test doubles of istiod.
 package library

@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// variables of an election, and what the constructors take where they are not set.
+// variables has the variables of an election and their defaults in the constructors.
 var variables = map[string]string{
 	"ENABLE_LEADER_ELECTION":         "true",
 	"LEADER_ELECTION_LEASE_DURATION": leaderelection.DefaultLeaseDuration.String(),
@@ -20,7 +20,7 @@ var variables = map[string]string{
 	"LEADER_ELECTION_RETRY_PERIOD":   leaderelection.DefaultRetryPeriod.String(),
 }
 
-// istioStyle are all constructors with istiod's signatures.
+// istioStyle returns an election of each constructor with istiod's signature.
 func istioStyle(name string, client kube.Client) map[string]*leaderelection.LeaderElection {
 	const namespace, id, revision = "istio-system", "an-election", "stable"
 	return map[string]*leaderelection.LeaderElection{
@@ -31,9 +31,8 @@ func istioStyle(name string, client kube.Client) map[string]*leaderelection.Lead
 	}
 }
 
-// pkg/features registers what the constructors read, under the same names and with the same
-// defaults.
-func TestConstructorsReadWhatFeaturesRegister(t *testing.T) {
+// pkg/features registers the same variables with the same defaults as the constructors.
+func TestConstructors_SameVariablesAsFeatures(t *testing.T) {
 	registered := map[string]features.Flag{}
 	for _, flag := range features.List() {
 		registered[flag.Name] = flag
@@ -45,7 +44,7 @@ func TestConstructorsReadWhatFeaturesRegister(t *testing.T) {
 	}
 }
 
-func TestConstructorsReportWrongVariables(t *testing.T) {
+func TestConstructors_InvalidVariables(t *testing.T) {
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +61,9 @@ func TestConstructorsReportWrongVariables(t *testing.T) {
 				case wants[0] != "":
 					wants = append(wants, variable+`="`+value+`"`)
 				case variable == "LEADER_ELECTION_RETRY_PERIOD":
-					return // a good one
+					return // a valid value
 				default:
-					wants = append(wants, "1.5s") // read, and judged by the election
+					wants = append(wants, "1.5s") // the election rejects it
 				}
 				for which, l := range istioStyle("a", client) {
 					err := l.RunContext(t.Context())
@@ -79,9 +78,9 @@ func TestConstructorsReportWrongVariables(t *testing.T) {
 	}
 }
 
-// With elections off, run functions run at once, and Run blocks until its stop, with the
-// process as leader, also when they have returned.
-func TestDisabledElectionsLeadUntilTheStop(t *testing.T) {
+// With elections disabled, run functions start immediately. Run blocks until stop closes, and the process is the leader, even if the
+// run functions have returned.
+func TestDisabled_LeadsUntilStop(t *testing.T) {
 	t.Setenv("ENABLE_LEADER_ELECTION", "false")
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
@@ -100,7 +99,7 @@ func TestDisabledElectionsLeadUntilTheStop(t *testing.T) {
 			select {
 			case <-returned:
 				t.Fatal("Run has returned before its stop")
-			case <-time.After(100 * time.Millisecond): // what is wrong shows within microseconds
+			case <-time.After(100 * time.Millisecond): // a wrong return happens within microseconds
 			}
 			if !l.IsLeader() {
 				t.Error("not the leader")

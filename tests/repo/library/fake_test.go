@@ -23,8 +23,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// double is how a unit test makes a kube.Client of a fake clientset. Its maps make it one
-// that cannot be a map's key.
+// double is a kube.Client of a unit test with a fake clientset. Because of its map it cannot be the key of a map.
 type double struct {
 	clientset kubernetes.Interface
 	config    *rest.Config
@@ -35,7 +34,7 @@ func (d double) Kube() kubernetes.Interface { return d.clientset }
 func (d double) Dynamic() dynamic.Interface { return nil }
 func (d double) RESTConfig() *rest.Config   { return d.config }
 
-// clientset is either of client-go's.
+// clientset is one of the two fake clientsets of client-go.
 type clientset interface {
 	kubernetes.Interface
 	Actions() []clienttesting.Action
@@ -48,7 +47,7 @@ func fakes() map[string]clientset {
 	}
 }
 
-// start runs an election; the returned function stops it and waits for its end.
+// start runs an election. end stops it and waits for its end.
 func start(t *testing.T, l *leaderelection.LeaderElection) (end func()) {
 	t.Helper()
 	stop, ended := make(chan struct{}), make(chan struct{})
@@ -68,7 +67,7 @@ func start(t *testing.T, l *leaderelection.LeaderElection) (end func()) {
 	return end
 }
 
-// writes counts an object's updates.
+// writes returns the number of updates.
 func writes(c clientset) (n int) {
 	for _, a := range c.Actions() {
 		if a.GetVerb() == "update" {
@@ -78,9 +77,9 @@ func writes(c clientset) (n int) {
 	return n
 }
 
-// On each fake clientset, with every constructor: one leads and renews, with a few requests for
-// each renewal and no more; the next one follows, and leads once the first has stopped.
-func TestElectionsOnFakeClientsets(t *testing.T) {
+// With each fake clientset and constructor, a candidate leads and renews with a few requests per renewal. A second candidate follows,
+// and leads after the first has stopped.
+func TestFakeClientset_Election(t *testing.T) {
 	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "3s")
 	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "2s")
 	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "100ms")
@@ -98,13 +97,13 @@ func TestElectionsOnFakeClientsets(t *testing.T) {
 				const renewals = 5
 				from := writes(store)
 				await(t, "a renews", func() bool { return writes(store) >= from+renewals })
-				// A renewal is a read and an update here. Beside it there are what each of them
-				// reads and watches at its start, and polls of a watch that is silent for long.
+				// A renewal is a read and an update. Other requests are reads and watches at the start, and polls while a watch is
+				// silent.
 				if got := len(store.Actions()); got > 4*(from+renewals)+40 {
 					t.Errorf("%d requests for %d updates", got, writes(store))
 				}
 				if b.IsLeader() {
-					t.Error("b leads beside a")
+					t.Error("b leads while a leads")
 				}
 				endA()
 				await(t, "b leads", b.IsLeader)
@@ -113,7 +112,7 @@ func TestElectionsOnFakeClientsets(t *testing.T) {
 	}
 }
 
-// elect makes an election of our own style on a fake clientset.
+// elect returns an election of New with a fake clientset.
 func elect(t *testing.T, client kube.Client, name, revision string, change func(*leaderelection.Config)) *leaderelection.LeaderElection {
 	t.Helper()
 	config := leaderelection.Config{
@@ -128,7 +127,7 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 	return l.AddRunFunction(func(stop <-chan struct{}) { <-stop })
 }
 
-// lines is a log that may be read while it is written.
+// lines is a log that is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -146,9 +145,8 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// It is said once that such a store compares nothing; a deleted lock is made anew, and what
-// others write there is seen.
-func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
+// The elector warns once that the store has no compare-and-swap.
+func TestFakeClientset_WarnsOnce(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti} {
 		t.Run(lock.String(), func(t *testing.T) {
 			store := fake.NewClientset()
@@ -161,9 +159,9 @@ func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
 			from := writes(store)
 			await(t, "a renews", func() bool { return writes(store) >= from+6 })
 			if got := log.count("no compare-and-swap"); got != 1 {
-				t.Errorf("said %d times:\n%s", got, &log.text)
+				t.Errorf("logged %d times:\n%s", got, &log.text)
 			}
-			// A fake carries out dry runs: the two objects of a MultiLock meet their own rehearsal.
+			// A fake clientset executes dry runs, so a MultiLock meets its own dry run.
 			if got := log.count("level=WARN"); got > 1 && lock != leaderelection.LockTypeMulti || got > 2 {
 				t.Errorf("%d warnings:\n%s", got, &log.text)
 			}
@@ -175,7 +173,7 @@ func TestAFakeClientsetIsSaidToHaveNoCompareAndSwap(t *testing.T) {
 	}
 }
 
-func TestALockOnAFakeClientsetIsDeletedAndStolen(t *testing.T) {
+func TestFakeClientset_DeletedAndOverwritten(t *testing.T) {
 	store := fake.NewClientset()
 	a := elect(t, double{clientset: store}, "a", "stable", func(*leaderelection.Config) {})
 	start(t, a)
@@ -186,12 +184,12 @@ func TestALockOnAFakeClientsetIsDeletedAndStolen(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "a leads in a new term", func() bool { return a.IsLeader() && a.Status().Token != token })
-	for _, how := range []string{"with the version that is there", "without any"} {
+	for _, how := range []string{"with the current version", "without a version"} {
 		cm, err := locks.Get(t.Context(), "an-election", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if how == "without any" {
+		if how == "without a version" {
 			cm.UID, cm.ResourceVersion = "", ""
 		}
 		cm.Annotations = map[string]string{
@@ -206,7 +204,7 @@ func TestALockOnAFakeClientsetIsDeletedAndStolen(t *testing.T) {
 	}
 }
 
-// istiodsDouble is the double of a default watcher as istiod's tests have it.
+// istiodsDouble is the default watcher of istiod's tests.
 type istiodsDouble struct {
 	mu       sync.Mutex
 	revision string
@@ -227,8 +225,8 @@ func (w *istiodsDouble) GetDefault() string {
 	return w.revision
 }
 
-// A watcher whose AddHandler panics is asked instead, as istiod's elections ask theirs.
-func TestAWatcherThatTakesNoHandlers(t *testing.T) {
+// A watcher whose AddHandler panics is polled, as in istiod.
+func TestDefaultWatcher_WithoutHandlers(t *testing.T) {
 	watcher := &istiodsDouble{revision: "green"}
 	client := double{clientset: fake.NewClientset()}
 	var log lines
@@ -237,7 +235,7 @@ func TestAWatcherThatTakesNoHandlers(t *testing.T) {
 	}
 	green, red := elect(t, client, "pod1", "green", watched), elect(t, client, "pod2", "red", watched)
 	if leaderelection.LocationPrioritizedComparison("green", red) || !leaderelection.LocationPrioritizedComparison("red", green) {
-		t.Error("right before Run the comparison does not go by what the watcher says")
+		t.Error("right before Run the comparison differs from the watcher")
 	}
 	start(t, green)
 	await(t, "green leads", green.IsLeader)
@@ -245,7 +243,7 @@ func TestAWatcherThatTakesNoHandlers(t *testing.T) {
 	await(t, "red follows", func() bool { holder, _ := red.Leader(); return holder == "pod1" })
 	watcher.set("red")
 	if !leaderelection.LocationPrioritizedComparison("green", red) {
-		t.Error("while red runs the comparison does not go by what the watcher says")
+		t.Error("while red runs the comparison differs from the watcher")
 	}
 	await(t, "red leads", func() bool { return red.IsLeader() && !green.IsLeader() })
 	if got := log.count("takes no handlers"); got != 2 {
@@ -255,8 +253,8 @@ func TestAWatcherThatTakesNoHandlers(t *testing.T) {
 	await(t, "green leads again", green.IsLeader)
 }
 
-// The comparison right before Run is istiod's, for every pair of keys.
-func TestComparisonRightBeforeRun(t *testing.T) {
+// Before Run, the comparison has the results of istiod for every pair of keys.
+func TestComparison_BeforeRun(t *testing.T) {
 	client := double{clientset: fake.NewClientset()}
 	keys := []string{"", "^", "default", "^default", "red", "^red", "green"}
 	for _, dflt := range []string{"", "default", "red"} {
@@ -277,9 +275,8 @@ func TestComparisonRightBeforeRun(t *testing.T) {
 	}
 }
 
-// The watcher of a client that is a fake clientset: of several webhooks it reads its own, though
-// the fake knows no field selectors.
-func TestDefaultWatcherOnAFakeClientset(t *testing.T) {
+// A fake clientset ignores field selectors. The watcher reads only its own webhook.
+func TestDefaultWatcher_FakeClientset(t *testing.T) {
 	hook := func(name, revision string) *admissionv1.MutatingWebhookConfiguration {
 		return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}}}
 	}

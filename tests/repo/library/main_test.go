@@ -12,14 +12,14 @@ import (
 
 const root = "../../.."
 
-// patience bounds every wait of these tests; none is expected to come near.
+// patience is the limit of each wait.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	// pkg/features brings istio.io/pkg/log, and that OpenCensus' worker.
+	// pkg/features imports istio.io/pkg/log, which starts a worker of OpenCensus.
 	view.Stop()
 	goleak.VerifyTestMain(m)
 }
 
-// await looks again and again until something holds.
+// await polls until the condition holds.
 var await = waits.Until

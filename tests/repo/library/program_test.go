@@ -12,12 +12,11 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/example"
 )
 
-// sizes is what `make size` sets: linking both programs takes a while.
+// sizes is set by `make size`, because linking both programs takes long.
 var sizes = flag.Bool("sizes", false, "build the programs and print their stripped sizes, too")
 
-// A program that imports the library logs as it would without, to the byte, and nothing runs
-// in it that it did not start.
-func TestLoggingOfAProgramIsUntouched(t *testing.T) {
+// A program that imports the library has the same log output as without it, and no goroutines that it did not start.
+func TestImport_KeepsLogging(t *testing.T) {
 	t.Parallel()
 	binary := filepath.Join(t.TempDir(), "program")
 	if err := example.Build(t.Context(), root, "./tests/repo/library/testdata/logging/main.go", binary); err != nil {
@@ -43,7 +42,7 @@ goroutines: 1
 	}
 }
 
-// packages is how many a program is linked of.
+// packages returns the number of packages of a program.
 func packages(t *testing.T, file string) int {
 	t.Helper()
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", file)
@@ -55,7 +54,7 @@ func packages(t *testing.T, file string) int {
 	return strings.Count(string(out), "\n")
 }
 
-// README.md's example is not much more than the same program with client-go alone.
+// The example of README.md has few more packages than the same program with client-go.
 func TestPackagesOfTheExample(t *testing.T) {
 	ours, err := example.Write(root, t.TempDir())
 	if err != nil {

@@ -1,3 +1,3 @@
-// Command lint reports tests that sleep, which no common linter can tell from those that do so in a bubble of synctest.
-// `make lint` runs it; the other rules of this project are in .golangci.yml.
+// Command lint reports tests that call time.Sleep outside a synctest bubble. Common linters cannot distinguish the two. `make lint` runs
+// it. The other rules are in .golangci.yml.
 package main

@@ -8,14 +8,14 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/source"
 )
 
-func TestSleepsAreFound(t *testing.T) {
-	const said = ": a test waits for what it wants to see, it does not sleep"
+func TestCheck(t *testing.T) {
+	const message = ": a test must wait for a condition instead of sleeping"
 	for name, c := range map[string]struct {
 		file, content string
 		want          []string
 	}{
-		"a test":               {"a_test.go", "package a\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", []string{"a_test.go:5" + said}},
-		"by another name":      {"a_test.go", "package a\n\nimport x \"time\"\n\nvar f = x.Sleep\n", []string{"a_test.go:5" + said}},
+		"a test":               {"a_test.go", "package a\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", []string{"a_test.go:5" + message}},
+		"by another name":      {"a_test.go", "package a\n\nimport x \"time\"\n\nvar f = x.Sleep\n", []string{"a_test.go:5" + message}},
 		"a test that does not": {"a_test.go", "package a\n\nimport \"time\"\n\nvar t = time.Now()\n", nil},
 		"no test":              {"a.go", "package a\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n", nil},
 		"a bubble, and after it": {"a_test.go", `package a
@@ -30,7 +30,7 @@ func TestF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { time.Sleep(time.Hour) })
 	time.Sleep(1)
 }
-`, []string{"a_test.go:11" + said}},
+`, []string{"a_test.go:11" + message}},
 	} {
 		m, err := source.Load(fstest.MapFS{"go.mod": {Data: []byte("module example.dev/house\n")}, c.file: {Data: []byte(c.content)}})
 		if err != nil {

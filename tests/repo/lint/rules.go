@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/source"
 )
 
-// check says where a test sleeps: it guesses. In a synctest bubble time.Sleep is exact.
+// check returns the places where a test sleeps. In a synctest bubble time.Sleep is exact and allowed.
 func check(m *source.Module) (findings []string) {
 	for _, file := range m.Files {
 		if !file.Test() {
@@ -16,14 +16,14 @@ func check(m *source.Module) (findings []string) {
 		bubbles := bubbles(file)
 		for _, use := range file.Uses("time.Sleep") {
 			if !inside(use.Node, bubbles) {
-				findings = append(findings, fmt.Sprintf("%s:%d: a test waits for what it wants to see, it does not sleep", file.Name, use.Line))
+				findings = append(findings, fmt.Sprintf("%s:%d: a test must wait for a condition instead of sleeping", file.Name, use.Line))
 			}
 		}
 	}
 	return findings
 }
 
-// bubbles are the functions that are given to synctest.Test.
+// bubbles returns the functions that are passed to synctest.Test.
 func bubbles(file *source.File) (all []*ast.FuncLit) {
 	entries := map[*ast.SelectorExpr]bool{}
 	for _, use := range file.Uses("testing/synctest.Test") {

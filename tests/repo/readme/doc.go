@@ -1,3 +1,3 @@
-// Package readme holds README.md to what is true: its example compiles, its make
-// targets exist, and the folders that it names are there.
+// Package readme checks README.md and the pages in docs: the example compiles, make targets and directories exist, links and anchors
+// resolve, and the pages are within their limits.
 package readme

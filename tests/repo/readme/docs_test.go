@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// pages are what a reader may follow links between.
+// pages returns the names of all pages.
 func pages(t *testing.T) []string {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
@@ -21,13 +21,30 @@ func pages(t *testing.T) []string {
 	return names
 }
 
-// Nobody has to know that a page is there to find it.
-func TestTheIndexListsEachPage(t *testing.T) {
-	index := read(t, filepath.Join("docs", "README.md"))
+// TestREADME_LinksEachPage fails if the README does not link a page.
+func TestREADME_LinksEachPage(t *testing.T) {
+	readme := read(t, "README.md")
 	for _, name := range pages(t) {
-		if dir, base := filepath.Split(name); dir != "" && base != "README.md" && !strings.Contains(index, "]("+base+")") {
-			t.Errorf("docs/README.md does not list %s", name)
+		if strings.HasPrefix(name, "docs") && !strings.Contains(readme, "]("+filepath.ToSlash(name)+")") {
+			t.Errorf("README.md does not link %s", name)
 		}
+	}
+}
+
+// TestPages_Length limits the length of README, CONTRIBUTING and docs.
+func TestPages_Length(t *testing.T) {
+	words := 0
+	for _, name := range pages(t) {
+		text := read(t, name)
+		if lines := strings.Count(text, "\n"); !strings.HasPrefix(name, "docs") && lines > 120 {
+			t.Errorf("%s has %d lines, want at most 120", name, lines)
+		}
+		if strings.HasPrefix(name, "docs") {
+			words += len(strings.Fields(text))
+		}
+	}
+	if words > 16000 {
+		t.Errorf("the pages in docs have %d words, want at most 16000", words)
 	}
 }
 
@@ -37,17 +54,17 @@ var (
 	diagram = regexp.MustCompile("(?s)```mermaid\n(.*?)```")
 )
 
-// anchor is what a heading is reached by, as GitHub makes it.
+// anchor returns the anchor of a heading on GitHub.
 func anchor(heading string) string {
 	heading = strings.ToLower(heading)
 	heading = regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(heading, "")
 	return strings.ReplaceAll(heading, " ", "-")
 }
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestPages_Links(t *testing.T) {
 	for _, name := range pages(t) {
-		for _, found := range link.FindAllStringSubmatch(read(t, name), -1) {
-			target, fragment, _ := strings.Cut(found[1], "#")
+		for _, match := range link.FindAllStringSubmatch(read(t, name), -1) {
+			target, fragment, _ := strings.Cut(match[1], "#")
 			if strings.Contains(target, "://") {
 				continue
 			}
@@ -56,32 +73,31 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				page = filepath.Join(filepath.Dir(name), target)
 			}
 			if matches, err := filepath.Glob(filepath.Join(root, page)); err != nil || len(matches) == 0 {
-				t.Errorf("%s links to %s, which is not there", name, found[1])
+				t.Errorf("%s links to %s, which does not exist", name, match[1])
 				continue
 			}
 			if fragment == "" {
 				continue
 			}
-			there := false
+			found := false
 			for _, h := range heading.FindAllStringSubmatch(read(t, page), -1) {
-				there = there || anchor(h[1]) == fragment
+				found = found || anchor(h[1]) == fragment
 			}
-			if !there {
-				t.Errorf("%s links to %s, and %s has no such heading", name, found[1], page)
+			if !found {
+				t.Errorf("%s links to %s, but %s has no such heading", name, match[1], page)
 			}
 		}
 	}
 }
 
-// In a sequence diagram a semicolon ends a statement, in a note's text too: the page shows
-// an error then in place of the picture.
-func TestDiagramsHaveNoSemicolons(t *testing.T) {
+// In a Mermaid sequence diagram a semicolon ends a statement, even in a note, and GitHub shows an error instead of the diagram.
+func TestPages_DiagramsWithoutSemicolons(t *testing.T) {
 	some := false
 	for _, name := range pages(t) {
 		for _, found := range diagram.FindAllStringSubmatch(read(t, name), -1) {
 			some = true
 			if strings.Contains(found[1], ";") {
-				t.Errorf("%s: a diagram has a semicolon in it", name)
+				t.Errorf("%s: a diagram contains a semicolon", name)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ func read(t *testing.T, name string) string {
 	return string(content)
 }
 
-func TestTheExampleCompiles(t *testing.T) {
+func TestREADME_ExampleCompiles(t *testing.T) {
 	folder := t.TempDir()
 	file, err := example.Write(root, folder)
 	if err != nil {
@@ -35,28 +35,27 @@ func TestTheExampleCompiles(t *testing.T) {
 	}
 }
 
-func TestTargetsExist(t *testing.T) {
+func TestPages_TargetsExist(t *testing.T) {
 	makefile := read(t, "Makefile")
 	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
 		text := read(t, name)
 		for _, target := range regexp.MustCompile("(?:`|    )make ([a-z]+(?:-[a-z]+)*)").FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(makefile, "\n"+target[1]+":") {
-				t.Errorf("%s says make %s, and there is no such target", name, target[1])
+				t.Errorf("%s names make %s, which is not a target", name, target[1])
 			}
 		}
 	}
 }
 
-// What the pages name as shown by a test has one.
-func TestTestsThatPagesNameExist(t *testing.T) {
-	there := map[string]bool{}
+func TestPages_NamedTestsExist(t *testing.T) {
+	existing := map[string]bool{}
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, "_test.go") {
 			return err
 		}
 		content, err := os.ReadFile(name)
 		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(content, -1) {
-			there[string(found[1])] = true
+			existing[string(found[1])] = true
 		}
 		return err
 	})
@@ -70,26 +69,26 @@ func TestTestsThatPagesNameExist(t *testing.T) {
 	for _, page := range append(pages, filepath.Join(root, "README.md")) {
 		text := read(t, strings.TrimPrefix(page, root))
 		for _, named := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
-			if !there[named[1]] {
-				t.Errorf("%s names %s, and there is no such test", filepath.Base(page), named[1])
+			if !existing[named[1]] {
+				t.Errorf("%s names the test %s, which does not exist", filepath.Base(page), named[1])
 			}
 		}
 	}
 }
 
-func TestFoldersExist(t *testing.T) {
-	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "README.md"), -1) {
+func TestCONTRIBUTING_DirectoriesExist(t *testing.T) {
+	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
 		for folder := range strings.SplitSeq(row[1], ", ") {
 			folder = strings.Trim(folder, "`")
 			if info, err := fs.Stat(os.DirFS(root), folder); err != nil || !info.IsDir() {
-				t.Errorf("README.md tells of the folder %s, which is not there: %v", folder, err)
+				t.Errorf("CONTRIBUTING.md names the directory %s, which does not exist: %v", folder, err)
 			}
 		}
 	}
 }
 
-// TestBenchmarksAreOfTheLatestResults: the tables name the results they were made from.
-func TestBenchmarksAreOfTheLatestResults(t *testing.T) {
+// TestBenchmarks_LatestResults: the tables name the results they were made from.
+func TestBenchmarks_LatestResults(t *testing.T) {
 	sum := fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, "tests/peers/results/latest.json"))))[:16]
 	for _, name := range []string{"docs/benchmarks.md"} {
 		text := read(t, name)
