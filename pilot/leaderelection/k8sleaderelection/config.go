@@ -46,8 +46,8 @@ type LeaderElectionConfig struct {
 	Lock k8sresourcelock.Interface
 
 	// LeaseDuration is written into the record, in whole seconds, at least one. A follower may acquire the lock when
-	// the record was unchanged for the longer of its own and the recorded duration. A recorded duration counts at most as
-	// an hour or ten times the own duration, the longer of both.
+	// the record was unchanged for its own or the recorded duration, the longer of both. A recorded duration counts up
+	// to an hour, or up to ten times the own duration if that is longer.
 	LeaseDuration time.Duration
 	// RenewDeadline is the validity: how long a leader may act, counted from when its last acknowledged write was sent.
 	RenewDeadline time.Duration
@@ -78,9 +78,10 @@ type LeaderElectionConfig struct {
 	// a lock. Otherwise a candidate of higher rank could not request a handover: it would preempt and settle for a
 	// lease. If zero, the candidate does not wait.
 	SyncWait time.Duration
-	// Coordinated leaves the choice of the leader to a coordinator: Kubernetes (KEP-4355) or package coordination. It requires a LeaseLock. The candidate waits until it is nominated, and hands over to the
-	// preferred holder of the Lease. If no coordinator chose a leader, or it was absent (see SetCoordinatorAbsent), for
-	// three lease durations, candidates acquire the lock as without a coordinator.
+	// Coordinated leaves the choice of the leader to a coordinator: Kubernetes (KEP-4355) or package coordination. It
+	// requires a LeaseLock. The candidate waits until it is nominated, and hands over to the preferred holder of the
+	// Lease. If no coordinator chose a leader, or it was absent (see SetCoordinatorAbsent), for three lease durations,
+	// candidates acquire the lock as without a coordinator.
 	Coordinated bool
 	// DrainLimit is how long run functions may take to return after the end of the validity or the loss of the record.
 	// The default is the maximum:

@@ -199,7 +199,7 @@ func (le *LeaderElector) signal(s signal) {
 // DrainLimit returns DrainLimit of the configuration, or its default.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
 
-// Hold keeps the holder by order of an operator: no candidate requests or preempts the lock by rank. The zero Hold is none.
+// Hold is an order of an operator to keep the holder: no candidate requests or preempts the lock by rank. The zero Hold is none.
 type Hold struct {
 	// Holder and Transitions identify the term that is held.
 	Holder      string
@@ -224,7 +224,7 @@ type Status struct {
 	Since time.Time
 	// Leading is set if this process may act now.
 	Leading bool
-	// ValidFor is the rest of the validity. It is zero if Leading is not set.
+	// ValidFor is the remaining validity. It is zero if Leading is not set.
 	ValidFor time.Duration
 	// Term is the current term of this process, or zero.
 	Term Term
