@@ -12,28 +12,23 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// ErrNotLeader is the error of a write that the gate refuses. errors.As finds a
-// *NotLeaderError with the details, through client-go's errors too.
+// ErrNotLeader is the error of a write that the gate rejected. errors.As finds a *NotLeaderError with the details.
 var ErrNotLeader = errors.New("not the leader")
 
-// ErrOutcomeUnknown is the error of a write that was sent and then given up, because the
-// term or its caller's time ended before the API server had answered. The write may have been
-// applied, or may yet be. errors.As finds an *OutcomeUnknownError with the details.
+// ErrOutcomeUnknown is the error of a write that was sent, if the term or the caller's context ended before the response.
+// The API server may have applied it, or may still do so. errors.As finds an *OutcomeUnknownError with the details.
 var ErrOutcomeUnknown = errors.New("the outcome of the write is unknown")
 
-// ErrUpgrade is the error of a request to upgrade its connection: exec, attach, port-forward,
-// CONNECT, and whatever else becomes a connection of its own. Such a connection would outlive
-// the gate; see Gate.AllowUpgrades. While the gate is shut the error is ErrNotLeader instead.
-var ErrUpgrade = errors.New("an upgraded connection would outlive the gate: declare it with AllowUpgrades, or use a client without a gate for it")
+// ErrUpgrade is the error of a request that upgrades its connection, for example exec, attach, port-forward or CONNECT. Such
+// a connection would outlive the gate, see Gate.AllowUpgrades. While the gate is closed, the error is ErrNotLeader.
+var ErrUpgrade = errors.New("an upgraded connection would outlive the gate. Permit it with AllowUpgrades, or use a client without a gate")
 
-// NotLeaderError says which gate refused a write, and why.
+// NotLeaderError contains the details of a rejected write.
 type NotLeaderError struct {
-	// Election is the gate's election.
 	Election string
-	// Term is the one that the gate was last open in; zero when it never was.
+	// Term is the last term in which the gate was open. It is zero if the gate was never open.
 	Term k8sleaderelection.Term
-	// Reason: "not leading", "the cover has ended", "draining", or "the request's context
-	// belongs to another term".
+	// Reason is "not leading", "validity has ended", "draining", or "the request's context belongs to another term".
 	Reason string
 }
 
@@ -44,21 +39,20 @@ func (e *NotLeaderError) Error() string {
 // Is makes errors.Is(err, ErrNotLeader) true.
 func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
-// OutcomeUnknownError says in which term a write was given up, and why. Read the object before
-// deciding what to do: the write may have been applied or not.
+// OutcomeUnknownError contains the details of a write without a response. Read the object before you retry the write.
 type OutcomeUnknownError struct {
-	// Election is the gate's election, and Term the one that the write was admitted in.
 	Election string
-	Term     k8sleaderelection.Term
-	// Reason: "the cover ended", "the term ended" or "the caller gave up".
+	// Term is the term in which the write was admitted.
+	Term k8sleaderelection.Term
+	// Reason is "validity ended", "the term ended" or "the caller canceled".
 	Reason string
-	// Err is the cause of the end of the caller's context; nil if it did not end.
+	// Err is the cause of the caller's context, or nil if the context did not end.
 	Err error
 }
 
 func (e *OutcomeUnknownError) Error() string {
-	return fmt.Sprintf("election %s: %v: %s before the API server had answered (term %d, token %d): it may have been applied, or may yet be; "+
-		"read the object before deciding what to do", e.Election, ErrOutcomeUnknown, e.Reason, e.Term.Transitions, e.Term.Token)
+	return fmt.Sprintf("election %s: %v: %s before the API server responded (term %d, token %d). "+
+		"The write may have been applied, or may still be. Read the object before you retry", e.Election, ErrOutcomeUnknown, e.Reason, e.Term.Transitions, e.Term.Token)
 }
 
 // Is makes errors.Is(err, ErrOutcomeUnknown) true.
@@ -67,41 +61,40 @@ func (e *OutcomeUnknownError) Is(target error) bool { return target == ErrOutcom
 // Unwrap makes errors.Is(err, context.DeadlineExceeded) true for a caller's own deadline.
 func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
-// Gate admits writes within the cover of a term. Its zero value is not usable.
+// Gate admits writes while a term is valid. Use NewGate.
 type Gate struct {
 	election string
 	clock    *k8sleaderelection.Clock
-	// open is read on each request; it is replaced, never changed.
+	// open is immutable and replaced as a whole.
 	open atomic.Pointer[admission]
-	// byGate and byFence count refusals.
+	// byGate and byFence count rejections.
 	byGate, byFence atomic.Uint64
 	declared        atomic.Pointer[func(*http.Request) bool]
-	// passed counts the writes that were let through.
+	// passed counts admitted writes.
 	passed atomic.Uint64
 
 	mu       sync.Mutex
 	term     *termWrites
 	underway int
-	idle     chan struct{} // closed when underway falls to zero; nil when nobody waits
+	idle     chan struct{} // closed when underway becomes zero; nil without a waiting drain
 }
 
-// admission is until when writes of a term may pass.
+// admission is the period in which writes of a term pass.
 type admission struct {
 	term  k8sleaderelection.Term
 	end   k8sleaderelection.Validity
-	shut  string // why nothing passes; empty: writes pass until end
+	shut  string // reason why writes are rejected; if empty, writes pass until end
 	local *termWrites
 }
 
-// termWrites is shared by the writes of one term: a context that ends with it.
+// termWrites is shared by the writes of one term. ctx ends with the term.
 type termWrites struct {
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	draining bool
 }
 
-// NewGate makes a gate, shut, for the election of that name. The clock has to be the
-// elector's.
+// NewGate returns a closed gate. The clock must be the clock of the elector.
 func NewGate(election string, clock *k8sleaderelection.Clock) *Gate {
 	g := &Gate{election: election, clock: clock}
 	g.open.Store(&admission{shut: notLeading})
@@ -109,18 +102,17 @@ func NewGate(election string, clock *k8sleaderelection.Clock) *Gate {
 }
 
 const (
-	notLeading = "not leading"
-	coverEnded = "the cover has ended"
-	draining   = "draining"
-	otherTerm  = "the request's context belongs to another term"
+	notLeading   = "not leading"
+	validityOver = "validity has ended"
+	draining     = "draining"
+	otherTerm    = "the request's context belongs to another term"
 
-	coverCut  = "the cover ended"
-	termCut   = "the term ended"
-	callerCut = "the caller gave up"
+	validityCut = "validity ended"
+	termCut     = "the term ended"
+	callerCut   = "the caller canceled"
 )
 
-// Set admits writes of term until end. The zero Cover shuts the gate and cancels the
-// writes under way.
+// Set admits writes of term until end. The zero Validity closes the gate and cancels pending writes.
 func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) {
 	old := g.open.Load()
 	if old.term == term && old.end == end || end == (k8sleaderelection.Validity{}) && old.shut == notLeading {
@@ -147,8 +139,7 @@ func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) 
 	g.open.Store(next)
 }
 
-// Drain admits no more writes in the present term, and returns once all that were
-// admitted have been answered or have run out.
+// Drain rejects further writes of the current term. It returns after each admitted write was answered or timed out.
 func (g *Gate) Drain() {
 	g.mu.Lock()
 	if g.term != nil {
@@ -166,18 +157,17 @@ func (g *Gate) Drain() {
 	}
 	idle := g.idle
 	g.mu.Unlock()
-	<-idle // bounded: the context of each write ends with its cover
+	<-idle // bounded, because the context of each write ends with the validity
 }
 
-// Refused is how many writes were refused so far: by the gate, and by the fence although
-// the gate was open. The latter include those that were tried again and admitted then.
+// Refused returns the number of writes that the gate rejected, and that the fence rejected although the gate was open. The
+// latter includes writes that were admitted when retried.
 func (g *Gate) Refused() (byGate, byFence uint64) { return g.byGate.Load(), g.byFence.Load() }
 
-// Admitted is how many writes the gate has let through so far. Work whose writes do not
-// add to it is done with a client that has no gate.
+// Admitted returns the number of writes admitted so far. If it does not grow, the run functions use an ungated client.
 func (g *Gate) Admitted() uint64 { return g.passed.Load() }
 
-// Check reports whether a write may pass now; the error is a *NotLeaderError.
+// Check returns a *NotLeaderError if a write would be rejected now.
 func (g *Gate) Check() error {
 	_, err := g.check(g.clock.Now())
 	return err
@@ -189,7 +179,7 @@ func (g *Gate) check(now k8sleaderelection.ClockReading) (*admission, error) {
 		return nil, g.refusal(a.term, a.shut)
 	}
 	if a.end.Left(now) <= 0 {
-		return nil, g.refusal(a.term, coverEnded)
+		return nil, g.refusal(a.term, validityOver)
 	}
 	return a, nil
 }
@@ -198,18 +188,17 @@ func (g *Gate) refusal(term k8sleaderelection.Term, reason string) error {
 	return &NotLeaderError{Election: g.election, Term: term, Reason: reason}
 }
 
-// admitted is a write under way.
+// admitted is a pending write.
 type admitted struct {
-	// ctx is the write's. It ends with the cover as it was, or with the term.
+	// ctx ends with the validity at the time of admission, or with the term.
 	ctx context.Context
-	// done has to be called once the write is over; further calls do nothing.
+	// done must be called after the write. Further calls do nothing.
 	done func()
 	of   *admission
 }
 
-// admit counts a write as under way. Its context does not end with the caller's,
-// because the server may apply a write whose sender has given up, and a drain must
-// not end before that is known.
+// admit registers a pending write. Its context does not end with the caller's context, because the API server may apply a
+// canceled write, and a drain must wait for the result.
 func (g *Gate) admit(caller context.Context) (admitted, error) {
 	if caller.Err() != nil {
 		return admitted{}, context.Cause(caller)
@@ -227,8 +216,7 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 	g.underway++
 	g.mu.Unlock()
 	g.passed.Inc()
-	// The end is that of the reading by which the gate was open. One that is counted from
-	// here would be later by as much as the process was stopped in between.
+	// Compute the deadline from the clock reading of the check. A new reading would extend it by a pause in between.
 	end := g.clock.Deadline(now, a.end)
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(caller), end)
 	unlink := context.AfterFunc(a.local.ctx, cancel)
@@ -239,12 +227,12 @@ func (g *Gate) admit(caller context.Context) (admitted, error) {
 	})
 	if ctx.Err() != nil {
 		done()
-		return admitted{}, g.refusal(a.term, coverEnded)
+		return admitted{}, g.refusal(a.term, validityOver)
 	}
 	return admitted{ctx: ctx, done: done, of: a}, nil
 }
 
-// checkTerm refuses what a goroutine sends that has outlived the term it was started in.
+// checkTerm rejects a request of a goroutine that was started in another term.
 func (g *Gate) checkTerm(ctx context.Context, a *admission) error {
 	if term, ok := k8sleaderelection.TermFromContext(ctx); ok && term != a.term {
 		return g.refusal(a.term, otherTerm)
@@ -252,9 +240,9 @@ func (g *Gate) checkTerm(ctx context.Context, a *admission) error {
 	return nil
 }
 
-// unknown is the error for a write that was given up after it had been handed on.
+// unknown returns the error of a write that was sent and ended without a response.
 func (g *Gate) unknown(pass admitted, caller context.Context) error {
-	err := &OutcomeUnknownError{Election: g.election, Term: pass.of.term, Reason: coverCut}
+	err := &OutcomeUnknownError{Election: g.election, Term: pass.of.term, Reason: validityCut}
 	switch {
 	case pass.of.local.ctx.Err() != nil:
 		err.Reason = termCut

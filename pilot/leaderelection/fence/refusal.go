@@ -13,17 +13,15 @@ import (
 func IsRefusal(err error) bool { return fence.IsRefusal(err) }
 
 const (
-	// firstPause and lastPause lie between two tries. The last is long enough for a policy
-	// that refuses for good to cost two requests a second.
+	// firstPause and lastPause are the pauses between retries. A permanent rejection costs two requests per second.
 	firstPause, lastPause = 5 * time.Millisecond, 500 * time.Millisecond
-	// mostRefusal bounds what is read of an answer to see whether it is a refusal.
+	// mostRefusal is the maximum number of bytes read to recognize a rejection.
 	mostRefusal = 64 << 10
 )
 
-// refused reports whether the answer is a refusal by one of our policies. The answer can
-// be read as before.
+// refused reports whether the response is a rejection by a policy of a fence. The body stays readable.
 func refused(resp *http.Response) bool {
-	// A policy's own verdict is the first; that its lock is missing, the second.
+	// 403 is the verdict of a policy, 422 a missing lock.
 	if resp.StatusCode != http.StatusForbidden && resp.StatusCode != http.StatusUnprocessableEntity {
 		return false
 	}
@@ -32,13 +30,13 @@ func refused(resp *http.Response) bool {
 	return fence.Refuses(head)
 }
 
-// reread is a body that was read in part.
+// reread is a body that was partly read.
 type reread struct {
 	io.Reader
 	io.Closer
 }
 
-// failed repeats what went wrong while reading, if anything did.
+// failed returns an earlier read error, if any.
 type failed struct{ err error }
 
 func (f *failed) Read([]byte) (int, error) {
@@ -48,7 +46,7 @@ func (f *failed) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// repeat makes the same request again; nil if that cannot be done.
+// repeat returns a copy of the request, or nil if the body cannot be read again.
 func repeat(req *http.Request) *http.Request {
 	again := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {

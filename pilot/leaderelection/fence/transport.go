@@ -14,35 +14,26 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Transport returns a round tripper that lets writes pass to next only while the gate
-// is open. Give it to rest.Config.Wrap; every client made of that configuration is
-// then gated: client-go's, dynamic ones, controller-runtime's.
+// Transport returns a round tripper that passes writes to next only while the gate is open. Set it with rest.Config.Wrap.
+// Then each client of that configuration is gated, also dynamic clients and those of controller-runtime.
 //
-// Reads always pass: GET, HEAD and OPTIONS, and what is asked by POST and changes
-// nothing, which is SubjectAccessReview, LocalSubjectAccessReview, SelfSubjectAccessReview,
-// SelfSubjectRulesReview, SelfSubjectReview and TokenReview. Everything else is a write,
-// dry runs and requests through a proxy subresource included. A request to upgrade its
-// connection is refused whoever leads: with ErrNotLeader while the gate is shut, otherwise
-// with ErrUpgrade.
+// Reads always pass: GET, HEAD, OPTIONS, and creations of reviews such as SubjectAccessReview and TokenReview. All other
+// requests are writes, also dry runs and requests through a proxy subresource. A request that upgrades its connection is
+// always rejected: with ErrNotLeader while the gate is closed, otherwise with ErrUpgrade.
 //
-// A write that the fence refuses although the gate is open is tried again for as long as
-// the cover lasts and the caller waits, because the API server that judges it may not have
-// seen the new holder yet. It was refused, so that sending it again applies nothing twice.
+// A write that the fence rejects while the gate is open is retried until the validity or the caller's context ends, because
+// the API server may not have seen the new holder yet. A rejected write has no effect, so a retry cannot apply it twice.
 //
-// A write that was sent is waited for by Drain until it is answered or its cover has ended,
-// whatever its caller does: the caller's context, and the time-out of its client, end its
-// own wait alone. A caller that gives up before the answer gets ErrOutcomeUnknown.
+// Drain waits for each sent write until it is answered or the validity ends. The caller's context and the client's timeout
+// do not end this wait. A caller that cancels before the response gets ErrOutcomeUnknown.
 //
-// A request whose context comes from a run function passes in that function's term alone
-// (k8sleaderelection.TermFromContext).
+// A request with the context of a run function passes only in the term of that function (k8sleaderelection.TermFromContext).
 func (g *Gate) Transport(next http.RoundTripper) http.RoundTripper {
 	return &gated{gate: g, next: next, upgrading: isUpgrader(next)}
 }
 
-// AllowUpgrades declares the requests that may upgrade their connection while the gate is
-// open, all others that match included: the gate asks whether it is open when they begin, and
-// no more. Such a connection outlives the term, what is written into it is bound by nothing
-// here, and no drain waits for it. A second call replaces the first.
+// AllowUpgrades permits the requests that may upgrade their connection. The gate checks matching requests only when they
+// start. Such a connection can outlive the term, and Drain does not wait for it. A second call replaces the first.
 func (g *Gate) AllowUpgrades(declared func(*http.Request) bool) { g.declared.Store(&declared) }
 
 func (g *Gate) allowsUpgrade(req *http.Request) bool {
@@ -53,7 +44,7 @@ func (g *Gate) allowsUpgrade(req *http.Request) bool {
 type gated struct {
 	gate      *Gate
 	next      http.RoundTripper
-	upgrading bool // next turns whatever it is given into a connection of its own
+	upgrading bool // next upgrades the connection of each request
 }
 
 func (t *gated) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -84,7 +75,7 @@ func (t *gated) upgradeRefused() error {
 	return fmt.Errorf("election %s: %w", t.gate.election, ErrUpgrade)
 }
 
-// unlessUpgraded ends a connection that was upgraded although nothing in its request said that it would be.
+// unlessUpgraded closes a connection that was upgraded unexpectedly.
 func (t *gated) unlessUpgraded(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		return resp, err
@@ -94,8 +85,8 @@ func (t *gated) unlessUpgraded(resp *http.Response, err error) (*http.Response, 
 	return nil, t.upgradeRefused()
 }
 
-// write sends an admitted write and waits for its answer: as long as the caller does. What
-// comes after that is for the drain.
+// write sends an admitted request and waits for the response until the caller's context ends. Drain waits for requests that
+// the caller abandoned.
 func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) {
 	caller := req.Context()
 	if caller.Done() == nil {
@@ -120,7 +111,7 @@ func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) 
 	}
 }
 
-// outcome is a request's answer or error.
+// outcome is the response or error of a request.
 type outcome struct {
 	resp *http.Response
 	err  error
@@ -132,9 +123,8 @@ func (o outcome) discard() {
 	}
 }
 
-// answered hands the answer on. It is still being read: its context lasts until that is
-// over, or the caller's is. But a caller that never closes it must not keep a drain waiting
-// for ever.
+// answered returns the response. The write stays pending until the caller closes the body, or one of the contexts ends. So a
+// caller that never closes the body cannot block a drain forever.
 func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*http.Response, error) {
 	if o.err != nil {
 		defer pass.done()
@@ -153,7 +143,7 @@ func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*htt
 	return o.resp, nil
 }
 
-// send sends a write, again and again while the fence refuses it.
+// send sends a write and retries it while the fence rejects it.
 func (t *gated) send(req *http.Request, pass admitted) outcome {
 	caller := req.Context()
 	req = detached(req, pass.ctx)
@@ -172,15 +162,15 @@ func (t *gated) send(req *http.Request, pass admitted) outcome {
 	}
 }
 
-// detached is the request with another context. It does not end with the time-out of an
-// http.Client (rest.Config.Timeout) either, which comes in a channel beside the context.
+// detached returns the request with another context and without the timeout of http.Client (rest.Config.Timeout), which uses
+// a separate channel.
 func detached(req *http.Request, ctx context.Context) *http.Request {
 	req = req.WithContext(ctx)
 	req.Cancel = nil //nolint:staticcheck // an http.Client sets it for round trippers that it does not know
 	return req
 }
 
-// linger waits, and reports whether neither context has ended.
+// linger pauses. It returns false if a context ends.
 func linger(pause time.Duration, one, other context.Context) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -193,7 +183,7 @@ func linger(pause time.Duration, one, other context.Context) bool {
 	return false
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the inner transport, for client-go.
 func (t *gated) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 type answer struct {
@@ -215,7 +205,7 @@ func (a *answer) Close() error {
 	return a.ReadCloser.Close()
 }
 
-// reviews are the kinds that are asked by POST and change nothing.
+// reviews are kinds whose creation changes nothing.
 var reviews = []string{
 	"subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews",
 	"selfsubjectrulesreviews", "selfsubjectreviews", "tokenreviews",
@@ -235,8 +225,8 @@ func isRead(req *http.Request) bool {
 	return false
 }
 
-// upgrades reports whether the request is to become a connection of its own. client-go
-// sets the header that says so below this transport; its paths and protocols tell.
+// upgrades reports whether the request upgrades its connection. client-go sets the Upgrade header below this transport, so
+// upgrades also checks paths and protocols.
 func upgrades(req *http.Request) bool {
 	if req.Method == http.MethodConnect {
 		return true
@@ -253,8 +243,7 @@ func upgrades(req *http.Request) bool {
 	return false
 }
 
-// isUpgrader reports whether a round tripper makes connections of its own of all that it is
-// given, as those of client-go's executors do; they set the headers further down.
+// isUpgrader reports whether a round tripper upgrades each connection, as those of client-go's executors do.
 func isUpgrader(rt http.RoundTripper) bool {
 	switch next := rt.(type) {
 	case interface {
@@ -267,10 +256,10 @@ func isUpgrader(rt http.RoundTripper) bool {
 	return false
 }
 
-// coreAPI begins the path of the only kinds with subresources that connect.
+// coreAPI is the path prefix of the kinds with subresources that upgrade.
 const coreAPI = "/api/v1/"
 
-// subresource is the one that a path of the core API names, or "".
+// subresource returns the subresource in a path of the core API, or "".
 func subresource(path string) string {
 	at := strings.Index(path, coreAPI)
 	if at < 0 {

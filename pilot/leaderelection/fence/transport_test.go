@@ -50,7 +50,7 @@ func TestGate_ReasonAndLastTerm(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		expect("renewed", "", 0)
 		time.Sleep(5 * time.Second)
-		expect("after the renewed cover", "the cover has ended", 7)
+		expect("after the renewed cover", "validity has ended", 7)
 		gate.Set(le.Term{}, le.Validity{})
 		expect("shut", "not leading", 7)
 
@@ -66,7 +66,7 @@ func TestGate_ReasonAndLastTerm(t *testing.T) {
 		gate.Set(le.Term{Token: 8}, end)
 		gate.Set(le.Term{Token: 9}, end)
 		time.Sleep(15 * time.Second)
-		expect("a term after the other with the same end", "the cover has ended", 9)
+		expect("a term after the other with the same end", "validity has ended", 9)
 
 		gate.Set(le.Term{Token: 10}, cover())
 		gate.Drain()
@@ -335,7 +335,7 @@ func TestTransport_DiscardsLateResponse(t *testing.T) {
 			defer cancel()
 			err := finish(gate.Transport(slow).RoundTrip(request(t, ctx)))
 			var unknown *fence.OutcomeUnknownError
-			if !errors.As(err, &unknown) || unknown.Election != "istio-leader" || unknown.Reason != "the caller gave up" {
+			if !errors.As(err, &unknown) || unknown.Election != "istio-leader" || unknown.Reason != "the caller canceled" {
 				t.Errorf("%v", err)
 			}
 			gate.Drain()

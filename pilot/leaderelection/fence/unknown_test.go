@@ -79,7 +79,7 @@ func TestTransport_CutWriteIsUnknown(t *testing.T) {
 		after  time.Duration
 		reason string
 	}{
-		"by the end of the cover": {func(*fence.Gate) {}, 15 * time.Second, "the cover ended"},
+		"by the end of the cover": {func(*fence.Gate) {}, 15 * time.Second, "validity ended"},
 		"by the end of the term":  {func(g *fence.Gate) { g.Set(le.Term{}, le.Validity{}) }, 3 * time.Second, "the term ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
