@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// namespace is where the chart is rendered for.
+// namespace is the namespace of the release.
 const namespace = "istio-system"
 
 // root is the repository, and chart the path of one of its charts.
@@ -23,11 +23,10 @@ var root = filepath.Join("..", "..", "..")
 
 func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
 
-// building lets one program be built at a time.
+// building serializes builds.
 var building sync.Mutex
 
-// build builds a program of the module in a folder, with the flags with which other tests build it. One that is there
-// and up to date is not linked anew.
+// build builds a program in a cache folder, with the same flags as other tests. Up-to-date programs are not linked again.
 func build(t *testing.T, module, what string) string {
 	t.Helper()
 	building.Lock()
@@ -45,7 +44,7 @@ func build(t *testing.T, module, what string) string {
 	return program
 }
 
-// helm runs it, and returns what it has said.
+// helm runs helm and returns its output.
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := tryHelm(t, args...)
@@ -68,7 +67,7 @@ func tryHelm(t *testing.T, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// everything turns all monitoring on.
+// everything enables all monitoring objects.
 const everything = "monitoring.rules.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"
 
 // monitoring are the objects for the operator and for Grafana.
@@ -78,10 +77,10 @@ type monitoring struct {
 	dashboard []corev1.ConfigMap
 }
 
-// texts are what the chart renders, by values: several tests look at the same.
+// texts caches rendered charts by their values.
 var texts sync.Map
 
-// rendered are those of a release, read strictly: a field that the operator does not know is an error.
+// rendered returns the monitoring objects of a release. An unknown field is an error.
 func rendered(t *testing.T, set string) (all monitoring) {
 	t.Helper()
 	once, _ := texts.LoadOrStore(set, sync.OnceValues(func() (string, error) {
@@ -112,7 +111,7 @@ func strictly[T any](t *testing.T, document string) (object T) {
 	return object
 }
 
-// alerts are the rules of a release.
+// alerts returns the rules of a release.
 func alerts(t *testing.T, set string) []monitoringv1.Rule {
 	t.Helper()
 	r := rendered(t, set).rules

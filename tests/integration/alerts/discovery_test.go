@@ -18,17 +18,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// discovery finds for a Prometheus what a ServiceMonitor chooses: what the operator has Prometheus itself do, but Debian's is built
-// without Kubernetes' discovery.
+// discovery finds the targets of a ServiceMonitor. Debian's Prometheus is built without Kubernetes discovery.
 type discovery struct{ kube kubernetes.Interface }
 
-// group are targets as Prometheus reads them (http_sd_configs).
+// group is a group of targets in the format of http_sd_configs.
 type group struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// discover serves the targets of ServiceMonitors, of each under its name, until the test ends.
+// discover serves the targets of each ServiceMonitor at its name until the test ends.
 func discover(t *testing.T, config *rest.Config, monitors []monitoringv1.ServiceMonitor) (base string) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -50,7 +49,7 @@ func discover(t *testing.T, config *rest.Config, monitors []monitoringv1.Service
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(groups) // to one that may have gone
+			_ = json.NewEncoder(w).Encode(groups) // the client may have disconnected
 		})
 	}
 	server := httptest.NewServer(mux)
@@ -58,7 +57,7 @@ func discover(t *testing.T, config *rest.Config, monitors []monitoringv1.Service
 	return server.URL
 }
 
-// groups are the Pods behind the Services that have the labels, by the port of that name, with the labels that the operator adds.
+// groups returns the Pods of the selected Services, with the labels that the operator adds.
 func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([]group, error) {
 	all := []group{}
 	chosen := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&m.Spec.Selector)}
@@ -87,7 +86,7 @@ func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([
 	return all, nil
 }
 
-// listenAddress is the address at which a Pod's process listens whose status shows another one (node.Options.PodNetwork).
+// listenAddress returns the listen address of a Pod, which differs from its status (node.Options.PodNetwork).
 func listenAddress(address string) string {
 	if rest, shown := strings.CutPrefix(address, "10."); shown {
 		return "127." + rest

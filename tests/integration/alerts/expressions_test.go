@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// chosen is what Grafana puts in for its variables.
+// chosen replaces the variables of Grafana.
 var chosen = strings.NewReplacer("$__rate_interval", "1m", "$namespace", ".*", "$name", ".*")
 
 // target is one expression of the dashboard.
 type target struct{ panel, expr, legend string }
 
-// dashboard are the expressions of the chart's dashboard.
+// dashboard returns the expressions of the chart's dashboard.
 func dashboard(t *testing.T) (all []target) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
@@ -43,10 +43,10 @@ func dashboard(t *testing.T) (all []target) {
 	return all
 }
 
-// nameLabel is the one in which the parser has a metric's name.
+// nameLabel is the label with the name of a metric.
 const nameLabel = "__name__"
 
-// use is what an expression wants of a metric: that it is there, with labels.
+// use is a metric in an expression with the labels of its matchers.
 type use struct {
 	where, metric string
 	labels        []string
@@ -75,7 +75,7 @@ func uses(where, expr string) (all []use, err error) {
 	return all, nil
 }
 
-// everyUse is what alerts and dashboard want of metrics.
+// everyUse returns the metrics of all alerts and panels.
 func everyUse(t *testing.T) (all []use) {
 	t.Helper()
 	for _, rule := range alerts(t, everything) {
@@ -98,12 +98,11 @@ func everyUse(t *testing.T) (all []use) {
 	return all
 }
 
-// Each expression parses, and is about what is incumbent's.
-func TestEachExpressionParses(t *testing.T) {
+func TestExpressionsParse(t *testing.T) {
 	t.Parallel() // one of them mostly waits
 	for _, use := range everyUse(t) {
 		if use.metric != "leader_election_master_status" && !strings.HasPrefix(use.metric, "incumbent_") || !slices.Contains(use.labels, "namespace") {
-			t.Errorf("%s asks for %q with the labels %q", use.where, use.metric, use.labels)
+			t.Errorf("%s uses %q with the labels %q", use.where, use.metric, use.labels)
 		}
 	}
 }

@@ -25,13 +25,13 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// remoteLabel is there in the metrics of a remote cluster's elections alone, which this test has none of.
+// remoteLabel exists only in metrics of a remote cluster, which this test does not have.
 const remoteLabel = "cluster"
 
 // revisions have two replicas each.
 var revisions = []string{"stable", "canary"}
 
-// led are the elections that they have together.
+// led are the elections of both revisions.
 var led = []string{
 	"istio-gateway-deployment-canary", "istio-gateway-deployment-stable", "istio-gateway-status-leader-canary",
 	"istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election",
@@ -53,7 +53,7 @@ func startPlane(t *testing.T) *plane {
 	p := &plane{Cluster: c, namespace: c.Namespace(t)}
 	p.node = node.Start(t, node.Options{
 		Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"pilot": build(t, "", "./cmd/pilot")}, PodNetwork: true,
-		// A process that ends again does not come back within the test.
+		// A process that ends is not restarted within the test.
 		RestartDelay: time.Hour, MaxRestartDelay: time.Hour,
 	})
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
@@ -81,7 +81,7 @@ func (p *plane) flip(t *testing.T, revision string) {
 	p.helm(t, "upgrade", "--install", "tags", chart("tags"), "--set", "default="+revision)
 }
 
-// list are the objects of one of the operator's kinds.
+// list returns the objects of a resource of the operator.
 func list[T any](t *testing.T, p *plane, resource string) (all []T) {
 	t.Helper()
 	config := p.Admin()
@@ -109,11 +109,10 @@ func list[T any](t *testing.T, p *plane, resource string) (all []T) {
 	return all
 }
 
-// soon is how long an alert of this test waits whose rule waits for minutes.
+// soon replaces durations of minutes in rules.
 const soon = monitoringv1.Duration("10s")
 
-// loadRules gives it the rules of the releases, as they are but for what a test cannot wait for: `for` of two minutes and less is a
-// few seconds. What waits longer is as it is, and its expression is evaluated all the same.
+// loadRules loads the rules of the releases. It shortens `for` if it is at most two minutes.
 func (prom *prometheus) loadRules(t *testing.T, p *plane) {
 	t.Helper()
 	for _, object := range list[monitoringv1.PrometheusRule](t, p, "prometheusrules") {
@@ -132,17 +131,17 @@ func (prom *prometheus) loadRules(t *testing.T, p *plane) {
 		ruleFile(t, filepath.Join(prom.rules, object.Name+".yaml"), rules)
 	}
 	prom.process.Signal(t, syscall.SIGHUP)
-	prom.everyRuleIsEvaluated(t)
+	prom.checkRules(t)
 }
 
-// kill ends every process of the control plane, and again what was started anew.
+// kill kills every process of the control plane, including restarted ones.
 func (p *plane) kill(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
-	for quiet := 0; quiet < 5; { // between an end and the start that follows at once there is none either
+	for quiet := 0; quiet < 5; { // there can be no process between an end and a restart
 		alive := 0
 		for _, pod := range p.node.Pods() {
 			if pod.PID == 0 {
@@ -164,7 +163,7 @@ func (p *plane) kill(t *testing.T) {
 	}
 }
 
-// fired are the alerts that have fired at any time, with the elections they were about.
+// fired returns the alerts that have fired, with their elections.
 func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
 	all, err := p.query(ctx, `count by (alertname, name) (max_over_time(ALERTS{alertstate="firing"}[1h]))`)
 	fired := map[string][]string{}
@@ -177,9 +176,9 @@ func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
 	return fired, err
 }
 
-// A real Prometheus scrapes a real control plane of two revisions. Everything that alerts and dashboard ask for is there. While
-// revisions come and the default is flipped, no alert fires, and then none is about to; when the last leader is killed, that nobody leads, and nothing else.
-func TestAgainstARealControlPlane(t *testing.T) {
+// TestLive scrapes a control plane of two revisions with a real Prometheus. All metrics of alerts and dashboard exist. No alert
+// fires during an upgrade. After all processes are killed, only IncumbentNoLeader fires.
+func TestLive(t *testing.T) {
 	t.Parallel() // one of them mostly waits
 	installed(t, "prometheus")
 	p := startPlane(t)
@@ -188,7 +187,7 @@ func TestAgainstARealControlPlane(t *testing.T) {
 	prom.await(t, "stable leads", func(ctx context.Context) error {
 		return prom.is(ctx, `count(leader_election_master_status{pod=~"pilot-stable-.*"} == 1)`, "4")
 	})
-	// Now: a Prometheus that has just begun sees nobody lead, for as long as its discovery takes.
+	// Not earlier: until its discovery has finished, Prometheus finds no leader.
 	prom.loadRules(t, p)
 	p.flip(t, "canary")
 	prom.await(t, "canary leads", func(ctx context.Context) error {
@@ -198,11 +197,11 @@ func TestAgainstARealControlPlane(t *testing.T) {
 		prom.await(t, use.where, func(ctx context.Context) error { return prom.has(ctx, use) })
 	}
 	if err := prom.has(t.Context(), use{where: "a test", metric: "leader_election_master_status", labels: []string{"nosuch"}}); err == nil {
-		t.Error("a label that there is not is found")
+		t.Error("a missing label is found")
 	}
-	prom.everyPanelShowsSomething(t)
-	prom.await(t, "no expression says that something is wrong", func(ctx context.Context) error {
-		// Writes that the fence refused at the begin of a term are seen for five minutes.
+	prom.checkPanels(t)
+	prom.await(t, "no alert is pending", func(ctx context.Context) error {
+		// Refusals at the start of a term count for five minutes.
 		waiting, err := prom.query(ctx, `ALERTS{alertname!="IncumbentWritesRefused"}`)
 		if err == nil && len(waiting) > 0 {
 			err = fmt.Errorf("%v", waiting)
@@ -210,26 +209,26 @@ func TestAgainstARealControlPlane(t *testing.T) {
 		return err
 	})
 	if fired, err := prom.fired(t.Context()); err != nil || len(fired) > 0 {
-		t.Fatalf("while all was well these fired: %v (%v)", fired, err)
+		t.Fatalf("fired without a problem: %v (%v)", fired, err)
 	}
 	p.kill(t)
-	prom.await(t, "it is said that nobody leads", func(ctx context.Context) error {
+	prom.await(t, "IncumbentNoLeader fires", func(ctx context.Context) error {
 		fired, err := prom.fired(ctx)
-		if err == nil && !slices.Equal(fired[nobodyLeads], led) {
+		if err == nil && !slices.Equal(fired[noLeader], led) {
 			err = fmt.Errorf("fired %v", fired)
 		}
 		return err
 	})
-	prom.saysWhatToDo(t)
+	prom.checkAnnotations(t)
 	if fired, err := prom.fired(t.Context()); err != nil || len(fired) != 1 {
-		t.Errorf("with the leaders killed these fired: %v (%v)", slices.Collect(maps.Keys(fired)), err)
+		t.Errorf("fired after the kill: %v (%v)", slices.Collect(maps.Keys(fired)), err)
 	}
 }
 
-// mayBeEmpty are panels that show something only where something is wrong or goes on.
+// mayBeEmpty are panels without data in the normal case.
 var mayBeEmpty = []string{"Pending handovers", "Failed requests"}
 
-func (p *prometheus) everyPanelShowsSomething(t *testing.T) {
+func (p *prometheus) checkPanels(t *testing.T) {
 	t.Helper()
 	for _, target := range dashboard(t) {
 		p.await(t, "panel "+target.panel, func(ctx context.Context) error {
@@ -249,7 +248,7 @@ func (p *prometheus) everyPanelShowsSomething(t *testing.T) {
 	}
 }
 
-func (p *prometheus) everyRuleIsEvaluated(t *testing.T) {
+func (p *prometheus) checkRules(t *testing.T) {
 	t.Helper()
 	p.await(t, "each rule is evaluated", func(ctx context.Context) error {
 		var data struct {
@@ -274,8 +273,8 @@ func (p *prometheus) everyRuleIsEvaluated(t *testing.T) {
 	})
 }
 
-// saysWhatToDo wants the texts of what fires to be whole.
-func (p *prometheus) saysWhatToDo(t *testing.T) {
+// checkAnnotations checks the expanded texts of firing alerts.
+func (p *prometheus) checkAnnotations(t *testing.T) {
 	t.Helper()
 	var data struct {
 		Alerts []struct{ Labels, Annotations map[string]string }
@@ -286,7 +285,7 @@ func (p *prometheus) saysWhatToDo(t *testing.T) {
 	for _, alert := range data.Alerts {
 		for key, text := range alert.Annotations {
 			if strings.Contains(text, "error expanding") || strings.Contains(text, "no value") || strings.Contains(text, "{{") {
-				t.Errorf("%s of %v says %q", key, alert.Labels, text)
+				t.Errorf("%s of %v is %q", key, alert.Labels, text)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Services: true}) }
 
-// installed is the path of a program of Prometheus. Without it the test is skipped, but in CI.
+// installed returns the path of a program of Prometheus. Without it the test is skipped, except in CI.
 func installed(t *testing.T, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// patience bounds every wait; none is expected to come near.
+	// patience bounds every wait.
 	patience = 2 * time.Minute
-	// look is how often what nobody tells is looked at.
+	// look is the polling interval.
 	look = 100 * time.Millisecond
 )
 
-// prometheus is one that runs for the test.
+// prometheus is a running Prometheus.
 type prometheus struct {
 	base    string
 	client  *http.Client
@@ -35,7 +35,7 @@ type prometheus struct {
 	rules string
 }
 
-// startPrometheus runs one without rules, which scrapes what ServiceMonitors choose in a cluster.
+// startPrometheus starts a Prometheus without rules that scrapes the targets of ServiceMonitors.
 func startPrometheus(t *testing.T, cluster *rest.Config, monitors []monitoringv1.ServiceMonitor) *prometheus {
 	t.Helper()
 	program := installed(t, "prometheus")
@@ -72,7 +72,7 @@ func startPrometheus(t *testing.T, cluster *rest.Config, monitors []monitoringv1
 	p.await(t, "prometheus is ready", func(ctx context.Context) error {
 		select {
 		case <-process.Ended():
-			t.Fatal("prometheus has ended")
+			t.Fatal("prometheus ended")
 		default:
 		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/-/ready", nil)
@@ -85,14 +85,14 @@ func startPrometheus(t *testing.T, cluster *rest.Config, monitors []monitoringv1
 		}
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("it answers %s", answer.Status)
+			return fmt.Errorf("status %s", answer.Status)
 		}
 		return nil
 	})
 	return p
 }
 
-// await waits until something is so; the error says how it is otherwise.
+// await waits until a condition returns nil.
 func (p *prometheus) await(t *testing.T, what string, is func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -109,13 +109,13 @@ func (p *prometheus) await(t *testing.T, what string, is func(context.Context) e
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("not so after %v: %s: %v", patience, what, last)
+			t.Fatalf("timeout after %v: %s: %v", patience, what, last)
 		case <-ticker.C:
 		}
 	}
 }
 
-// ask asks its API, and reads the data of the answer.
+// ask sends a request to the API and decodes the data.
 func (p *prometheus) ask(ctx context.Context, path string, values url.Values, data any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/api/v1/"+path+"?"+values.Encode(), nil)
 	if err != nil {
@@ -134,15 +134,15 @@ func (p *prometheus) ask(ctx context.Context, path string, values url.Values, da
 		return err
 	}
 	if answer.Status != "success" {
-		return fmt.Errorf("%s answers %s: %s", path, answer.Status, answer.Error)
+		return fmt.Errorf("%s: %s: %s", path, answer.Status, answer.Error)
 	}
 	return nil
 }
 
-// series is one of an answer.
+// series is a series of a response.
 type series struct {
 	Metric map[string]string
-	// Value is an instant and a number as text.
+	// Value has a time and a number as text.
 	Value [2]any
 }
 
@@ -153,7 +153,7 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]series, error) {
 	return data.Result, err
 }
 
-// is reports as an error that an expression has another value than that.
+// is returns an error unless an expression has the value.
 func (p *prometheus) is(ctx context.Context, expr, value string) error {
 	got, err := p.query(ctx, expr)
 	if err != nil {
@@ -165,13 +165,13 @@ func (p *prometheus) is(ctx context.Context, expr, value string) error {
 	return nil
 }
 
-// has reports as an error that no series of a metric has all of some labels.
+// has returns an error unless a series of the metric has all labels.
 func (p *prometheus) has(ctx context.Context, use use) error {
 	var all []map[string]string
 	if err := p.ask(ctx, "series", url.Values{"match[]": {use.metric}}, &all); err != nil {
 		return err
 	}
-	var last error = fmt.Errorf("%s: there is no %s", use.where, use.metric)
+	var last error = fmt.Errorf("%s: no metric %s", use.where, use.metric)
 	for _, labels := range all {
 		missing := ""
 		for _, label := range use.labels {

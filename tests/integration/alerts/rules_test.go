@@ -13,41 +13,39 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const nobodyLeads = "IncumbentNoLeader"
+const noLeader = "IncumbentNoLeader"
 
-// What is not asked for is not there; what is has the labels by which operators find it.
-func TestWhatIsMonitored(t *testing.T) {
-	t.Parallel() // one of them mostly waits
+func TestMonitoringObjects(t *testing.T) {
+	t.Parallel() // the live test mostly waits
 	if off := rendered(t, "gate=true"); len(off.rules)+len(off.monitors)+len(off.dashboard) > 0 {
-		t.Errorf("by default there are %+v", off)
+		t.Errorf("by default: %+v", off)
 	}
 	if off := rendered(t, everything+",elections.enabled=false"); len(off.rules) > 0 || len(off.monitors) != 1 {
-		t.Errorf("without elections there are the rules %+v and %d ServiceMonitors", off.rules, len(off.monitors))
+		t.Errorf("without elections: rules %+v and %d ServiceMonitors", off.rules, len(off.monitors))
 	}
 	on := rendered(t, everything+",monitoring.rules.noLeaderFor=9m,monitoring.rules.labels.release=prom,monitoring.serviceMonitor.labels.release=prom,monitoring.serviceMonitor.interval=7s")
 	if len(on.rules) != 1 || len(on.monitors) != 1 || len(on.dashboard) != 1 {
-		t.Fatalf("there are %d, %d and %d", len(on.rules), len(on.monitors), len(on.dashboard))
+		t.Fatalf("%d rules, %d ServiceMonitors and %d dashboards", len(on.rules), len(on.monitors), len(on.dashboard))
 	}
 	if on.rules[0].Labels["release"] != "prom" || on.monitors[0].Labels["release"] != "prom" || on.dashboard[0].Labels["grafana_dashboard"] != "1" {
-		t.Errorf("their labels are %v, %v and %v", on.rules[0].Labels, on.monitors[0].Labels, on.dashboard[0].Labels)
+		t.Errorf("labels %v, %v and %v", on.rules[0].Labels, on.monitors[0].Labels, on.dashboard[0].Labels)
 	}
 	for _, rule := range on.rules[0].Spec.Groups[0].Rules {
-		if rule.Alert == nobodyLeads && *rule.For != "9m" {
-			t.Errorf("%s waits for %s", rule.Alert, *rule.For)
+		if rule.Alert == noLeader && *rule.For != "9m" {
+			t.Errorf("%s has for: %s", rule.Alert, *rule.For)
 		}
 	}
 	if e := on.monitors[0].Spec.Endpoints; len(e) != 1 || e[0].Interval != "7s" || e[0].Port != "http-monitoring" {
-		t.Errorf("what is scraped: %+v", e)
+		t.Errorf("endpoints %+v", e)
 	}
 	file, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
 	if err != nil || strings.TrimSpace(on.dashboard[0].Data["incumbent.json"]) != strings.TrimSpace(string(file)) {
-		t.Errorf("the dashboard is not the file (%v)", err)
+		t.Errorf("the dashboard differs from the file (%v)", err)
 	}
 }
 
-// Each election of a release has a rule that says when nobody leads it, and no other has.
-func TestEachElectionMustBeLed(t *testing.T) {
-	t.Parallel() // one of them mostly waits
+func TestNoLeaderRule_PerElection(t *testing.T) {
+	t.Parallel() // the live test mostly waits
 	for set, want := range map[string][]string{
 		"": {"istio-gateway-deployment-stable", "istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election"},
 		",gatewayAPI.enabled=false,ingress.mode=OFF": {"istio-namespace-controller-election"},
@@ -59,7 +57,7 @@ func TestEachElectionMustBeLed(t *testing.T) {
 	} {
 		var got []string
 		for _, rule := range alerts(t, everything+set) {
-			if rule.Alert != nobodyLeads {
+			if rule.Alert != noLeader {
 				continue
 			}
 			name := rule.Labels["name"]
@@ -69,7 +67,7 @@ func TestEachElectionMustBeLed(t *testing.T) {
 			got = append(got, name)
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("with %q these must be led: %q, want %q", set, got, want)
+			t.Errorf("with %q: rules for %q, want %q", set, got, want)
 		}
 	}
 }
@@ -82,9 +80,9 @@ var (
 	label       = regexp.MustCompile(`\$labels\.(\w+)`)
 )
 
-// Each alert says what is wrong and what to do, with labels that it has, and has a section in the handbook.
-func TestEachAlertSaysWhatToDo(t *testing.T) {
-	t.Parallel() // one of them mostly waits
+// TestAlertAnnotations checks texts, labels and the section in docs/monitoring.md of each alert.
+func TestAlertAnnotations(t *testing.T) {
+	t.Parallel() // the live test mostly waits
 	content, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
@@ -100,18 +98,18 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 		}
 		says := rule.Annotations
 		if len(says["summary"]) < 20 || len(says["description"]) < 80 || says["runbook_url"] != "https://here.example/alerts#"+strings.ToLower(rule.Alert) {
-			t.Errorf("%s says %q", rule.Alert, says)
+			t.Errorf("%s has the annotations %q", rule.Alert, says)
 		}
 		if s := rule.Labels["severity"]; s != "critical" && s != "warning" {
-			t.Errorf("%s is of severity %q", rule.Alert, s)
+			t.Errorf("%s has the severity %q", rule.Alert, s)
 		}
 		for _, text := range append([]string{rule.Expr.String(), rule.Labels["cluster"], rule.Labels["name"]}, says["summary"], says["description"]) {
 			if left := placeholder.FindString(text); left != "" {
-				t.Errorf("%s still has %s in %q", rule.Alert, left, text)
+				t.Errorf("%s contains %s in %q", rule.Alert, left, text)
 			}
 			for _, use := range variable.FindAllString(text, -1) {
 				if found := label.FindStringSubmatch(use); found != nil && !strings.Contains(rule.Expr.String(), found[1]) {
-					t.Errorf("%s has no label %s, which %s shows", rule.Alert, found[1], use)
+					t.Errorf("%s has no label %s of %s", rule.Alert, found[1], use)
 				}
 			}
 		}
@@ -121,7 +119,7 @@ func TestEachAlertSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// ruleFile writes rules as Prometheus reads them.
+// ruleFile writes rules in the format of Prometheus.
 func ruleFile(t *testing.T, name string, rules []monitoringv1.Rule) {
 	t.Helper()
 	content, err := yaml.Marshal(monitoringv1.PrometheusRuleSpec{Groups: []monitoringv1.RuleGroup{{Name: "incumbent", Rules: rules}}})
@@ -133,9 +131,9 @@ func ruleFile(t *testing.T, name string, rules []monitoringv1.Rule) {
 	}
 }
 
-// Each alert fires where it should, alone, and at no other time; and the tests of that miss each that is left out.
-func TestWhenAlertsFire(t *testing.T) {
-	t.Parallel() // one of them mostly waits
+// TestRules runs promtool on testdata/rules.
+func TestRules(t *testing.T) {
+	t.Parallel() // the live test mostly waits
 	promtool := installed(t, "promtool")
 	stable, remote := alerts(t, everything), alerts(t, everything+",remoteKubeconfigSecret=there")
 	tests, err := filepath.Glob(filepath.Join("testdata", "rules", "*.yaml"))
@@ -146,7 +144,7 @@ func TestWhenAlertsFire(t *testing.T) {
 	ruleFile(t, filepath.Join(folder, "rules.yaml"), stable)
 	ruleFile(t, filepath.Join(folder, "remote.rules.yaml"), remote)
 	// Most tests have no series of leaders.
-	ruleFile(t, filepath.Join(folder, "others.rules.yaml"), slices.DeleteFunc(slices.Clone(stable), func(r monitoringv1.Rule) bool { return r.Alert == nobodyLeads }))
+	ruleFile(t, filepath.Join(folder, "others.rules.yaml"), slices.DeleteFunc(slices.Clone(stable), func(r monitoringv1.Rule) bool { return r.Alert == noLeader }))
 	args := []string{"test", "rules"}
 	for _, test := range tests {
 		content, err := os.ReadFile(test)
