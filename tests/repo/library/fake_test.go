@@ -175,7 +175,7 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 
 func TestFakeClientset_DeletedAndOverwritten(t *testing.T) {
 	store := fake.NewClientset()
-	a := elect(t, double{clientset: store}, "a", "stable", func(*leaderelection.Config) {})
+	a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) { c.Lock = leaderelection.LockTypeConfigMap })
 	start(t, a)
 	await(t, "a leads", a.IsLeader)
 	token := a.Status().Token
