@@ -3,7 +3,6 @@ package cluster_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -35,21 +34,6 @@ func until(t *testing.T, what string, holds func(context.Context) (bool, error))
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, bound, true, holds); err != nil {
 		t.Fatalf("waiting until %s: %v", what, err)
-	}
-}
-
-func TestVersions(t *testing.T) {
-	c := cluster.Shared(t)
-	version, err := clientFor(t, c.Admin()).ServerVersion()
-	if err != nil {
-		t.Fatal(err)
-	}
-	said, err := exec.Command(c.Kubectl(), "--kubeconfig", c.Kubeconfig(), "version").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, said)
-	}
-	if !strings.HasPrefix(version.GitVersion, "v1.") || !strings.Contains(string(said), "Server Version: "+version.GitVersion) {
-		t.Errorf("server version %+v, kubectl\n%s", version, said)
 	}
 }
 
@@ -136,17 +120,6 @@ func TestControllers_PoliciesAndRoles(t *testing.T) {
 	for _, lease := range leases.Items {
 		if strings.Contains(lease.Name, "controller-manager") {
 			t.Errorf("unexpected election %s", lease.Name)
-		}
-	}
-}
-
-func TestAdmin_ReturnsCopy(t *testing.T) {
-	c := cluster.Shared(t)
-	c.Admin().Host, c.APIServer().Admin().Host = "elsewhere", "elsewhere"
-	identity := c.Identity(t, cluster.IdentityOptions{Namespace: c.Namespace(t), PodName: "a"})
-	for who, config := range map[string]*rest.Config{"admin": c.Admin(), "the API server's admin": c.APIServer().Admin(), "an identity": identity} {
-		if config.Host != c.URL() || config.QPS != -1 {
-			t.Errorf("%s: host %s, %v requests per second", who, config.Host, config.QPS)
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -235,44 +234,6 @@ func TestReadyEndpoints(t *testing.T) {
 	w.answers(address, 8080, "b")
 }
 
-func TestPortsAndServicesChange(t *testing.T) {
-	w := newWorld(t)
-	one, two := newBackend(t, "one", "127.0.0.1"), newBackend(t, "two", "127.0.0.1")
-	w.service("web", 8080)
-	w.service("other", 8080)
-	address, other := w.addressed("web"), w.addressed("other")
-	if address == other {
-		t.Fatalf("both have the address %s", address)
-	}
-	w.endpoints("web", 8080, one, true)
-	w.endpoints("other", 8080, two, true)
-	w.answers(address, 8080, "one")
-	w.answers(other, 8080, "two")
-
-	services := w.client.CoreV1().Services(w.namespace)
-	patch := func(name, body string) {
-		t.Helper()
-		if _, err := services.Patch(t.Context(), name, types.MergePatchType, []byte(body), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	patch("web", `{"spec":{"ports":[{"name":"p9090","port":9090}]}}`)
-	w.endpoints("web", 9090, one, true)
-	w.answers(address, 9090, "one")
-	w.silent(address, 8080)
-	w.answers(other, 8080, "two")
-
-	patch("web", `{"spec":{"type":"ClusterIP"}}`)
-	w.silent(address, 9090)
-	if got := w.address("web"); got != "" {
-		t.Errorf("a Service of type ClusterIP has the address %s", got)
-	}
-	if err := services.Delete(t.Context(), "other", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.silent(other, 8080)
-}
-
 // Each direction of a connection may end first. The end of the balancer closes the connection.
 func TestConnection_BalancerStops(t *testing.T) {
 	w := newWorld(t)
@@ -343,24 +304,5 @@ func TestConnection_BalancerStops(t *testing.T) {
 	if conn, err := net.Dial("tcp", net.JoinHostPort(address, "7007")); err == nil {
 		t.Error("it accepts connections after its end")
 		conn.Close()
-	}
-}
-
-func TestRun_Twice(t *testing.T) {
-	if _, err := balancer.New(balancer.Options{}); err == nil {
-		t.Error("New without a cluster succeeded")
-	}
-	c := cluster.Shared(t)
-	b, err := balancer.New(balancer.Options{Config: c.Admin()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if err := b.Run(ctx); err != nil {
-		t.Error(err)
-	}
-	if err := b.Run(t.Context()); err == nil {
-		t.Error("a second Run succeeded")
 	}
 }

@@ -141,17 +141,6 @@ func TestRun_Lingers(t *testing.T) {
 	}
 }
 
-func TestRun_NoBackend(t *testing.T) {
-	address, stop, ended := served(t, "", time.After(0))
-	if code, _, err := ask(address, "8080", "/"); code != http.StatusNotFound {
-		t.Errorf("it answers %d, %v", code, err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestRun_InvalidOptions(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"invalid port":         {"no-port", ""},

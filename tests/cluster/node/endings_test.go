@@ -54,21 +54,6 @@ func TestNodeStop_EndsProcesses(t *testing.T) {
 	}
 }
 
-func TestOtherScheduler_Ignored(t *testing.T) {
-	w := newWorld(t, nil)
-	other := podSpec()
-	other.SchedulerName = "example.com/other"
-	w.create("other", other)
-	w.create("ours", podSpec()) // the node sees it later
-	w.until("the other Pod is ready", func(context.Context) (bool, error) {
-		pod, err := w.node.Pod(w.namespace, "ours")
-		return err == nil && pod.Ready, nil
-	})
-	if pod, err := w.node.Pod(w.namespace, "other"); !errors.Is(err, node.ErrNoPod) {
-		t.Errorf("the node runs %+v (%v), although it belongs to another scheduler", pod, err)
-	}
-}
-
 func TestReadinessChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("one", podSpec())

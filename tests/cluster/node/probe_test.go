@@ -93,25 +93,3 @@ func TestLiveness_FailureThreshold(t *testing.T) {
 		t.Errorf("probed %d times within %v", len(p.codes), took)
 	}
 }
-
-func TestLiveness_NoProbe(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	p := newProbed(t, func(*corev1.Probe, *corev1.Container) {}, func() {})
-	if err := p.watchLife(ctx, p.address); err != nil || ctx.Err() == nil {
-		t.Errorf("unexpected failure: %v", err)
-	}
-}
-
-// A failure after the end of ctx does not count.
-func TestLiveness_ContextEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	p := newProbed(t, func(probe *corev1.Probe, c *corev1.Container) {
-		probe.FailureThreshold = 1
-		c.LivenessProbe = probe
-	}, cancel, 503)
-	if err := p.watchLife(ctx, p.address); err != nil || len(p.ready) != 1 {
-		t.Errorf("after %d answers: %v", len(p.ready), err)
-	}
-}

@@ -120,22 +120,6 @@ func TestForcedDeletion_EndsProcess(t *testing.T) {
 	}
 }
 
-func TestFailingProcess_BacksOff(t *testing.T) {
-	w := newWorld(t, nil)
-	spec := podSpec()
-	spec.Containers[0].Image = "/bin/false"
-	w.create("failing", spec)
-	w.until("it is in CrashLoopBackOff", func(ctx context.Context) (bool, error) {
-		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "failing", metav1.GetOptions{})
-		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
-			return false, err
-		}
-		status := pod.Status.ContainerStatuses[0]
-		return status.RestartCount >= 2 && status.State.Waiting != nil &&
-			status.State.Waiting.Reason == "CrashLoopBackOff" && strings.Contains(status.State.Waiting.Message, "output"), nil
-	})
-}
-
 func TestUnsupportedPod_StatusHasReason(t *testing.T) {
 	w := newWorld(t, nil)
 	spec := podSpec()

@@ -55,19 +55,6 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-func TestFailure_Running(t *testing.T) {
-	p := shell(t, "exec sleep 60")
-	if p.Failure() != nil || p.State() != nil {
-		t.Errorf("it tells %v, %v", p.Failure(), p.State())
-	}
-	if err := p.Stop(10 * time.Second); err != nil {
-		t.Error(err)
-	}
-	if p.State().String() != "signal: terminated" {
-		t.Errorf("it ended with %v", p.State())
-	}
-}
-
 func TestStop_IgnoresSIGTERM(t *testing.T) {
 	// exec keeps an ignored signal ignored.
 	p := shell(t, "trap '' TERM; echo deaf; exec sleep 60")
@@ -81,30 +68,6 @@ func TestStop_IgnoresSIGTERM(t *testing.T) {
 	}
 	if p.State().String() != "signal: killed" {
 		t.Errorf("it ended with %v", p.State())
-	}
-}
-
-func TestStart_Fails(t *testing.T) {
-	_, err := Start(Spec{Name: "nothing", Path: "/no/such/program", Log: filepath.Join(t.TempDir(), "log")})
-	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "starting nothing") {
-		t.Error(err)
-	}
-	_, err = Start(Spec{Name: "nothing", Path: "/bin/true", Log: "/dev/null/log"})
-	if err == nil || !strings.Contains(err.Error(), "nothing: create folder of log") {
-		t.Error(err)
-	}
-}
-
-func TestTail(t *testing.T) {
-	p := shell(t, "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo line $i; done")
-	<-p.Done()
-	if tail := p.Tail(); strings.Contains(tail, "line 1\n") || !strings.HasSuffix(tail, "line 13") {
-		t.Error(tail)
-	}
-	silent := shell(t, "")
-	<-silent.Done()
-	if !strings.Contains(silent.Tail(), "it wrote nothing") {
-		t.Error(silent.Tail())
 	}
 }
 
