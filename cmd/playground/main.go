@@ -116,7 +116,7 @@ func parse(args []string, out io.Writer) (settings, error) {
 	return set, checkTiming(*o)
 }
 
-// checkTiming rejects a timing with which the servers would not start.
+// checkTiming rejects a timing that the servers would reject.
 func checkTiming(o rollout.Options) error {
 	client, err := kube.NewClient(&rest.Config{Host: "https://localhost"})
 	if err != nil {

@@ -100,7 +100,7 @@ func lookOnce(ctx context.Context, r *rollout.Rollout, gateway string) (view, er
 	return look(ctx, r.Kube, r.Node.Pods(), gateway)
 }
 
-// guide returns what to look at and what to try.
+// guide returns the commands to try.
 func (set settings) guide(r *rollout.Rollout, v view) string {
 	page := ""
 	for name, replica := range v.replicas {
@@ -127,7 +127,7 @@ Each replica has this page at port %d of its address in the table. Try in anothe
 
 `, strings.Join(set.revisions(), " and "), page, rollout.PagePort, r.Cluster.Kubeconfig())
 	for _, trial := range [][2]string{
-		{"show why the leader leads, and what another default revision would change",
+		{"explain the leader, and preview another default revision",
 			electionctl + " explain istio-leader\n   " + electionctl + " plan --default-revision " + other},
 		{"make " + other + " the default revision", fmt.Sprintf("%s -n %s upgrade tags %s --set default=%s",
 			shortest(set.rollout.Helm), rollout.Namespace, shortest(filepath.Join(set.rollout.Charts, "tags")), other)},

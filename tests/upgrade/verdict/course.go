@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Course is the expected way in which one term follows another. It is checked by causes, never by duration: a
+// Course is the expected change from one term to the next. It is checked by causes, never by duration: a
 // graceful stop whose release was lost also ends with one leader, but only after the lease.
 type Course struct {
 	// Ended is how the former term ended; "" if there was none.

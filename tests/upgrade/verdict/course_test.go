@@ -30,14 +30,20 @@ func TestCourse(t *testing.T) {
 		act      []func(*script)
 		want     string
 	}{
-		"handover":                    {flip, "canary", []func(*script){handover}, ""},
-		"release":                     {stop, "stable", []func(*script){release, after(1, "stable-2", 2)}, ""},
-		"release, lower rank first":   {stop, "canary", []func(*script){release, after(1, "stable-2", 2), func(s *script) { s.handover("stable-2", "canary-1", 3) }}, ""},
-		"expiry":                      {lose, "stable", []func(*script){after(6, "stable-2", 2)}, ""},
-		"restart":                     {kill, "stable", []func(*script){after(1, "stable-1", 2)}, ""},
-		"late restart":                {kill, "stable", []func(*script){after(6, "stable-2", 2)}, ""},
-		"deletion":                    {remove, "stable", []func(*script){deleted, after(1, "stable-1", 1)}, ""},
-		"coordinator":                 {Course{Ended: Released, Began: Nominated}, "stable", []func(*script){release, func(s *script) { s.lock("coordinator", bundles, "stable-2", "stable", 1) }, after(1, "stable-2", 1)}, ""},
+		"handover":                  {flip, "canary", []func(*script){handover}, ""},
+		"release":                   {stop, "stable", []func(*script){release, after(1, "stable-2", 2)}, ""},
+		"release, lower rank first": {stop, "canary", []func(*script){release, after(1, "stable-2", 2), func(s *script) { s.handover("stable-2", "canary-1", 3) }}, ""},
+		"expiry":                    {lose, "stable", []func(*script){after(6, "stable-2", 2)}, ""},
+		"restart":                   {kill, "stable", []func(*script){after(1, "stable-1", 2)}, ""},
+		"late restart":              {kill, "stable", []func(*script){after(6, "stable-2", 2)}, ""},
+		"deletion":                  {remove, "stable", []func(*script){deleted, after(1, "stable-1", 1)}, ""},
+		"coordinator":               {Course{Ended: Released, Began: Nominated}, "stable", []func(*script){release, func(s *script) { s.lock("coordinator", bundles, "stable-2", "stable", 1) }, after(1, "stable-2", 1)}, ""},
+		"coordinator in the same Pod": {Course{Ended: Released, Began: Nominated}, "stable", []func(*script){release, func(s *script) {
+			s.put("stable-2", "update", "leases", home, bundles, fields{
+				"metadata": fields{"annotations": fields{"leader.istio.io/holder-key": "stable", "incumbent.dev/strategy": "x"}},
+				"spec":     fields{"holderIdentity": "stable-2." + bundles, "leaseTransitions": 1, "leaseDurationSeconds": 5},
+			})
+		}, after(1, "stable-2", 2)}, ""},
 		"no release":                  {stop, "stable", []func(*script){after(6, "stable-2", 2)}, `the term of stable-1 was "taken", want "released"`},
 		"flip without handover":       {flip, "canary", []func(*script){release, after(1, "canary-1", 2)}, `was "released", want "handed over"`},
 		"preempted":                   {flip, "canary", []func(*script){after(1, "canary-1", 2)}, `was "taken"`},

@@ -27,7 +27,7 @@ type Figures struct {
 	Guarded, Objects int
 	// Unanswered counts writes without a logged response.
 	Unanswered int
-	// Spans are the periods in which an object was not in its desired state.
+	// Spans are the periods without the desired state of an object.
 	Spans    []Span
 	Requests Requests
 }

@@ -20,7 +20,7 @@ type Duty struct {
 	Guards func(w Write) bool
 }
 
-// Config describes what is judged.
+// Config is the configuration of Judge.
 type Config struct {
 	// Namespace is the control plane's namespace, with its locks.
 	Namespace string

@@ -45,7 +45,12 @@ type Term struct {
 type record struct {
 	holder, key string
 	transitions int
+	// named is true for the nomination of a coordinator, which may run in the Pod that it names.
+	named bool
 }
+
+// nominationSeconds is the lease duration of a coordinator's nomination.
+const nominationSeconds = 5
 
 func recordOf(w Write) (r record, ok bool) {
 	if w.Kind() == "leases" {
@@ -53,6 +58,8 @@ func recordOf(w Write) (r record, ok bool) {
 			holder:      inspect.Pod(text(w.Object, "spec", "holderIdentity"), w.Name),
 			key:         text(w.Object, "metadata", "annotations", locks.LeaseHolderKey),
 			transitions: number(w.Object, "spec", "leaseTransitions"),
+			named: text(w.Object, "spec", "strategy")+text(w.Object, "metadata", "annotations", "incumbent.dev/strategy") != "" &&
+				number(w.Object, "spec", "leaseDurationSeconds") == nominationSeconds,
 		}, true
 	}
 	var of locks.LeaderElectionRecord
@@ -60,7 +67,7 @@ func recordOf(w Write) (r record, ok bool) {
 	if annotation == "" || json.Unmarshal([]byte(annotation), &of) != nil {
 		return record{}, false
 	}
-	return record{of.HolderIdentity, of.HolderKey, of.LeaderTransitions}, true
+	return record{holder: of.HolderIdentity, key: of.HolderKey, transitions: of.LeaderTransitions}, true
 }
 
 // Terms returns the terms of a lock.
@@ -105,6 +112,9 @@ func lockTerms(lock string, writes, unanswered []Write) (terms []Term, gaps []st
 			readable = false
 			continue
 		}
+		if r.named {
+			w.Pod = "" // not a write of the holder
+		}
 		missing := max(0, r.transitions-before.transitions-1)
 		if w.UID == uid && missing > 0 {
 			missing, unanswered = explained(missing, w, unanswered)
@@ -139,7 +149,7 @@ func beginning(w Write, r, before record, sameLock, readable bool) Change {
 		return Created
 	case readable && before.holder == "":
 		return Acquired
-	case readable && before.holder == r.holder && before.transitions == r.transitions:
+	case readable && before.holder == r.holder && (before.named || before.transitions == r.transitions):
 		return Nominated
 	}
 	return Overwrote

@@ -20,7 +20,7 @@ type Wanted struct {
 	Gateways bool
 }
 
-// Span is a period in which an object was not in its desired state.
+// Span is a period without the desired state of an object.
 type Span struct {
 	Kind, Namespace, Name string
 	// Since is the write that began it.
@@ -157,7 +157,7 @@ func (s *state) exists(namespace string) bool {
 	return !known || text(object, "metadata", "deletionTimestamp") == ""
 }
 
-// missing returns what is not in the desired state, or "".
+// missing returns the difference from the desired state, or "".
 func (s *state) missing(t target) string {
 	if !s.exists(t.namespace) {
 		return ""
