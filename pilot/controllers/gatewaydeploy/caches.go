@@ -15,7 +15,8 @@ import (
 // keepGateway drops the status, which changes often and is not used.
 func keepGateway(gw *gateway.Gateway) *gateway.Gateway {
 	meta := reconcile.Meta(gw.ObjectMeta)
-	meta.Labels, meta.Annotations = gw.Labels, gw.Annotations
+	meta.Labels = gw.Labels
+	meta.Annotations = gw.Annotations
 	return &gateway.Gateway{ObjectMeta: meta, Spec: gw.Spec}
 }
 
@@ -38,7 +39,8 @@ func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMap {
 	meta := reconcile.Meta(configMap.ObjectMeta)
 	if class := configMap.Labels[ClassDefaultsLabel]; class != "" {
-		meta.Labels, meta.CreationTimestamp = map[string]string{ClassDefaultsLabel: class}, configMap.CreationTimestamp
+		meta.Labels = map[string]string{ClassDefaultsLabel: class}
+		meta.CreationTimestamp = configMap.CreationTimestamp
 	}
 	data := make(map[string]string, len(configMap.Data))
 	for name, text := range configMap.Data {

@@ -195,8 +195,8 @@ func (w *world) took() []call {
 	return slices.Clone(w.accepted)
 }
 
-// said returns the Events so far.
-func (w *world) said() []string {
+// recorded returns the Events so far.
+func (w *world) recorded() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.events)
@@ -210,16 +210,16 @@ func (w *world) until(what string, holds func() error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		w.Fatalf("waiting until %s: %v: %v; writes: %v; events: %q", what, err, last, w.written(), w.said())
+		w.Fatalf("waiting until %s: %v: %v; writes: %v; events: %q", what, err, last, w.written(), w.recorded())
 	}
 }
 
 // event waits for an Event that contains all parts.
 func (w *world) event(parts ...string) {
 	w.Helper()
-	w.until(fmt.Sprintf("there is an Event with %q", parts), func() error {
-		for _, said := range w.said() {
-			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(said, part) }) {
+	w.until(fmt.Sprintf("Event with %q", parts), func() error {
+		for _, event := range w.recorded() {
+			if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(event, part) }) {
 				return nil
 			}
 		}
@@ -283,7 +283,7 @@ func (w *world) deployed(name string) {
 	w.until(name+" is deployed", func() error {
 		for _, kind := range Kinds {
 			if w.get(kind, name) == nil {
-				return fmt.Errorf("there is no %s", kind)
+				return fmt.Errorf("no %s", kind)
 			}
 		}
 		return nil

@@ -18,7 +18,7 @@ func TestOverlay(t *testing.T) {
 			}}
 		}
 	}
-	for name, c := range map[string]struct{ key, text, says string }{
+	for name, c := range map[string]struct{ key, text, problem string }{
 		"adds a variable":                        {"deployment", "spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}", ""},
 		"sets replicas":                          {"deployment", "spec: {replicas: 3}", ""},
 		"sets the Service's type":                {"service", "spec: {type: ClusterIP}", ""},
@@ -43,10 +43,10 @@ func TestOverlay(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "params", Namespace: "shop"}, Data: map[string]string{c.key: c.text},
 			}
 			plan := p.plan()
-			if c.says != "" {
-				if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.says) ||
+			if c.problem != "" {
+				if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.problem) ||
 					!strings.Contains(plan.Problem.Message, "ConfigMap shop/params") {
-					t.Errorf("the plan is %+v, want %s with %q", plan, ReasonInvalidParameters, c.says)
+					t.Errorf("the plan is %+v, want %s with %q", plan, ReasonInvalidParameters, c.problem)
 				}
 				return
 			}

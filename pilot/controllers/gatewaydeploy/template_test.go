@@ -12,7 +12,7 @@ import (
 
 func TestTemplate_Invalid(t *testing.T) {
 	good := embedded
-	for name, c := range map[string]struct{ text, says string }{
+	for name, c := range map[string]struct{ text, problem string }{
 		"text":                       {"rubbish", "not an object"},
 		"a list":                     {"- a\n- b", "not an object"},
 		"not YAML":                   {"a: [", "document 1: yaml: "},
@@ -40,8 +40,8 @@ func TestTemplate_Invalid(t *testing.T) {
 				t.Fatal(err)
 			}
 			plan := p.plan()
-			if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidTemplate || !strings.Contains(plan.Problem.Message, c.says) {
-				t.Fatalf("the plan is %+v, want %s with %q", plan, ReasonInvalidTemplate, c.says)
+			if plan.Problem == nil || plan.Problem.Reason != ReasonInvalidTemplate || !strings.Contains(plan.Problem.Message, c.problem) {
+				t.Fatalf("the plan is %+v, want %s with %q", plan, ReasonInvalidTemplate, c.problem)
 			}
 			if !strings.Contains(plan.Problem.Message, "ConfigMap s/t") {
 				t.Errorf("%q does not name the template", plan.Problem.Message)

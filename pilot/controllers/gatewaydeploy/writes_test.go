@@ -39,8 +39,8 @@ func TestController_FourWrites(t *testing.T) {
 	if want := 1 + 3 + 2*sentinelWrites; len(writes) != want {
 		t.Errorf("%d writes, want %d: %v", len(writes), want, writes)
 	}
-	if said := w.said(); len(said) > 0 {
-		t.Errorf("there are Events: %q", said)
+	if event := w.recorded(); len(event) > 0 {
+		t.Errorf("Events: %q", event)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestController_AppliesChanges(t *testing.T) {
 	w.patch(Service, "web-istio", `{"spec":{"type":"NodePort"}}`)
 	w.until("LoadBalancer again", func() error {
 		if kind, _, _ := unstructured.NestedString(w.get(Service, "web-istio").Object, "spec", "type"); kind != "LoadBalancer" {
-			return fmt.Errorf("it is a %s", kind)
+			return fmt.Errorf("type is %s", kind)
 		}
 		return nil
 	})
@@ -133,7 +133,7 @@ func TestController_ChangedBetweenReadAndWrite(t *testing.T) {
 	services := func(verb string) func(call) bool {
 		return func(c call) bool { return c.verb == verb && strings.Contains(c.path, "/services") }
 	}
-	t.Run("made before a create", func(t *testing.T) {
+	t.Run("created before a create", func(t *testing.T) {
 		w := newWorld(t)
 		var before *corev1.Service
 		is := services("POST")

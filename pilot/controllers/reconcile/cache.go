@@ -142,7 +142,8 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 		AddFunc: func(obj any) { k.shown(nil, obj) },
 		UpdateFunc: func(before, obj any) {
 			if equalContent(before, obj) {
-				before, obj = nil, unchanged{obj}
+				before = nil
+				obj = unchanged{obj}
 			}
 			k.shown(before, obj)
 		},

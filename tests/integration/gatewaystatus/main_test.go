@@ -192,8 +192,8 @@ func (c *cell) await(what string, holds func() bool) {
 	waits.Until(c.t, what, holds)
 }
 
-// says waits until a condition has this status and reason.
-func (c *cell) says(what string, conditions func() []metav1.Condition, kind, want string) {
+// awaitCondition waits until a condition has this status and reason.
+func (c *cell) awaitCondition(what string, conditions func() []metav1.Condition, kind, want string) {
 	c.t.Helper()
 	got := ""
 	defer func() {

@@ -82,19 +82,19 @@ func TestStatus_FollowsCluster(t *testing.T) {
 	})
 	c.put("Gateway", "gw", listening)
 	c.put("HTTPRoute", "route", routing)
-	c.says("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
-	c.says("gw", c.ofGateway("gw"), "Programmed", "False/Pending")
-	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
-	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound")
+	c.awaitCondition("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
+	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "False/Pending")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound")
 	c.backend("backend")
-	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
 
 	d, s := c.deploy("gw")
 	c.available(d, corev1.ConditionTrue)
-	c.says("gw", c.ofGateway("gw"), "Programmed", "False/AddressNotAssigned")
+	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "False/AddressNotAssigned")
 	c.address(s, "127.0.0.9", "127.0.0.8")
-	c.says("gw", c.ofGateway("gw"), "Programmed", "True/Programmed")
-	c.says("gw", c.ofListener("gw"), "Programmed", "True/Programmed")
+	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "True/Programmed")
+	c.awaitCondition("gw", c.ofListener("gw"), "Programmed", "True/Programmed")
 	g := c.gateway("gw")
 	if len(g.Status.Addresses) != 2 || g.Status.Addresses[0].Value != "127.0.0.9" || g.Status.Listeners[0].AttachedRoutes != 1 {
 		t.Errorf("addresses are %v, listeners %v", g.Status.Addresses, g.Status.Listeners)
@@ -118,7 +118,7 @@ func TestStatus_FollowsCluster(t *testing.T) {
 	c.quiet()
 
 	c.available(d, corev1.ConditionFalse)
-	c.says("gw", c.ofGateway("gw"), "Programmed", "False/Pending")
+	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "False/Pending")
 	c.address(s)
 	c.await("no address", func() bool { return len(c.gateway("gw").Status.Addresses) == 0 })
 	c.must(c.api.HTTPRoutes(c.namespace).Delete(t.Context(), "route", metav1.DeleteOptions{}))
@@ -143,7 +143,7 @@ func (c *cell) quiet() {
 		c.must(err)
 		last := fmt.Sprintf("last-%d-%d", i, before)
 		c.put("Gateway", last, listening)
-		c.says(last, c.ofGateway(last), "Accepted", "True/Accepted")
+		c.awaitCondition(last, c.ofGateway(last), "Accepted", "True/Accepted")
 		c.await("last write recorded", func() bool { return c.writes.count(last) > 0 })
 		if n := c.writes.count("/gw/") + c.writes.count("/route/"); n != before {
 			c.t.Errorf("%d unnecessary writes (restarted: %v): %q", n-before, restart, c.writes.all)
@@ -156,7 +156,7 @@ func (c *cell) settled() (n, all int) {
 	c.t.Helper()
 	name := fmt.Sprintf("settle-%d", c.writes.count())
 	c.put("Gateway", name, listening)
-	c.says(name, c.ofGateway(name), "Accepted", "True/Accepted")
+	c.awaitCondition(name, c.ofGateway(name), "Accepted", "True/Accepted")
 	c.await("recorded", func() bool { return c.writes.count(name) > 0 })
 	return c.writes.count("/gw/") + c.writes.count("/route/"), c.writes.count()
 }
@@ -195,9 +195,9 @@ func TestStatus_KeepsParentsOfOthers(t *testing.T) {
 	c.put("Gateway", "gw", listening)
 	c.put("Gateway", "second", listening)
 	c.put("HTTPRoute", "route", routing)
-	c.says("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "Accepted", "True/Accepted")
 	c.setParents("route", foreign(1), foreign(2)) // without our entry
-	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound")
 	var want []any
 	c.must(json.Unmarshal([]byte("["+foreign(1)+","+foreign(2)+"]"), &want))
 	same := func(step string) {
@@ -208,7 +208,7 @@ func TestStatus_KeepsParentsOfOthers(t *testing.T) {
 	}
 	same("entry added")
 	c.backend("backend")
-	c.says("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
+	c.awaitCondition("route", c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs")
 	same("entry changed")
 	patch := func(spec string) {
 		t.Helper()
@@ -216,7 +216,7 @@ func TestStatus_KeepsParentsOfOthers(t *testing.T) {
 		c.must(err)
 	}
 	patch(`{"spec":{"parentRefs":[{"name":"gw"},{"name":"second"}]}}`)
-	c.says("route", c.ofRoute("route", "second"), "Accepted", "True/Accepted")
+	c.awaitCondition("route", c.ofRoute("route", "second"), "Accepted", "True/Accepted")
 	patch(`{"spec":{"parentRefs":[{"name":"second"}]}}`)
 	c.await("one entry removed", func() bool { return c.ofRoute("route", "gw")() == nil })
 	same("one entry removed")
