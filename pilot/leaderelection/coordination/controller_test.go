@@ -212,7 +212,8 @@ func (n *fixture) lease(name string) *coordinationv1.Lease {
 func TestController_DefaultRevision(t *testing.T) {
 	t.Parallel()
 	n := newFixture(t)
-	n.coordinate()
+	var recorded events
+	n.coordinate(func(c *coordination.Config) { c.EventRecorder = &recorded })
 	a := n.replica("x", "a", "stable")
 	n.await("a leads", "x", a.leads.Load)
 	b := n.replica("x", "b", "canary")
@@ -231,6 +232,9 @@ func TestController_DefaultRevision(t *testing.T) {
 	spec := n.lease("x").Spec
 	if spec.Strategy == nil || *spec.Strategy != coordination.DefaultRevision || spec.PreferredHolder != nil || *spec.LeaseTransitions < 5 {
 		t.Errorf("%+v", spec)
+	}
+	if len(recorded.of("LeaderNamed")) == 0 || len(recorded.of("LeaderPreferred")) != 3 {
+		t.Errorf("Events: %q", recorded.all)
 	}
 	if strings.Contains(a.log.String(), "level=WARN") || strings.Contains(a.log.String(), "settling") {
 		t.Errorf("a settled, or logged a warning:\n%s", a.log.String())

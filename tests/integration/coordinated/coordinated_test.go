@@ -8,31 +8,31 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-func TestACoordinatorChoosesAmongServers(t *testing.T) {
+func TestCoordinator_Chooses(t *testing.T) {
 	w := newWorld(t)
 	w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
-	w.await("the default revision leads", stable.leads.Load)
+	w.await("default revision leads", stable.leads.Load)
 	candidates := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home)
-	w.await("both are candidates", func() bool {
+	w.await("both are published", func() bool {
 		list, err := candidates.List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 2
 	})
 	mine, err := candidates.Get(t.Context(), "stable-1.x", metav1.GetOptions{})
 	if err != nil || len(mine.OwnerReferences) != 1 || mine.Labels[coordination.RevisionLabel] != "stable" {
-		t.Errorf("it is published as %+v, %v", mine, err)
+		t.Errorf("LeaseCandidate %+v, %v", mine, err)
 	}
 	w.revision.Set("canary")
-	w.await("the new default leads", canary.leads.Load)
+	w.await("new default leads", canary.leads.Load)
 	canary.unfit.Store(true)
-	w.await("one that is unfit says so", func() bool {
+	w.await("unfit candidate is labelled", func() bool {
 		mine, err := candidates.Get(t.Context(), "canary-1.x", metav1.GetOptions{})
 		return err == nil && mine.Labels[coordination.FitLabel] == "false"
 	})
 	canary.unfit.Store(false)
 	canary.stop()
-	w.await("the other follows", stable.leads.Load)
+	w.await("other candidate leads", stable.leads.Load)
 	if _, err := candidates.Get(t.Context(), "canary-1.x", metav1.GetOptions{}); err == nil {
-		t.Error("the one that has ended is a candidate still")
+		t.Error("LeaseCandidate remains")
 	}
 }

@@ -1,3 +1,3 @@
-// Package coordinated tries elections of package leaderelection that a coordinator chooses in, on an API server that serves
-// LeaseCandidates, with the rights that servers have.
+// Package coordinated tests coordinated elections with the API server: permissions, requests, the fence, a mix of electors, and switching
+// the feature. Package coordination tests the decisions of the coordinator.
 package coordinated

@@ -14,7 +14,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// member has a candidate's process say what it could lead, as servers do, until it is stopped.
+// member publishes the member Lease of a candidate until it stops.
 func (w *world) member(pod, revision string, c *candidate) {
 	w.t.Helper()
 	publisher, err := members.New(members.Config{
@@ -35,13 +35,13 @@ func (w *world) member(pod, revision string, c *candidate) {
 	end := c.stop
 	c.stop = sync.OnceFunc(func() { end(); cancel(); running.Wait() })
 	w.t.Cleanup(c.stop)
-	w.await(pod+" is known as a member that is ready to lead", func() bool {
+	w.await(pod+" is a warm member", func() bool {
 		l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
 		return err == nil && strings.Contains(l.Annotations["incumbent.dev/member-state"], `"candidate":true,"warm":true,"fit":true,"strategy"`)
 	})
 }
 
-// restart has the API server come back with other arguments.
+// restart restarts the API server with other arguments.
 func (w *world) restart(args ...string) {
 	w.t.Helper()
 	server := w.c.APIServer()
@@ -54,33 +54,34 @@ func (w *world) restart(args ...string) {
 	}
 }
 
-// stage is what an API server serves from one start to the next.
+// stage is a configuration of the API server.
 type stage struct {
 	args       []string
 	candidates bool // it serves LeaseCandidates
-	spec       bool // it keeps the coordinator's words in a Lease's spec
+	spec       bool // it keeps strategy and preferredHolder
 }
 
 var (
 	on  = stage{feature, true, true}
 	off = stage{nil, false, false}
+	// served is an API server that serves LeaseCandidates without the feature.
+	served = stage{[]string{"--runtime-config=coordination.k8s.io/v1beta1=true"}, true, false}
 )
 
-// The feature is switched off and on again while an election runs. The leader goes on, and the coordinator chooses by
-// members while there are no LeaseCandidates.
-func TestTheFeatureIsSwitchedOffAndOn(t *testing.T) {
-	newSwitched(t, on, true).through(off, on)
+// The feature is disabled and enabled while an election runs. The leader stays. Without LeaseCandidates the coordinator chooses among
+// members. Without the feature it uses annotations.
+func TestFeatureSwitched(t *testing.T) {
+	newSwitched(t).through(off, served, on)
 }
 
-// switched is an election of an API server that is started anew.
+// switched is an election on an API server that restarts.
 type switched struct {
 	*world
 	now         stage
-	members     bool
 	coordinator *coordinator
 	processes   map[string]*process // by revision
-	leader      string              // its revision
-	n           int                 // Pods there have been
+	leader      string              // revision of the leader
+	n           int                 // number of Pods
 }
 
 type process struct {
@@ -88,21 +89,17 @@ type process struct {
 	pod string
 }
 
-// newSwitched begins with what the API server serves first; with members the processes publish themselves in that way as well, as servers do.
-func newSwitched(t *testing.T, first stage, withMembers bool) *switched {
+func newSwitched(t *testing.T) *switched {
 	w := newWorld(t)
-	w.patience *= 3 // a watch that an API server's restart has ended begins again after up to a minute
-	s := &switched{world: w, now: first, members: withMembers, leader: "stable", processes: map[string]*process{}}
-	if !first.spec {
-		w.restart(first.args...)
-	}
+	w.patience *= 3 // a watch that the restart of an API server ended can take a minute to begin again
+	s := &switched{world: w, now: on, leader: "stable", processes: map[string]*process{}}
 	s.coordinate()
 	s.start("stable")
 	s.start("canary")
 	return s
 }
 
-// start has a process of a revision in the place of the one before.
+// start replaces the process of a revision.
 func (s *switched) start(revision string) {
 	s.t.Helper()
 	if before := s.processes[revision]; before != nil {
@@ -111,12 +108,10 @@ func (s *switched) start(revision string) {
 	s.n++
 	pod := fmt.Sprintf("%s-%d", revision, s.n)
 	s.processes[revision] = &process{s.candidate(pod, revision), pod}
-	if s.members {
-		s.member(pod, revision, s.processes[revision].candidate)
-	}
+	s.member(pod, revision, s.processes[revision].candidate)
 }
 
-// coordinate has another coordinator in the place of the one before, which knows nothing but the objects.
+// coordinate replaces the coordinator.
 func (s *switched) coordinate() {
 	s.t.Helper()
 	if s.coordinator != nil {
@@ -126,8 +121,8 @@ func (s *switched) coordinate() {
 	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), s.chooser))
 }
 
-// through has each stage follow on the one before. In each of them the default revision changes at once, and where LeaseCandidates are served
-// once more, to a process that has just begun, by a coordinator that has just begun: neither waits for what was not served before.
+// through runs the stages. In each stage the default revision changes immediately. If LeaseCandidates are served, it changes again with
+// a new process and a new coordinator, which do not wait for the publish period.
 func (s *switched) through(stages ...stage) {
 	s.t.Helper()
 	defer func() {
@@ -135,30 +130,30 @@ func (s *switched) through(stages ...stage) {
 			s.restart(feature...)
 		}
 	}()
-	s.await("the default revision leads", s.processes["stable"].leads.Load)
-	s.flips()
+	s.await("default revision leads", s.processes["stable"].leads.Load)
+	s.changeDefaults()
 	for _, next := range stages {
 		s.restart(next.args...)
 		s.now = next
 		if led := s.processes[s.leader]; !led.leads.Load() {
-			s.t.Errorf("the leader does not work after the restart, and its lease is long:\n%s", led.log.String())
+			s.t.Errorf("the leader stopped after the restart:\n%s", led.log.String())
 		}
-		s.flips()
+		s.changeDefaults()
 	}
 }
 
-func (s *switched) flips() {
+func (s *switched) changeDefaults() {
 	s.t.Helper()
-	s.flip()
+	s.changeDefault()
 	if !s.now.candidates {
 		return
 	}
 	s.start(s.follower())
-	s.await("it is published", func() bool { return s.leaseCandidate(s.processes[s.follower()].pod) != nil })
+	s.await("new process is published", func() bool { return s.leaseCandidate(s.processes[s.follower()].pod) != nil })
 	s.coordinate()
-	s.flip()
+	s.changeDefault()
 	if strategy := string(value(s.lease().Spec.Strategy)); s.now.spec && strategy != coordination.DefaultRevision {
-		s.t.Errorf("with the feature the strategy in the spec is %q", strategy)
+		s.t.Errorf("strategy in the spec: %q", strategy)
 	}
 }
 
@@ -166,8 +161,8 @@ func (s *switched) follower() string {
 	return map[string]string{"stable": "canary", "canary": "stable"}[s.leader]
 }
 
-// flip changes the default revision, which takes one handover.
-func (s *switched) flip() {
+// changeDefault changes the default revision and expects one handover.
+func (s *switched) changeDefault() {
 	s.t.Helper()
 	before := value(s.lease().Spec.LeaseTransitions)
 	s.leader = s.follower()
@@ -176,6 +171,6 @@ func (s *switched) flip() {
 	s.await(fmt.Sprintf("%s leads in %+v", to.pod, s.now), to.leads.Load)
 	after := s.lease()
 	if who := *after.Spec.HolderIdentity; who != to.pod+".x" || *after.Spec.LeaseTransitions != before+1 {
-		s.t.Errorf("in %+v, after %d transitions, it is %+v", s.now, before, after)
+		s.t.Errorf("in %+v, transitions %d before: %+v", s.now, before, after)
 	}
 }

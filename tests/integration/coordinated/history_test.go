@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,13 +12,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// history is what the lock has been, version by version.
+// history contains all versions of the lock.
 type history struct {
 	mu  sync.Mutex
 	all []*coordinationv1.Lease
 }
 
-// history records the lock until the test's end. It does not outlast an API server.
+// history records the lock until the test ends or the API server restarts.
 func (w *world) history() *history {
 	w.t.Helper()
 	leases := w.admin().Kube().CoordinationV1().Leases(w.home)
@@ -61,15 +60,7 @@ func (h *history) versions() []*coordinationv1.Lease {
 	return slices.Clone(h.all)
 }
 
-// holders are those that have been, in order, each as long as it was one after another: "" for nobody.
-func (h *history) holders() (all []string) {
-	for _, l := range h.versions() {
-		all = append(all, value(l.Spec.HolderIdentity))
-	}
-	return slices.Compact(all)
-}
-
-// led are those that have taken the lock by a write of their own, in order: "" for nobody.
+// led returns the holders that wrote the lock themselves, in order; "" is a free lock.
 func (h *history) led() (all []string) {
 	for _, l := range h.versions() {
 		holder := value(l.Spec.HolderIdentity)
@@ -80,7 +71,7 @@ func (h *history) led() (all []string) {
 	return slices.Compact(all)
 }
 
-// nominated reports whether the holder was written in by another and has not written itself.
+// nominated reports whether another process wrote the holder.
 func nominated(l *coordinationv1.Lease) bool {
 	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity)
 }
@@ -93,20 +84,7 @@ func (h *history) preferred() (all []string) {
 	return slices.DeleteFunc(slices.Compact(all), func(who string) bool { return who == "" })
 }
 
-// named counts how often somebody was written in as holder, or preferred to one: each time once.
-func (h *history) named(who string) (n int) {
-	was := false
-	for _, l := range h.versions() {
-		is := value(l.Spec.HolderIdentity) == who || value(l.Spec.PreferredHolder) == who
-		if is && !was {
-			n++
-		}
-		was = is
-	}
-	return n
-}
-
-// renewals counts the writes by which a holder has only said that it lives, in its present term.
+// renewals counts the renewals of a holder in its current term.
 func (h *history) renewals(who string) (n int) {
 	for _, l := range slices.Backward(h.versions()) {
 		if value(l.Spec.HolderIdentity) != who {
@@ -117,20 +95,9 @@ func (h *history) renewals(who string) (n int) {
 	return n - 1
 }
 
-// falls reports whether the transitions have ever become fewer.
+// falls reports whether the transitions ever decreased.
 func (h *history) falls() bool {
 	return !slices.IsSortedFunc(h.versions(), func(a, b *coordinationv1.Lease) int {
 		return int(value(a.Spec.LeaseTransitions)) - int(value(b.Spec.LeaseTransitions))
 	})
-}
-
-// heldByNil fails where the lock ever had no holder, not even an empty one, since a candidate has held it.
-func (h *history) heldByNil(t *testing.T) {
-	t.Helper()
-	held := false
-	for _, l := range h.versions() {
-		if held = held || l.Spec.HolderIdentity != nil; held && l.Spec.HolderIdentity == nil {
-			t.Errorf("Kubernetes' controller crashes on %+v", l.Spec)
-		}
-	}
 }

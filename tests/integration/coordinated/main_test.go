@@ -6,7 +6,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// feature has an API server serve LeaseCandidates, and coordinate.
+// feature are the arguments that enable the feature.
 var feature = []string{"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true"}
 
 func TestMain(m *testing.M) {

@@ -39,7 +39,7 @@ func wired(config *rest.Config) (*rest.Config, *wire) {
 	return config, w
 }
 
-// take is what was sent since the last take.
+// take returns the requests since the last call.
 func (w *wire) take() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,9 +61,9 @@ func count(sent []string, words ...string) (n int) {
 	return n
 }
 
-// While a leader renews and nothing changes, neither the candidates that follow nor the coordinator send anything: no GET, no
-// watch, no write without effect. A flip takes one write of the coordinator to the lock, and before that one to each candidate that has not answered of late.
-func TestRequestsOfAFlipAndOfNone(t *testing.T) {
+// Without changes, followers and coordinator send no requests. A change of the default revision takes one write of the lock by the
+// coordinator, and at most one ping per candidate.
+func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.history()
@@ -75,26 +75,26 @@ func TestRequestsOfAFlipAndOfNone(t *testing.T) {
 		config, wire := wired(w.identity(pod, "pilot"))
 		wires[pod] = wire
 		candidates[pod] = w.candidateAs(config, pod, revision, func(c *leaderelection.Config) { c.RetryPeriod = 300 * time.Millisecond })
-		w.await("it is published", func() bool { return w.leaseCandidate(pod) != nil })
+		w.await("candidate is published", func() bool { return w.leaseCandidate(pod) != nil })
 	}
-	// quiet waits until a leader has renewed five times, and fails where another process has sent anything in that time.
+	// quiet waits for five renewals, and fails if another process sent a request.
 	quiet := func(leader string) {
 		t.Helper()
 		began := len(h.versions())
 		renewed := func(n int) func() bool {
 			return func() bool { return len(h.versions()) >= began+n && h.renewals(leader+".x") >= n }
 		}
-		w.await("what the change has led to is over", renewed(2))
+		w.await("change completed", renewed(2))
 		for _, wire := range wires {
 			wire.take()
 		}
-		w.await("it renews", renewed(7))
+		w.await("leader renews", renewed(7))
 		for pod, wire := range wires {
 			switch sent := wire.take(); {
 			case pod != leader && len(sent) > 0:
-				t.Errorf("%s sends %q", pod, sent)
+				t.Errorf("%s sent %q", pod, sent)
 			case pod == leader && (count(sent, "PUT", "/leases/x OK") < 4 || count(sent, "leasecandidates") > 0):
-				t.Errorf("the leader %s sends %q", pod, sent)
+				t.Errorf("leader %s sent %q", pod, sent)
 			}
 		}
 	}
@@ -103,11 +103,11 @@ func TestRequestsOfAFlipAndOfNone(t *testing.T) {
 	for _, to := range []string{"canary", "third", "stable"} {
 		w.revision.Set(to)
 		w.await(to+" leads", candidates[to+"-1"].leads.Load)
-		w.await("it renews", func() bool { return h.renewals(to+"-1.x") >= 2 })
+		w.await("leader renews", func() bool { return h.renewals(to+"-1.x") >= 2 })
 		sent := coordinator.take()
 		if asked, preferred := count(sent, "PUT", "/leasecandidates/", "OK"), count(sent, "PUT", "/leases/x OK"); asked > 3 || preferred != 1 ||
 			len(sent) != asked+preferred+count(sent, "Conflict") {
-			t.Errorf("for the flip to %s the coordinator sends %q", to, sent)
+			t.Errorf("change to %s: the coordinator sent %q", to, sent)
 		}
 		quiet(to + "-1")
 	}

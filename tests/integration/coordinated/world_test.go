@@ -26,31 +26,31 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// world is a namespace with candidates of one election.
+// world is a namespace with an election.
 type world struct {
 	t        *testing.T
 	c        *cluster.Cluster
 	home     string
-	chooser  string       // the coordinator's service account
-	boss     kube.Client  // may do everything
-	acting   atomic.Int32 // of ours
-	most     atomic.Int32 // that have acted at once
+	chooser  string       // service account of the coordinator
+	boss     kube.Client  // administrator
+	acting   atomic.Int32 // active leaders
+	most     atomic.Int32 // maximum of acting
 	revision *defaults.Watcher
-	patience time.Duration // bounds each wait
+	patience time.Duration // limits each wait
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	c := cluster.Shared(t)
 	if c.External() {
-		t.Skip("a cluster that is there already may run without the feature")
+		t.Skip("an external cluster may not have the feature")
 	}
 	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable"), patience: harness.Patience}
 	w.boss = w.connect(c.Admin())
 	return w
 }
 
-// connect makes a client whose connections end with the test.
+// connect returns a client whose connections end with the test.
 func (w *world) connect(config *rest.Config) kube.Client {
 	w.t.Helper()
 	client, err := kube.NewClient(leasecandidate.WithoutWarnings(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
@@ -63,8 +63,8 @@ func (w *world) connect(config *rest.Config) kube.Client {
 
 func (w *world) admin() kube.Client { return w.boss }
 
-// identity is that of a Pod of an account with the rights of a server that coordinates and is coordinated, but for those that without
-// names: a verb and a resource.
+// identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator, except for pairs of verb and
+// resource in without.
 func (w *world) identity(pod, account string, without ...[2]string) *rest.Config {
 	w.t.Helper()
 	rights := bootstrap.Rights(bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
@@ -78,7 +78,7 @@ func (w *world) identity(pod, account string, without ...[2]string) *rest.Config
 	})
 }
 
-// withoutRight is rules without one verb on one resource.
+// withoutRight returns rules without a verb on a resource.
 func withoutRight(rules []rbacv1.PolicyRule, verb, resource string) (left []rbacv1.PolicyRule) {
 	for _, rule := range rules {
 		for _, one := range rule.Resources {
@@ -103,36 +103,36 @@ func withoutRight(rules []rbacv1.PolicyRule, verb, resource string) (left []rbac
 	return left
 }
 
-// candidate is one that takes part until the test's end, or stop.
+// candidate is a process that takes part until the test ends or stop is called.
 type candidate struct {
 	client   kube.Client
 	election *leaderelection.LeaderElection
 	log      harness.Log
 	unfit    atomic.Bool
 	leads    atomic.Bool
-	terms    atomic.Int32 // in which it has worked
+	terms    atomic.Int32
 	stop     func()
 }
 
-// briskLease is one that ends while a test waits for it.
+// briskLease can expire during a test.
 const briskLease = 3 * time.Second
 
 func brisk(c *leaderelection.Config) {
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = briskLease, briskLease*2/3, 400*time.Millisecond
 }
 
-// uncoordinated is a candidate that goes by the key rule, and knows the default revision.
+// uncoordinated configures a candidate without coordination.
 func (w *world) uncoordinated(c *leaderelection.Config) {
 	c.Coordination, c.DefaultWatcher = nil, w.revision
 }
 
-// candidate is a process with an identity of its own.
+// candidate starts a process with its own credentials.
 func (w *world) candidate(pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
 	return w.candidateAs(w.identity(pod, "pilot"), pod, revision, change...)
 }
 
-// candidateAs is a process that has a Pod's identity.
+// candidateAs starts a process with the credentials of a Pod.
 func (w *world) candidateAs(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
 	c := w.newCandidate(config, pod, revision, change...)
@@ -140,7 +140,7 @@ func (w *world) candidateAs(config *rest.Config, pod, revision string, change ..
 	return c
 }
 
-// newCandidate is one that does nothing yet.
+// newCandidate returns a candidate that is not started.
 func (w *world) newCandidate(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
 	object, err := w.admin().Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
@@ -150,7 +150,7 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 	c := &candidate{client: w.connect(config)}
 	cfg := leaderelection.Config{
 		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LockTypeLease,
-		// Longer than an API server takes to come back on a machine that is busy.
+		// Longer than a restart of the API server.
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
 		Coordination: &leaderelection.Coordination{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
 		Logger:       slog.New(slog.NewTextHandler(&c.log, nil)),
@@ -164,11 +164,11 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 	return c
 }
 
-// run has the candidate take part. What it does while it leads is counted.
+// run starts a candidate.
 func (w *world) run(c *candidate) {
 	c.election.AddFitnessCheck(func(context.Context) error {
 		if c.unfit.Load() {
-			return errors.New("told so")
+			return errors.New("set by the test")
 		}
 		return nil
 	})
@@ -192,21 +192,21 @@ func (w *world) run(c *candidate) {
 	w.t.Cleanup(c.stop)
 }
 
-// await waits until something holds, while nobody acts beside another.
+// await waits for a condition and checks one-at-a-time.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
 	for end := time.Now().Add(w.patience); !holds(); {
 		if time.Now().After(end) {
-			w.t.Fatalf("waited for: %s\n%+v", what, w.lease())
+			w.t.Fatalf("timed out: %s\n%+v", what, w.lease())
 		}
 		<-time.After(5 * time.Millisecond)
 	}
 	if w.most.Load() > 1 {
-		w.t.Fatal("two have acted at once")
+		w.t.Fatal("two leaders at the same time")
 	}
 }
 
-// coordinator is one that works until the test's end, or stop.
+// coordinator runs until the test ends or stop is called.
 type coordinator struct {
 	*coordination.Controller
 	log  harness.Log
@@ -233,7 +233,7 @@ func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.C
 	return c
 }
 
-// newCoordinator is one that does nothing yet.
+// newCoordinator returns a coordinator that is not started.
 func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
 	w.t.Helper()
 	c := &coordinator{}
@@ -254,7 +254,7 @@ func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination
 	return c
 }
 
-// lease is the lock as it is; nil for none.
+// lease returns the lock, or nil.
 func (w *world) lease() *coordinationv1.Lease {
 	l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "x", metav1.GetOptions{})
 	if err != nil {
@@ -263,7 +263,7 @@ func (w *world) lease() *coordinationv1.Lease {
 	return l
 }
 
-// leaseCandidate is that of a Pod; nil for none.
+// leaseCandidate returns the LeaseCandidate of a Pod, or nil.
 func (w *world) leaseCandidate(pod string) *coordinationv1beta1.LeaseCandidate {
 	c, err := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get(w.t.Context(), coordination.CandidateName(pod, "x"), metav1.GetOptions{})
 	if err != nil {

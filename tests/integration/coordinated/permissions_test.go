@@ -3,6 +3,7 @@ package coordinated
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// campaign has a coordinator take part in the coordinators' election, as a server has it.
+// campaign starts a coordinator with its election, as a server does.
 func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm *atomic.Bool) {
 	w.t.Helper()
 	c, warm = w.newCoordinator(config), &atomic.Bool{}
@@ -39,7 +40,7 @@ func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm 
 	return c, warm
 }
 
-// coordinates is whose the coordinators' election is.
+// coordinates returns the holder of the coordinator election.
 func (w *world) coordinates() string {
 	l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), leaderelection.Coordinator, metav1.GetOptions{})
 	if err != nil {
@@ -48,27 +49,52 @@ func (w *world) coordinates() string {
 	return value(l.Spec.HolderIdentity)
 }
 
-// One that may not list and watch LeaseCandidates does not become coordinator: it would choose among nobody. Another does, and the first one once it may.
-func TestACoordinatorThatMayNotList(t *testing.T) {
+// A process that may not list LeaseCandidates does not become the coordinator until it may.
+func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	config, refused := counting(w.identity("blind", "restricted", [2]string{"list", "leasecandidates"}, [2]string{"watch", "leasecandidates"}), http.MethodGet)
 	_, warm := w.campaign("blind", config)
 	stable := w.candidate("stable-1", "stable", brisk)
-	// client-go tries the fifth time after twelve seconds at the earliest.
-	w.await("it was refused five times", func() bool { return refused.n.Load() >= 5 })
+	w.await("request forbidden", func() bool { return refused.n.Load() >= 2 })
 	if who := w.coordinates(); who != "" || warm.Load() {
-		t.Fatalf("%q coordinates, which does not know the candidates", who)
+		t.Fatalf("%q coordinates without permission", who)
 	}
 	seeing, _ := w.campaign("seeing", w.identity("seeing", "pilot"))
-	w.await("another coordinates", func() bool { return w.coordinates() == "seeing" })
+	w.await("other process coordinates", func() bool { return w.coordinates() == "seeing" })
 	canary := w.candidate("canary-1", "canary", brisk)
 	w.revision.Set("canary")
-	w.await("the other's choice leads", canary.leads.Load)
+	w.await("its choice leads", canary.leads.Load)
 	w.identity("more-rights", "restricted")
-	w.await("it may list", warm.Load)
+	w.await("permission granted", warm.Load)
 	seeing.stop()
-	w.await("it coordinates", func() bool { return w.coordinates() == "blind" })
+	w.await("first process coordinates", func() bool { return w.coordinates() == "blind" })
 	w.revision.Set("stable")
 	w.await("its choice leads", stable.leads.Load)
 }
+
+// refusals counts forbidden requests.
+type refusals struct {
+	n atomic.Int32
+}
+
+// counting returns a copy of config that counts forbidden requests for LeaseCandidates, except watches.
+func counting(config *rest.Config, method string) (*rest.Config, *refusals) {
+	r := &refusals{}
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			response, err := next.RoundTrip(request)
+			if err == nil && response.StatusCode == http.StatusForbidden && request.Method == method &&
+				strings.HasSuffix(request.URL.Path, "/leasecandidates") && request.URL.Query().Get("watch") == "" {
+				r.n.Add(1)
+			}
+			return response, err
+		})
+	})
+	return config, r
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
