@@ -117,7 +117,7 @@ func TestValidate_ClusterScopedKinds(t *testing.T) {
 		for _, resource := range resources {
 			d := good()
 			d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Namespaces: []string{"x"}}}
-			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), resource) || !strings.Contains(err.Error(), "lies in no namespace") {
+			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), resource) || !strings.Contains(err.Error(), "it is cluster-scoped") {
 				t.Errorf("%s: %v", resource, err)
 			}
 		}

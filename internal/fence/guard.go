@@ -11,42 +11,37 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Guard is a group of writes.
+// Guard selects writes that only the leader may make.
 type Guard struct {
-	// Group is the API group, "" for the core one.
+	// Group is the API group. "" is the core group.
 	Group string `json:"group,omitempty"`
-	// Versions of the group; none means all.
+	// Versions of the group. The default is all.
 	Versions []string `json:"versions,omitempty"`
 	// Resources in the plural, with their subresources: "configmaps", "gateways/status",
 	// "deployments/*".
 	Resources []string `json:"resources"`
-	// Verbs among create, update, delete and connect; a patch is an update. None means
-	// create, update and delete.
+	// Verbs are create, update, delete and connect. A patch is an update. The default is create, update and delete.
 	Verbs []string `json:"verbs,omitempty"`
-	// Names of the objects; none means all.
+	// Names of the objects. The default is all.
 	Names []string `json:"names,omitempty"`
-	// Labels that the object has before the write or after it; none means all. Most
-	// subresources are judged by an object of their own, which has no labels: guard those
-	// by Names or Namespaces.
+	// Labels of the object before or after the write. The default is all objects. The objects of most subresources have no
+	// labels. Select them by Names or Namespaces.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Namespaces that they lie in; none means all. A guard with Namespaces matches
-	// namespaced kinds alone.
+	// Namespaces of the objects. The default is all. A guard with Namespaces matches only namespaced kinds.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// Wide says that neither Names nor Labels nor Namespaces is meant to narrow it down.
-	// While the lock is missing the API server refuses the guarded writes of everyone,
-	// not of the declared accounts alone, because it looks for the lock before it looks
-	// at who writes.
+	// Wide permits a guard without Names, Labels and Namespaces. While the lock is missing, the API server rejects guarded
+	// writes of all users, because it looks up the lock before it evaluates the user.
 	Wide bool `json:"wide,omitempty"`
 }
 
-// operations are the API server's words for verbs.
+// operations maps verbs to admission operations.
 var operations = map[string]string{"create": "CREATE", "update": "UPDATE", "delete": "DELETE", "connect": "CONNECT"}
 
-// labelledSubresources are those whose writes are judged by the object itself, with its
-// labels. A Scale, an Eviction or a Binding is an object of its own without them.
+// labelledSubresources are subresources whose admission object is the object itself, with its labels. A Scale, Eviction or
+// Binding is a separate object without labels.
 var labelledSubresources = []string{"status", "ephemeralcontainers", "resize", "finalize", "approval"}
 
-// unjudged are resources that an API server's policies never see, by group.
+// unjudged maps groups to resources that policies do not apply to.
 var unjudged = map[string][]string{
 	"admissionregistration.k8s.io": {
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
@@ -58,8 +53,7 @@ var unjudged = map[string][]string{
 	},
 }
 
-// clusterScoped are Kubernetes' own kinds without a namespace, by group. Others are
-// found out when a fence is installed.
+// clusterScoped maps groups to cluster-scoped kinds of Kubernetes. Others are discovered during installation.
 var clusterScoped = map[string][]string{
 	"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
 	"admissionregistration.k8s.io": {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
@@ -77,15 +71,15 @@ func (g Guard) validate(revisions []string) error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, problem := range orNothing(g.Group, validation.IsDNS1123Subdomain) {
-		wrong("group %q: name one API group, such as apps, or leave it out for the core one: %s", g.Group, problem)
+		wrong("group %q: give one API group, such as apps, or none for the core group: %s", g.Group, problem)
 	}
 	for _, version := range g.Versions {
 		if version != "*" && len(validation.IsDNS1035Label(version)) > 0 {
-			wrong("version %q: give one such as v1, or leave them out for all", version)
+			wrong("version %q: give a version such as v1, or none for all", version)
 		}
 	}
 	if len(g.Resources) == 0 {
-		wrong("no resources: name them in the plural, such as configmaps or gateways/status")
+		wrong("no resources: give plural names, such as configmaps or gateways/status")
 	}
 	for _, resource := range g.Resources {
 		if err := g.validateResource(resource); err != nil {
@@ -99,13 +93,13 @@ func (g Guard) validate(revisions []string) error {
 	}
 	g.validateObjects(revisions, wrong)
 	if !g.narrow() && !g.Wide {
-		wrong("neither names nor labels nor namespaces narrow it down: while the lock is missing, everyone's writes to these " +
-			"would be refused; narrow it down, or say wide: true if nobody else writes them")
+		wrong("no names, labels or namespaces: while the lock is missing, writes of all users to these resources " +
+			"would be rejected. Select objects, or set wide: true if there are no other writers")
 	}
 	return errors.Join(errs...)
 }
 
-// validateObjects checks what narrows the guard down.
+// validateObjects checks names, namespaces and labels.
 func (g Guard) validateObjects(revisions []string, wrong func(format string, args ...any)) {
 	for _, name := range g.Names {
 		for _, problem := range validation.IsDNS1123Subdomain(name) {
@@ -128,32 +122,31 @@ func (g Guard) validateObjects(revisions []string, wrong func(format string, arg
 	}
 }
 
-// validateResource reports what cannot be guarded at all, or not by what narrows it down.
+// validateResource returns an error if the resource cannot be guarded, or not with these selectors.
 func (g Guard) validateResource(resource string) error {
 	main, sub, within := strings.Cut(resource, "/")
 	switch {
 	case main == "" || main == "*" || strings.ToLower(resource) != resource:
-		return fmt.Errorf("resource %q: name it in the plural and in lower case, such as configmaps or gateways/status; "+
-			"not all at once, which would cover the locks and the policies themselves", resource)
+		return fmt.Errorf("resource %q: give a plural name in lower case, such as configmaps or gateways/status. "+
+			"A wildcard for all resources would include locks and policies", resource)
 	case len(validation.IsDNS1123Label(main)) > 0, within && sub != "*" && len(validation.IsDNS1123Label(sub)) > 0:
-		return fmt.Errorf("resource %q: that is no resource's name: give one such as configmaps, gateways/status or deployments/*", resource)
+		return fmt.Errorf("resource %q: invalid name: give a name such as configmaps, gateways/status or deployments/*", resource)
 	case slices.Contains(unjudged[g.Group], main):
-		return fmt.Errorf("resource %q: an API server judges no write of this kind by policies, so that no fence can guard it: leave it to RBAC", resource)
+		return fmt.Errorf("resource %q: policies do not apply to this kind: use RBAC instead", resource)
 	case len(g.Labels) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):
-		return fmt.Errorf("resource %q: such a write is judged by an object without labels, which passes a guard with labels: "+
-			"put it into a guard of its own, narrowed down by names or namespaces", resource)
+		return fmt.Errorf("resource %q: the object of this subresource has no labels: "+
+			"use a separate guard with names or namespaces", resource)
 	case len(g.Namespaces) > 0 && slices.Contains(clusterScoped[g.Group], main):
-		return fmt.Errorf("resource %q: it lies in no namespace, so that namespaces do not narrow it down: give names or labels", resource)
+		return fmt.Errorf("resource %q: it is cluster-scoped: use names or labels instead of namespaces", resource)
 	case (sub == "" || sub == "*") && len(g.Names)+len(g.Labels) == 0 && isLockResource(g.Group, main):
-		// Its lock's absence would refuse the locks of all others, and what other elections of the
-		// cluster and its nodes renew all the time.
-		return fmt.Errorf("resource %q: locks of other elections are such objects, and would be refused while this election's lock is missing: "+
-			"narrow it down by names or labels", resource)
+		// If the lock were missing, the policy would reject renewals of all other locks and of node Leases.
+		return fmt.Errorf("resource %q: locks of other elections are such objects, and would be rejected while this lock is missing: "+
+			"use names or labels", resource)
 	}
 	return nil
 }
 
-// isLockResource: objects of this kind are locks.
+// isLockResource reports whether locks are of this kind.
 func isLockResource(group, resource string) bool {
 	for _, kind := range []LockKind{ConfigMap, Lease} {
 		if g, r := kind.resource(); g == group && r == resource {
@@ -163,7 +156,7 @@ func isLockResource(group, resource string) bool {
 	return false
 }
 
-// String is short, for metrics and pages: what is guarded, and by what it is narrowed down.
+// String returns a short description for metrics and pages.
 func (g Guard) String() string {
 	text := strings.Join(g.Resources, ",")
 	if g.Group != "" {
@@ -182,7 +175,7 @@ func (g Guard) String() string {
 
 func (g Guard) narrow() bool { return len(g.Names)+len(g.Labels)+len(g.Namespaces) > 0 }
 
-// perRevision reports whether the objects of revisions are told apart.
+// perRevision reports whether labels distinguish revisions.
 func (g Guard) perRevision() bool {
 	for _, value := range g.Labels {
 		if strings.Contains(value, RevisionWord) {
@@ -192,7 +185,7 @@ func (g Guard) perRevision() bool {
 	return false
 }
 
-// inRevision puts a revision's name where RevisionWord stands.
+// inRevision replaces RevisionWord by a revision.
 func (g Guard) inRevision(revision string) Guard {
 	labels := map[string]string{}
 	for key, value := range g.Labels {

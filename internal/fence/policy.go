@@ -16,54 +16,52 @@ import (
 )
 
 const (
-	// PolicyPrefix begins the name of each policy and binding of a fence.
+	// PolicyPrefix is the prefix of the names of policies and bindings.
 	PolicyPrefix = "incumbent-fence."
-	// SetLabel is on each of them; its value names the set that they belong to.
+	// SetLabel is a label with the name of the set.
 	SetLabel = "incumbent.dev/fence"
-	// LocksAnnotation lists the lock objects that a policy is about, as "lease namespace/name",
-	// and AccountsAnnotation the service accounts that it judges, both with commas between them.
+	// LocksAnnotation lists the lock objects of a policy as "lease namespace/name", separated by commas.
+	// AccountsAnnotation lists its service accounts.
 	LocksAnnotation    = "incumbent.dev/fence-locks"
 	AccountsAnnotation = "incumbent.dev/fence-accounts"
-	// keepPrefix begins the names of those that keep the API server's informers alive.
+	// keepPrefix is the prefix of the permanent policies, which keep informers of the API server running.
 	keepPrefix = "incumbent-fence-keep."
 )
 
-// Pair is a policy with its only binding, which has the same name. A policy without a
-// binding has no effect, and a binding without a policy neither.
+// Pair is a policy with its binding of the same name. Neither has an effect without the other.
 type Pair struct {
 	Policy  *admissionv1.ValidatingAdmissionPolicy
 	Binding *admissionv1.ValidatingAdmissionPolicyBinding
 }
 
-// Name is that of both.
+// Name returns the name of both.
 func (p Pair) Name() string { return p.Policy.Name }
 
-// Set is all that makes a fence, in the order in which to install it.
+// Set contains the policies of a fence in the order of installation.
 type Set struct {
-	// Name is the SetLabel's value.
+	// Name is the value of SetLabel.
 	Name string
-	// Permanent ones refuse nothing: as long as they are there, the API server goes on watching the kinds of lock.
-	// When the last binding with a param kind goes, its informer may stop for good, and a fence
-	// that is installed later judges by what it saw last. They belong to no set and stay.
+	// Permanent policies reject nothing. They keep the API server's watch of the lock kinds running. If the last binding
+	// with a parameter kind is deleted, its informer can stop permanently, and policies that are installed later use old
+	// locks. Permanent policies belong to no set and are never removed.
 	Permanent []Pair
-	// Locks guard the lock objects and their namespaces, Work what elections guard.
+	// Locks guard the lock objects and their namespaces. Work contains the policies of the guards.
 	Locks, Work []Pair
 }
 
-// All lists every pair, in order.
+// All returns all pairs in order.
 func (s Set) All() []Pair { return slices.Concat(s.Permanent, s.Locks, s.Work) }
 
-// Render makes the policies of declarations, and sends no request. The error lists all that
-// is wrong.
+// Render returns the policies of declarations. It sends no requests. The error lists all problems.
 func Render(name string, declarations ...Declaration) (Set, error) {
 	set := Set{Name: name}
 	var errs []error
-	// It is a part of names, in which dots separate.
+	// Names of policies use dots as separators.
 	for _, problem := range validation.IsDNS1123Label(name) {
-		errs = append(errs, fmt.Errorf("the set's name %q: %s", name, problem))
+		errs = append(errs, fmt.Errorf("set name %q: %s", name, problem))
 	}
 	if len(declarations) == 0 {
-		errs = append(errs, errors.New("no declarations: say which elections guard what"))
+		errs = append(errs, errors.New("no declarations: declare at least one election"))
 	}
 	var locks []single
 	for _, d := range declarations {
@@ -95,7 +93,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	return set, long(set)
 }
 
-// unique leaves out what is declared twice, word for word.
+// unique removes duplicates.
 func unique(pairs []Pair) []Pair {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(pairs, func(p Pair) bool {
@@ -105,12 +103,12 @@ func unique(pairs []Pair) []Pair {
 	})
 }
 
-// distinct reports locks that are declared twice.
+// distinct returns errors for locks that are declared twice.
 func distinct(locks []single) (errs []error) {
 	seen := map[string]bool{}
 	for _, s := range locks {
 		if seen[s.where()] {
-			errs = append(errs, fmt.Errorf("%s is declared twice: put all of its guards into one declaration", s.where()))
+			errs = append(errs, fmt.Errorf("%s is declared twice: combine its guards in one declaration", s.where()))
 		}
 		seen[s.where()] = true
 	}
@@ -122,57 +120,55 @@ func distinct(locks []single) (errs []error) {
 	return errs
 }
 
-// lockNames reports objects that a guard names as locks are: those are left out of what is guarded, by
-// their names alone.
+// lockNames returns errors for guarded objects with the name of a lock. Locks are excluded from guards by name only.
 func (g Guard) lockNames(locks []single) (errs []error) {
 	for _, s := range locks {
 		group, resource := s.Lock.resource()
 		if g.Group == group && slices.Contains(g.Names, s.lock) && slices.ContainsFunc(g.Resources, func(r string) bool { return r == resource || r == resource+"/*" }) {
-			errs = append(errs, fmt.Errorf("a guard names %s %q, as the lock %s is named: locks are not guarded so, and nor is what has such a name in another namespace; give the object another name", resource, s.lock, s.where()))
+			errs = append(errs, fmt.Errorf("a guard selects %s %q, which is also the name of lock %s. Guards exclude objects with the name of a lock: rename the object", resource, s.lock, s.where()))
 		}
 	}
 	return errs
 }
 
-// long reports names that are too long.
+// long returns errors for names that are too long.
 func long(set Set) error {
 	var errs []error
 	for _, p := range set.All() {
 		for _, problem := range validation.IsDNS1123Subdomain(p.Name()) {
-			errs = append(errs, fmt.Errorf("%s: its policy's name %q: %s", p.Policy.Annotations[LocksAnnotation], p.Name(), problem))
+			errs = append(errs, fmt.Errorf("%s: policy name %q: %s", p.Policy.Annotations[LocksAnnotation], p.Name(), problem))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// part is a policy with its binding, before it has its name.
+// part is a policy and its binding before they have a name.
 type part struct {
 	set string
-	// about are the locks that it is about.
+	// about are the locks of the policy.
 	about []single
-	// shared: it is about all locks of a place, and not about one.
+	// shared is true if the policy concerns several locks.
 	shared bool
-	// what it guards, for people: a word of its name.
+	// what is the part of the name that describes the policy.
 	what   string
 	spec   admissionv1.ValidatingAdmissionPolicySpec
 	params *admissionv1.ParamRef
-	// namespaces and labels narrow it down further; without any, they do not.
+	// namespaces and labels select objects further. Empty means all.
 	namespaces []string
 	labels     map[string]string
-	// mode "" means Deny.
+	// mode is Deny if empty.
 	mode Mode
 }
 
-// pair gives a part its name and completes it.
+// pair names and completes a part.
 //
-// The name says the set and the content. So no two sets have a policy in common, and what is
-// changed in a declaration becomes a policy beside the present one, which can stand until that
-// does. A name that said its place in the declaration would be another guard's after an insertion.
+// The name contains the set and a digest of the content. So sets never share policies. A changed declaration becomes a new
+// policy, and the old one stays in effect until the new one is. A name by position would change its meaning after an insertion.
 func (p part) pair() Pair {
 	if p.spec.FailurePolicy == nil {
 		fail := admissionv1.Fail
 		if p.mode != "" && p.mode != Deny {
-			// A failure of whatever kind would refuse the write, whatever the binding's actions are.
+			// With Fail, an evaluation error would reject the write in every mode.
 			fail = admissionv1.Ignore
 		}
 		p.spec.FailurePolicy = &fail
@@ -199,8 +195,8 @@ func (p part) pair() Pair {
 	}
 }
 
-// lockName is the lock in a policy's name. The kind is in it: a
-// lock that moves from one to the other has two fences for a while.
+// lockName returns the lock for the policy name. It contains the kind, because a lock that migrates has two fences for a
+// while.
 func (p part) lockName() string {
 	if p.shared {
 		return ""
@@ -222,7 +218,7 @@ func (p part) annotations() map[string]string {
 	return map[string]string{LocksAnnotation: strings.Join(locks, ","), AccountsAnnotation: strings.Join(slices.Compact(accounts), ",")}
 }
 
-// actions are the API server's, for a write that is found wrong.
+// actions returns the validation actions for violations.
 func (m Mode) actions() []admissionv1.ValidationAction {
 	switch m {
 	case Audit:
@@ -234,7 +230,7 @@ func (m Mode) actions() []admissionv1.ValidationAction {
 	return []admissionv1.ValidationAction{admissionv1.Deny}
 }
 
-// missing says whether a missing lock has guarded writes refused.
+// missing returns whether a missing lock rejects guarded writes.
 func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	action := admissionv1.DenyAction
 	if m == Warn || m == Audit {
@@ -243,8 +239,7 @@ func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	return &action
 }
 
-// digest distinguishes contents. It is that of their JSON with all keys in order, as one gets it from what is in a
-// file or in a cluster: the chart, which knows no Go types, makes the same names.
+// digest returns a digest of the JSON with sorted keys, so that the chart can compute the same names without Go types.
 func digest(content ...any) string {
 	raw, err := json.Marshal(content)
 	var plain any
@@ -255,14 +250,13 @@ func digest(content ...any) string {
 		raw, err = json.Marshal(plain)
 	}
 	if err != nil {
-		panic(fmt.Sprintf("a policy has no JSON form: %v", err)) // the types are Kubernetes' own
+		panic(fmt.Sprintf("a policy has no JSON form: %v", err)) // these types always have one
 	}
 	sum := sha256.Sum256(raw)
 	return hex.EncodeToString(sum[:5])
 }
 
-// complete says what the API server would fill in, so that what is installed can be
-// compared with what was rendered.
+// complete sets the defaults of the API server, so that installed and rendered objects are comparable.
 func (p part) complete() {
 	match := p.spec.MatchConstraints
 	policy, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
@@ -270,7 +264,7 @@ func (p part) complete() {
 		policy = admissionv1.Exact
 	}
 	if len(p.namespaces) > 0 {
-		// A selector of namespaces matches every object that is in none.
+		// A namespace selector matches all cluster-scoped objects.
 		anywhere = admissionv1.NamespacedScope
 	}
 	match.MatchPolicy = &policy
@@ -282,8 +276,8 @@ func (p part) complete() {
 	}
 }
 
-// exact is true for rules that no other group or version of a kind could go around: all versions of kinds that one group alone
-// has. For others an API server looks up what is equivalent, for each policy and each request.
+// exact reports whether MatchPolicy Exact suffices: all versions of kinds that exist in one group only. Otherwise the API
+// server resolves equivalent kinds for each policy and request.
 func exact(rules []admissionv1.NamedRuleWithOperations) bool {
 	groups := map[string]string{"configmaps": "", "leases": "coordination.k8s.io", "namespaces": ""}
 	return !slices.ContainsFunc(rules, func(r admissionv1.NamedRuleWithOperations) bool {
@@ -302,7 +296,7 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 }
 
-// permanent matches a resource that no API server has.
+// permanent returns a policy that matches a resource that does not exist.
 func permanent(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
 	return part{
@@ -334,10 +328,9 @@ func rules(group string, versions, resources, verbs, names []string) []admission
 	}}
 }
 
-// within are the selectors, which lie in the binding: for each request an API server parses those of every policy before
-// it looks at the policy's rules, which costs more than all else about policies that a request does not concern. Those of a
-// binding it parses when the policy's rules have matched, and before it looks for the param, so that a missing lock
-// refuses no more than what is narrowed down. Namespaces are selected by the label that the API server keeps on each.
+// within returns the selectors of the binding. The API server parses selectors of every policy for each request, which is
+// expensive. It parses those of a binding only after the rules of the policy matched. It does so before it looks up the
+// parameter, so a missing lock rejects only selected objects. Namespaces are selected by their automatic label.
 func (p part) within() *admissionv1.MatchResources {
 	if len(p.namespaces)+len(p.labels) == 0 {
 		return nil
@@ -356,7 +349,7 @@ func (p part) within() *admissionv1.MatchResources {
 	return match
 }
 
-// resource is the name of the kind in requests.
+// resource returns group and resource of the kind.
 func (k LockKind) resource() (group, resource string) {
 	if k == Lease {
 		return "coordination.k8s.io", "leases"

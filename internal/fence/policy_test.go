@@ -42,7 +42,7 @@ func TestValidate_Errors(t *testing.T) {
 		"nothing":           {func(d *fence.Declaration) { d.Guards, d.WithoutLockGuard = nil, true }, []string{"guards nothing", "withoutLockGuard"}},
 		"revision":          {func(d *fence.Declaration) { d.Revisions = []string{"1.2"} }, []string{`revision "1.2"`}},
 		"shared revisions":  {func(d *fence.Declaration) { d.Revisions = []string{"a", "b"} }, []string{"share their service accounts", "{revision}"}},
-		"no resources":      {func(d *fence.Declaration) { d.Guards[0].Resources = nil }, []string{"no resources", "in the plural"}},
+		"no resources":      {func(d *fence.Declaration) { d.Guards[0].Resources = nil }, []string{"no resources", "plural name"}},
 		"all resources":     {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"*"} }, []string{`resource "*"`}},
 		"kind for resource": {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"ConfigMap"} }, []string{`resource "ConfigMap"`, "lower case"}},
 		"verb":              {func(d *fence.Declaration) { d.Guards[0].Verbs = []string{"patch"} }, []string{`verb "patch"`, "is an update"}},
@@ -50,23 +50,23 @@ func TestValidate_Errors(t *testing.T) {
 		"guard's namespace": {func(d *fence.Declaration) { d.Guards[0].Namespaces = []string{"A"} }, []string{`namespace "A"`}},
 		"label":             {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a b": ""} }, []string{"labels"}},
 		"label, revision":   {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a": "{revision}"} }, []string{"needs revisions"}},
-		"wide":              {func(d *fence.Declaration) { d.Guards[0].Names = nil }, []string{"everyone's writes", "wide: true"}},
+		"wide":              {func(d *fence.Declaration) { d.Guards[0].Names = nil }, []string{"writes of all users", "wide: true"}},
 		"mode":              {func(d *fence.Declaration) { d.Mode = "log" }, []string{`mode "log"`, "deny, warn or audit"}},
 		"labels of a scale": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Group: "apps", Resources: []string{"deployments/scale"}, Labels: map[string]string{"a": "b"}}
-		}, []string{`"deployments/scale"`, "without labels", "names or namespaces"}},
+		}, []string{`"deployments/scale"`, "has no labels", "names or namespaces"}},
 		"all of a kind by labels": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"pods/*"}, Labels: map[string]string{"a": "b"}}
-		}, []string{`"pods/*"`, "without labels"}},
+		}, []string{`"pods/*"`, "has no labels"}},
 		"cluster-scoped, by namespaces": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"nodes"}, Namespaces: []string{"x"}}
-		}, []string{`"nodes"`, "in no namespace"}},
+		}, []string{`"nodes"`, "cluster-scoped"}},
 		"policies": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Group: "admissionregistration.k8s.io", Resources: []string{"validatingadmissionpolicies"}, Names: []string{"x"}}
-		}, []string{`"validatingadmissionpolicies"`, "leave it to RBAC"}},
+		}, []string{`"validatingadmissionpolicies"`, "use RBAC instead"}},
 		"reviews": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Wide: true}
-		}, []string{`"tokenreviews"`, "leave it to RBAC"}},
+		}, []string{`"tokenreviews"`, "use RBAC instead"}},
 		"configmaps by namespaces": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Namespaces: []string{"x"}}
 		}, []string{"locks of other elections", "names or labels"}},
@@ -85,8 +85,8 @@ func TestValidate_Errors(t *testing.T) {
 		}, []string{"labels", "63"}},
 		"named as a lock": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x", d.Election}}
-		}, []string{"as the lock configmap istio-system/", "another name"}},
-		"too long": {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"its policy's name", "253"}},
+		}, []string{"the name of lock configmap istio-system/", "rename the object"}},
+		"too long": {func(d *fence.Declaration) { d.Election = strings.Repeat("a", 240) }, []string{"policy name", "253"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := good()

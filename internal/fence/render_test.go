@@ -26,7 +26,7 @@ func TestValidate_KindsWithoutAdmission(t *testing.T) {
 		for _, resource := range resources {
 			d := good()
 			d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Names: []string{"x"}}}
-			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), "leave it to RBAC") {
+			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), "use RBAC instead") {
 				t.Errorf("%s of %q: %v", resource, group, err)
 			}
 		}
@@ -42,7 +42,7 @@ func TestValidate_SubresourceLabels(t *testing.T) {
 		d := good()
 		d.Guards = []fence.Guard{{Resources: []string{resource}, Labels: map[string]string{"a": "b"}}}
 		err := d.Validate()
-		if (err == nil) != accepted || err != nil && !strings.Contains(err.Error(), "put it into a guard of its own") {
+		if (err == nil) != accepted || err != nil && !strings.Contains(err.Error(), "use a separate guard") {
 			t.Errorf("%s: %v", resource, err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestValidate_Coordinators(t *testing.T) {
 
 // The name of a mistake leads to its remedy.
 func TestValidate_NamesTheValue(t *testing.T) {
-	for resource, want := range map[string]string{"*": "not all at once", "*/status": "not all at once", "pods*": "that is no resource's name"} {
+	for resource, want := range map[string]string{"*": "A wildcard for all resources", "*/status": "A wildcard for all resources", "pods*": "invalid name"} {
 		d := good()
 		d.Guards = []fence.Guard{{Resources: []string{resource}, Names: []string{"x"}}}
 		if err := d.Validate(); err == nil || !strings.Contains(err.Error(), want) {
@@ -146,7 +146,7 @@ func TestValidate_NamesTheValue(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a.b", strings.Repeat("n", 64), ""} {
-		if _, err := fence.Render(name, good()); err == nil || !strings.Contains(err.Error(), "the set's name ") {
+		if _, err := fence.Render(name, good()); err == nil || !strings.Contains(err.Error(), "set name ") {
 			t.Errorf("a set %q: %v", name, err)
 		}
 	}

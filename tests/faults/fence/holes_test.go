@@ -54,7 +54,7 @@ func TestFence_SubresourcesWithoutLabels(t *testing.T) {
 			unguarded.Guards = append(unguarded.Guards, d.Guards...)
 			continue
 		}
-		for _, word := range []string{resource, "without labels", "names or namespaces"} {
+		for _, word := range []string{resource, "has no labels", "names or namespaces"} {
 			if !strings.Contains(err.Error(), word) {
 				t.Errorf("%s: %q is missing in %v", what, word, err)
 			}
