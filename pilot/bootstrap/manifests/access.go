@@ -39,7 +39,7 @@ func NamespaceRules(rights Rights) []rbacv1.PolicyRule {
 	return append(rules, rights.Home...)
 }
 
-// lockRules let one kind of locks be kept. None of that kind needs none.
+// lockRules returns the rules for locks of one type. Without locks there are none.
 func lockRules(group, resource string, names []string) []rbacv1.PolicyRule {
 	if len(names) == 0 {
 		return nil
@@ -50,8 +50,7 @@ func lockRules(group, resource string, names []string) []rbacv1.PolicyRule {
 	}
 }
 
-// ClusterRules are what a server may do everywhere: learn the default revision, see when a
-// fence is changed, and what its controllers need.
+// ClusterRules returns the rights in all namespaces: reading the default revision and fences, and the rights of controllers.
 func ClusterRules(rights Rights) []rbacv1.PolicyRule {
 	return append([]rbacv1.PolicyRule{
 		{
@@ -65,8 +64,8 @@ func ClusterRules(rights Rights) []rbacv1.PolicyRule {
 	}, rights.Everywhere...)
 }
 
-// Access is who a revision's servers are and what they may do. Revisions share none of it: a token tells
-// the account, so that what one revision may write, the other may not.
+// Access has the service account and RBAC objects of a revision. Revisions do not share them, because a fence distinguishes
+// revisions by their accounts.
 type Access struct {
 	ServiceAccount     *corev1.ServiceAccount
 	Role               *rbacv1.Role
@@ -78,7 +77,7 @@ type Access struct {
 func (v Values) access() Access {
 	here := v.meta()
 	everywhere := here
-	// A dot stands in none of the three: no two installations make one name of theirs.
+	// None of the three contains a dot, so the names of installations differ.
 	everywhere.Namespace, everywhere.Name = "", here.Name+"."+v.Namespace
 	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: here.Name, Namespace: v.Namespace}}
 	rbac := rbacv1.SchemeGroupVersion.String()
@@ -101,12 +100,12 @@ func kind(version, name string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: version, Kind: name}
 }
 
-// selector is by which a revision's Pods are found.
+// selector selects the Pods of a revision.
 func (v Values) selector() map[string]string {
 	return map[string]string{appLabel: v.Name, revisionLabel: v.Revision}
 }
 
-// meta is that of a revision's object, with a map of labels of its own.
+// meta returns the metadata of an object, with a new map of labels.
 func (v Values) meta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: v.Name + "-" + v.Revision, Namespace: v.Namespace,

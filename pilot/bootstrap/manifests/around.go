@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// service is where a revision's metrics are, and what else its replicas answer.
+// service selects the HTTP ports of a revision's replicas, for metrics.
 func (v Values) service() *corev1.Service {
 	return &corev1.Service{
 		TypeMeta: kind("v1", "Service"), ObjectMeta: v.meta(),
@@ -21,7 +21,7 @@ func (v Values) service() *corev1.Service {
 	}
 }
 
-// disruptions lets one replica go at a time when nodes are drained.
+// disruptions allows one unavailable replica when nodes are drained.
 func (v Values) disruptions() *policyv1.PodDisruptionBudget {
 	one := intstr.FromInt32(1)
 	return &policyv1.PodDisruptionBudget{
@@ -33,12 +33,11 @@ func (v Values) disruptions() *policyv1.PodDisruptionBudget {
 	}
 }
 
-// flowPrecedence comes before the schema of all service accounts (9000), and after that of Kubernetes' own
-// elections (100).
+// flowPrecedence precedes the schema of all service accounts (9000) and follows the schema of Kubernetes' elections (100).
 const flowPrecedence = 200
 
-// flow has the API server serve requests for locks and candidates beside those of other elections, however busy it is with the
-// servers' other work. A schema knows no names of objects: other ConfigMaps of the namespace are served so, too.
+// flow gives requests for locks and candidates the priority level of leader elections. A FlowSchema cannot select names, so
+// it includes other ConfigMaps of the namespace.
 func (v Values) flow() *flowcontrolv1.FlowSchema {
 	meta := v.meta()
 	meta.Name, meta.Namespace = meta.Name+"."+v.Namespace, ""
@@ -64,14 +63,14 @@ func (v Values) flow() *flowcontrolv1.FlowSchema {
 	}
 }
 
-// lease is a lock that nobody holds yet.
+// lease is a lock without a holder.
 func (v Values) lease(name string) *coordinationv1.Lease {
 	meta := v.meta()
 	meta.Name = name
 	return &coordinationv1.Lease{TypeMeta: kind(coordinationv1.SchemeGroupVersion.String(), "Lease"), ObjectMeta: meta}
 }
 
-// around lists what a revision has beside its servers and their rights.
+// around returns the objects other than the Deployment and RBAC.
 func (v Values) around() []runtime.Object {
 	objects := []runtime.Object{v.service()}
 	if !v.WithoutElections {

@@ -41,7 +41,8 @@ func (v Values) deployment() *appsv1.Deployment {
 	}
 }
 
-// strategy takes no replica away before the next one is ready; without elections, both would work.
+// strategy keeps all replicas until the next one is ready. Without elections, the old replica ends first, because both would
+// run the controllers.
 func (v Values) strategy() appsv1.DeploymentStrategy {
 	if v.WithoutElections {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
@@ -80,7 +81,7 @@ func probe(path string, seconds int32) *corev1.Probe {
 	}
 }
 
-// environment begins with the fields of the Pod, so that others can refer to them.
+// environment starts with the fields of the Pod, so that other variables can refer to them.
 func (v Values) environment() []corev1.EnvVar {
 	env := []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"), field("POD_UID", "metadata.uid"), field("POD_NAMESPACE", "metadata.namespace"), field("POD_IP", "status.podIP"),

@@ -1,6 +1,6 @@
-// Package manifests makes the objects that a control plane needs in its cluster: who it
-// is, what it may do, and a Deployment for each revision.
+// Package manifests renders the objects of a control plane: the service account and RBAC objects of a revision, and its
+// Deployment.
 //
-// The rights are the least that the server works with. Where RBAC can name an object,
-// it is named; creating is what RBAC can never restrict to a name.
+// The rights are the minimum that the server needs. Rules name objects where RBAC supports it. RBAC cannot restrict create
+// to a name.
 package manifests

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MakeAccess makes what the servers of a revision are and may do: <name>-<revision>.
+// MakeAccess renders the service account and the RBAC objects of a revision, named <name>-<revision>.
 func MakeAccess(v Values) (Access, error) {
 	if err := v.Validate(); err != nil {
 		return Access{}, fmt.Errorf("manifests: %w", err)
@@ -15,12 +15,12 @@ func MakeAccess(v Values) (Access, error) {
 	return v.withDefaults().access(), nil
 }
 
-// Objects lists them in the order in which to create them.
+// Objects returns the objects in creation order.
 func (a Access) Objects() []runtime.Object {
 	return []runtime.Object{a.ServiceAccount, a.Role, a.RoleBinding, a.ClusterRole, a.ClusterRoleBinding}
 }
 
-// Make makes all objects of a revision, in the order in which to create them.
+// Make renders all objects of a revision in creation order.
 func Make(v Values) ([]runtime.Object, error) {
 	access, err := MakeAccess(v)
 	if err != nil {
@@ -30,8 +30,7 @@ func Make(v Values) ([]runtime.Object, error) {
 	return append(append(access.Objects(), v.around()...), v.deployment()), nil
 }
 
-// MakeDeployment makes a revision's Deployment: <name>-<revision>, whose Pods carry the
-// label istio.io/rev.
+// MakeDeployment renders the Deployment <name>-<revision>. Its Pods have the label istio.io/rev.
 func MakeDeployment(v Values) (*appsv1.Deployment, error) {
 	if err := v.Validate(); err != nil {
 		return nil, fmt.Errorf("manifests: %w", err)

@@ -135,7 +135,6 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		"no Image":                 func(v *Values) { v.Image = "" },
 		"-1 Replicas":              func(v *Values) { v.Replicas = -1 },
 		"2 Replicas without elect": func(v *Values) { v.Replicas, v.WithoutElections = 2, true },
-		"no Image: name the one t": func(v *Values) { *v = Values{} },
 	} {
 		v := minimal()
 		spoil(&v)

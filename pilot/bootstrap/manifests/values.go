@@ -13,49 +13,41 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Values say what to install.
+// Values configures the objects of a revision.
 type Values struct {
-	// Namespace is the control plane's and its locks'; "" means istio-system.
+	// Namespace is the namespace of the control plane and its locks. Empty means istio-system.
 	Namespace string
-	// Name is the control plane's: what is made for a revision is called <name>-<revision>; "" means
-	// "pilot".
+	// Name is the name of the control plane. Objects are named <name>-<revision>. Empty means "pilot".
 	Name string
-	// Revision is which one to install; "" means "default".
+	// Revision is the revision to install. Empty means "default".
 	Revision string
-	// WithoutElections is for one replica that does not elect: it works at once, and has no right to
-	// locks, whatever Rights says of them. A rollout ends it before the next one starts, for both would work.
+	// WithoutElections is for one replica without elections and without rights to locks. A rollout ends it before the next
+	// one starts.
 	WithoutElections bool
-	// Rights are what its servers need, as bootstrap.Rights lists them for the revision and for what
-	// Args and Env say.
+	// Rights are those of bootstrap.Rights for the revision, Args and Env.
 	Rights Rights
-	// Image to run. Its program takes the arguments of cmd/pilot.
+	// Image is the image to run. Its program accepts the arguments of cmd/pilot.
 	Image string
-	// Replicas of each revision; 0 means 2, and without elections 1.
+	// Replicas is the number of replicas. 0 means 2, or 1 without elections.
 	Replicas int32
-	// Address is --address; "" means ":15014". Where pods share a network, give
-	// "$(POD_IP):15014".
+	// Address is --address. Empty means ":15014". If pods share a network, use "$(POD_IP):15014".
 	Address string
-	// DebugAddress is --debug-address, where people find the elections page; "" leaves it to the server: at
-	// localhost, where kubectl port-forward finds it.
+	// DebugAddress is --debug-address. If empty, the default of the server, at localhost.
 	DebugAddress string
-	// CABundle is the path of the bundle inside the container; "" means
-	// /etc/incumbent/ca/root-cert.pem.
+	// CABundle is the path of the bundle in the container. Empty means /etc/incumbent/ca/root-cert.pem.
 	CABundle string
-	// CABundleConfigMap is a ConfigMap of the namespace with the key root-cert.pem, which
-	// is mounted at /etc/incumbent/ca; "" mounts nothing.
+	// CABundleConfigMap is a ConfigMap with the key root-cert.pem, mounted at /etc/incumbent/ca. Optional.
 	CABundleConfigMap string
-	// RemoteKubeconfigSecret is a Secret of the namespace with the key kubeconfig, which says where a remote
-	// cluster's API server is; it is mounted, and the server works there, too. "" means that there is none.
+	// RemoteKubeconfigSecret is a Secret with the key kubeconfig of a remote cluster. Optional.
 	RemoteKubeconfigSecret string
-	// GuardedLeases are the Leases that a fence judges by and that no other revision makes. They are
-	// made beside it: while one is missing, nobody may write what it guards.
+	// GuardedLeases are the locks of this revision that its fence uses as parameters. They are created with the fence: while
+	// one is missing, the API server rejects all guarded writes.
 	GuardedLeases []string
-	// LeaseDuration, RenewDeadline and RetryPeriod are flags of the same names; 0
-	// leaves them out.
+	// LeaseDuration, RenewDeadline and RetryPeriod are the flags of these names. 0 omits them.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// Args are further arguments of the server.
+	// Args are additional arguments of the server.
 	Args []string
-	// Env are further variables of its environment.
+	// Env are additional environment variables.
 	Env map[string]string
 }
 
@@ -65,7 +57,7 @@ const (
 	caKey        = "root-cert.pem"
 	remoteFolder = "/etc/incumbent/remote"
 	remoteKey    = "kubeconfig"
-	graceSeconds = 45 // beyond the server's own bounds of its stop
+	graceSeconds = 45 // exceeds the bounds of the server's stop
 )
 
 func (v Values) withDefaults() Values {
@@ -85,7 +77,7 @@ func (v Values) withDefaults() Values {
 	return v
 }
 
-// Validate reports all that cannot be meant.
+// Validate reports all invalid values.
 func (v Values) Validate() error {
 	v = v.withDefaults()
 	var errs []error
@@ -95,36 +87,36 @@ func (v Values) Validate() error {
 		}
 	}
 	if len(v.Rights.ConfigMaps)+len(v.Rights.Leases) == 0 && !v.WithoutElections {
-		errs = append(errs, errors.New("no locks in Rights: name the lock objects, or no server can lead"))
+		errs = append(errs, errors.New("no locks in Rights: without locks no server can lead"))
 	}
 	if _, port, err := net.SplitHostPort(v.Address); err != nil {
 		errs = append(errs, fmt.Errorf("the address %q: give [host]:port, such as :15014: %w", v.Address, err))
 	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		errs = append(errs, fmt.Errorf("the address %q: its port is no number, such as in :15014", v.Address))
+		errs = append(errs, fmt.Errorf("the address %q: the port must be a number, for example :15014", v.Address))
 	}
 	if v.Image == "" {
-		errs = append(errs, errors.New("no Image: name the one to run"))
+		errs = append(errs, errors.New("no Image"))
 	}
 	if v.Replicas < 0 {
-		errs = append(errs, fmt.Errorf("%d Replicas are less than none", v.Replicas))
+		errs = append(errs, fmt.Errorf("%d Replicas: must not be negative", v.Replicas))
 	}
 	if v.Replicas > 1 && v.WithoutElections {
-		errs = append(errs, fmt.Errorf("%d Replicas without elections would all work at once: have one", v.Replicas))
+		errs = append(errs, fmt.Errorf("%d Replicas without elections would all run the controllers: use 1", v.Replicas))
 	}
 	return errors.Join(errs...)
 }
 
-// port is that of Address.
+// port returns the port of Address.
 func (v Values) port() int32 {
 	_, text, _ := net.SplitHostPort(v.Address)
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return httpPort // Validate has refused it
+		return httpPort // Validate rejects it
 	}
 	return int32(port)
 }
 
-// arguments are the server's.
+// arguments returns the arguments of the server.
 func (v Values) arguments() []string {
 	args := []string{"server", "--address=" + v.Address, "--ca-bundle=" + v.CABundle}
 	for _, d := range []struct {

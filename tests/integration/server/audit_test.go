@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// auditPolicy has the API server note each write of a pod, when it is answered.
+// auditPolicy logs each write of a pod when its response is sent.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -27,7 +27,7 @@ rules:
 - level: None
 `
 
-// entry is one line of an audit log: a write that was answered.
+// entry is a line of the audit log: a completed write.
 type entry struct {
 	Verb string
 	User struct {
@@ -37,8 +37,8 @@ type entry struct {
 		Resource, Subresource, Namespace, Name string
 	}
 	ResponseStatus           struct{ Code int }
-	RequestReceivedTimestamp metav1.MicroTime // when it came
-	StageTimestamp           metav1.MicroTime // when it was answered
+	RequestReceivedTimestamp metav1.MicroTime // arrival
+	StageTimestamp           metav1.MicroTime // response
 }
 
 func (e entry) pod() string {
@@ -54,13 +54,13 @@ func (e entry) resource() string {
 
 func (e entry) accepted() bool { return e.ResponseStatus.Code < 300 }
 
-// locks are what the locks of the rows begin with. All are Leases here.
+// locks are the prefixes of the lock names. All locks are Leases here.
 var locks = map[string]string{
 	namespaceRow: "istio-namespace-controller-election", ingressRow: "istio-leader",
 	statusRow: "istio-gateway-status-leader", deploymentRow: "istio-gateway-deployment",
 }
 
-// What the controllers are called in figures.
+// The names of controllers in results.
 const (
 	namespaceRow  = "namespace"
 	ingressRow    = "ingress"
@@ -68,8 +68,8 @@ const (
 	deploymentRow = "gateway-deployment"
 )
 
-// row is the controller that writes such an object, and whether it is its election's lock; "" for what is counted for
-// none, such as Events.
+// row returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
+// example Events.
 func (e entry) row(home string) (row string, lock bool) {
 	switch e.resource() {
 	case "leases":
@@ -92,11 +92,11 @@ func (e entry) row(home string) (row string, lock bool) {
 	return "", false
 }
 
-// audit reads an audit log while it is written.
+// audit reads an audit log incrementally.
 type audit struct {
 	tb   testing.TB
 	file *os.File
-	rest []byte // of a line that is not whole yet
+	rest []byte // an incomplete line
 	all  []entry
 }
 
@@ -110,7 +110,7 @@ func openAudit(tb testing.TB, path string) *audit {
 	return &audit{tb: tb, file: file}
 }
 
-// read is all that was written so far.
+// read returns all entries so far.
 func (a *audit) read() []entry {
 	a.tb.Helper()
 	more, err := io.ReadAll(a.file)
@@ -132,15 +132,15 @@ func (a *audit) read() []entry {
 	}
 }
 
-// work is what a pod has written for one controller.
+// work counts the writes of a pod for a controller.
 type work struct {
-	elected time.Time // when its first write of the lock was answered
-	// writes were accepted, refused were not; objects are how many different ones were written, a subresource being one.
+	elected time.Time // response to its first write of the lock
+	// writes and refused count accepted and rejected writes, objects the different written objects or subresources.
 	writes, refused, objects int
-	first, last              time.Time // when the first came, and the last was answered
+	first, last              time.Time // arrival of the first, response to the last
 }
 
-// of is what a pod has written, by controller.
+// of returns the writes of a pod by controller.
 func (a *audit) of(pod, home string) map[string]work {
 	a.tb.Helper()
 	all, seen := map[string]work{}, map[string]bool{}

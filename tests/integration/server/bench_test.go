@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// quiet is how long nothing must be written for the first reconcile to be over: a
-	// status may have to follow what another controller has made.
+	// quiet is the time without writes after which the first reconciliation is complete. A status can depend on another
+	// controller's objects.
 	quiet = 3 * time.Second
 	every = 200 * time.Millisecond
 )
@@ -84,14 +84,14 @@ func measure(b *testing.B, program string, n size, qps float64) {
 	w.takeOver(b, first, second)
 }
 
-// takeOver kills the leader, makes some objects while nobody leads, and reports what the follower does.
+// takeOver kills the leader, creates objects while there is no leader, and reports the writes of the follower.
 func (w *world) takeOver(b *testing.B, leader, follower *pilot) {
 	w.Helper()
 	leader.Kill()
 	w.fresh(0)
 	w.leads(follower)
 	w.settled(follower, 0)
-	// What comes next is looked at after all that was there when it was elected.
+	// These objects are reconciled after all existing objects.
 	w.fresh(1)
 	w.settled(follower, 1)
 	needless := 0
@@ -109,7 +109,7 @@ func (w *world) takeOver(b *testing.B, leader, follower *pilot) {
 
 const freshPrefix = "fresh-"
 
-// fresh makes one object for each controller, in a namespace of its own.
+// fresh creates one object for each controller in a new namespace.
 func (w *world) fresh(i int) {
 	w.Helper()
 	name := w.freshWithoutGateway(i)
@@ -124,7 +124,7 @@ func (w *world) freshWithoutGateway(i int) (name string) {
 	return name
 }
 
-// settled waits until fresh objects have what they need of all controllers but some.
+// settled waits until all controllers except some have reconciled fresh objects.
 func (w *world) settled(p *pilot, i int, except ...string) {
 	w.Helper()
 	name := fmt.Sprint(freshPrefix, i)
@@ -132,14 +132,14 @@ func (w *world) settled(p *pilot, i int, except ...string) {
 		served := map[string]bool{}
 		for _, e := range w.audit.read() {
 			if row, lock := e.row(w.home); e.pod() == p.Name && e.accepted() && !lock && e.ObjectRef.Namespace == name {
-				served[row] = served[row] || row != deploymentRow || e.ObjectRef.Resource == "deployments" // which comes last
+				served[row] = served[row] || row != deploymentRow || e.ObjectRef.Resource == "deployments" // the last object
 			}
 		}
 		return !slices.ContainsFunc(rows(), func(row string) bool { return !served[row] && !slices.Contains(except, row) })
 	})
 }
 
-// rows are the controllers that the server has.
+// rows returns the controllers of the server.
 func rows() (all []string) {
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{Revision: revision})
 	for row, lock := range locks {
@@ -164,7 +164,7 @@ func (w *world) leads(p *pilot) {
 	})
 }
 
-// follows waits until a server has caches that are warm: only then it looks at the locks.
+// follows waits until a server is warm and follows the leader.
 func (w *world) follows(p, leader *pilot) {
 	w.Helper()
 	w.await(p.Name+" follows", p, func() bool {
@@ -181,10 +181,10 @@ func (w *world) follows(p, leader *pilot) {
 	})
 }
 
-// reconciled waits until each object has been written at least once, and nothing is written any more.
+// reconciled waits until each object was written and no further writes occur.
 func (w *world) reconciled(p *pilot, n size) {
 	w.Helper()
-	// The namespaces that were there before, the server of before has written to.
+	// An earlier server has written to the earlier namespaces.
 	wanted := map[string]int{namespaceRow: n.namespaces, ingressRow: n.ingresses, statusRow: n.gateways, deploymentRow: 4 * n.gateways}
 	writes, since := -1, time.Now()
 	w.await("all is reconciled", p, func() bool {
@@ -201,7 +201,7 @@ func (w *world) reconciled(p *pilot, n size) {
 	})
 }
 
-// await looks again and again until something holds, as long as the API server's audit log shows that something goes on.
+// await polls until a condition holds. It fails if the audit log shows no progress.
 func (w *world) await(what string, p *pilot, holds func() bool) {
 	w.Helper()
 	tick := time.NewTicker(every)
@@ -211,7 +211,7 @@ func (w *world) await(what string, p *pilot, holds func() bool) {
 		select {
 		case <-tick.C:
 		case <-p.Ended():
-			w.Fatalf("%s: %s has ended", what, p.Name)
+			w.Fatalf("%s: %s ended", what, p.Name)
 		case <-w.Context().Done():
 			w.Fatal(context.Cause(w.Context()))
 		}
@@ -225,7 +225,7 @@ func (w *world) await(what string, p *pilot, holds func() bool) {
 			entries, since = n, time.Now()
 		}
 		if time.Since(since) > patience {
-			w.Fatalf("nothing was written for %v: %s", patience, what)
+			w.Fatalf("no writes for %v: %s", patience, what)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 	revision   = "stable"
 )
 
-// build compiles pilot, and returns where it lies.
+// build compiles pilot and returns its path.
 func build(b testing.TB) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "pilot")
@@ -31,13 +31,13 @@ func build(b testing.TB) string {
 	return path
 }
 
-// pilot is a server that runs as a process of its own.
+// pilot is a server process.
 type pilot struct {
 	*harness.Process
 	b testing.TB
 }
 
-// pilot starts one, which the benchmark's end kills.
+// pilot starts a server, which ends with the benchmark.
 func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
 	config := bootstrap.Config{Revision: revision}
@@ -55,12 +55,12 @@ func (w *world) pilot(name string, qps float64) *pilot {
 		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))}
 }
 
-// said is what it has logged.
+// said returns its log.
 func (p *pilot) said() string { return p.Out.String() + p.Errors.String() }
 
 var address = regexp.MustCompile(`address"?[=: ]"?(127[0-9.]+:[0-9]+)`)
 
-// page asks it for a page.
+// page returns a page of the server.
 func (p *pilot) page(path string) string {
 	p.b.Helper()
 	found := address.FindStringSubmatch(p.said())
@@ -71,19 +71,19 @@ func (p *pilot) page(path string) string {
 	return text
 }
 
-// memory is what it needs at present, in MiB: of its heap what is alive, and what the kernel counts for it.
+// memory is the live heap and the resident set in MiB.
 type memory struct{ heap, resident float64 }
 
 var alive = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// memory has it collect its garbage first.
+// memory measures after garbage collections.
 func (p *pilot) memory() memory {
 	p.b.Helper()
 	const mib = 1 << 20
-	p.page("/debug/pprof/heap?gc=1") // what is freed by finalizers, the next one collects
+	p.page("/debug/pprof/heap?gc=1") // the next collection frees objects with finalizers
 	found := alive.FindStringSubmatch(p.page("/debug/pprof/heap?gc=1&debug=1"))
 	if found == nil {
-		p.b.Fatal("the profile of the heap does not say how much is alive")
+		p.b.Fatal("no HeapAlloc in the heap profile")
 	}
 	heap, err := strconv.ParseFloat(found[1], 64)
 	if err != nil {
@@ -102,6 +102,6 @@ func (p *pilot) memory() memory {
 			return memory{heap / mib, kib / 1024}
 		}
 	}
-	p.b.Fatal("the kernel does not say how much it needs")
+	p.b.Fatal("no VmRSS in the status")
 	return memory{}
 }

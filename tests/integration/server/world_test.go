@@ -23,13 +23,13 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// patience bounds a wait in which nothing comes: what a wait is for may take long, as long as it goes on.
+// patience is the maximum time without progress.
 const patience = 3 * time.Minute
 
-// atOnce is how many objects are made at once.
+// atOnce is the number of objects that are created concurrently.
 const atOnce = 16
 
-// size is how much there is in a cluster, by the environment.
+// size is the number of objects in the cluster, from the environment.
 type size struct{ namespaces, ingresses, gateways int }
 
 func sizeOf(b *testing.B) size {
@@ -41,14 +41,14 @@ func sizeOf(b *testing.B) size {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			b.Fatalf("%s=%q is no number of objects: give one that is 1 or more", name, text)
+			b.Fatalf("%s=%q must be a positive number", name, text)
 		}
 		return n
 	}
 	return size{number("BENCH_NAMESPACES", 200), number("BENCH_INGRESSES", 100), number("BENCH_GATEWAYS", 50)}
 }
 
-// world is a cluster with a control plane's namespace and the objects of others.
+// world is a cluster with the namespace of a control plane and user objects.
 type world struct {
 	testing.TB
 	cluster  *cluster.Cluster
@@ -108,7 +108,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// populate makes the objects of others, each kind spread over the namespaces.
+// populate creates user objects in all namespaces.
 func (w *world) populate(n size) {
 	w.Helper()
 	w.each(n.namespaces, func(ctx context.Context, i int) error { return w.namespace(ctx, space(i)) })
@@ -122,7 +122,7 @@ func (w *world) populate(n size) {
 
 func space(i int) string { return fmt.Sprint("space-", i) }
 
-// each calls for each number below n, some at once.
+// each calls do for each number below n, concurrently.
 func (w *world) each(n int, do func(ctx context.Context, i int) error) {
 	w.Helper()
 	numbers, failed := make(chan int), make(chan error, atOnce)
