@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// TestConformance runs the tests with a fixed default revision and with one that changes periodically.
+// TestConformance runs the tests with a fixed and with a periodically changing default revision.
 func TestConformance(t *testing.T) {
 	for _, flips := range []bool{false, true} {
 		t.Run(map[bool]string{false: "steady", true: "flipping"}[flips], func(t *testing.T) {
