@@ -173,11 +173,9 @@ func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Tim
 	return observation{record: record, raw: raw, since: o.since, stale: true}, false
 }
 
-// heldByMigration reports whether the holder also holds the other lock type, or holds this lock for its successors.
+// heldByMigration reports whether the holder also holds the other lock type.
 func heldByMigration(snap k8sresourcelock.Snapshot) bool {
-	prefix := "v1 " + snap.Record.HolderIdentity + " "
-	return strings.HasPrefix(snap.Annotations[k8sresourcelock.MultiLockAnnotation], prefix) ||
-		strings.HasPrefix(snap.Annotations[k8sresourcelock.PredecessorAnnotation], prefix)
+	return strings.HasPrefix(snap.Annotations[k8sresourcelock.MultiLockAnnotation], "v1 "+snap.Record.HolderIdentity+" ")
 }
 
 func otherType(lockType string) string {

@@ -42,7 +42,7 @@ func (w *world) checkEvents() {
 	defer w.Mu.Unlock()
 	for _, e := range w.events {
 		holder := e.Snapshot.Record.HolderIdentity
-		if !e.Snapshot.Exists || holder == k8sresourcelock.Successors {
+		if !e.Snapshot.Exists {
 			continue
 		}
 		for _, p := range w.all {

@@ -106,7 +106,7 @@ func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
 
 func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
 	all := map[string]string{
-		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h", PredecessorAnnotation: "p",
+		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h",
 		annotationPrefix + "later": "l", "example.com/x": "y",
 	}
 	got := applyAnnotations(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})

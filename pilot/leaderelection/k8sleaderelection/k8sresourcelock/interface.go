@@ -38,10 +38,6 @@ const (
 	// UID if there is one. The holder leads only while it stands in both objects of a
 	// MultiLock.
 	MultiLockAnnotation = "incumbent.dev/multilock"
-	// PredecessorAnnotation: "v1 <holder> <leaderTransitions>", then the last writer. The
-	// recorded holder does not act by this lock: it keeps it from older versions, which would,
-	// for the elections that have come in its place.
-	PredecessorAnnotation = "incumbent.dev/predecessor"
 )
 
 // What a coordinator writes on a Lease where its spec cannot carry it: without the feature CoordinatedLeaderElection

@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -153,30 +152,6 @@ func TestNamesTerm(t *testing.T) {
 	for note, want := range map[string]string{"v1 b 3 uid": "uid", "v1 b 3": "", "": "", "v1 b 3 uid more": "uid"} {
 		if got := otherUID(note); got != want {
 			t.Errorf("%q names UID %q", note, got)
-		}
-	}
-}
-
-// Without the note that others understand, a kept lock is a lock like any other.
-func TestKeptForSuccessors(t *testing.T) {
-	record := LeaderElectionRecord{HolderIdentity: Successors, LeaderTransitions: 3}
-	kept := Snapshot{Exists: true, Record: record, Annotations: map[string]string{PredecessorAnnotation: "v1 " + Successors + " 3 pod-a"}}
-	if !kept.KeptForSuccessors() {
-		t.Errorf("%+v is not", kept)
-	}
-	for name, change := range map[string]func(*Snapshot){
-		"absent":         func(s *Snapshot) { s.Exists = false },
-		"unreadable":     func(s *Snapshot) { s.Unreadable = errors.New("broken") },
-		"without a note": func(s *Snapshot) { s.Annotations = nil },
-		"a later term":   func(s *Snapshot) { s.Record.LeaderTransitions++ },
-		"another holder": func(s *Snapshot) {
-			s.Record.HolderIdentity = "pod-a"
-			s.Annotations = map[string]string{PredecessorAnnotation: "v1 pod-a 3 pod-a"}
-		},
-	} {
-		snap := kept
-		if change(&snap); snap.KeptForSuccessors() {
-			t.Errorf("%s: kept", name)
 		}
 	}
 }

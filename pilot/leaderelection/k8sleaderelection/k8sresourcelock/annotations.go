@@ -10,7 +10,7 @@ const annotationPrefix = "incumbent.dev/"
 
 // knownAnnotations are the annotations that this version may remove. One with our prefix
 // that is not among them is a later version's, and not ours to take away.
-var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, PredecessorAnnotation}
+var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation}
 
 // annotationsOf picks our annotations out of an object's; nil when there are none.
 func annotationsOf(annotations map[string]string) map[string]string {
