@@ -140,7 +140,7 @@ func (w *world) election(name, revision string, m play.Make, k playKube, watcher
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	// Those of one process share their watches; here each has its own way to the store.
-	l.shared = &k8sresourcelock.Shared{Client: k.getter(), ShareFrom: 1 + w.Intn(2)}
+	l.shared = &k8sresourcelock.Shared{Client: k.getter(), MinSharedWatches: 1 + w.Intn(2)}
 	return l
 }
 

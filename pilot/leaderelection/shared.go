@@ -67,7 +67,7 @@ func (r *registry) acquire(client kube.Client) (*shared, error) {
 }
 
 func newShared(client kube.Client) (*shared, error) {
-	s := &shared{locks: &k8sresourcelock.Shared{CallsAtOnce: callsAtOnce}, stop: make(chan struct{})}
+	s := &shared{locks: &k8sresourcelock.Shared{MaxConcurrentCalls: callsAtOnce}, stop: make(chan struct{})}
 	if kube.InMemory(client) {
 		s.client = client
 		return s, nil

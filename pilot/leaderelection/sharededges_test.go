@@ -111,7 +111,7 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 		return got
 	}
 	first, other := acquire(client), acquire(given{config: &rest.Config{Host: server.URL}, kube: client.Kube()})
-	if acquire(client) != first || other == first || first.client == client || first.locks.Client == nil || first.locks.CallsAtOnce == 0 {
+	if acquire(client) != first || other == first || first.client == client || first.locks.Client == nil || first.locks.MaxConcurrentCalls == 0 {
 		t.Errorf("%+v, %+v", first, other)
 	}
 	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
@@ -140,7 +140,7 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 	b.release()
 	// There is no server behind such a client that a client of its own would reach.
 	memory := given{kube: serverless{}}
-	if c := acquire(memory); c.client != kube.Client(memory) || c.locks.Client != nil || c.locks.CallsAtOnce == 0 {
+	if c := acquire(memory); c.client != kube.Client(memory) || c.locks.Client != nil || c.locks.MaxConcurrentCalls == 0 {
 		t.Errorf("%+v", c)
 	} else {
 		c.release()

@@ -43,7 +43,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.shared = &k8sresourcelock.Shared{CallsAtOnce: 1}
+	l.shared = &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
 	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestACoordinatedElection has the fourth

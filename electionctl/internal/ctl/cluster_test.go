@@ -90,7 +90,7 @@ func TestDoctor(t *testing.T) {
 	e.istiod("second", second)
 	result := e.run("doctor", "--observe", "1100ms")
 	for _, want := range []string{
-		"NAMESPACE/istio-status-leader: the lock's record is unreadable",
+		"NAMESPACE/istio-status-leader: record of the lock is unreadable",
 		"kubectl -n NAMESPACE delete configmap istio-leader",
 		"second was not renewed for its lease of 1 s; its holder is istiod-stable-1",
 		"short was not renewed within 1s",

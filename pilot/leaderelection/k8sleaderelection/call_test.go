@@ -77,7 +77,7 @@ func TestSend(t *testing.T) {
 				if c.plain {
 					lock = fake
 				}
-				shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+				shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 				epoch := time.Now()
 				l := idleLoop(t, lock, func(config *LeaderElectionConfig) {
 					config.Shared = shared
@@ -105,7 +105,7 @@ func TestSend(t *testing.T) {
 // A call that waited until its context ended was not sent. Its duration is the time that it waited.
 func TestSend_NotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shared := &k8sresourcelock.Shared{CallsAtOnce: 1}
+		shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 		hang := make(chan struct{})
 		shared.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
 		epoch := time.Now()

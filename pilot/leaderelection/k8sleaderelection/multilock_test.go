@@ -125,7 +125,7 @@ func TestMultiLock_WatchReadHangs(t *testing.T) {
 		advance(time.Second)
 		b, lock := preparePair(t, pair, "b", "stable")
 		lease := lock.Secondary.Locker.(*k8sresourcelock.LeaseLock)
-		lease.Shared = &k8sresourcelock.Shared{Client: lease.Client, ShareFrom: 1}
+		lease.Shared = &k8sresourcelock.Shared{Client: lease.Client, MinSharedWatches: 1}
 		b.start(t)
 		advance(time.Minute)
 		lock.Secondary.FailNext(locktest.Get, locktest.Fault{Hang: true})

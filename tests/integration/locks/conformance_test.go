@@ -36,7 +36,7 @@ func TestConformanceOfSharedWatches(t *testing.T) {
 	for name, more := range map[string][]rbacv1.PolicyRule{"allowed": {wide}, "by name alone": nil} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, locktest.Lease, func(*rest.Config) {}, more...)
-			s.shared = &k8sresourcelock.Shared{Client: s.candidate.CoordinationV1(), ShareFrom: 1}
+			s.shared = &k8sresourcelock.Shared{Client: s.candidate.CoordinationV1(), MinSharedWatches: 1}
 			locktest.Conformance(t, s.harness)
 		})
 	}

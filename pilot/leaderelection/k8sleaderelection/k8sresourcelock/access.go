@@ -12,13 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// object is a stored lock object of either kind.
+// object is a ConfigMap or a Lease.
 type object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// client has the methods of both kinds' typed clients that locks use.
+// client has the methods of the typed clients that locks use.
 type client[T object] interface {
 	Get(ctx context.Context, name string, opts metav1.GetOptions) (T, error)
 	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
@@ -26,20 +26,20 @@ type client[T object] interface {
 	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
-// format is all in which the kinds of lock object differ.
+// format contains what differs between ConfigMap and Lease locks.
 type format[T object] struct {
 	// word names the kind in errors.
-	word     string
+	kind     string
 	resource schema.GroupResource
-	// blank makes an empty object with its type set.
+	// blank returns an empty object with its type set.
 	blank func() T
-	// snapshot decodes an object without keeping or changing it.
+	// snapshot decodes an object. It neither keeps nor changes the object.
 	snapshot func(T) Snapshot
-	// encode stores a record in an object, leaving all else.
+	// encode stores a record in an object and preserves everything else.
 	encode func(T, LeaderElectionRecord) error
 }
 
-// access is one lock object in its store.
+// access reads and writes one lock object.
 type access[T object] struct {
 	*format[T]
 	client client[T]
@@ -48,12 +48,12 @@ type access[T object] struct {
 	last   *memory
 }
 
-// describe names the lock without its kind, as client-go's locks do.
+// describe returns the name of the lock without its kind, as client-go does.
 func describe(meta *metav1.ObjectMeta) string { return meta.Namespace + "/" + meta.Name }
 
-// wrap names the lock in an error; what apierrors can tell of it stays.
+// wrap adds the lock and the verb to an error.
 func (a access[T]) wrap(verb string, err error) error {
-	return fmt.Errorf("%s %s: %s: %w", a.word, describe(a.meta), verb, err)
+	return fmt.Errorf("%s %s: %s: %w", a.kind, describe(a.meta), verb, err)
 }
 
 func (a access[T]) read(ctx context.Context) (Snapshot, error) {
@@ -75,8 +75,8 @@ func (a access[T]) read(ctx context.Context) (Snapshot, error) {
 	return snap, nil
 }
 
-func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	stored, err := a.send(ctx, base, record, notes, nil)
+func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
+	stored, err := a.send(ctx, base, record, annotations, nil)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -85,14 +85,13 @@ func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElecti
 	return snap, nil
 }
 
-// rehearse asks the server whether it would accept a write, with all its checks, and
-// changes nothing.
-func (a access[T]) rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
-	_, err := a.send(ctx, base, record, notes, []string{metav1.DryRunAll})
+// dryRun returns an error if the API server would reject the write. Nothing is written.
+func (a access[T]) dryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
+	_, err := a.send(ctx, base, record, annotations, []string{metav1.DryRunAll})
 	return err
 }
 
-func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string, dryRun []string) (T, error) {
+func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string, dryRun []string) (T, error) {
 	var none T
 	verb, send := "update", a.update
 	if !base.Exists {
@@ -101,7 +100,7 @@ func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectio
 	if a.client == nil {
 		return none, a.wrap(verb, errNoClient)
 	}
-	obj, err := a.compose(base, record, notes)
+	obj, err := a.compose(base, record, annotations)
 	if err != nil {
 		return none, a.wrap(verb, err)
 	}
@@ -112,11 +111,11 @@ func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectio
 	return stored, nil
 }
 
-func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
+func (a access[T]) annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
 	if a.client == nil {
 		return Snapshot{}, a.wrap("annotate", errNoClient)
 	}
-	if err := checkAnnotations(notes); err != nil {
+	if err := checkAnnotations(annotations); err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
 	if !base.Exists {
@@ -126,7 +125,7 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
-	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), notes))
+	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), annotations))
 	stored, err := a.update(ctx, obj, nil)
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
@@ -136,10 +135,10 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, notes map[string
 	return snap, nil
 }
 
-// compose makes the object to send. It never changes base: readers share it.
-func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map[string]string) (T, error) {
+// compose returns the object to send. It must not change base, because readers share it.
+func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotations map[string]string) (T, error) {
 	var none T
-	if err := errors.Join(checkWritable(record), checkAnnotations(notes)); err != nil {
+	if err := errors.Join(checkWritable(record), checkAnnotations(annotations)); err != nil {
 		return none, err
 	}
 	obj, err := a.foundation(base)
@@ -149,15 +148,15 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, notes map
 	if err := a.encode(obj, record); err != nil {
 		return none, err
 	}
-	annotations := applyAnnotations(obj.GetAnnotations(), notes)
-	if !namesTerm(annotations[MultiLockAnnotation], record) {
-		delete(annotations, MultiLockAnnotation)
+	merged := applyAnnotations(obj.GetAnnotations(), annotations)
+	if !namesTerm(merged[MultiLockAnnotation], record) {
+		delete(merged, MultiLockAnnotation)
 	}
-	obj.SetAnnotations(annotations)
+	obj.SetAnnotations(merged)
 	return obj, nil
 }
 
-// foundation returns the object that a write changes: a copy of the one that base shows, or a new one.
+// foundation returns the object that a write changes: a copy of the object of base, or a new object.
 func (a access[T]) foundation(base Snapshot) (T, error) {
 	var none T
 	if !base.Exists {
@@ -171,18 +170,18 @@ func (a access[T]) foundation(base Snapshot) (T, error) {
 	}
 	shown, ok := base.Object.(T)
 	if !ok {
-		return none, fmt.Errorf("the base of the write is a %T", base.Object)
+		return none, fmt.Errorf("base of the write is a %T", base.Object)
 	}
-	// Without a version the API server would overwrite whatever ConfigMap is there.
-	// Without a UID it would make a deleted Lease anew: a PUT may create one, and only
-	// the UID is checked then, not the version. An unversioned store checks neither.
+	// Without a version the API server would overwrite any ConfigMap of that name. Without a UID it would recreate
+	// a deleted Lease: a PUT can create a Lease, and then only the UID is checked. An unversioned store checks
+	// neither.
 	if base.ResourceVersion == "" || base.UID == "" && shown.GetUID() != "" {
-		return none, fmt.Errorf("the base of the write has resourceVersion %q and UID %q", base.ResourceVersion, base.UID)
+		return none, fmt.Errorf("base of the write has resourceVersion %q and UID %q", base.ResourceVersion, base.UID)
 	}
 	obj := shown.DeepCopyObject().(T)
 	obj.SetResourceVersion(base.ResourceVersion)
 	obj.SetUID(base.UID)
-	obj.SetManagedFields(nil) // none sent: the server keeps its own
+	obj.SetManagedFields(nil) // the API server keeps its own
 	return obj, nil
 }
 
@@ -191,16 +190,16 @@ func (a access[T]) create(ctx context.Context, obj T, dryRun []string) (T, error
 	if apierrors.IsAlreadyExists(err) {
 		err = fmt.Errorf("%w: %w", ErrConflict, err)
 	}
-	if err == nil && unversioned(stored.GetUID()) && dryRun == nil {
+	if err == nil && isUnversioned(stored.GetUID()) && dryRun == nil {
 		return a.replace(ctx, stored)
 	}
 	return stored, err
 }
 
 func (a access[T]) update(ctx context.Context, obj T, dryRun []string) (T, error) {
-	if unversioned(obj.GetUID()) {
+	if isUnversioned(obj.GetUID()) {
 		if dryRun != nil {
-			return obj, nil // it would write
+			return obj, nil // replace would write
 		}
 		return a.replace(ctx, obj)
 	}

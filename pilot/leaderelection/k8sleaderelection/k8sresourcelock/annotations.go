@@ -5,47 +5,46 @@ import (
 	"strings"
 )
 
-// annotationPrefix begins the names of this project's annotations.
+// annotationPrefix is the prefix of the annotations of this project.
 const annotationPrefix = "incumbent.dev/"
 
-// knownAnnotations are the annotations that this version may remove. One with our prefix
-// that is not among them is a later version's, and not ours to take away.
+// knownAnnotations are the annotations that a write may remove. Other annotations with the prefix belong to later
+// versions and are preserved.
 var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation}
 
-// annotationsOf picks our annotations out of an object's; nil when there are none.
-func annotationsOf(annotations map[string]string) map[string]string {
-	var notes map[string]string
-	for k, v := range annotations {
+// annotationsOf returns the annotations of this project, or nil if there are none.
+func annotationsOf(all map[string]string) map[string]string {
+	var ours map[string]string
+	for k, v := range all {
 		if !strings.HasPrefix(k, annotationPrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
 			continue
 		}
-		if notes == nil {
-			notes = make(map[string]string, len(knownAnnotations))
+		if ours == nil {
+			ours = make(map[string]string, len(knownAnnotations))
 		}
-		notes[k] = v
+		ours[k] = v
 	}
-	return notes
+	return ours
 }
 
-// applyAnnotations returns annotations with exactly these notes; it may change and
-// return the map it is given.
-func applyAnnotations(annotations, notes map[string]string) map[string]string {
+// applyAnnotations returns all with the known annotations replaced by ours. It may change and return all.
+func applyAnnotations(all, ours map[string]string) map[string]string {
 	for _, k := range knownAnnotations {
-		delete(annotations, k)
+		delete(all, k)
 	}
-	if annotations == nil && len(notes) > 0 {
-		annotations = make(map[string]string, len(notes))
+	if all == nil && len(ours) > 0 {
+		all = make(map[string]string, len(ours))
 	}
-	for k, v := range notes {
-		annotations[k] = v
+	for k, v := range ours {
+		all[k] = v
 	}
-	return annotations
+	return all
 }
 
-func checkAnnotations(notes map[string]string) error {
-	for k := range notes {
+func checkAnnotations(annotations map[string]string) error {
+	for k := range annotations {
 		if !strings.HasPrefix(k, annotationPrefix) {
-			return fmt.Errorf("note %q does not begin with %s", k, annotationPrefix)
+			return fmt.Errorf("annotation %q does not begin with %s", k, annotationPrefix)
 		}
 	}
 	return nil

@@ -7,41 +7,42 @@ import (
 	"time"
 )
 
-// calls are those for locks that are under way, and those that wait.
+// calls counts running calls and queues waiting calls.
 type calls struct {
-	mu       sync.Mutex
-	underway int
-	waiting  []*job
+	mu      sync.Mutex
+	running int
+	waiting []*job
 }
 
-// job is a call that waits for others to end.
+// job is a call that waits until other calls have ended.
 type job struct {
 	run   func(ended func())
-	taken bool   // there was room for it
-	stop  func() // of what bounds its wait
+	taken bool   // run was called
+	stop  func() // cancels the end of the wait
 }
 
-// Call has run called on a goroutine of its own; run has to call ended. While there are CallsAtOnce under way it
-// waits, but for no longer than patience: hanging calls must not hold up all others for ever. If ctx ends while it
-// waits, late is called instead.
+// Call runs run on a new goroutine. run must call ended when it has finished. If MaxConcurrentCalls calls are
+// running, it waits for at most maxWait, because hanging calls must not block others forever. If ctx is done while
+// it waits, it calls cancelled instead of run.
 //
-// Waiting counts for an elector: a call's deadline and the cover that it brings run from when the call was decided on.
-func (s *Shared) Call(ctx context.Context, patience time.Duration, run func(ended func()), late func()) {
+// The waiting time counts for the elector: deadline and validity of a call start when the elector decided to send
+// it.
+func (s *Shared) Call(ctx context.Context, maxWait time.Duration, run func(ended func()), cancelled func()) {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
-	if s.CallsAtOnce == 0 || s.calls.underway < s.CallsAtOnce {
-		s.calls.underway++
+	if s.MaxConcurrentCalls == 0 || s.calls.running < s.MaxConcurrentCalls {
+		s.calls.running++
 		go run(s.callEnded)
 		return
 	}
 	j := &job{run: run}
-	bound, cancel := context.WithTimeout(ctx, patience)
+	bound, cancel := context.WithTimeout(ctx, maxWait)
 	stopAfterFunc := context.AfterFunc(bound, func() {
 		switch {
 		case !s.calls.take(j):
 		case ctx.Err() != nil:
 			s.callEnded()
-			late()
+			cancelled()
 		default:
 			run(s.callEnded)
 		}
@@ -53,25 +54,25 @@ func (s *Shared) Call(ctx context.Context, patience time.Duration, run func(ende
 	s.calls.waiting = append(s.calls.waiting, j)
 }
 
-// take counts j among those that are under way, unless it has been.
+// take counts j as running. It returns false if j already runs.
 func (c *calls) take(j *job) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if j.taken {
 		return false
 	}
-	c.underway++
+	c.running++
 	c.waiting = slices.DeleteFunc(c.waiting, func(o *job) bool { return o == j })
 	return true
 }
 
-// callEnded makes room for the next.
+// callEnded starts the next waiting call.
 func (s *Shared) callEnded() {
 	c := &s.calls
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) == 0 || c.underway > s.CallsAtOnce {
-		c.underway--
+	if len(c.waiting) == 0 || c.running > s.MaxConcurrentCalls {
+		c.running--
 		return
 	}
 	j := c.waiting[0]

@@ -3,6 +3,7 @@ package k8sresourcelock
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +11,7 @@ import (
 
 func TestSharedBoundsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &Shared{CallsAtOnce: 2}
+		d := &Shared{MaxConcurrentCalls: 2}
 		end := make(chan struct{})
 		var began, late []int
 		call := func(ctx context.Context, i int) {
@@ -43,8 +44,8 @@ func TestSharedBoundsCalls(t *testing.T) {
 		if want := []int{0, 1, 2, 4}; !slices.Equal(began, want) {
 			t.Errorf("%v were made, want %v", began, want)
 		}
-		if d.calls.underway != 0 || len(d.calls.waiting) != 0 {
-			t.Errorf("%d under way, %d waiting", d.calls.underway, len(d.calls.waiting))
+		if d.calls.running != 0 || len(d.calls.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.calls.running, len(d.calls.waiting))
 		}
 	})
 }
@@ -52,7 +53,7 @@ func TestSharedBoundsCalls(t *testing.T) {
 // Calls that hang hold up others for no longer than these have patience.
 func TestSharedLetsNoCallWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &Shared{CallsAtOnce: 1}
+		d := &Shared{MaxConcurrentCalls: 1}
 		hang := make(chan struct{})
 		began := time.Now()
 		made := make(chan time.Duration, 3)
@@ -73,8 +74,8 @@ func TestSharedLetsNoCallWaitForEver(t *testing.T) {
 		if got, want := slices.Collect(all(made)), []time.Duration{0, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
 			t.Errorf("made after %v, want %v", got, want)
 		}
-		if d.calls.underway != 0 || len(d.calls.waiting) != 0 {
-			t.Errorf("%d under way, %d waiting", d.calls.underway, len(d.calls.waiting))
+		if d.calls.running != 0 || len(d.calls.waiting) != 0 {
+			t.Errorf("%d under way, %d waiting", d.calls.running, len(d.calls.waiting))
 		}
 	})
 }
@@ -88,4 +89,159 @@ func all[T any](c <-chan T) func(func(T) bool) {
 			}
 		}
 	}
+}
+
+// counted is a context that knows how many wait for its end.
+type counted struct {
+	context.Context
+	mu      sync.Mutex
+	waiting int
+}
+
+// Value hides the context below, which the package context would go to directly.
+func (*counted) Value(any) any { return nil }
+
+// AfterFunc is called by the package context, if it is there.
+func (c *counted) AfterFunc(f func()) func() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting++
+	stop := context.AfterFunc(c.Context, f)
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.waiting--
+		return stop()
+	}
+}
+
+func (c *counted) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting
+}
+
+// As one ends the next begins, in the order in which they came, without any waiting for time.
+func TestSharedGoesOnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Shared{MaxConcurrentCalls: 1}
+		began := time.Now()
+		end := make(chan struct{})
+		var order []int
+		for i := range 5 {
+			d.Call(t.Context(), time.Minute, func(ended func()) {
+				order = append(order, i)
+				<-end
+				ended()
+			}, func() { t.Errorf("%d is given up", i) })
+		}
+		for i := range 5 {
+			synctest.Wait()
+			if len(order) != i+1 {
+				t.Fatalf("%v were made after %d have ended", order, i)
+			}
+			end <- struct{}{}
+		}
+		synctest.Wait()
+		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) || time.Since(began) != 0 || d.calls.running != 0 || d.calls.waiting != nil {
+			t.Errorf("made %v in %v, %d under way", order, time.Since(began), d.calls.running)
+		}
+	})
+}
+
+// A call that there was room for is made once, also if its patience ends at that moment, and
+// nothing waits for the end of its context any more.
+func TestACallThatIsTakenIsMadeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Shared{MaxConcurrentCalls: 1}
+		made := 0
+		d.Call(t.Context(), time.Minute, func(func()) {}, func() {})
+		ctx := &counted{Context: t.Context()}
+		d.Call(ctx, time.Minute, func(func()) { made++ }, func() { t.Error("given up") })
+		if n := ctx.count(); n != 1 {
+			t.Fatalf("%d wait for the end of its context", n)
+		}
+		j := d.calls.waiting[0]
+		d.callEnded()
+		if d.calls.take(j) || d.calls.running != 1 {
+			t.Errorf("taken twice, %d are under way", d.calls.running)
+		}
+		if n := ctx.count(); n != 0 {
+			t.Errorf("%d wait for the end of its context", n)
+		}
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if made != 1 {
+			t.Errorf("made %d times", made)
+		}
+		d.callEnded()
+	})
+}
+
+// One that is made because its patience has ended leaves nobody waiting either.
+func TestACallThatIsGivenUpIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Shared{MaxConcurrentCalls: 1}
+		d.Call(t.Context(), time.Minute, func(func()) {}, func() {})
+		made := 0
+		patient := &counted{Context: t.Context()}
+		d.Call(patient, time.Second, func(ended func()) { made++; ended() }, func() { t.Error("given up") })
+		<-time.After(time.Second)
+		synctest.Wait()
+		if n := patient.count(); n != 0 || made != 1 {
+			t.Errorf("%d wait for the end of its context, made %d times", n, made)
+		}
+	})
+}
+
+// A call that has waited for long enough is made beside those under way, and counts: none
+// follows before there is room again.
+func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &Shared{MaxConcurrentCalls: 1}
+		var (
+			mu    sync.Mutex
+			calls = map[string]bool{}
+			ends  = map[string]chan struct{}{}
+		)
+		began := func(name string) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return calls[name]
+		}
+		call := func(name string, patience time.Duration) {
+			ends[name] = make(chan struct{})
+			over := ends[name]
+			d.Call(t.Context(), patience, func(ended func()) {
+				mu.Lock()
+				calls[name] = true
+				mu.Unlock()
+				<-over
+				ended()
+			}, func() { t.Errorf("%s came too late", name) })
+			synctest.Wait()
+		}
+		end := func(name string) {
+			close(ends[name])
+			synctest.Wait()
+		}
+		call("hangs", time.Hour)
+		call("impatient", time.Second)
+		call("patient", time.Hour)
+		if began("impatient") || began("patient") {
+			t.Error("more than the limit at once")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !began("impatient") || began("patient") {
+			t.Errorf("after the patience of one: %v, %v", began("impatient"), began("patient"))
+		}
+		if end("hangs"); began("patient") {
+			t.Error("the next began although one is under way")
+		}
+		if end("impatient"); !began("patient") {
+			t.Error("the next did not begin when there was room")
+		}
+		end("patient")
+	})
 }

@@ -15,19 +15,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ClientConfig derives, from a configuration that it leaves alone, one for the client
-// of locks: not rate-limited, so that no burst of other work delays a renewal, and
-// sending each request once.
+// ClientConfig returns a copy of base for the client of locks. It is not rate-limited, so that other requests do
+// not delay a renewal, and it sends each request once.
 //
-// By itself client-go sends a write again when the answer is a 429 or a 5xx with a
-// Retry-After. The first one may have been stored all the same; the second then
-// reports a conflict, which reads as "nothing was written". Electors have their own
-// pace and must get the first answer.
+// client-go repeats a write if the response is 429 or 5xx with a Retry-After header. The first request may have
+// been stored. The second one then returns a conflict, which would mean that nothing was written. Electors have
+// their own retries and need the first response.
 //
-// It leaves the connections as they are. client-go's carry calls and watches together and
-// are given up 45 s after they have died; a call that timed out is followed by others on the
-// same one until then, which costs a leader its term. pkg/kube's FreshConnections, around the
-// result, avoids that; for a clientset that was made without it nothing can be done here.
+// ClientConfig does not change how connections are used. client-go sends calls and watches on one connection and
+// closes a dead connection after 45 s. Until then a repeated call uses the same connection and the leader loses
+// its term. Wrap the result with pkg/kube's FreshConnections to avoid this.
 func ClientConfig(base *rest.Config) *rest.Config {
 	config := rest.CopyConfig(base)
 	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
@@ -35,8 +32,8 @@ func ClientConfig(base *rest.Config) *rest.Config {
 	return config
 }
 
-// sendOnce takes from answers what client-go's retry goes by. What a 429 asks for goes on
-// in its body, where apierrors.SuggestsClientDelay finds it.
+// sendOnce removes the Retry-After header, so that client-go does not repeat a request. The delay of a 429 moves
+// into the response body, where apierrors.SuggestsClientDelay finds it.
 type sendOnce struct{ http.RoundTripper }
 
 func (s sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -47,21 +44,21 @@ func (s sendOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	after, numeric := strconv.Atoi(resp.Header.Get("Retry-After"))
 	resp.Header.Del("Retry-After")
 	if resp.StatusCode == http.StatusTooManyRequests && numeric == nil && after > 0 {
-		if err := tellDelay(resp, int32(min(after, math.MaxInt32))); err != nil {
+		if err := setDelay(resp, int32(min(after, math.MaxInt32))); err != nil {
 			return nil, err
 		}
 	}
 	return resp, nil
 }
 
-// maxRefusal bounds how much of an answer is read here.
+// maxRefusal limits how many bytes of a 429 response are read.
 const maxRefusal = 64 << 10
 
-// tellDelay replaces the answer's body by a Status that carries the delay.
-func tellDelay(resp *http.Response, seconds int32) error {
+// setDelay replaces the body of the response by a Status with the delay.
+func setDelay(resp *http.Response, seconds int32) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err := errors.Join(err, resp.Body.Close()); err != nil {
-		return fmt.Errorf("reading a 429's body: %w", err)
+		return fmt.Errorf("read body of 429 response: %w", err)
 	}
 	var status metav1.Status
 	if json.Unmarshal(body, &status) != nil || status.Reason == "" {
@@ -75,7 +72,7 @@ func tellDelay(resp *http.Response, seconds int32) error {
 	status.Details.RetryAfterSeconds = seconds
 	body, err = json.Marshal(status)
 	if err != nil {
-		return fmt.Errorf("a 429's status: %w", err)
+		return fmt.Errorf("encode status of 429 response: %w", err)
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp.Header.Set("Content-Type", "application/json")
@@ -83,5 +80,5 @@ func tellDelay(resp *http.Response, seconds int32) error {
 	return nil
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (s sendOnce) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }

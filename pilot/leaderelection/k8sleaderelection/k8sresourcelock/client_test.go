@@ -2,13 +2,17 @@ package k8sresourcelock
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -99,5 +103,139 @@ func TestIsRefused(t *testing.T) {
 	}
 	if !apierrors.IsForbidden(half) {
 		t.Errorf("what is half done has lost its cause: %v", half)
+	}
+}
+
+// transport answers with what a test says.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+type body struct {
+	io.Reader
+	closed error
+}
+
+func (b body) Close() error { return b.closed }
+
+// answer is an answer after its way through a lock's client.
+func answer(t *testing.T, code int, after string, content io.ReadCloser) (*http.Response, error) {
+	t.Helper()
+	config := ClientConfig(&rest.Config{})
+	through := config.WrapTransport(transport(func(*http.Request) (*http.Response, error) {
+		header := http.Header{"Retry-After": {after}, "Content-Length": {"5"}, "Content-Type": {"text/plain"}}
+		return &http.Response{StatusCode: code, Header: header, Body: content, ContentLength: 5}, nil
+	}))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := through.RoundTrip(req)
+	if err == nil && resp.Header.Get("Retry-After") != "" {
+		t.Errorf("%d, %q: client-go would send it again", code, after)
+	}
+	return resp, err
+}
+
+func text(s string) io.ReadCloser { return body{Reader: strings.NewReader(s)} }
+
+// An answer whose delay nobody would find goes on as it is.
+func TestClientConfigLeavesOtherAnswersAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  int
+		after string
+	}{
+		"unavailable":         {http.StatusServiceUnavailable, "7"},
+		"no delay":            {http.StatusTooManyRequests, ""},
+		"a delay of nothing":  {http.StatusTooManyRequests, "0"},
+		"a delay before now":  {http.StatusTooManyRequests, "-7"},
+		"a date":              {http.StatusTooManyRequests, "Fri, 02 Jan 2026 03:04:05 GMT"},
+		"more than a number":  {http.StatusTooManyRequests, "99999999999999999999"},
+		"what was asked well": {http.StatusOK, "7"},
+	} {
+		resp, err := answer(t, c.code, c.after, text("plain"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		if string(got) != "plain" || err != nil || resp.Header.Get("Content-Type") != "text/plain" || resp.ContentLength != 5 {
+			t.Errorf("%s: %q, error %v", name, got, err)
+		}
+	}
+}
+
+// What a 429 says beside its delay is kept as far as it can be.
+func TestClientConfigKeepsWhatARefusalSays(t *testing.T) {
+	causes := `"details":{"name":"istio-leader","causes":[{"message":"too many"}]}`
+	for name, c := range map[string]struct {
+		body, after string
+		want        metav1.Status
+	}{
+		"text":              {"busy\xff", "7", metav1.Status{Message: "busy?"}},
+		"a status":          {`{"reason":"TooManyRequests","message":"busy",` + causes + `}`, "7", metav1.Status{Message: "busy", Details: &metav1.StatusDetails{Name: "istio-leader", Causes: []metav1.StatusCause{{Message: "too many"}}}}},
+		"without a reason":  {`{"message":"busy"}`, "7", metav1.Status{Message: `{"message":"busy"}`}},
+		"half of one":       {`{"reason":"Forbidden","message":7}`, "7", metav1.Status{Message: `{"reason":"Forbidden","message":7}`}},
+		"an enormous delay": {"busy", "99999999999", metav1.Status{Message: "busy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			resp, err := answer(t, http.StatusTooManyRequests, c.after, text(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := io.ReadAll(resp.Body)
+			if err != nil || int64(len(raw)) != resp.ContentLength || resp.Header.Get("Content-Length") != "" || resp.Header.Get("Content-Type") != "application/json" {
+				t.Errorf("%d bytes, header %v, error %v", len(raw), resp.Header, err)
+			}
+			var got metav1.Status
+			if err := json.Unmarshal(raw, &got); err != nil {
+				t.Fatal(err)
+			}
+			if got.Kind != "Status" || got.APIVersion != "v1" || got.Status != metav1.StatusFailure || got.Code != http.StatusTooManyRequests ||
+				got.Reason != metav1.StatusReasonTooManyRequests || got.Message != c.want.Message {
+				t.Errorf("%s", raw)
+			}
+			seconds, _ := apierrors.SuggestsClientDelay(&apierrors.StatusError{ErrStatus: got})
+			if want := map[bool]int{true: 7, false: 1<<31 - 1}[c.after == "7"]; seconds != want {
+				t.Errorf("a delay of %d, want %d", seconds, want)
+			}
+			if d := c.want.Details; d != nil && (got.Details.Name != d.Name || len(got.Details.Causes) != 1) {
+				t.Errorf("details %+v", got.Details)
+			}
+		})
+	}
+}
+
+func TestClientConfigHandsErrorsOn(t *testing.T) {
+	broken := errors.New("broken")
+	for name, content := range map[string]io.ReadCloser{
+		"in the body":       body{Reader: io.MultiReader(strings.NewReader("bu"), failing{broken})},
+		"at the body's end": body{Reader: strings.NewReader("busy"), closed: broken},
+	} {
+		if resp, err := answer(t, http.StatusTooManyRequests, "7", content); !errors.Is(err, broken) || resp != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	through := ClientConfig(&rest.Config{}).WrapTransport(transport(func(*http.Request) (*http.Response, error) { return nil, broken }))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := through.RoundTrip(req); !errors.Is(err, broken) {
+		t.Errorf("without an answer: %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A status at the bounds of what a client does wrong.
+func TestIsRefusedAtTheEdges(t *testing.T) {
+	for code, want := range map[int32]bool{
+		399: false, 400: true, 404: true, 408: false, 409: false, 410: true, 499: true, 500: false, 302: false,
+	} {
+		if got := IsRefused(&apierrors.StatusError{ErrStatus: metav1.Status{Code: code}}); got != want {
+			t.Errorf("%d: refused %v", code, got)
+		}
 	}
 }

@@ -9,18 +9,18 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// ConfigMapLock keeps the record as JSON in an annotation of a ConfigMap.
+// ConfigMapLock stores the record as JSON in an annotation of a ConfigMap.
 //
-// Set the fields, then leave them alone. Get, Create and Update share one memory of
-// the object last read or written by them, so callers of these on one lock value
-// must take turns; Read, Write and Watch may be called at any time.
+// Do not change the fields after the first call. Get, Create and Update remember the object that they saw last, so
+// they must not be called concurrently. Read, Write and Watch may be called at any time.
 type ConfigMapLock struct {
-	// ConfigMapMeta names the lock. Its labels, annotations and owner references
-	// are given to a ConfigMap that this lock creates; of an existing one they
-	// change nothing.
+	// ConfigMapMeta names the lock. Its labels, annotations and owner references are set only on a ConfigMap that
+	// this lock creates.
 	ConfigMapMeta metav1.ObjectMeta
-	Client        corev1client.ConfigMapsGetter
-	LockConfig    ResourceLockConfig
+	// Client reads and writes ConfigMaps.
+	Client corev1client.ConfigMapsGetter
+	// LockConfig describes the candidate.
+	LockConfig ResourceLockConfig
 
 	last memory
 }
@@ -32,7 +32,7 @@ var (
 )
 
 var configMaps = &format[*corev1.ConfigMap]{
-	word:     "configmap",
+	kind:     "configmap",
 	resource: corev1.Resource("configmaps"),
 	blank: func() *corev1.ConfigMap {
 		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
@@ -41,20 +41,20 @@ var configMaps = &format[*corev1.ConfigMap]{
 	encode:   encodeConfigMap,
 }
 
-// ConfigMapSnapshot decodes a ConfigMap that serves as a lock. It neither changes
-// the object nor panics on anything in it; the Snapshot shares its contents.
+// ConfigMapSnapshot decodes the ConfigMap of a lock. It does not change the object. The Snapshot shares its
+// content.
 func ConfigMapSnapshot(cm *corev1.ConfigMap) Snapshot {
 	if cm == nil {
 		return Snapshot{}
 	}
-	kept := *cm
-	kept.ManagedFields = nil
+	stored := *cm
+	stored.ManagedFields = nil
 	snap := Snapshot{
 		Exists:          true,
 		UID:             cm.UID,
 		ResourceVersion: cm.ResourceVersion,
 		Annotations:     annotationsOf(cm.Annotations),
-		Object:          &kept,
+		Object:          &stored,
 	}
 	if raw, ok := cm.Annotations[LeaderElectionRecordAnnotationKey]; ok {
 		snap.Raw = []byte(raw)
@@ -83,7 +83,7 @@ func (l *ConfigMapLock) access() access[*corev1.ConfigMap] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it sends no request.
+// Validate returns all errors in the fields of the lock. It sends no request.
 func (l *ConfigMapLock) Validate() error {
 	return validate("configmap", &l.ConfigMapMeta, &l.LockConfig, l.Client != nil)
 }
@@ -92,54 +92,53 @@ func (l *ConfigMapLock) Validate() error {
 func (l *ConfigMapLock) Read(ctx context.Context) (Snapshot, error) { return l.access().read(ctx) }
 
 // Write implements Versioned.
-func (l *ConfigMapLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	return l.access().write(ctx, base, record, notes)
+func (l *ConfigMapLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
+	return l.access().write(ctx, base, record, annotations)
 }
 
 // Annotate implements Annotated.
-func (l *ConfigMapLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
-	return l.access().annotate(ctx, base, notes)
+func (l *ConfigMapLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
+	return l.access().annotate(ctx, base, annotations)
 }
 
-// Rehearse asks the server whether it would accept a Write, and changes nothing.
-func (l *ConfigMapLock) Rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
-	return l.access().rehearse(ctx, base, record, notes)
+// DryRun returns an error if the API server would reject the Write. Nothing is written.
+func (l *ConfigMapLock) DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
+	return l.access().dryRun(ctx, base, record, annotations)
 }
 
 // Watch implements Watchable.
-func (l *ConfigMapLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
-	return l.access().watch(ctx, from, up, seen)
+func (l *ConfigMapLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
+	return l.access().watch(ctx, from, connected, changed)
 }
 
-// Get returns the record and its bytes. The error is a NotFound when there is no such
-// ConfigMap, and wraps ErrUnreadable when its record cannot be read. A ConfigMap without a
-// record gives a zero record, nil bytes and no error.
+// Get returns the record and its bytes. The error is NotFound if the ConfigMap does not exist, and wraps
+// ErrUnreadable if its record cannot be read. For a ConfigMap without a record it returns a zero record, nil bytes
+// and no error.
 func (l *ConfigMapLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return l.access().plain(l).get(ctx)
 }
 
-// Create makes the ConfigMap; an AlreadyExists, which IsConflict reports too, when
-// there is one.
+// Create creates the ConfigMap. If it exists, the error is AlreadyExists and IsConflict reports true.
 func (l *ConfigMapLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.access().plain(l).create(ctx, ler)
 }
 
-// Update replaces the record of the ConfigMap that Get, Create or Update saw last.
+// Update replaces the record of the ConfigMap that the last Get, Create or Update returned.
 func (l *ConfigMapLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.access().plain(l).update(ctx, ler)
 }
 
-// RecordEvent writes an Event about the ConfigMap, if there is a recorder.
+// RecordEvent implements Interface.
 func (l *ConfigMapLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
 
 // RecordWarning implements Warning.
 func (l *ConfigMapLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
-// Identity is the candidate's own.
+// Identity returns the identity of the candidate.
 func (l *ConfigMapLock) Identity() string { return l.LockConfig.Identity }
 
-// Key is the candidate's rank as it is written into the lock.
+// Key returns the rank of the candidate.
 func (l *ConfigMapLock) Key() string { return l.LockConfig.Key }
 
-// Describe is "namespace/name".
+// Describe returns "namespace/name".
 func (l *ConfigMapLock) Describe() string { return describe(&l.ConfigMapMeta) }

@@ -1,31 +1,28 @@
-// Package k8sresourcelock stores who leads an election: in an annotation of a
-// ConfigMap or in a Lease, byte-compatible with istiod's and client-go's electors.
+// Package k8sresourcelock reads and writes the lock of an election: an annotation of a ConfigMap, or a Lease.
+// The format is the format of istiod and client-go.
 //
-// A lock is read as a Snapshot and written on one:
+// A read returns a Snapshot. A write takes the Snapshot that it is based on:
 //
-//	Read, Watch ──▶ Snapshot ──▶ Write(base, record, notes) ──▶ Snapshot
-//	                                 └──▶ ErrConflict: the store has moved on, read again
+//	Read, Watch ──▶ Snapshot ──▶ Write(base, record, annotations) ──▶ Snapshot
+//	                                 └──▶ ErrConflict: the object has changed, read again
 //
 // Invariants:
 //
-//   - Every write is guarded by the UID and the resourceVersion of the object it was
-//     decided on. One that is too late changes nothing.
-//   - Labels, annotations, data and owner references that others put on the object
-//     survive, and so do notes of a later version of this project.
-//   - A record that cannot be decoded or believed is handed on as such, with its
-//     bytes; no object makes a decoder panic.
-//   - A Snapshot is immutable, and holds values where the API has pointers.
-//   - An answer that never came is an error other than ErrConflict: the write may
-//     have taken place.
+//   - Every write is guarded by the UID and the resourceVersion of its base. If the object has changed, nothing
+//     is written.
+//   - A write preserves labels, annotations, data and owner references of other writers. It also preserves
+//     annotations of later versions of this project.
+//   - An invalid record is returned with its bytes and an error. No content of an object causes a panic.
+//   - A Snapshot is immutable. It has values where the API has pointers.
+//   - If the reply of a write was lost, the error is not ErrConflict: the write may have been stored.
 //
-// Leases of one namespace can be watched together, and the calls of many electors bounded: see Shared.
+// A Shared lets many locks use one watch per namespace, and limits concurrent API calls.
 //
-// A MultiLock shows two objects as one lock, for moving from one to the other. If the record
-// of either is unreadable, the lock's is. The same term in both is shown once; otherwise the
-// record of one of them is shown, and Snapshot.Parts says in which it stands. UID and
-// ResourceVersion are the secondary's.
+// A MultiLock presents two objects as one lock, for a migration from one to the other. If one record is
+// unreadable, the lock is unreadable. If both objects have the record of the same term, that record is the
+// record of the lock. Otherwise one of the two records is selected, and Snapshot.Parts reports which objects
+// have it. UID and ResourceVersion come from the secondary.
 //
-// The package can be used alone. Of this module it imports the elector's core alone, which decides
-// what the two objects of a MultiLock come to as one lock. Get, Create and Update serve callers of
-// client-go's locks; electors that care which state a write was decided on use Read and Write.
+// The package can be used alone. Get, Create and Update are for callers of client-go's locks. Electors use Read
+// and Write, because their base is explicit.
 package k8sresourcelock

@@ -14,131 +14,138 @@ import (
 )
 
 const (
-	// LeaderElectionRecordAnnotationKey is the annotation of a ConfigMap lock that
-	// carries the record as JSON. client-go and istiod use the same key.
+	// LeaderElectionRecordAnnotationKey is the annotation of a ConfigMap lock that contains the record as JSON.
+	// client-go and istiod use the same key.
 	LeaderElectionRecordAnnotationKey = "control-plane.alpha.kubernetes.io/leader"
-	// LeaseHolderKey is the annotation of a Lease lock that carries the holder's
-	// key, for which a Lease has no field. It is absent when the key is empty.
+	// LeaseHolderKey is the annotation of a Lease lock that contains the key of the holder. It is absent if the
+	// key is empty.
 	LeaseHolderKey = "leader.istio.io/holder-key"
 )
 
-// The annotations that this project adds to a lock object. Other electors carry
-// them through their updates unread, so a reader believes none without its guard.
+// The annotations that this project adds to a lock object. Other electors preserve them but do not read them.
+// Therefore each annotation counts only if its content matches the record (see DESIGN.md, section 3).
 const (
-	// MarkerAnnotation: "v1 <identity> <leaderTransitions>", then " handover" if the leader
-	// can hand over, then " unfit" if it would rather not lead.
+	// MarkerAnnotation is "v1 <identity> <leaderTransitions>", then " handover" if the leader can hand over, then
+	// " unfit" if it prefers not to lead.
 	MarkerAnnotation = "incumbent.dev/leader"
-	// HandoverRequestAnnotation holds a challenger's request as JSON.
+	// HandoverRequestAnnotation contains the handover request of a challenger as JSON.
 	HandoverRequestAnnotation = "incumbent.dev/handover-request"
-	// NominatedAnnotation names a candidate that another process wrote in as holder.
+	// NominatedAnnotation names the candidate that another process wrote into the record as holder.
 	NominatedAnnotation = "incumbent.dev/nominated"
-	// HoldAnnotation holds an operator's transfer or pause as JSON.
+	// HoldAnnotation contains the transfer or pause of an operator as JSON.
 	HoldAnnotation = "incumbent.dev/hold"
-	// MultiLockAnnotation: "v1 <identity> <leaderTransitions>", then the other object's
-	// UID if there is one. The holder leads only while it stands in both objects of a
-	// MultiLock.
+	// MultiLockAnnotation is "v1 <identity> <leaderTransitions>", then the UID of the other object if it exists.
+	// The holder leads only while both objects of a MultiLock name it.
 	MultiLockAnnotation = "incumbent.dev/multilock"
 )
 
-// What a coordinator writes on a Lease where its spec cannot carry it: without the feature CoordinatedLeaderElection
-// an API server drops spec.strategy and spec.preferredHolder. They are none of a Snapshot's notes,
-// and stay through the writes of electors.
+// The annotations that a coordinator uses if the API server drops spec.strategy and spec.preferredHolder, because
+// the feature CoordinatedLeaderElection is off. Electors preserve them. Snapshot.Annotations does not contain
+// them.
 const (
-	// StrategyAnnotation stands for spec.strategy.
+	// StrategyAnnotation replaces spec.strategy.
 	StrategyAnnotation = "incumbent.dev/strategy"
-	// PreferredHolderAnnotation stands for spec.preferredHolder.
+	// PreferredHolderAnnotation replaces spec.preferredHolder.
 	PreferredHolderAnnotation = "incumbent.dev/preferred-holder"
 )
 
-// LeaderElectionRecord is who holds the lock, as stored. Its times come from the
-// writer's clock: compare them for equality with other records, never with a
-// local clock.
+// LeaderElectionRecord is the stored record of a lock. Its times come from the clock of the writer. Compare them
+// with other records for equality only, never with a local clock.
 type LeaderElectionRecord struct {
-	HolderIdentity       string      `json:"holderIdentity"`
-	HolderKey            string      `json:"holderKey"`
-	LeaseDurationSeconds int         `json:"leaseDurationSeconds"`
-	AcquireTime          metav1.Time `json:"acquireTime"`
-	RenewTime            metav1.Time `json:"renewTime"`
-	LeaderTransitions    int         `json:"leaderTransitions"`
+	// HolderIdentity is the identity of the holder. It is empty if the lock is free.
+	HolderIdentity string `json:"holderIdentity"`
+	// HolderKey is the rank of the holder: its revision, prefixed with "^" if the holder is remote.
+	HolderKey string `json:"holderKey"`
+	// LeaseDurationSeconds is the lease duration of the holder in seconds, or 1 if the lock was released.
+	LeaseDurationSeconds int `json:"leaseDurationSeconds"`
+	// AcquireTime is the time at which the holder acquired the lock.
+	AcquireTime metav1.Time `json:"acquireTime"`
+	// RenewTime is the time of the last renewal.
+	RenewTime metav1.Time `json:"renewTime"`
+	// LeaderTransitions counts the changes of the holder.
+	LeaderTransitions int `json:"leaderTransitions"`
 }
 
-// EventRecorder writes a Kubernetes Event about the lock object.
+// EventRecorder records Kubernetes Events about the lock object.
 type EventRecorder interface {
+	// Eventf records an Event about obj. eventType is Normal or Warning.
 	Eventf(obj runtime.Object, eventType, reason, message string, args ...any)
 }
 
-// ResourceLockConfig describes the candidate to a lock of any kind.
+// ResourceLockConfig describes the candidate that uses a lock.
 type ResourceLockConfig struct {
-	// Identity is the candidate's name, unique among live processes.
+	// Identity is the name of the candidate. It is unique among live processes.
 	Identity string
-	// Key is the candidate's rank as written into the lock.
+	// Key is the rank of the candidate. It may be empty.
 	Key string
-	// EventRecorder is optional.
+	// EventRecorder receives Events about the lock. Optional.
 	EventRecorder EventRecorder
 }
 
-// Interface is the least that an elector needs of a lock. One with no more than
-// this works; the elector polls it.
+// Interface is the minimum that an elector needs. The elector polls a lock that has no other methods.
 type Interface interface {
-	// Get returns the record and the bytes by which a change of it shows.
+	// Get returns the record and its bytes. Different bytes mean that the record has changed.
 	Get(ctx context.Context) (*LeaderElectionRecord, []byte, error)
-	// Create makes the lock object; it fails when there is one.
+	// Create creates the lock object. It returns an error if the object exists.
 	Create(ctx context.Context, ler LeaderElectionRecord) error
-	// Update replaces the record of the object last read or written. It fails with
-	// a conflict when the object has changed since.
+	// Update replaces the record of the object that was last read or written. It returns a conflict error if the
+	// object has changed since then.
 	Update(ctx context.Context, ler LeaderElectionRecord) error
+	// RecordEvent records an Event of type Normal about the lock object. The message is the identity and s.
 	RecordEvent(s string)
+	// Identity returns the identity of the candidate.
 	Identity() string
+	// Key returns the rank of the candidate.
 	Key() string
-	// Describe names the lock in errors and logs.
+	// Describe returns the name of the lock for errors and logs.
 	Describe() string
 }
 
-// Warning is a lock whose Events can be of type Warning.
+// Warning is implemented by locks that can record Events of type Warning.
 type Warning interface {
-	// RecordWarning is RecordEvent for problems that an operator should look into.
+	// RecordWarning records an Event of type Warning about the lock object.
 	RecordWarning(s string)
 }
 
-// Snapshot is the lock object as one answer of its store showed it. It is
-// immutable: readers share its maps and its object.
+// Snapshot is the state of the lock object in one response of the API server. It is immutable, because readers
+// share its maps and its object.
 type Snapshot struct {
-	// Exists is false when there is no such object; everything below, except a
-	// ResourceVersion that a deletion came with, is then empty.
+	// Exists reports whether the object exists. If false, all other fields are empty. Only the Snapshot of a
+	// deletion has a ResourceVersion.
 	Exists bool
-	UID    types.UID
-	// ResourceVersion is the object's version in its store: a decimal number that
-	// grows with each write. Of a deletion seen by a watch it is the deletion's. Of a
-	// MultiLock it and the UID are the secondary's, by which a fence goes.
+	// UID is the UID of the object.
+	UID types.UID
+	// ResourceVersion is the version of the object, a decimal number that grows with each write. For a deletion
+	// seen by a watch it is the version of the deletion. UID and ResourceVersion of a MultiLock come from the
+	// secondary, because a fence uses the secondary.
 	ResourceVersion string
-	// Record is the decoded record; zero when there is none or it is unreadable.
+	// Record is the decoded record. It is zero if the object has no record or the record is unreadable.
 	Record LeaderElectionRecord
-	// Raw is the record's bytes as stored (ConfigMap) or as they would be (Lease,
-	// with the microseconds of its times); nil when the object carries no record at
-	// all. Equal bytes are an unchanged record.
+	// Raw is the record as stored (ConfigMap) or encoded with microseconds (Lease). It is nil if the object has no
+	// record. If the bytes are equal, the record has not changed.
 	Raw []byte
-	// Unreadable says why the record could not be decoded or believed; it wraps
-	// ErrUnreadable.
+	// Unreadable is the reason why the record could not be decoded or is invalid. It wraps ErrUnreadable.
 	Unreadable error
-	// Notes are the object's annotations with the prefix "incumbent.dev/", except
-	// StrategyAnnotation and PreferredHolderAnnotation.
+	// Annotations are the annotations of the object with the prefix "incumbent.dev/", except StrategyAnnotation
+	// and PreferredHolderAnnotation.
 	Annotations map[string]string
-	// Strategy is the one by which a coordinator chooses who holds the Lease; empty: none does.
+	// Strategy is the coordinator's strategy for choosing the holder. It is empty if the election is not
+	// coordinated.
 	Strategy string
-	// PreferredHolder is the candidate that the coordinator wants in the holder's place; empty: none.
+	// PreferredHolder is the candidate that the coordinator wants as the next holder. Optional.
 	PreferredHolder string
-	// Object is the whole object without managedFields, to write back what others put
-	// there; of a MultiLock it is a *Pair.
+	// Object is the complete object without managedFields. A write sends it back, so that the content of other
+	// writers is preserved. The Object of a MultiLock is a *Pair.
 	Object runtime.Object
-	// Parts are the two objects of a MultiLock, the primary first.
+	// Parts are the two objects of a MultiLock, primary first.
 	Parts [2]Part
-	// Floor is the most transitions that an object of a MultiLock counts.
+	// Floor is the highest leaderTransitions of the two objects of a MultiLock. The next term counts from it.
 	Floor int
 }
 
-// Base returns the part of the Snapshot that Write and Annotate need of their base, for
-// callers that keep it from write to write. Of a Lease or a ConfigMap that is all but Raw and
-// Notes, which the object contains anyway; of any other lock it is the whole Snapshot.
+// Base returns the part of the Snapshot that Write and Annotate need. A caller that keeps the base between writes
+// saves memory with it. For a Lease or a ConfigMap it omits Raw and Annotations, which are also in Object. For
+// other locks it returns the complete Snapshot.
 func (s Snapshot) Base() Snapshot {
 	switch s.Object.(type) {
 	case *coordinationv1.Lease, *corev1.ConfigMap:
@@ -147,64 +154,59 @@ func (s Snapshot) Base() Snapshot {
 	return s
 }
 
-// Versioned is a lock whose writes say on which state they were decided. Every
-// lock of this package is one.
+// Versioned is implemented by locks with explicit bases for writes. All locks of this package implement it.
 type Versioned interface {
 	Interface
-	// Read asks the store. An absent object is an answer (Exists is false), not an error.
+	// Read reads the lock object. If it does not exist, Exists is false and the error is nil.
 	Read(ctx context.Context) (Snapshot, error)
-	// Write stores the record and exactly these notes on the object that base
-	// shows, or creates the object when base does not exist. All else on the object
-	// stays. It returns what is stored now. An error that IsConflict reports means
-	// that the store has moved on and nothing was written, one that IsRefused reports
-	// that nothing was; any other error leaves open whether the write took place. base
-	// may be a Snapshot's Base.
-	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error)
-}
-
-// Annotated is a lock beside whose record others than its holder can write notes: a
-// challenger's request, an operator's order.
-type Annotated interface {
-	// Annotate sets exactly these notes on the object that base shows and leaves the
-	// record as it is stored, to the byte. It answers as Versioned.Write does.
-	Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error)
-}
-
-// Watchable is a lock whose changes can be followed.
-type Watchable interface {
-	// Watch follows the one lock object until ctx ends or the connection does.
-	// from is a resourceVersion to resume after; "" starts with the present state.
-	// It calls up once, when the server has accepted the watch, and seen for each
-	// change in order, from one goroutine, never after it has returned. It returns
-	// the resourceVersion to resume from ("" when that is not possible, e.g. 410
-	// Gone) and why it ended; a nil error is an ordinary end: the server's time
-	// limit, a closed connection, or the end of ctx.
+	// Write stores the record and exactly these annotations on the object of base. If base does not exist, it
+	// creates the object. The rest of the object is preserved. It returns the stored state.
 	//
-	// Three things a watch does not show. An absent object shows as nothing at all:
-	// whoever starts from "" Reads as well, or a deletion in between goes unseen. A
-	// version from before an etcd was restored from a backup may lie in the future:
-	// the watch is accepted and silent, and whoever Reads an older version than it
-	// resumed from starts again from "". And a connection that is dead, but was not
-	// closed, looks like a lock that nobody renews.
-	Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (resume string, err error)
+	// If IsConflict or IsRefused reports true for the error, nothing was written. After any other error the write
+	// may have been stored. base may be the result of Base.
+	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error)
 }
 
-// ErrConflict is wrapped by errors of Write that mean: the store has moved on,
-// nothing was written, read again. That holds for a request that is sent once:
-// give locks a client that does not send again by itself (see ClientConfig).
-var ErrConflict = errors.New("the lock has changed since it was read")
+// Annotated is implemented by locks on which candidates other than the holder can write annotations, for example a
+// handover request.
+type Annotated interface {
+	// Annotate stores exactly these annotations on the object of base. The record does not change. It returns what
+	// Versioned.Write returns.
+	Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error)
+}
 
-// IsConflict reports whether err says for sure that nothing was written because
-// the lock object is not the one the write was decided on.
+// Watchable is implemented by locks that can be watched.
+type Watchable interface {
+	// Watch watches the lock object until ctx is done or the connection ends. from is the resourceVersion to
+	// resume from. If it is empty, the watch starts with the current state. Watch calls connected once when the
+	// API server has accepted the watch. It calls changed for each change in order, from one goroutine, and never
+	// after it has returned. It returns the resourceVersion to resume from, or "" if resuming is not possible (for
+	// example after 410 Gone). The error is nil after a normal end: the time limit of the server, a closed
+	// connection, or the end of ctx.
+	//
+	// A watch does not show three things:
+	//
+	//   - The absence of the object. A caller that starts from "" must also call Read, or it misses a deletion.
+	//   - A store that was restored from a backup. If from is then a future version, the watch is accepted but silent. A
+	//     caller that reads an older version than from must restart from "".
+	//   - A dead connection that was not closed. It looks like a lock that no candidate renews.
+	Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (resume string, err error)
+}
+
+// ErrConflict is wrapped by errors of Write if the object has changed since it was read. Nothing was written: read
+// again. This holds only if each request is sent once. Therefore use a client without automatic retries (see
+// ClientConfig).
+var ErrConflict = errors.New("lock has changed since it was read")
+
+// IsConflict reports whether nothing was written because the object has changed since it was read.
 func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
 
 // errInPart is wrapped by errors of a write that has changed one of two objects.
 var errInPart = errors.New("a part of the write may have been stored")
 
-// IsRefused reports whether err says for sure that the API server did nothing, and will refuse
-// the same request again until something else changes: a permission, a quota, a policy, a
-// namespace that is missing or being deleted, too many requests. It is false for conflicts and
-// for nil. As with ErrConflict, this is sure only for a request that is sent once.
+// IsRefused reports whether the API server rejected the request, wrote nothing, and will reject it again until
+// something else changes: a permission, a quota, a policy, a missing or terminating namespace, the request rate.
+// It is false for conflicts and for nil. As with ErrConflict, this holds only if each request is sent once.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || errors.Is(err, ErrConflict) || errors.Is(err, errInPart) {

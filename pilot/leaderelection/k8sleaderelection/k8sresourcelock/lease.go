@@ -13,18 +13,19 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// LeaseLock keeps the record in a Lease, and its key in an annotation of it.
+// LeaseLock stores the record in a Lease, and its key in an annotation of the Lease.
 //
-// Set the fields, then leave them alone. Get, Create and Update share one memory of
-// the object last read or written by them, so callers of these on one lock value
-// must take turns; Read, Write and Watch may be called at any time.
+// Do not change the fields after the first call. Get, Create and Update remember the object that they saw last, so
+// they must not be called concurrently. Read, Write and Watch may be called at any time.
 type LeaseLock struct {
-	// LeaseMeta names the lock. Its labels, annotations and owner references are
-	// given to a Lease that this lock creates; of an existing one they change nothing.
-	LeaseMeta  metav1.ObjectMeta
-	Client     coordinationv1client.LeasesGetter
+	// LeaseMeta names the lock. Its labels, annotations and owner references are set only on a Lease that this
+	// lock creates.
+	LeaseMeta metav1.ObjectMeta
+	// Client reads and writes Leases.
+	Client coordinationv1client.LeasesGetter
+	// LockConfig describes the candidate.
 	LockConfig ResourceLockConfig
-	// Shared, if given, lets this lock share the watch of its namespace with others.
+	// Shared lets this lock use the watch of its namespace with other locks. Optional.
 	Shared *Shared
 
 	last memory
@@ -39,7 +40,7 @@ var (
 )
 
 var leases = &format[*coordinationv1.Lease]{
-	word:     "lease",
+	kind:     "lease",
 	resource: coordinationv1.Resource("leases"),
 	blank: func() *coordinationv1.Lease {
 		return &coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"}}
@@ -48,22 +49,21 @@ var leases = &format[*coordinationv1.Lease]{
 	encode:   encodeLease,
 }
 
-// LeaseSnapshot decodes a Lease that serves as a lock. It neither changes the object
-// nor panics on anything in it; the Snapshot shares its contents. Give it the object with
-// managedFields, as the API server sent it: they tell whether the holder's key is the
-// present holder's. The Snapshot's Object is without them.
+// LeaseSnapshot decodes the Lease of a lock. It does not change the object. The Snapshot shares its content. The
+// object must contain managedFields as sent by the API server, because they show whether the key belongs to the
+// current holder. The Object of the Snapshot does not contain them.
 func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	if lease == nil {
 		return Snapshot{}
 	}
-	kept := *lease
-	kept.ManagedFields = nil
+	stored := *lease
+	stored.ManagedFields = nil
 	snap := Snapshot{
 		Exists:          true,
 		UID:             lease.UID,
 		ResourceVersion: lease.ResourceVersion,
 		Annotations:     annotationsOf(lease.Annotations),
-		Object:          &kept,
+		Object:          &stored,
 	}
 	snap.Strategy, snap.PreferredHolder = coordination(lease)
 	if !carriesRecord(&lease.Spec) {
@@ -80,8 +80,8 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	return snap
 }
 
-// coordination reads a coordinator's strategy and preferred holder, from the spec or from the
-// annotations that stand for it.
+// coordination returns the strategy and preferred holder of a coordinator, from the spec or from the annotations
+// that replace it.
 func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
 	strategy, preferred = string(value(lease.Spec.Strategy)), value(lease.Spec.PreferredHolder)
 	if strategy == "" {
@@ -98,7 +98,7 @@ func carriesRecord(spec *coordinationv1.LeaseSpec) bool {
 		spec.RenewTime != nil || spec.LeaseTransitions != nil
 }
 
-// decodeSpec turns pointers into values, once, at the edge: nil is zero.
+// decodeSpec converts the spec. A nil field becomes a zero value.
 func decodeSpec(spec *coordinationv1.LeaseSpec) LeaderElectionRecord {
 	return LeaderElectionRecord{
 		HolderIdentity:       value(spec.HolderIdentity),
@@ -117,10 +117,10 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// leaseBytes are the bytes by which a change of a Lease's record shows: the record's
-// JSON, but with the microseconds that a Lease stores and its peers write.
+// leaseBytes returns the record as JSON with microseconds, which Leases store and peers write. Different bytes
+// mean that the record has changed.
 func leaseBytes(r LeaderElectionRecord) []byte {
-	raw, _ := json.Marshal(struct { // strings, numbers and formatted times: there is nothing to refuse
+	raw, _ := json.Marshal(struct { // these types cannot fail
 		HolderIdentity       string           `json:"holderIdentity"`
 		HolderKey            string           `json:"holderKey"`
 		LeaseDurationSeconds int              `json:"leaseDurationSeconds"`
@@ -134,11 +134,12 @@ func leaseBytes(r LeaderElectionRecord) []byte {
 	return raw
 }
 
-// encodeLease leaves the fields of a coordinator (strategy, preferredHolder) alone, except that it removes
-// a preferredHolder that is the holder now. The holder is never nil: kube-apiserver's own coordinator would crash on it.
+// encodeLease preserves the fields of a coordinator (strategy, preferredHolder). If the preferredHolder has become
+// the holder, it removes the preferredHolder. The holder is never nil, because a nil holder crashes the
+// coordinator of kube-apiserver.
 func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	if r.LeaderTransitions > math.MaxInt32 {
-		return fmt.Errorf("leaderTransitions %d does not fit into a Lease: delete the ConfigMap lock that counts so far, its next holder begins at 0", r.LeaderTransitions)
+		return fmt.Errorf("leaderTransitions %d does not fit into a Lease. Delete the ConfigMap lock: the count then starts again", r.LeaderTransitions)
 	}
 	seconds, transitions := int32(r.LeaseDurationSeconds), int32(r.LeaderTransitions)
 	lease.Spec.HolderIdentity = &r.HolderIdentity
@@ -163,8 +164,7 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	return nil
 }
 
-// leaseTime is in whole seconds, as in a ConfigMap. That is also how a record of
-// ours is told from a peer's (see recordedKey).
+// leaseTime returns t in whole seconds, as in a ConfigMap. recordedKey relies on this.
 func leaseTime(t metav1.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
@@ -180,7 +180,7 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	return a
 }
 
-// Validate reports every mistake in the lock's fields; it sends no request.
+// Validate returns all errors in the fields of the lock. It sends no request.
 func (l *LeaseLock) Validate() error {
 	return validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil)
 }
@@ -189,59 +189,57 @@ func (l *LeaseLock) Validate() error {
 func (l *LeaseLock) Read(ctx context.Context) (Snapshot, error) { return l.access().read(ctx) }
 
 // Write implements Versioned.
-func (l *LeaseLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	return l.access().write(ctx, base, record, notes)
+func (l *LeaseLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
+	return l.access().write(ctx, base, record, annotations)
 }
 
 // Annotate implements Annotated.
-func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
-	return l.access().annotate(ctx, base, notes)
+func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
+	return l.access().annotate(ctx, base, annotations)
 }
 
-// Rehearse asks the server whether it would accept a Write, and changes nothing.
-func (l *LeaseLock) Rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error {
-	return l.access().rehearse(ctx, base, record, notes)
+// DryRun returns an error if the API server would reject the Write. Nothing is written.
+func (l *LeaseLock) DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
+	return l.access().dryRun(ctx, base, record, annotations)
 }
 
 // Watch implements Watchable.
-func (l *LeaseLock) Watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
-	return l.access().watch(ctx, from, up, seen)
+func (l *LeaseLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
+	return l.access().watch(ctx, from, connected, changed)
 }
 
-// Subscribe implements Subscribable: it shares a watch where there is a Shared.
+// Subscribe implements Subscribable. If Shared is set, the subscription may use the watch of the namespace.
 func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
 	return newLockWatch(ctx, l, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
-// Get returns the record and the bytes by which it is compared. The error is a NotFound when
-// there is no such Lease, and wraps ErrUnreadable when its record cannot be read. A Lease
-// without a record gives a zero record, nil bytes and no error.
+// Get returns the record and its bytes. The error is NotFound if the Lease does not exist, and wraps ErrUnreadable
+// if its record cannot be read. For a Lease without a record it returns a zero record, nil bytes and no error.
 func (l *LeaseLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return l.access().plain(l).get(ctx)
 }
 
-// Create makes the Lease; an AlreadyExists, which IsConflict reports too, when there
-// is one.
+// Create creates the Lease. If it exists, the error is AlreadyExists and IsConflict reports true.
 func (l *LeaseLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.access().plain(l).create(ctx, ler)
 }
 
-// Update replaces the record of the Lease that Get, Create or Update saw last.
+// Update replaces the record of the Lease that the last Get, Create or Update returned.
 func (l *LeaseLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.access().plain(l).update(ctx, ler)
 }
 
-// RecordEvent writes an Event about the Lease, if there is a recorder.
+// RecordEvent implements Interface.
 func (l *LeaseLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
 
 // RecordWarning implements Warning.
 func (l *LeaseLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
-// Identity is the candidate's own.
+// Identity returns the identity of the candidate.
 func (l *LeaseLock) Identity() string { return l.LockConfig.Identity }
 
-// Key is the candidate's rank as it is written into the lock.
+// Key returns the rank of the candidate.
 func (l *LeaseLock) Key() string { return l.LockConfig.Key }
 
-// Describe is "namespace/name".
+// Describe returns "namespace/name".
 func (l *LeaseLock) Describe() string { return describe(&l.LeaseMeta) }

@@ -9,25 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istiodManager is istiod's name in managedFields, which the API server takes from the
-// name of its binary.
+// istiodManager is the field manager of istiod in managedFields. The API server derives it from the name of the
+// binary.
 const istiodManager = "pilot-discovery"
 
-// recordedKey is the holder's key beside a Lease's record.
+// recordedKey returns the key of the holder of a Lease, or "" if the annotation belongs to a former holder.
 //
-// client-go's elector does not know the annotation and carries it along, so that
-// after a takeover it names the rank of a former holder. The record itself does not
-// say who wrote it: client-go and istiod store the same fields, with microseconds.
-// What distinguishes them:
+// client-go preserves the annotation but does not update it. The record does not name its writer: client-go and
+// istiod store the same fields with microseconds. The rules are:
 //
-//   - A record in whole seconds is ours; the key counts. (Chance lets a peer's pass
-//     once in 10^12.)
-//   - Otherwise the API server's own notes (managedFields) say who wrote the record
-//     last and who the annotation. The key counts when that is the same manager, or
-//     when istiod wrote the record: it sets or removes the annotation each time, but
-//     does not come to own one that it finds already right.
-//   - It counts too when the notes are missing: not knowing the rank of a live
-//     holder would have its equals preempt it, which is the greater harm.
+//   - A record in whole seconds was written by this project, so the key counts. A peer writes such a record
+//     with probability 10^-12.
+//   - Otherwise managedFields names the last writer of the record and of the annotation. The key counts if they are the
+//     same manager, or if istiod wrote the record. istiod sets or removes the annotation with each write, but does not
+//     become its owner if the value does not change.
+//   - The key also counts if managedFields is missing. Without the key of a live holder, candidates of equal
+//     rank would preempt it, which is worse.
 func recordedKey(lease *coordinationv1.Lease) string {
 	key := lease.Annotations[LeaseHolderKey]
 	if key == "" || inWholeSeconds(lease.Spec.AcquireTime) && inWholeSeconds(lease.Spec.RenewTime) {
@@ -50,7 +47,7 @@ func inWholeSeconds(t *metav1.MicroTime) bool {
 	return t == nil || t.Time.Equal(t.Truncate(time.Second))
 }
 
-// managersOf are those who own the field at path.
+// managersOf returns the managers that own the field at path.
 func managersOf(entries []metav1.ManagedFieldsEntry, path ...string) map[string]bool {
 	owners := map[string]bool{}
 	for _, entry := range entries {

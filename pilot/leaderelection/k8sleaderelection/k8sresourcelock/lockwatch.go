@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// lockWatch is the Subscription of one object: a share in the watch of its namespace, where a Shared
-// has one for it, and else a watch of its own, one connection after the other.
+// lockWatch is the Subscription of one object. It uses the watch of the namespace if its Shared has one. Otherwise
+// it has its own watch and reconnects it.
 type lockWatch struct {
-	mailbox
+	eventQueue
 	lock            Watchable
-	shared          *Shared // nil: it shares with nobody
+	shared          *Shared // nil if the lock has its own watch
 	namespace, name string
 
 	ctx     context.Context
@@ -21,25 +21,25 @@ type lockWatch struct {
 	mu    sync.Mutex
 	ended bool
 	share *share
-	stop  context.CancelFunc // of its own watch; nil: there was none yet
-	// broken ends the present connection of its own watch, anew has the next one start with the
-	// present state.
-	broken context.CancelFunc
-	anew   bool
+	stop  context.CancelFunc // stops its own watch; nil if it has none
+	// disconnect ends the current connection of its own watch. restart makes the next connection start with the
+	// current state.
+	disconnect context.CancelFunc
+	restart    bool
 }
 
 func newLockWatch(ctx context.Context, lock Watchable, shared *Shared, namespace, name string, wake func()) *lockWatch {
-	w := &lockWatch{mailbox: mailbox{wake: wake}, lock: lock, shared: shared, namespace: namespace, name: name, ctx: ctx}
+	w := &lockWatch{eventQueue: eventQueue{wake: wake}, lock: lock, shared: shared, namespace: namespace, name: name, ctx: ctx}
 	if shared != nil {
 		shared.addWatch(namespace)
 	}
 	if !w.join() {
-		w.refused()
+		w.watchAlone()
 	}
 	return w
 }
 
-// join takes a share in the namespace's watch, if there is one to take.
+// join uses the watch of the namespace and reports whether there is one.
 func (w *lockWatch) join() bool {
 	if w.shared == nil {
 		return false
@@ -52,8 +52,8 @@ func (w *lockWatch) join() bool {
 	return w.share != nil
 }
 
-// refused follows the lock by a watch of its own: the namespace may not be watched.
-func (w *lockWatch) refused() {
+// watchAlone starts a watch of this object only.
+func (w *lockWatch) watchAlone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.share = nil; w.ended {
@@ -67,18 +67,18 @@ func (w *lockWatch) refused() {
 	})
 }
 
-// Rewound implements Subscription.
-func (w *lockWatch) StoreRestored(present string) {
+// StoreRestored implements Subscription.
+func (w *lockWatch) StoreRestored(version string) {
 	w.mu.Lock()
 	share := w.share
 	if share == nil {
-		if w.anew = true; w.broken != nil {
-			w.broken()
+		if w.restart = true; w.disconnect != nil {
+			w.disconnect()
 		}
 	}
 	w.mu.Unlock()
 	if share != nil {
-		share.of.rewound(w.name, present)
+		share.of.storeRestored(w.name, version)
 	}
 }
 
@@ -103,9 +103,9 @@ func (w *lockWatch) End() {
 	}
 }
 
-// run is its own watch, until it ends or there are enough by now to share one.
+// run reconnects its own watch until the subscription ends or uses the watch of the namespace.
 func (w *lockWatch) run(ctx context.Context) {
-	from, fails := "", 0
+	from, failed := "", 0
 	for ctx.Err() == nil {
 		shown, resume, err := w.connect(ctx, from)
 		if ctx.Err() != nil {
@@ -113,23 +113,23 @@ func (w *lockWatch) run(ctx context.Context) {
 		}
 		from = resume
 		w.put(Event{Kind: WatchDisconnected, Err: err})
-		fails = failures(fails, shown, err)
-		pause(ctx, fails)
+		failed = failures(failed, shown, err)
+		pause(ctx, failed)
 		if w.join() {
 			return
 		}
 	}
 }
 
-// connect is one watch, until Rewound or End ends it, or it breaks.
+// connect watches the object until StoreRestored or End ends the connection, or the connection fails.
 func (w *lockWatch) connect(ctx context.Context, from string) (shown bool, resume string, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.mu.Lock()
-	if w.anew {
+	if w.restart {
 		from = ""
 	}
-	w.broken, w.anew = cancel, false
+	w.disconnect, w.restart = cancel, false
 	w.mu.Unlock()
 	resume, err = w.lock.Watch(ctx, from, func() { w.put(Event{Kind: WatchConnected, Gap: from == ""}) }, func(snap Snapshot) {
 		shown = true
@@ -137,14 +137,14 @@ func (w *lockWatch) connect(ctx context.Context, from string) (shown bool, resum
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.anew {
-		return shown, "", nil // it was ended for that
+	if w.restart {
+		return shown, "", nil
 	}
 	return shown, resume, err
 }
 
-// failures counts connections in a row that were of no use: one that has shown something was, and
-// one that the server ends in the course of things after that is no failure.
+// failures returns the number of consecutive failed connections. A connection that showed a change and ended
+// without an error is not a failure.
 func failures(before int, shown bool, err error) int {
 	switch {
 	case shown && err == nil:
@@ -157,17 +157,18 @@ func failures(before int, shown bool, err error) int {
 
 // From a quarter of a second to 16 s.
 const (
+	// The pause is between 250 ms and 16 s.
 	minPause      = 250 * time.Millisecond
 	maxPauseShift = 6
 )
 
-// pause waits after failures, longer after more, less up to half of it, so that many
-// processes do not come back together.
-func pause(ctx context.Context, fails int) {
-	if fails == 0 {
+// pause waits after a failed connection. The time grows with the number of failures. It is reduced by a random
+// part, up to one half, so that many processes do not reconnect together.
+func pause(ctx context.Context, failed int) {
+	if failed == 0 {
 		return
 	}
-	d := minPause << min(fails-1, maxPauseShift)
+	d := minPause << min(failed-1, maxPauseShift)
 	timer := time.NewTimer(d - rand.N(d/2+1))
 	defer timer.Stop()
 	select {

@@ -14,20 +14,20 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Part is one object of a MultiLock and its version. One that is not there has no UID, and
-// the last version that was known.
+// Part is one object of a MultiLock. UID is empty if the object does not exist. Version is the last known version.
 type Part struct {
+	// UID is the UID of the object.
 	UID     types.UID
 	Version uint64
-	// Present: the record that the MultiLock shows is in this object, too, in this term. A
-	// holder that stands in one of the two must not act.
+	// Present reports whether this object has the record of the MultiLock, in the same term. A holder that is
+	// named by one object only must not act.
 	Present bool
 }
 
-// sums hashes records to be compared within this process.
+// sums is the seed of record hashes. They are compared only within this process.
 var sums = maphash.MakeSeed()
 
-// coreSnapshot is as much of an object as the core decides on.
+// coreSnapshot converts what the core needs of a Snapshot.
 func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 	out := core.Snapshot{Exists: s.Exists, UID: core.UID{First: string(s.UID)}, Sum: maphash.Bytes(sums, s.Raw)}
 	if s.ResourceVersion != "" {
@@ -44,19 +44,18 @@ func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 		out.Content = core.Readable
 	}
 	out.Record, out.Annotations = coreRecord(s.Record), coreAnnotations(s.Annotations)
-	if note := s.Annotations[MultiLockAnnotation]; namesTerm(note, s.Record) {
-		out.Annotations.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(note)}
+	if needs := s.Annotations[MultiLockAnnotation]; namesTerm(needs, s.Record) {
+		out.Annotations.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(needs)}
 	}
 	return out, nil
 }
 
-// coreAnnotations has requests and holds as they are written, to be compared: what they say is the
-// elector's to read.
-func coreAnnotations(notes map[string]string) core.Annotations {
+// coreAnnotations copies requests and holds without decoding them, because they are only compared here.
+func coreAnnotations(annotations map[string]string) core.Annotations {
 	return core.Annotations{
-		Nominated: core.Nomination{Identity: notes[NominatedAnnotation]},
-		Request:   core.Request{Note: notes[HandoverRequestAnnotation]},
-		Hold:      core.Hold{Note: notes[HoldAnnotation]},
+		Nominated: core.Nomination{Identity: annotations[NominatedAnnotation]},
+		Request:   core.Request{Note: annotations[HandoverRequestAnnotation]},
+		Hold:      core.Hold{Note: annotations[HoldAnnotation]},
 	}
 }
 
@@ -67,14 +66,14 @@ func coreRecord(r LeaderElectionRecord) core.Record {
 	}
 }
 
-// corePair is coreSnapshot of both.
+// corePair converts both objects.
 func corePair(p Pair) (core.Pair, error) {
 	primary, err := coreSnapshot(p.Primary)
 	secondary, err2 := coreSnapshot(p.Secondary)
 	return core.Pair{Primary: primary, Secondary: secondary}, errors.Join(err, err2)
 }
 
-// formatNeeds is the note's form.
+// formatNeeds returns the value of MultiLockAnnotation.
 func formatNeeds(n core.NeedsBoth) string {
 	if n == (core.NeedsBoth{}) {
 		return ""
@@ -82,70 +81,69 @@ func formatNeeds(n core.NeedsBoth) string {
 	return strings.TrimSpace(fmt.Sprintf("v1 %s %d %s", n.Identity, n.Transitions, n.Other))
 }
 
-// namesTerm reports whether a note of the form "v1 identity transitions …" is about the
-// record's term.
-func namesTerm(note string, r LeaderElectionRecord) bool {
-	words := strings.Split(note, " ")
+// namesTerm reports whether an annotation "v1 <identity> <transitions> …" names the term of the record.
+func namesTerm(annotation string, r LeaderElectionRecord) bool {
+	words := strings.Split(annotation, " ")
 	return len(words) >= 3 && words[0] == "v1" && words[1] == r.HolderIdentity && words[2] == strconv.Itoa(r.LeaderTransitions)
 }
 
-// otherUID is the UID that formatNeeds has put into a note; empty when there is none.
-func otherUID(note string) string {
-	if words := strings.Split(note, " "); len(words) >= 4 {
+// otherUID returns the UID of the other object in a MultiLockAnnotation, or "".
+func otherUID(annotation string) string {
+	if words := strings.Split(annotation, " "); len(words) >= 4 {
 		return words[3]
 	}
 	return ""
 }
 
-// combine shows two objects as one lock, as the core decides. UID and ResourceVersion are those of
-// the secondary, which a fence goes by. Raw is made of both, so that a change of either restarts
+// combine returns both objects as one lock, as decided by the core. UID and ResourceVersion come from the
+// secondary, because a fence uses the secondary. Raw contains both records, so that a change of either restarts
 // the lease.
-func combine(sight core.PairView, objects Pair, self string) Snapshot {
+func combine(view core.PairView, objects Pair, self string) Snapshot {
 	parts := [2]Part{
-		{UID: types.UID(sight.Primary.UID.First), Version: sight.Primary.Version},
-		{UID: types.UID(sight.Secondary.UID.First), Version: sight.Secondary.Version},
+		{UID: types.UID(view.Primary.UID.First), Version: view.Primary.Version},
+		{UID: types.UID(view.Secondary.UID.First), Version: view.Secondary.Version},
 	}
-	h, both := sight.Select(self)
-	is, one := sight.Combine(h, both), objects.half(h)
-	if !is.Exists {
+	h, both := view.Select(self)
+	combined, selected := view.Combine(h, both), objects.half(h)
+	if !combined.Exists {
 		return Snapshot{ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts}
 	}
-	parts[core.Primary].Present, parts[core.Secondary].Present = is.Halves&core.InFirst != 0, is.Halves&core.InSecond != 0
+	parts[core.Primary].Present, parts[core.Secondary].Present = combined.Halves&core.InFirst != 0, combined.Halves&core.InSecond != 0
 	out := Snapshot{
 		Exists: true, UID: objects.Secondary.UID, ResourceVersion: objects.Secondary.ResourceVersion, Parts: parts,
-		Record: one.Record, Annotations: withOthers(withAnnotation(one.Annotations, MultiLockAnnotation, ""), is.Annotations),
-		Floor:  is.Floor,
+		Record: selected.Record, Annotations: withRequestAndHold(withAnnotation(selected.Annotations, MultiLockAnnotation, ""), combined.Annotations),
+		Floor:  combined.Floor,
 		Object: &objects,
 	}
-	if is.Content == core.Unreadable {
+	if combined.Content == core.Unreadable {
 		out.Unreadable, out.Record = errors.Join(objects.Primary.Unreadable, objects.Secondary.Unreadable), LeaderElectionRecord{}
 	}
-	if one.Raw != nil {
+	if selected.Raw != nil {
 		out.Raw = rawOf(objects)
 	}
 	return out
 }
 
-// withOthers is notes with the request and the hold that the core has chosen.
-func withOthers(notes map[string]string, chosen core.Annotations) map[string]string {
-	notes = withAnnotation(notes, HandoverRequestAnnotation, chosen.Request.Note)
-	return withAnnotation(notes, HoldAnnotation, chosen.Hold.Note)
+// withRequestAndHold returns annotations with the request and the hold that the core selected.
+func withRequestAndHold(annotations map[string]string, chosen core.Annotations) map[string]string {
+	annotations = withAnnotation(annotations, HandoverRequestAnnotation, chosen.Request.Note)
+	return withAnnotation(annotations, HoldAnnotation, chosen.Hold.Note)
 }
 
-// withAnnotation is notes with one more; an empty value leaves it out.
-func withAnnotation(notes map[string]string, key, value string) map[string]string {
-	notes = maps.Clone(notes)
-	if notes == nil {
-		notes = map[string]string{}
+// withAnnotation returns annotations with key set, or removed if value is empty.
+func withAnnotation(annotations map[string]string, key, value string) map[string]string {
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
 	}
-	notes[key] = value
+	annotations[key] = value
 	if value == "" {
-		delete(notes, key)
+		delete(annotations, key)
 	}
-	return notes
+	return annotations
 }
 
-// rawOf is never nil, and differs when either object or its record does.
+// rawOf returns bytes that differ if one of the objects or records differs. It is never nil.
 func rawOf(objects Pair) []byte {
 	var raw []byte
 	for _, half := range []Snapshot{objects.Primary, objects.Secondary} {

@@ -12,19 +12,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// MultiLock holds two locks together, for moving an election from one kind of object
-// to another: the primary is the kind that it comes from (ConfigMap), the secondary
-// the one that it goes to (Lease). Each of them excludes the candidates that use that
-// one alone, as long as no two candidates use different ones alone.
+// MultiLock holds two locks together, for moving an election from one lock type to another. The primary is the old
+// type (ConfigMap), the secondary is the new type (Lease). Each of them excludes candidates that use only that
+// type. Never run candidates that use only the primary together with candidates that use only the secondary.
 //
-// The two are shown as one Snapshot, whose Parts name both. A record is written to the
-// primary, guarded, and then to the secondary; it is acknowledged when both are. A write that
-// leaves the record as it is (a challenger's request) goes to the one object whose record is
-// shown.
+// A Snapshot presents both objects as one lock. Its Parts describe each object. A record is written to the primary
+// and then to the secondary. It is acknowledged when both writes are. A write that changes annotations only (for
+// example a handover request) changes the object with the selected record.
 //
-// Both locks have to be Versioned; without Watchable ones it is polled. One MultiLock
-// serves one elector.
+// Both locks must implement Versioned. If one of them cannot be watched, the elector polls. Use each MultiLock for
+// one elector only.
 type MultiLock struct {
+	// Primary is the lock of the old type. Secondary is the lock of the new type.
 	Primary, Secondary Interface
 
 	mem pairMemory
@@ -37,7 +36,7 @@ var (
 	_ Subscribable = (*MultiLock)(nil)
 )
 
-// Pair is the two objects of a MultiLock; it is the Object of its Snapshots.
+// Pair contains both objects of a MultiLock. It is the Object of their Snapshot.
 type Pair struct{ Primary, Secondary Snapshot }
 
 func (p *Pair) half(h core.Half) *Snapshot {
@@ -47,10 +46,10 @@ func (p *Pair) half(h core.Half) *Snapshot {
 	return &p.Secondary
 }
 
-// GetObjectKind makes a Pair a runtime.Object; it has no kind of its own.
+// GetObjectKind implements runtime.Object. A Pair has no kind.
 func (p *Pair) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject makes a Pair a runtime.Object.
+// DeepCopyObject implements runtime.Object.
 func (p *Pair) DeepCopyObject() runtime.Object {
 	c := *p
 	for _, s := range []*Snapshot{&c.Primary, &c.Secondary} {
@@ -61,17 +60,17 @@ func (p *Pair) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// halves are the two locks, versioned.
+// halves returns both locks as Versioned.
 func (l *MultiLock) halves() (primary, secondary Versioned, err error) {
 	primary, ok := l.Primary.(Versioned)
 	secondary, ok2 := l.Secondary.(Versioned)
 	if !ok || !ok2 {
-		return nil, nil, errors.New("a MultiLock needs a Primary and a Secondary that are Versioned, as the locks of this package are")
+		return nil, nil, errors.New("MultiLock: Primary and Secondary must implement Versioned, as the locks of this package do")
 	}
 	return primary, secondary, nil
 }
 
-// Validate reports every mistake in the two locks; it sends no request.
+// Validate returns all errors in both locks. It sends no request.
 func (l *MultiLock) Validate() error {
 	primary, secondary, err := l.halves()
 	if err != nil {
@@ -84,38 +83,38 @@ func (l *MultiLock) Validate() error {
 		}
 	}
 	if primary.Identity() != secondary.Identity() || primary.Key() != secondary.Key() {
-		errs = append(errs, fmt.Errorf("the locks of a MultiLock have to be one candidate's, not those of %q (%q) and %q (%q)",
+		errs = append(errs, fmt.Errorf("MultiLock: Primary is of candidate %q (key %q), Secondary of candidate %q (key %q). Use one identity and key",
 			primary.Identity(), primary.Key(), secondary.Identity(), secondary.Key()))
 	}
 	return errors.Join(errs...)
 }
 
-// Read implements Versioned. It asks for the primary first: a picture whose halves are
-// of different moments then has an outdated primary, and no write can be based on that.
+// Read implements Versioned. It reads the primary first. If the objects change in between, the primary is outdated
+// and no write can be based on it.
 func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
 	primary, secondary, err := l.halves()
 	if err != nil {
 		return Snapshot{}, err
 	}
 	for i, half := range []Versioned{primary, secondary} {
-		sight, _ := l.mem.known()
+		view, _ := l.mem.state()
 		snap, err := half.Read(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
-		if err := l.mem.answered(core.Half(i), snap, sight.Changes(core.Half(i))); err != nil {
+		if err := l.mem.applyRead(core.Half(i), snap, view.Changes(core.Half(i))); err != nil {
 			return Snapshot{}, err
 		}
 	}
-	sight, objects := l.mem.known()
-	return combine(sight, objects, l.Identity()), nil
+	view, objects := l.mem.state()
+	return combine(view, objects, l.Identity()), nil
 }
 
-// Write implements Versioned. An error that IsConflict reports means that an object has
-// changed since base, and nothing was written. An error after the primary was written is
-// never such a one, even where the secondary had changed: Read what is stored.
-func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) (Snapshot, error) {
-	w, err := l.write(base, record, notes)
+// Write implements Versioned. If IsConflict reports true for the error, an object has changed since base and
+// nothing was written. After the primary was written, IsConflict reports false, even if the secondary has changed.
+// The caller must then call Read.
+func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
+	w, err := l.write(base, record, annotations)
 	switch {
 	case err != nil:
 		return Snapshot{}, err
@@ -125,10 +124,9 @@ func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElect
 	return w.both(ctx)
 }
 
-// Annotate writes exactly these notes beside the record that base shows, on the object
-// that shows it.
-func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[string]string) (Snapshot, error) {
-	w, err := l.write(base, base.Record, notes)
+// Annotate stores exactly these annotations on the object with the selected record.
+func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
+	w, err := l.write(base, base.Record, annotations)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -138,16 +136,16 @@ func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, notes map[strin
 	return w.annotate(ctx)
 }
 
-// write is a write that is decided on base.
-func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[string]string) (w pairWrite, err error) {
-	w = pairWrite{lock: l, record: record, notes: notes}
+// write prepares a write with this base.
+func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, annotations map[string]string) (w pairWrite, err error) {
+	w = pairWrite{lock: l, record: record, annotations: annotations}
 	if w.primary, w.secondary, err = l.halves(); err != nil {
 		return w, err
 	}
 	if base.Exists {
 		pair, ok := base.Object.(*Pair)
 		if !ok {
-			return w, fmt.Errorf("lock %s: the base of the write is a %T", l.Describe(), base.Object)
+			return w, fmt.Errorf("lock %s: base of the write is a %T", l.Describe(), base.Object)
 		}
 		if base.UID != pair.Secondary.UID || base.ResourceVersion != pair.Secondary.ResourceVersion {
 			return w, fmt.Errorf("lock %s: the base of the write has resourceVersion %q and UID %q, which are not its secondary's",
@@ -160,22 +158,21 @@ func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, notes map[
 	return w, err
 }
 
-// Get returns the record that the two objects show together, and bytes that differ after a
-// change of either. The error is a NotFound when there is neither object, and wraps
-// ErrUnreadable when a record of the two cannot be read. Objects without a record give a zero
-// record, nil bytes and no error.
+// Get returns the record of the lock, and bytes that differ if one of the objects has changed. The error is
+// NotFound if neither object exists, and wraps ErrUnreadable if a record cannot be read. Without a record it
+// returns a zero record, nil bytes and no error.
 func (l *MultiLock) Get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	return l.plain().get(ctx)
 }
 
-// Create makes both objects; it fails when the primary is there.
+// Create creates both objects. It returns an error if the primary exists.
 func (l *MultiLock) Create(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.plain().create(ctx, ler)
 }
 
-// Update replaces the record of the two objects that Get, Create or Update saw last. An error
-// that IsConflict reports means that they have changed since, and nothing was written.
-// Any other may mean that the primary alone was written: call Get.
+// Update replaces the record of the objects that the last Get, Create or Update returned. If IsConflict reports
+// true for the error, they have changed since then and nothing was written. After any other error, the primary may
+// have been written: call Get.
 func (l *MultiLock) Update(ctx context.Context, ler LeaderElectionRecord) error {
 	return l.plain().update(ctx, ler)
 }
@@ -189,7 +186,7 @@ func (l *MultiLock) wrap(verb string, err error) error {
 	return fmt.Errorf("lock %s: %s: %w", l.Describe(), verb, err)
 }
 
-// RecordEvent writes an Event about each of the two objects.
+// RecordEvent records an Event about each of the two objects.
 func (l *MultiLock) RecordEvent(s string) {
 	for _, half := range []Interface{l.Primary, l.Secondary} {
 		if half != nil {
@@ -198,7 +195,7 @@ func (l *MultiLock) RecordEvent(s string) {
 	}
 }
 
-// RecordWarning implements Warning, where the two locks do.
+// RecordWarning implements Warning. It uses RecordEvent for a lock that does not implement Warning.
 func (l *MultiLock) RecordWarning(s string) {
 	for _, one := range []Interface{l.Primary, l.Secondary} {
 		if w, ok := one.(Warning); ok {
@@ -211,7 +208,7 @@ func (l *MultiLock) RecordWarning(s string) {
 	}
 }
 
-// Identity is the candidate's own; empty without a Primary.
+// Identity returns the identity of the candidate. It is empty if Primary is nil.
 func (l *MultiLock) Identity() string {
 	if l.Primary == nil {
 		return ""
@@ -219,7 +216,7 @@ func (l *MultiLock) Identity() string {
 	return l.Primary.Identity()
 }
 
-// Key is the candidate's rank as it is written into the locks.
+// Key returns the rank of the candidate. It is empty if Primary is nil.
 func (l *MultiLock) Key() string {
 	if l.Primary == nil {
 		return ""
@@ -227,7 +224,7 @@ func (l *MultiLock) Key() string {
 	return l.Primary.Key()
 }
 
-// Describe is the primary's "namespace/name".
+// Describe returns "namespace/name" of the primary.
 func (l *MultiLock) Describe() string {
 	if l.Primary == nil {
 		return ""

@@ -1,11 +1,15 @@
 package k8sresourcelock_test
 
 import (
+	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
@@ -112,7 +116,7 @@ func TestMultiLockDoesNotFinishWhatOthersHaveDecided(t *testing.T) {
 			base := p.held()
 			p.betweenTheWrites(func() { c.happen(p) })
 			_, err := p.lock.Write(t.Context(), base, c.write, nil)
-			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "the primary was written") {
+			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "write secondary after primary") {
 				t.Errorf("error %v, want one that leaves it open", err)
 			}
 			if got := p.Secondary.Snapshot().Record.HolderIdentity; got != c.holder {
@@ -189,7 +193,7 @@ func TestMultiLockRehearsesAClaim(t *testing.T) {
 		t.Errorf("error %v, want the server's refusal", err)
 	}
 	if p.Primary.Snapshot().Exists {
-		t.Error("the primary was written")
+		t.Error("write secondary after primary")
 	}
 }
 
@@ -209,4 +213,360 @@ func TestMultiLockValidate(t *testing.T) {
 		}
 		t.Logf("%s %s %s", lock.Identity(), lock.Key(), lock.Describe()) // must not panic
 	}
+}
+
+// odd answers reads or writes with a version that is none.
+type odd struct {
+	locktest.Locker
+	reads, writes bool
+}
+
+func (o odd) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	snap, err := o.Locker.Read(ctx)
+	return o.spoil(o.reads, snap), err
+}
+
+func (o odd) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	snap, err := o.Locker.Write(ctx, base, r, notes)
+	return o.spoil(o.writes, snap), err
+}
+
+func (o odd) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	snap, err := o.Locker.Annotate(ctx, base, notes)
+	return o.spoil(o.writes, snap), err
+}
+
+func (o odd) spoil(yes bool, snap k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
+	if yes {
+		snap.ResourceVersion = "1a"
+	}
+	return snap
+}
+
+// hear is a lock that tells what it is asked to write.
+type hear struct {
+	locktest.Locker
+	annotated func(notes map[string]string)
+	wrote     func()
+}
+
+func (h hear) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	if h.annotated != nil {
+		h.annotated(notes)
+	}
+	return h.Locker.Annotate(ctx, base, notes)
+}
+
+func (h hear) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	snap, err := h.Locker.Write(ctx, base, r, notes)
+	if h.wrote != nil {
+		h.wrote()
+	}
+	return snap, err
+}
+
+const (
+	hold    = k8sresourcelock.HoldAnnotation
+	request = k8sresourcelock.HandoverRequestAnnotation
+	marker  = k8sresourcelock.MarkerAnnotation
+	needs   = k8sresourcelock.MultiLockAnnotation
+)
+
+type notes = map[string]string
+
+// A MultiLock that is not put together right says so, whatever it is asked for.
+func TestMultiLockWithoutItsLocks(t *testing.T) {
+	p := newPairTrial(t)
+	base := p.held()
+	good := p.lock
+	for name, lock := range map[string]*k8sresourcelock.MultiLock{
+		"none":            {},
+		"no secondary":    {Primary: good.Primary.Locker},
+		"plain primary":   {Primary: good.Primary.Plain(), Secondary: good.Secondary.Locker},
+		"plain secondary": {Primary: good.Primary.Locker, Secondary: good.Secondary.Plain()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, errRead := lock.Read(t.Context())
+			_, errWrite := lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
+			_, errNotes := lock.Annotate(t.Context(), base, nil)
+			_, _, errGet := lock.Get(t.Context())
+			for _, err := range []error{lock.Validate(), errRead, errWrite, errNotes, errGet, lock.Create(t.Context(), termOf("b", 3, 1))} {
+				if err == nil || !strings.Contains(err.Error(), "Versioned") || k8sresourcelock.IsConflict(err) {
+					t.Errorf("error %v, want one that says what is missing", err)
+				}
+			}
+			lock.RecordEvent("x")
+			lock.RecordWarning("x")
+		})
+	}
+	for name, lock := range map[string]*k8sresourcelock.MultiLock{
+		"primary":   {Primary: good.Primary.Unwatched(), Secondary: good.Secondary.Locker},
+		"secondary": {Primary: good.Primary.Locker, Secondary: good.Secondary.Unwatched()},
+	} {
+		if watch := k8sresourcelock.Subscribe(t.Context(), lock, func() {}); watch != nil {
+			t.Errorf("%s cannot be watched, and there is a subscription", name)
+		}
+		if n := good.Primary.Watching() + good.Secondary.Watching(); n != 0 {
+			t.Errorf("%s cannot be watched, and of the other there are %d watches", name, n)
+		}
+		if err := lock.Validate(); err != nil { // it is polled
+			t.Error(err)
+		}
+	}
+}
+
+func TestMultiLockValidatesBothLocks(t *testing.T) {
+	pair := locktest.NewPair()
+	for name, c := range map[string]struct {
+		lock *locktest.PairLock
+		want string
+	}{
+		"identity": {pair.Lock("b c", "stable"), "white space"},
+		"key":      {pair.Lock("b", "sta ble"), "white space"},
+	} {
+		good := pair.Lock("b", "stable")
+		for which, lock := range map[string]*k8sresourcelock.MultiLock{
+			"configmap lock": {Primary: c.lock.Primary.Locker, Secondary: good.Secondary.Locker},
+			"lease lock":     {Primary: good.Primary.Locker, Secondary: c.lock.Secondary.Locker},
+		} {
+			if err := lock.Validate(); err == nil || !strings.Contains(err.Error(), which) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s of the %s: %v", name, which, err)
+			}
+		}
+	}
+	two := &k8sresourcelock.MultiLock{Primary: pair.Lock("b", "stable").Primary.Locker, Secondary: pair.Lock("b", "canary").Secondary.Locker}
+	if err := two.Validate(); err == nil || !strings.Contains(err.Error(), "canary") {
+		t.Errorf("two keys: %v", err)
+	}
+}
+
+// Versions that cannot be compared are an error at once, and never a conflict: what
+// stands is open.
+func TestMultiLockWithVersionsThatAreNone(t *testing.T) {
+	p := newPairTrial(t)
+	p.held()
+	a, b := p.lock.Primary.Locker, p.lock.Secondary.Locker
+	later := 0
+	for name, lock := range map[string]*k8sresourcelock.MultiLock{
+		"primary":   {Primary: odd{Locker: a, reads: true, writes: true}, Secondary: b},
+		"secondary": {Primary: a, Secondary: odd{Locker: b, reads: true, writes: true}},
+	} {
+		if _, err := lock.Read(t.Context()); err == nil {
+			t.Errorf("%s: read", name)
+		}
+		if _, _, err := lock.Get(t.Context()); err == nil || apierrors.IsNotFound(err) {
+			t.Errorf("%s: got, error %v", name, err)
+		}
+		later++
+		renewal := termOf("b", 3, later)
+		fresh, err := p.lock.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lock.Write(t.Context(), fresh, renewal, notes{hold: "old"}); err == nil || k8sresourcelock.IsConflict(err) {
+			t.Errorf("%s: written, error %v", name, err)
+		}
+		if fresh, err = p.lock.Read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lock.Annotate(t.Context(), fresh, notes{hold: name}); err == nil || k8sresourcelock.IsConflict(err) {
+			t.Errorf("%s: annotated, error %v", name, err)
+		}
+	}
+	// The secondary's answers to reads alone are odd, and one is needed.
+	lock := &k8sresourcelock.MultiLock{Primary: a, Secondary: odd{Locker: b, reads: true}}
+	fresh, err := p.lock.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Secondary.Annotate("example.com/x", "y")
+	if _, err := lock.Write(t.Context(), fresh, termOf("b", 3, 7), nil); err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") {
+		t.Errorf("written past a label, error %v", err)
+	}
+}
+
+func TestMultiLockOnABaseThatIsNone(t *testing.T) {
+	p := newPairTrial(t)
+	base := p.held()
+	single, err := p.lock.Primary.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unguarded, nameless := base, base
+	unguarded.ResourceVersion, nameless.UID = "", ""
+	for name, base := range map[string]k8sresourcelock.Snapshot{"one object's": single, "unguarded": unguarded, "nameless": nameless} {
+		_, errWrite := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
+		_, errNotes := p.lock.Annotate(t.Context(), base, nil)
+		for _, err := range []error{errWrite, errNotes} {
+			if err == nil || k8sresourcelock.IsConflict(err) || !strings.HasPrefix(err.Error(), "lock istio-system/istio-leader: ") {
+				t.Errorf("%s: error %v", name, err)
+			}
+		}
+	}
+	unwatched := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
+	if _, err := unwatched.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("notes on no object: %v", err)
+	}
+}
+
+func TestPairIsCopiedWhole(t *testing.T) {
+	p := newPairTrial(t)
+	p.Primary.Put("c", termOf("c", 4, 0))
+	for range 2 { // without the secondary, then with both
+		pair := p.read().Object.(*k8sresourcelock.Pair)
+		var _ runtime.Object = pair
+		copied := pair.DeepCopyObject().(*k8sresourcelock.Pair)
+		if !reflect.DeepEqual(pair, copied) {
+			t.Errorf("copied %+v as %+v", pair, copied)
+		}
+		for i, halves := range [][2]k8sresourcelock.Snapshot{{pair.Primary, copied.Primary}, {pair.Secondary, copied.Secondary}} {
+			if halves[0].Object != nil && halves[0].Object == halves[1].Object {
+				t.Errorf("the copy shares object %d", i)
+			}
+		}
+		p.Secondary.Put("c", termOf("c", 4, 0))
+	}
+}
+
+// A free record that stands in one object goes into both, and says of nobody that it needs both,
+// whatever term it counts.
+func TestMultiLockFinishesARelease(t *testing.T) {
+	for _, term := range []int{4, 0} {
+		p := newPairTrial(t)
+		p.held()
+		p.Primary.Put("c", termOf("", term, 1))
+		base := p.read()
+		snap, err := p.lock.Write(t.Context(), base, base.Record, nil)
+		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Present || !snap.Parts[1].Present {
+			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
+		}
+		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Annotations[needs] != "" {
+			t.Errorf("the Lease: %+v, notes %v", is.Record, is.Annotations)
+		}
+	}
+}
+
+// A nomination does not say of the nominee that it needs both: that is for itself to say.
+func TestMultiLockPassesTheLockOn(t *testing.T) {
+	p := newPairTrial(t)
+	base := p.held()
+	if _, err := p.lock.Write(t.Context(), base, termOf("c", 4, 1), notes{k8sresourcelock.NominatedAnnotation: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, half := range []*locktest.Store{p.Primary, p.Secondary} {
+		if got := half.Snapshot(); got.Annotations[needs] != "" || got.Record.HolderIdentity != "c" {
+			t.Errorf("%s: %+v with %v", half.Kind(), got.Record, got.Annotations)
+		}
+	}
+}
+
+func TestMultiLockRehearsesClaimsAlone(t *testing.T) {
+	p := newPairTrial(t)
+	base := p.held()
+	before := p.lock.Secondary.Requests()[locktest.Update]
+	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := p.lock.Secondary.Requests()[locktest.Update] - before; n != 1 {
+		t.Errorf("a renewal sends %d requests to the secondary", n)
+	}
+	other := locktest.NewPair()
+	l := other.Lock("b", "stable")
+	lock := &k8sresourcelock.MultiLock{Primary: l.Primary.Unwatched(), Secondary: l.Secondary.Unwatched()}
+	if snap, err := lock.Write(t.Context(), k8sresourcelock.Snapshot{}, termOf("b", 0, 0), nil); err != nil || snap.Half() {
+		t.Errorf("a secondary that cannot dryRun: %+v, %v", snap.Record, err)
+	}
+}
+
+func TestMultiLockSecondWrite(t *testing.T) {
+	t.Run("a hold that an operator sets meanwhile stands", func(t *testing.T) {
+		p := newPairTrial(t)
+		base := p.held()
+		p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "{}") })
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[hold] != "{}" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
+		}
+	})
+	t.Run("a request that is answered does not come back with a label", func(t *testing.T) {
+		p := newPairTrial(t)
+		p.held()
+		p.Secondary.Annotate(request, "{}")
+		base := p.read()
+		p.betweenTheWrites(func() { p.Secondary.Annotate("example.com/x", "y") })
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[request] != "" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
+		}
+	})
+	t.Run("a request that is taken back meanwhile is gone", func(t *testing.T) {
+		p := newPairTrial(t)
+		p.held()
+		p.Secondary.Annotate(request, "{}")
+		base := p.read()
+		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "") })
+		snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), base.Annotations)
+		if is, there := p.Secondary.Snapshot().Annotations[request]; err != nil || snap.Half() || there {
+			t.Errorf("error %v, request %q", err, is)
+		}
+	})
+	t.Run("a claim begins without what was addressed to another term", func(t *testing.T) {
+		p := newPairTrial(t)
+		p.held()
+		p.Primary.Put("b", termOf("", 3, 1))
+		p.Secondary.Put("b", termOf("", 3, 1))
+		base := p.read()
+		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "{}") })
+		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil); err != nil || snap.Half() || snap.Annotations[request] != "" {
+			t.Errorf("error %v, notes %v", err, snap.Annotations)
+		}
+	})
+	for name, fail := range map[string]func(pairTrial){
+		"refused":          func(p pairTrial) { p.lock.Secondary.Forbid(locktest.Update) },
+		"lost":             func(p pairTrial) { p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
+		"no way to look":   func(p pairTrial) { p.Secondary.Annotate("example.com/x", "y"); p.lock.Secondary.Forbid(locktest.Get) },
+		"always too late":  func(p pairTrial) { p.disturb() },
+		"no longer a lock": func(p pairTrial) { p.Secondary.Corrupt() },
+	} {
+		t.Run("leaves it open: "+name, func(t *testing.T) {
+			p := newPairTrial(t)
+			base := p.held()
+			fail(p)
+			before := p.lock.Secondary.Requests()[locktest.Update]
+			_, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
+			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) || !strings.Contains(err.Error(), "write secondary after primary") {
+				t.Errorf("error %v, want one that leaves it open", err)
+			}
+			if name == "no way to look" && !apierrors.IsForbidden(err) {
+				t.Errorf("error %v does not say why", err)
+			}
+			if n := p.lock.Secondary.Requests()[locktest.Update] - before; n > 4 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+	t.Run("acknowledged, and overtaken", func(t *testing.T) {
+		p := newPairTrial(t)
+		base := p.held()
+		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker}
+		lock.Secondary = hear{Locker: p.lock.Secondary.Locker, wrote: func() {
+			p.Secondary.Put("l", termOf("l", 4, 1))
+			if _, err := lock.Read(t.Context()); err != nil { // as a watch would show it
+				t.Error(err)
+			}
+		}}
+		if _, err := lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || k8sresourcelock.IsConflict(err) {
+			t.Errorf("error %v, want one that leaves it open", err)
+		}
+	})
+}
+
+// disturb has a label of the secondary change before each update arrives.
+func (t pairTrial) disturb() {
+	n := 0
+	t.lock.Secondary.SetFault(func(v locktest.Verb) locktest.Fault {
+		if v == locktest.Update {
+			n++
+			t.Secondary.Annotate("example.com/x", strings.Repeat("y", n))
+		}
+		return locktest.Fault{}
+	})
 }

@@ -8,73 +8,74 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-var errNoVersion = errors.New("a watch event without a resourceVersion")
+var errNoVersion = errors.New("watch event has no resourceVersion")
 
-// pairMemory keeps the newest answers and watch events of one MultiLock's objects. The core decides which of them count.
+// pairMemory contains the newest responses and watch events of the objects of a MultiLock. The core decides which
+// of them apply.
 type pairMemory struct {
 	mu      sync.Mutex
-	sight   core.PairView
-	objects Pair // those of sight
+	view    core.PairView
+	objects Pair // the objects of view
 	base    base
 }
 
-// known is all that the calls have shown by now.
-func (m *pairMemory) known() (core.PairView, Pair) {
+// state returns the current knowledge.
+func (m *pairMemory) state() (core.PairView, Pair) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.sight, m.objects
+	return m.view, m.objects
 }
 
-// answered takes in a read.
-func (m *pairMemory) answered(h core.Half, snap Snapshot, asked uint32) error {
-	_, err := m.note(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.sight.ApplyRead(h, half, asked) })
+// applyRead applies the response of a read. changes is the value of Changes when the read was sent.
+func (m *pairMemory) applyRead(h core.Half, snap Snapshot, changes uint32) error {
+	_, err := m.update(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.view.ApplyRead(h, half, changes) })
 	return err
 }
 
-// stored takes in a write's answer, or any other that is not to replace newer news.
-func (m *pairMemory) stored(h core.Half, snap Snapshot) (core.Snapshot, error) {
-	return m.note(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.sight.Apply(h, half) })
+// apply applies a response or watch event that must not replace newer knowledge.
+func (m *pairMemory) apply(h core.Half, snap Snapshot) (core.Snapshot, error) {
+	return m.update(h, snap, func(half core.Snapshot) (core.PairView, bool) { return m.view.Apply(h, half) })
 }
 
-func (m *pairMemory) note(h core.Half, snap Snapshot, takes func(core.Snapshot) (core.PairView, bool)) (core.Snapshot, error) {
+func (m *pairMemory) update(h core.Half, snap Snapshot, apply func(core.Snapshot) (core.PairView, bool)) (core.Snapshot, error) {
 	half, err := coreSnapshot(snap)
 	if err != nil {
 		return core.Snapshot{}, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	next, taken := takes(half)
-	if !taken {
+	next, applied := apply(half)
+	if !applied {
 		return half, nil
 	}
 	if last := next.Of(h).Version; last > 0 {
-		snap.ResourceVersion = strconv.FormatUint(last, 10) // an absent object's last one
+		snap.ResourceVersion = strconv.FormatUint(last, 10) // an absent object keeps its last version
 	}
-	m.sight = next
+	m.view = next
 	*m.objects.half(h) = snap
 	return half, nil
 }
 
-// seen takes in a watch event and returns the pair; ok is false when the event is
-// outdated or the other object not known yet.
-func (m *pairMemory) seen(h core.Half, snap Snapshot, self string) (pair Snapshot, ok bool, err error) {
+// applyEvent applies a watch event and returns the pair. ok is false if the event is outdated or the other object
+// is not known yet.
+func (m *pairMemory) applyEvent(h core.Half, snap Snapshot, self string) (pair Snapshot, ok bool, err error) {
 	if snap.ResourceVersion == "" {
 		return Snapshot{}, false, errNoVersion
 	}
-	half, err := m.stored(h, snap)
+	half, err := m.apply(h, snap)
 	if err != nil {
 		return Snapshot{}, false, err
 	}
-	sight, objects := m.known()
-	if !sight.ShouldShow(h, half) {
+	view, objects := m.state()
+	if !view.ShouldShow(h, half) {
 		return Snapshot{}, false, nil
 	}
-	return combine(sight, objects, self), true, nil
+	return combine(view, objects, self), true, nil
 }
 
-// sends notes a write to an object before it is sent.
-func (m *pairMemory) sends(h core.Half, record core.Record, notes map[string]string) {
+// recordWrite records a write to an object before it is sent.
+func (m *pairMemory) recordWrite(h core.Half, record core.Record, annotations map[string]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sight = m.sight.RecordWrite(h, record, coreAnnotations(notes))
+	m.view = m.view.RecordWrite(h, record, coreAnnotations(annotations))
 }

@@ -6,14 +6,14 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// pairWatch is the Subscription of a MultiLock. It is up when both objects are watched. Until the
-// other object was read or seen, a change of one is not shown: who subscribes Reads as well.
+// pairWatch is the Subscription of a MultiLock. It is connected while both objects are watched. A change of one
+// object is not shown until the other object is known. Therefore a subscriber must also call Read.
 type pairWatch struct {
-	lock   *MultiLock
-	halves [2]Subscription
-	up     [2]bool
-	gap    bool
-	held   *Snapshot // the newest of before both were up
+	lock    *MultiLock
+	halves  [2]Subscription
+	up      [2]bool
+	gap     bool
+	pending *Snapshot // the newest state from before both watches were connected
 }
 
 // Subscribe implements Subscribable. It returns nil if one of the two locks cannot be followed.
@@ -31,55 +31,56 @@ func (l *MultiLock) Subscribe(ctx context.Context, wake func()) Subscription {
 }
 
 // Next implements Subscription.
-func (p *pairWatch) Next() (news []Event) {
+func (p *pairWatch) Next() (events []Event) {
 	for i, half := range p.halves {
-		for _, n := range half.Next() {
-			news = append(news, p.take(core.Half(i), n)...)
+		for _, e := range half.Next() {
+			events = append(events, p.convert(core.Half(i), e)...)
 		}
 	}
-	return news
+	return events
 }
 
-// take turns one object's news into news of the pair.
-func (p *pairWatch) take(h core.Half, n Event) []Event {
-	whole := p.up[0] && p.up[1]
-	switch n.Kind {
+// convert returns the events of the pair for an event of one object.
+func (p *pairWatch) convert(h core.Half, e Event) []Event {
+	connected := p.up[0] && p.up[1]
+	switch e.Kind {
 	case WatchConnected:
-		p.up[h], p.gap = true, p.gap || n.Gap
+		p.up[h], p.gap = true, p.gap || e.Gap
 		if !p.up[0] || !p.up[1] {
 			return nil
 		}
-		news := []Event{{Kind: WatchConnected, Gap: p.gap}}
-		if p.held != nil {
-			news = append(news, Event{Kind: Changed, Snapshot: *p.held})
+		events := []Event{{Kind: WatchConnected, Gap: p.gap}}
+		if p.pending != nil {
+			events = append(events, Event{Kind: Changed, Snapshot: *p.pending})
 		}
-		p.gap, p.held = false, nil
-		return news
+		p.gap, p.pending = false, nil
+		return events
 	case WatchDisconnected:
-		if p.up[h] = false; !whole && n.Err == nil {
+		if p.up[h] = false; !connected && e.Err == nil {
 			return nil
 		}
 	case Changed:
-		pair, ok, err := p.lock.mem.seen(h, n.Snapshot, p.lock.Identity())
+		pair, ok, err := p.lock.mem.applyEvent(h, e.Snapshot, p.lock.Identity())
 		switch {
-		case err != nil && whole: // what could not be taken in was missed
+		case err != nil && connected: // this change was missed
 			return []Event{{Kind: WatchDisconnected, Err: err}, {Kind: WatchConnected, Gap: true}}
 		case err != nil:
 			return []Event{{Kind: WatchDisconnected, Err: err}}
 		case !ok:
 			return nil
-		case !whole:
-			// An elector that is shown one object again and again would not poll for the
-			// other, whose watch may be hanging.
-			p.held = &pair
+		case !connected:
+			// If the elector received changes of one object, it would not poll the other object, whose watch may
+			// hang.
+			p.pending = &pair
 			return nil
 		}
-		n.Snapshot = pair
+		e.Snapshot = pair
 	}
-	return []Event{n}
+	return []Event{e}
 }
 
-// Rewound implements Subscription. Which of the two has gone back a pair's version does not tell.
+// StoreRestored implements Subscription. It restarts both watches, because the version of a pair does not show
+// which object has gone back.
 func (p *pairWatch) StoreRestored(string) {
 	for _, half := range p.halves {
 		half.StoreRestored("0")

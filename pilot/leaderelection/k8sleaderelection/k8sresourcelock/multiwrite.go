@@ -9,97 +9,94 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// pairWrite is one record on its way into both objects.
+// pairWrite is a write of one record to both objects.
 type pairWrite struct {
 	core.PairWrite
 	lock               *MultiLock
 	primary, secondary Versioned
 	base               Pair
 	record             LeaderElectionRecord
-	notes              map[string]string
+	annotations        map[string]string
 }
 
-// rehearser is a lock that can ask whether a write would be accepted.
-type rehearser interface {
-	Rehearse(ctx context.Context, base Snapshot, record LeaderElectionRecord, notes map[string]string) error
+// dryRunner is a lock that can check whether the API server would accept a write.
+type dryRunner interface {
+	DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error
 }
 
-// rehearse asks, before a claim touches the primary, whether the secondary could be
-// written.
-func (w pairWrite) rehearse(ctx context.Context) error {
-	r, ok := w.secondary.(rehearser)
+// dryRun checks that the secondary could be written, before the primary is written to acquire the lock.
+func (w pairWrite) dryRun(ctx context.Context) error {
+	r, ok := w.secondary.(dryRunner)
 	if !ok || !w.IsClaim() {
 		return nil
 	}
-	return r.Rehearse(ctx, w.base.Secondary, w.record, w.annotationsFor(w.Base.Primary))
+	return r.DryRun(ctx, w.base.Secondary, w.record, w.annotationsFor(w.Base.Primary))
 }
 
-// rehearseRequest asks, before a candidate asks the holder to hand over, whether the secondary
-// could be written: one that may not write it would be nominated, refuse, and ask again, and each
-// time the holder would drain in vain.
-func (w pairWrite) rehearseRequest(ctx context.Context, shown Snapshot) error {
+// dryRunRequest checks that this candidate could write the secondary, before it requests a handover. Otherwise it
+// would be nominated, fail, and repeat its request, and the leader would drain each time for nothing.
+func (w pairWrite) dryRunRequest(ctx context.Context, shown Snapshot) error {
 	var request struct {
 		Identity string `json:"identity"`
 	}
-	text := w.notes[HandoverRequestAnnotation]
-	r, ok := w.secondary.(rehearser)
+	text := w.annotations[HandoverRequestAnnotation]
+	r, ok := w.secondary.(dryRunner)
 	if !ok || text == shown.Annotations[HandoverRequestAnnotation] || json.Unmarshal([]byte(text), &request) != nil || request.Identity != w.Self {
 		return nil
 	}
 	base := w.base.Secondary
-	record := base.Record                // as it is: a guard of the lock judges a change by what it makes of the holder
-	if record.LeaseDurationSeconds < 1 { // no object, or no record that could be written again
+	record := base.Record                // unchanged, because a guard of the lock checks changes of the holder
+	if record.LeaseDurationSeconds < 1 { // no valid record to write again
 		record = w.record
 		record.HolderIdentity, record.HolderKey, record.LeaderTransitions = w.Self, w.lock.Key(), base.Record.LeaderTransitions
 	}
-	return r.Rehearse(ctx, base, record, base.Annotations)
+	return r.DryRun(ctx, base, record, base.Annotations)
 }
 
-// annotationsFor are the notes beside the record on one object, when the other is that.
+// annotationsFor returns the annotations for one object. other is the other object.
 func (w pairWrite) annotationsFor(other core.Snapshot) map[string]string {
-	return withAnnotation(w.notes, MultiLockAnnotation, formatNeeds(w.NeedsAnnotation(other)))
+	return withAnnotation(w.annotations, MultiLockAnnotation, formatNeeds(w.NeedsAnnotation(other)))
 }
 
-// both writes the primary, and then the secondary.
+// both writes the primary and then the secondary.
 func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
-	if err := w.rehearse(ctx); err != nil {
+	if err := w.dryRun(ctx); err != nil {
 		return Snapshot{}, err
 	}
-	w.lock.mem.sends(core.Primary, w.Record, w.notes)
+	w.lock.mem.recordWrite(core.Primary, w.Record, w.annotations)
 	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.annotationsFor(w.Base.Secondary))
 	if err != nil {
 		return Snapshot{}, err
 	}
-	p, err := w.lock.mem.stored(core.Primary, first)
+	p, err := w.lock.mem.apply(core.Primary, first)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	second, err := w.second(ctx, p)
+	second, err := w.writeSecondary(ctx, p)
 	if err != nil {
-		return Snapshot{}, unknown(fmt.Errorf("the primary was written, and then: %w", err))
+		return Snapshot{}, unknown(fmt.Errorf("write secondary after primary: %w", err))
 	}
-	s, err := w.lock.mem.stored(core.Secondary, second)
+	s, err := w.lock.mem.apply(core.Secondary, second)
 	if err != nil {
 		return Snapshot{}, unknown(err)
 	}
-	if sight, _ := w.lock.mem.known(); sight.IsNewerThan(p.Version, s.Version) {
-		return Snapshot{}, errOvertaken
+	if view, _ := w.lock.mem.state(); view.IsNewerThan(p.Version, s.Version) {
+		return Snapshot{}, errChangedSince
 	}
 	return combine(core.PairView{Pair: core.Pair{Primary: p, Secondary: s}}, Pair{first, second}, w.Self), nil
 }
 
-// maxAmends bounds how often a write to one object is begun anew because of what others
-// wrote there meanwhile.
-const maxAmends = 4
+// maxRetries limits how often a write to one object is repeated because other writers change it.
+const maxRetries = 4
 
-// second writes the secondary, after the primary holds the record. What others put
-// there meanwhile is looked at anew: a request or a hold does not end the write, nor does
-// the write undo them. What has been replaced on the primary since counts no more.
-func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, error) {
-	base, notes := w.base.Secondary, w.annotationsFor(first)
-	for range maxAmends {
-		w.lock.mem.sends(core.Secondary, w.Record, notes)
-		next, err := w.secondary.Write(ctx, base, w.record, notes)
+// writeSecondary writes the secondary after the primary. If another writer changed it concurrently, the write is
+// repeated on the new state and keeps that writer's request or hold. A request or hold that was replaced on the
+// primary is not kept.
+func (w pairWrite) writeSecondary(ctx context.Context, first core.Snapshot) (Snapshot, error) {
+	base, annotations := w.base.Secondary, w.annotationsFor(first)
+	for range maxRetries {
+		w.lock.mem.recordWrite(core.Secondary, w.Record, annotations)
+		next, err := w.secondary.Write(ctx, base, w.record, annotations)
 		if !IsConflict(err) {
 			return next, err
 		}
@@ -107,32 +104,32 @@ func (w pairWrite) second(ctx context.Context, first core.Snapshot) (Snapshot, e
 		if err != nil {
 			return Snapshot{}, err
 		}
-		half, err := w.lock.mem.stored(core.Secondary, now)
+		half, err := w.lock.mem.apply(core.Secondary, now)
 		if err != nil {
 			return Snapshot{}, err
 		}
 		if w.MustNotOverwrite(half) {
-			return Snapshot{}, fmt.Errorf("the secondary has become another (UID %q, holder %q in term %d): %w",
+			return Snapshot{}, fmt.Errorf("secondary has changed (UID %q, holder %q, leaderTransitions %d): %w",
 				now.UID, now.Record.HolderIdentity, now.Record.LeaderTransitions, ErrConflict)
 		}
-		sight, _ := w.lock.mem.known()
-		base, notes = now, withOthers(notes, w.MergeAnnotations(sight, half, coreAnnotations(notes)))
+		view, _ := w.lock.mem.state()
+		base, annotations = now, withRequestAndHold(annotations, w.MergeAnnotations(view, half, coreAnnotations(annotations)))
 	}
-	return Snapshot{}, fmt.Errorf("the secondary changes too often: %w", ErrConflict)
+	return Snapshot{}, fmt.Errorf("secondary changes too often: %w", ErrConflict)
 }
 
-// annotate writes notes beside a record that stays as it is, where it is shown. What stands on
-// the other object is others' to change, but for the hold.
+// annotate writes annotations to the object with the selected record. On the other object it only replaces the
+// hold.
 func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
 	h, both := w.Base.Select(w.Self)
-	if err := w.rehearseRequest(ctx, *w.base.half(h)); err != nil {
+	if err := w.dryRunRequest(ctx, *w.base.half(h)); err != nil {
 		return Snapshot{}, err
 	}
 	next, err := w.annotateOne(ctx, h)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	err = w.take(h, next)
+	err = w.update(h, next)
 	if err == nil && both {
 		err = w.alignHold(ctx, h.Other())
 	}
@@ -151,16 +148,16 @@ func (w pairWrite) half(h core.Half) Versioned {
 
 func (w pairWrite) annotateOne(ctx context.Context, h core.Half) (Snapshot, error) {
 	base := *w.base.half(h)
-	notes := withAnnotation(w.notes, MultiLockAnnotation, base.Annotations[MultiLockAnnotation])
+	annotations := withAnnotation(w.annotations, MultiLockAnnotation, base.Annotations[MultiLockAnnotation])
 	if lock, ok := w.half(h).(Annotated); ok {
-		return lock.Annotate(ctx, base, notes)
+		return lock.Annotate(ctx, base, annotations)
 	}
-	return w.half(h).Write(ctx, base, w.record, notes)
+	return w.half(h).Write(ctx, base, w.record, annotations)
 }
 
-// take goes on from what one object has become.
-func (w *pairWrite) take(h core.Half, next Snapshot) error {
-	half, err := w.lock.mem.stored(h, next)
+// update makes next the base of the following writes.
+func (w *pairWrite) update(h core.Half, next Snapshot) error {
+	half, err := w.lock.mem.apply(h, next)
 	if err != nil {
 		return err
 	}
@@ -168,23 +165,23 @@ func (w *pairWrite) take(h core.Half, next Snapshot) error {
 	return nil
 }
 
-// alignHold replaces a hold that the other object of one term shows.
+// alignHold replaces the hold on the other object of the same term.
 func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 	annotated, ok := w.half(h).(Annotated)
 	for n := 0; ; n++ {
-		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreAnnotations(w.notes).Hold) {
+		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreAnnotations(w.annotations).Hold) {
 			return nil
 		}
 		base := *w.base.half(h)
-		if n == maxAmends {
-			return fmt.Errorf("the hold was written to one lock, and the other changes too often: %w", ErrConflict)
+		if n == maxRetries {
+			return fmt.Errorf("write hold to second lock: it changes too often: %w", ErrConflict)
 		}
-		next, err := annotated.Annotate(ctx, base, withAnnotation(base.Annotations, HoldAnnotation, w.notes[HoldAnnotation]))
+		next, err := annotated.Annotate(ctx, base, withAnnotation(base.Annotations, HoldAnnotation, w.annotations[HoldAnnotation]))
 		if IsConflict(err) {
 			next, err = w.half(h).Read(ctx)
 		}
 		if err == nil {
-			err = w.take(h, next)
+			err = w.update(h, next)
 		}
 		if err != nil {
 			return err
@@ -192,12 +189,12 @@ func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 	}
 }
 
-var errOvertaken = errors.New("both locks were written, but one has changed since")
+var errChangedSince = errors.New("both locks were written, but one has changed since then")
 
-// unknown is err without the claim that nothing was written.
+// unknown returns an error for which IsConflict and IsRefused report false.
 func unknown(err error) error {
 	if IsConflict(err) {
-		return errors.New(err.Error()) // not wrapped: that would still say ErrConflict
+		return errors.New(err.Error()) // not wrapped, so that IsConflict is false
 	}
 	return fmt.Errorf("%w: %w", errInPart, err)
 }

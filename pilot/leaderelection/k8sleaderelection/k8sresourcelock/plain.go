@@ -11,14 +11,13 @@ import (
 )
 
 var (
-	errNoClient = errors.New("the lock has no Client")
-	errNoObject = errors.New("there is no object to write notes on")
-	errNotRead  = errors.New("nothing was read or created yet: call Get or Create first")
+	errNoClient = errors.New("lock has no Client")
+	errNoObject = errors.New("lock object does not exist")
+	errNotRead  = errors.New("call Get or Create before Update")
 )
 
-// memory is a lock's state between calls. Get, Create and Update need the
-// whole object, since their arguments do not say on which state they were decided;
-// Read and Write carry it in the Snapshot, and leave here only what an Event needs.
+// memory is the state that a lock keeps between calls. Get, Create and Update need the complete object, because
+// their arguments do not contain a base. For Read and Write it only keeps what an Event needs.
 type memory struct {
 	mu      sync.Mutex
 	uid     types.UID
@@ -32,7 +31,7 @@ func (m *memory) sawObject(s Snapshot) {
 	m.uid, m.version = s.UID, s.ResourceVersion
 }
 
-// base is what Get, Create or Update saw last.
+// base is the state that Get, Create or Update returned last.
 type base struct {
 	mu   sync.Mutex
 	snap *Snapshot // nil until the first call
@@ -53,11 +52,11 @@ func (b *base) get() Snapshot {
 	return *b.snap
 }
 
-// plain serves Get, Create and Update of Interface by Read and Write.
+// plain implements Get, Create and Update of Interface with Read and Write.
 type plain struct {
 	lock   Versioned
 	base   *base
-	absent error // what Get answers without an object
+	absent error // the error of Get if the object does not exist
 	wrap   func(verb string, err error) error
 }
 
@@ -65,9 +64,8 @@ func (a access[T]) plain(l Versioned) plain {
 	return plain{lock: l, base: &a.last.base, absent: apierrors.NewNotFound(a.resource, a.meta.Name), wrap: a.wrap}
 }
 
-// get serves Interface.Get. An absent lock is a NotFound, as in client-go. An
-// unreadable record is an error that wraps ErrUnreadable; the object is remembered
-// all the same, so that Update can put a record in its place.
+// get implements Interface.Get. If the lock does not exist, the error is NotFound, as in client-go. If the record
+// is unreadable, the object is remembered all the same, so that Update can replace the record.
 func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	snap, err := p.lock.Read(ctx)
 	if err != nil {
@@ -87,7 +85,7 @@ func (p plain) create(ctx context.Context, record LeaderElectionRecord) error {
 	return p.write(ctx, Snapshot{}, record)
 }
 
-// update keeps our annotations unread, as any other elector does.
+// update preserves the annotations, as other electors do.
 func (p plain) update(ctx context.Context, record LeaderElectionRecord) error {
 	base := p.base.get()
 	if !base.Exists {
@@ -104,7 +102,7 @@ func (p plain) write(ctx context.Context, base Snapshot, record LeaderElectionRe
 	return err
 }
 
-// recordEvent writes an Event about the lock object, as client-go words it.
+// recordEvent records an Event about the lock object with the same text as client-go.
 func (a access[T]) recordEvent(kind, s string) {
 	if a.config.EventRecorder == nil {
 		return

@@ -7,30 +7,29 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// defaultShareFrom is ShareFrom when it is not set.
-const defaultShareFrom = 4
+// defaultMinSharedWatches is used if MinSharedWatches is 0.
+const defaultMinSharedWatches = 4
 
-// Shared lets many electors of one process, with locks on the same API server, share a bound on calls and a watch for each
-// namespace. Give the same one to the electors' configurations and to their LeaseLocks. The zero value shares neither.
-// Electors of different API servers need different ones: a server that hangs would delay the calls to the others.
+// Shared lets the electors of one process share watches and a limit of concurrent calls. Set the same Shared in
+// the configurations of the electors and in their LeaseLocks. The zero value shares neither. Use a separate Shared
+// for each API server, because a server that hangs would delay calls to the others.
 //
-// The bound on calls: electors that begin together, or come back together after an outage, would otherwise open
-// connection after connection (an API server serves a hundred streams or so on each) and as many goroutines,
-// whose stacks the process keeps.
+// Without the limit, electors that start together, or recover together after an outage, open many connections and
+// goroutines. An API server accepts about 100 streams on each connection.
 //
-// The watch of a namespace's Leases, instead of one watch and three goroutines for each lock, needs the right to watch
-// all of them, which cannot be restricted to names. Where it is missing, each lock is watched by its name, and the right
-// is tried again after ten minutes. A shared watch runs only while it has users, and of Leases that nobody here watches it
-// keeps no more than names and versions. Locks in ConfigMaps have watches of their own: most ConfigMaps of a namespace are
-// of other programs, large, and confidential enough that an elector should not be shown them.
+// A shared watch follows all Leases of a namespace. It needs permission to watch all of them, because RBAC cannot
+// restrict such a watch to names. If the permission is missing, each lock is watched by name, and the shared watch
+// is tried again after ten minutes. The shared watch runs only while it has users. Of other Leases it keeps only
+// names and versions. ConfigMap locks are always watched by name, because other ConfigMaps can be large and
+// confidential.
 type Shared struct {
-	// Client, which should be the locks' own, watches namespaces. nil: each lock has a watch of its own.
+	// Client watches namespaces. It should be the client of the locks. If nil, each lock has its own watch.
 	Client coordinationv1client.LeasesGetter
-	// ShareFrom is how many watches there must be in a namespace before it is watched
-	// as a whole. 0 means 4: few locks can be named one by one in a Role.
-	ShareFrom int
-	// CallsAtOnce is how many calls may be under way; 0 means any number.
-	CallsAtOnce int
+	// MinSharedWatches is the number of watches in a namespace from which on they share one. 0 means 4: few locks
+	// can be named one by one in a Role.
+	MinSharedWatches int
+	// MaxConcurrentCalls limits the calls that run at the same time. 0 means no limit.
+	MaxConcurrentCalls int
 
 	calls calls
 
@@ -38,13 +37,13 @@ type Shared struct {
 	namespaces map[string]*watchers
 }
 
-// watchers are the watches in one namespace, shared or not.
+// watchers describes the watches in one namespace.
 type watchers struct {
 	count int
-	// shared is the present watch of the namespace, nil when there is none.
+	// shared is the watch of the namespace. It is nil if there is none.
 	shared *sharedWatch
-	// refused runs while the namespace may not be watched as a whole; nil: it may be.
-	refused *time.Timer
+	// forbidden runs while the namespace is not watched because the permission is missing. Otherwise it is nil.
+	forbidden *time.Timer
 }
 
 // addWatch counts one more watch in a namespace.
@@ -60,30 +59,29 @@ func (s *Shared) addWatch(namespace string) {
 	s.namespaces[namespace].count++
 }
 
-// removeWatch ends what addWatch counted. That a namespace may not be watched outlives the last watch there, which may be
-// about to go on by name.
+// removeWatch reverts addWatch. A missing permission is remembered longer than the last watch, because another
+// lock may start a watch soon.
 func (s *Shared) removeWatch(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.namespaces[namespace]
-	if all.count--; all.count == 0 && all.refused == nil {
+	if all.count--; all.count == 0 && all.forbidden == nil {
 		delete(s.namespaces, namespace)
 	}
 }
 
-// join gives one that was counted a share in the namespace's watch. It returns nil when the Lease should be watched
-// by its name.
+// join adds w to the watch of its namespace. It returns nil if the Lease must be watched by name.
 func (s *Shared) join(w *lockWatch) *share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all, least := s.namespaces[w.namespace], s.ShareFrom
-	if least == 0 {
-		least = defaultShareFrom
+	all, minimum := s.namespaces[w.namespace], s.MinSharedWatches
+	if minimum == 0 {
+		minimum = defaultMinSharedWatches
 	}
 	switch {
-	case s.Client == nil || all.refused != nil:
+	case s.Client == nil || all.forbidden != nil:
 		return nil
-	case all.shared == nil && all.count < least:
+	case all.shared == nil && all.count < minimum:
 		return nil
 	case all.shared == nil:
 		all.shared = newSharedWatch(w.ctx, s, w.namespace)
@@ -91,20 +89,20 @@ func (s *Shared) join(w *lockWatch) *share {
 	return all.shared.add(w)
 }
 
-// forget keeps newcomers away from a watch that ends. The caller holds mu.
+// forget prevents further locks from using a watch that ends. The caller holds mu.
 func (s *Shared) forget(w *sharedWatch) {
 	if all := s.namespaces[w.namespace]; all.shared == w {
 		all.shared = nil
 	}
 }
 
-// refuse has a namespace's locks watched by name until maxWatch has passed. The caller holds mu.
-func (s *Shared) refuse(namespace string) {
+// setForbidden makes the locks of a namespace use watches by name until maxWatch has passed. The caller holds mu.
+func (s *Shared) setForbidden(namespace string) {
 	all := s.namespaces[namespace]
-	all.refused = time.AfterFunc(maxWatch, func() {
+	all.forbidden = time.AfterFunc(maxWatch, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if all.refused = nil; all.count == 0 {
+		if all.forbidden = nil; all.count == 0 {
 			delete(s.namespaces, namespace)
 		}
 	})

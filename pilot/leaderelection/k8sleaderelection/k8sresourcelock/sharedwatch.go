@@ -8,10 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// sharedWatch follows all Leases of a namespace until its last subscriber has gone, or
-// the right to do so is missing. When a connection ends it makes the next.
-//
-// shared.mu guards all but what is set once.
+// share is the use of a shared watch by one lock.
 type sharedWatch struct {
 	shared    *Shared
 	namespace string
@@ -19,13 +16,13 @@ type sharedWatch struct {
 	done      chan struct{} // closed at the end
 
 	shares map[string][]*share // by the Lease's name
-	// broken ends the present connection; nil once it has, or none was made yet.
-	broken context.CancelFunc
-	// up: the server has accepted the present connection.
-	up bool
-	// at is the latest version shown since when nothing was missed; "": nothing was shown.
-	at string
-	// latest has the version of each Lease's latest change in that time.
+	// disconnect ends the current connection. It is nil if there is none.
+	disconnect context.CancelFunc
+	// connected reports whether the API server has accepted the current connection.
+	connected bool
+	// resume is the latest version up to which nothing was missed. It is empty before the first event.
+	resume string
+	// latest contains the latest version of each Lease up to resume.
 	latest map[string]string
 }
 
@@ -33,12 +30,12 @@ type sharedWatch struct {
 type share struct {
 	of *sharedWatch
 	to *lockWatch
-	// known: it has been up since the watch began anew, and was shown all since.
-	known bool
+	// current reports whether the lock has received every change since the last reset.
+	current bool
 }
 
 func newSharedWatch(ctx context.Context, s *Shared, namespace string) *sharedWatch {
-	// It serves others when its first subscriber is gone; the last one ends it.
+	// The watch may outlive its first user. The last user ends it.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w := &sharedWatch{
 		shared: s, namespace: namespace, stop: stop, done: make(chan struct{}),
@@ -48,23 +45,23 @@ func newSharedWatch(ctx context.Context, s *Shared, namespace string) *sharedWat
 	return w
 }
 
-// add makes a share. The caller holds shared.mu.
+// add adds a user. The caller holds shared.mu.
 func (w *sharedWatch) add(to *lockWatch) *share {
 	s := &share{of: w, to: to}
 	w.shares[to.name] = append(w.shares[to.name], s)
-	if w.up {
-		s.began()
+	if w.connected {
+		s.started()
 	}
 	return s
 }
 
-// began tells that the watch is up. The caller holds shared.mu.
-func (s *share) began() {
-	s.to.put(Event{Kind: WatchConnected, Gap: !s.known})
-	s.known = true
+// started reports that the watch is connected. The caller holds shared.mu.
+func (s *share) started() {
+	s.to.put(Event{Kind: WatchConnected, Gap: !s.current})
+	s.current = true
 }
 
-// remove takes a share out. The last one ends the watch, and waits for that.
+// remove removes a user. If it was the last user, remove ends the watch and waits for its end.
 func (w *sharedWatch) remove(s *share) {
 	w.shared.mu.Lock()
 	rest := slices.DeleteFunc(w.shares[s.to.name], func(o *share) bool { return o == s })
@@ -85,26 +82,26 @@ func (w *sharedWatch) remove(s *share) {
 
 func (w *sharedWatch) run(ctx context.Context) {
 	defer close(w.done)
-	fails := 0
+	failed := 0
 	for ctx.Err() == nil {
 		shown, err := w.connect(ctx)
 		if !w.ended(shown, err) {
 			return
 		}
-		fails = failures(fails, shown, err)
-		pause(ctx, fails)
+		failed = failures(failed, shown, err)
+		pause(ctx, failed)
 	}
 }
 
-// connect is one watch of the namespace, until it ends.
+// connect watches the namespace until the connection ends.
 func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w.shared.mu.Lock()
-	w.broken = cancel
-	from := w.at
+	w.disconnect = cancel
+	from := w.resume
 	w.shared.mu.Unlock()
-	stream, end, err := accepted(ctx, func(ctx context.Context) (watch.Interface, error) {
+	stream, end, err := openWatch(ctx, func(ctx context.Context) (watch.Interface, error) {
 		return w.shared.Client.Leases(w.namespace).Watch(ctx, watchOptions("", from))
 	})
 	if err != nil {
@@ -115,7 +112,7 @@ func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	w.began()
+	w.started()
 	for event := range events(ctx, stream, first) {
 		if err := w.show(event); err != nil {
 			return shown, err
@@ -125,32 +122,32 @@ func (w *sharedWatch) connect(ctx context.Context) (shown bool, err error) {
 	return shown, nil
 }
 
-// began tells all that the watch is up.
-func (w *sharedWatch) began() {
+// started reports to all users that the watch is connected.
+func (w *sharedWatch) started() {
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
-	w.up = true
+	w.connected = true
 	for s := range w.all {
-		s.began()
+		s.started()
 	}
 }
 
-// ended tells all why a connection is over, and reports whether to make the next. One
-// that the server ended in the course of things is no news if it can be gone on with.
+// ended reports the end of a connection to all users, and whether to reconnect. A normal end is not reported if
+// the next connection can resume.
 func (w *sharedWatch) ended(shown bool, err error) bool {
 	w.shared.mu.Lock()
-	if err == nil && shown && w.at != "" {
+	if err == nil && shown && w.resume != "" {
 		w.shared.mu.Unlock()
 		return true
 	}
-	w.up = false
-	refused := apierrors.IsForbidden(err)
-	if refused {
+	w.connected = false
+	forbidden := apierrors.IsForbidden(err)
+	if forbidden {
 		w.shared.forget(w)
-		w.shared.refuse(w.namespace)
-		err = nil // there is another way
+		w.shared.setForbidden(w.namespace)
+		err = nil // each lock gets its own watch
 	}
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || w.at == "" {
+	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || w.resume == "" {
 		w.reset()
 	}
 	all := slices.Collect(w.all)
@@ -159,23 +156,23 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 	}
 	w.shared.mu.Unlock()
 	for _, s := range all {
-		if refused {
-			s.to.refused()
+		if forbidden {
+			s.to.watchAlone()
 		}
 	}
-	return !refused
+	return !forbidden
 }
 
-// reset begins anew, with the present state. The caller holds shared.mu.
+// reset makes the next connection start with the current state. The caller holds shared.mu.
 func (w *sharedWatch) reset() {
-	w.at = ""
+	w.resume = ""
 	clear(w.latest)
 	for s := range w.all {
-		s.known = false
+		s.current = false
 	}
 }
 
-// all are the shares. The caller holds shared.mu.
+// all iterates over the users. The caller holds shared.mu.
 func (w *sharedWatch) all(yield func(*share) bool) {
 	for _, shares := range w.shares {
 		for _, s := range shares {
@@ -186,22 +183,22 @@ func (w *sharedWatch) all(yield func(*share) bool) {
 	}
 }
 
-// show gives one event to those whom it concerns.
+// show passes an event to the users of its Lease.
 func (w *sharedWatch) show(event watch.Event) error {
-	lease, err := leases.take(event)
+	lease, err := leases.objectOf(event)
 	if err != nil {
 		return err
 	}
 	version := lease.ResourceVersion
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
-	if w.broken == nil {
-		return nil // out of date
+	if w.disconnect == nil {
+		return nil // the connection has ended
 	}
-	if later(version, w.at) {
-		w.at = version
+	if isLater(version, w.resume) {
+		w.resume = version
 	}
-	if event.Type == watch.Bookmark || !later(version, w.latest[lease.Name]) {
+	if event.Type == watch.Bookmark || !isLater(version, w.latest[lease.Name]) {
 		return nil
 	}
 	w.latest[lease.Name] = version
@@ -219,20 +216,20 @@ func (w *sharedWatch) show(event watch.Event) error {
 	return nil
 }
 
-// rewound begins anew for all when the store is behind what was shown of a Lease: the
-// connection waits for versions that the store has yet to reach again.
-func (w *sharedWatch) rewound(name, present string) {
+// storeRestored restarts the watch if the store is older than the latest version of a Lease. The connection would
+// wait until the store reaches that version again.
+func (w *sharedWatch) storeRestored(name, version string) {
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
-	if present == "" || !later(w.latest[name], present) {
+	if version == "" || !isLater(w.latest[name], version) {
 		return
 	}
 	w.reset()
-	w.broken() // there is a connection: it has shown something
-	w.broken = nil
+	w.disconnect() // not nil: a connection has shown a version
+	w.disconnect = nil
 }
 
-// later compares versions, which are decimal numbers of any length.
-func later(a, b string) bool {
+// isLater compares versions, which are decimal numbers of any length.
+func isLater(a, b string) bool {
 	return len(a) > len(b) || len(a) == len(b) && a > b
 }

@@ -6,52 +6,52 @@ import (
 	"sync"
 )
 
-// Subscription follows one lock until End, over all connections that this takes.
+// Subscription follows one lock until End. It reconnects.
 type Subscription interface {
-	// Next returns the Event since the last call, oldest first, and removes them; nil when there
-	// are none. It does not block.
+	// Next returns the events since the last call, oldest first, or nil. It does not block.
 	Next() []Event
-	// Rewound is for the subscriber to call when a Read has shown a version, present, that is
-	// older than one it has seen before: the store was restored to an earlier state. A watch that
-	// resumes from the newer version would be accepted and show nothing, so it begins anew with
-	// the present state. A shared one that has shown nothing newer than present goes on.
-	StoreRestored(present string)
-	// End ends the subscription, and returns when all that only it needed has ended. Next shows
-	// nothing new then.
+	// StoreRestored must be called when a Read returns a version that is older than a version seen before: the
+	// store was restored from a backup. A watch that resumes from the newer version would be silent, so it
+	// restarts with the current state. A shared watch that has seen nothing newer than version continues.
+	StoreRestored(version string)
+	// End ends the subscription and waits until its goroutines have ended. Later calls of Next return nothing new.
 	End()
 }
 
-// EventKind says what Event are about.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
 const (
-	// Up: from now on each change is shown.
+	// WatchConnected means that every change is reported from now on.
 	WatchConnected EventKind = iota
-	// Down: the connection is over, or could not be had. It is made anew, and is up again then.
+	// WatchDisconnected means that the connection ended or could not be opened. The Subscription reconnects.
 	WatchDisconnected
-	// Changed: the lock object has changed; Snapshot shows it after the change.
+	// Changed means that the lock object has changed. Snapshot is the new state.
 	Changed
 )
 
-// Event is one thing that a Subscription tells.
+// Event is one event of a Subscription.
 type Event struct {
+	// Kind is the kind of the event.
 	Kind EventKind
-	// Gap: changes before it may not have been shown; Read the lock. The first Up has one.
+	// Gap reports that earlier changes may be missing, so that the lock must be read. The first WatchConnected has
+	// a gap.
 	Gap bool
 	// Err is why the connection is over; nil for an ordinary end.
-	Err      error
+	Err error
+	// Snapshot is the state of the lock. It is set for Changed.
 	Snapshot Snapshot
 }
 
-// Subscribable is a lock that is followed by more than one Watch after the other.
+// Subscribable is implemented by locks that provide their own Subscription.
 type Subscribable interface {
-	// Subscribe is the function Subscribe for this lock.
+	// Subscribe follows the lock, see the function Subscribe.
 	Subscribe(ctx context.Context, wake func()) Subscription
 }
 
-// Subscribe follows a lock. It returns nil for one that is neither Watchable nor Subscribable, which
-// has to be polled, and does not block. It calls wake, before it has returned too, when there are Event for Next after
-// there were none. wake must not block, nor call the Subscription.
+// Subscribe follows a lock. It does not block. It returns nil if the lock implements neither Watchable nor
+// Subscribable: the caller must poll. It calls wake when there are events for Next after there were none, possibly
+// before it returns. wake must not block and must not call the Subscription.
 func Subscribe(ctx context.Context, lock Interface, wake func()) Subscription {
 	switch lock := lock.(type) {
 	case Subscribable:
@@ -62,39 +62,38 @@ func Subscribe(ctx context.Context, lock Interface, wake func()) Subscription {
 	return nil
 }
 
-// maxPending bounds what a subscription may have in store. One that is further behind
-// has not been looking for minutes.
+// maxPending limits the pending events of a subscription. If the limit is exceeded, they are replaced by a gap.
 const maxPending = 256
 
-var errBehind = fmt.Errorf("more than %d changes were not taken in", maxPending)
+var errQueueFull = fmt.Errorf("more than %d events are pending", maxPending)
 
-// mailbox holds the Event that were not taken yet.
-type mailbox struct {
+// eventQueue contains the events that Next has not returned yet.
+type eventQueue struct {
 	wake func()
 
-	mu   sync.Mutex
-	news []Event
+	mu     sync.Mutex
+	events []Event
 }
 
 // Next implements Subscription.
-func (m *mailbox) Next() []Event {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	news := m.news
-	m.news = nil
-	return news
+func (q *eventQueue) Next() []Event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	events := q.events
+	q.events = nil
+	return events
 }
 
-// put puts news in store.
-func (m *mailbox) put(n Event) {
-	m.mu.Lock()
-	first := len(m.news) == 0
-	if len(m.news) >= maxPending {
-		m.news = append(m.news[:0], Event{Kind: WatchDisconnected, Err: errBehind}, Event{Kind: WatchConnected, Gap: true})
+// put adds an event.
+func (q *eventQueue) put(e Event) {
+	q.mu.Lock()
+	first := len(q.events) == 0
+	if len(q.events) >= maxPending {
+		q.events = append(q.events[:0], Event{Kind: WatchDisconnected, Err: errQueueFull}, Event{Kind: WatchConnected, Gap: true})
 	}
-	m.news = append(m.news, n)
-	m.mu.Unlock()
+	q.events = append(q.events, e)
+	q.mu.Unlock()
 	if first {
-		m.wake()
+		q.wake()
 	}
 }

@@ -82,10 +82,10 @@ func TestSubscription(t *testing.T) {
 		for i := range maxPending {
 			s.say(watch.Modified, "a", strconv.Itoa(100+i))
 		}
-		wantTold(t, a, "down: "+errBehind.Error(), "up after a gap", "changed355")
+		wantTold(t, a, "down: "+errQueueFull.Error(), "up after a gap", "changed355")
 	})
 	sharedTest(t, "of a single lock is by its name, for which a smaller right will do", func(t *testing.T, s *leaseServer, h *Shared) {
-		h.ShareFrom = 0
+		h.MinSharedWatches = 0
 		wantTold(t, subscribed(t, h, "a"), "up after a gap")
 		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) {
 			t.Errorf("watches %q", got)
@@ -98,4 +98,23 @@ func TestWhatCannotBeFollowed(t *testing.T) {
 	if w := Subscribe(t.Context(), struct{ Interface }{leaseLock(&Shared{}, "a")}, nil); w != nil {
 		t.Errorf("%v", w)
 	}
+}
+
+func TestSubscriptionWakesOnce(t *testing.T) {
+	sharedTest(t, "until somebody looks", func(t *testing.T, s *leaseServer, h *Shared) {
+		wakes := 0
+		a := leaseLock(h, "a").Subscribe(t.Context(), func() { wakes++ })
+		defer a.End()
+		synctest.Wait()
+		s.say(watch.Added, "a", "9")
+		s.say(watch.Modified, "a", "10")
+		if wakes != 1 {
+			t.Errorf("%d wakes for news that nobody has taken", wakes)
+		}
+		newsOf(a)
+		s.say(watch.Modified, "a", "11")
+		if wakes != 2 {
+			t.Errorf("%d wakes", wakes)
+		}
+	})
 }

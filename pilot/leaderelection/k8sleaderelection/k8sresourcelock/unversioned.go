@@ -12,51 +12,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Some stores keep objects as they are sent: they give them neither UID nor
-// resourceVersion, and compare neither. client-go's fake clientsets are such. A lock then
-// gives its object both by itself, so that changes can be told apart, and compares before
-// it writes. That is no compare-and-swap: it excludes the electors of one process from
-// each other, and nobody else.
+// client-go's fake clientsets store objects as sent: they set neither UID nor resourceVersion and compare neither.
+// On such a store the lock sets both and compares before it writes. This is not a compare-and-swap. It excludes
+// only electors of the same process.
+//
+// uidPrefix begins the UIDs that a lock sets.
+const uidPrefix = "unversioned-"
 
-// madeUID begins the UIDs that are given here.
-const madeUID = "unversioned-"
-
-// Unversioned reports whether the object's store keeps no versions, so that it cannot
-// refuse a write that was decided on an outdated state.
+// Unversioned reports whether the store of the object keeps no versions. Such a store cannot reject a write with
+// an outdated base.
 func (s Snapshot) Unversioned() bool {
 	if pair, ok := s.Object.(*Pair); ok {
 		return pair.Primary.Unversioned() || pair.Secondary.Unversioned()
 	}
-	return s.Exists && (s.UID == "" && s.Object != nil || strings.HasPrefix(string(s.UID), madeUID))
+	return s.Exists && (s.UID == "" && s.Object != nil || strings.HasPrefix(string(s.UID), uidPrefix))
 }
 
-// unversioned reports the same of an object. An API server gives every object a UID.
-func unversioned(uid types.UID) bool { return uid == "" || strings.HasPrefix(string(uid), madeUID) }
+// isUnversioned reports whether the store of an object with this UID keeps no versions. An API server sets a UID
+// on every object.
+func isUnversioned(uid types.UID) bool { return uid == "" || strings.HasPrefix(string(uid), uidPrefix) }
 
-// made counts what is given to objects of unversioned stores. Whoever compares and writes
-// holds the lock: such a store is memory, it does not keep anybody waiting.
-var made struct {
+// versions generates versions for unversioned stores. Its mutex is held during comparison and write. Such a store
+// is in memory, so it does not block.
+var versions struct {
 	sync.Mutex
 	last uint64
 }
 
-// nextVersion is greater than all before it, and than that of the object it is for. Its
-// caller holds the lock.
+// nextVersion returns a version greater than all earlier ones and greater than before. The caller holds versions.
 func nextVersion(before string) string {
-	v, _ := strconv.ParseUint(before, 10, 64) // none is 0
-	made.last = max(made.last, v) + 1
-	return strconv.FormatUint(made.last, 10)
+	v, _ := strconv.ParseUint(before, 10, 64) // no version is 0
+	versions.last = max(versions.last, v) + 1
+	return strconv.FormatUint(versions.last, 10)
 }
 
-// show decodes an object as its store showed it. One without UID and version may be what others put
-// into an unversioned store, or a new one of ours that has no version yet: it is looked at
-// again, so that what it is given follows what was seen before.
+// show decodes an object. If the object has neither UID nor version, the store is unversioned. The object is then
+// read again, so that its version is later than those seen before.
 func (a access[T]) show(ctx context.Context, obj T) (Snapshot, error) {
 	if obj.GetUID() != "" || obj.GetResourceVersion() != "" {
 		return a.snapshot(obj), nil
 	}
-	made.Lock()
-	defer made.Unlock()
+	versions.Lock()
+	defer versions.Unlock()
 	obj, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Snapshot{}, nil
@@ -71,12 +68,12 @@ func (a access[T]) show(ctx context.Context, obj T) (Snapshot, error) {
 	return snap, nil
 }
 
-// replace is update for an unversioned store.
+// replace updates an object in an unversioned store.
 func (a access[T]) replace(ctx context.Context, obj T) (T, error) {
 	var none T
-	made.Lock()
-	defer made.Unlock()
-	present, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
+	versions.Lock()
+	defer versions.Unlock()
+	stored, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return none, fmt.Errorf("%w: %w", ErrConflict, err)
 	}
@@ -84,12 +81,12 @@ func (a access[T]) replace(ctx context.Context, obj T) (T, error) {
 		return none, err
 	}
 	uid := obj.GetUID()
-	if present.GetUID() != uid || uid != "" && present.GetResourceVersion() != obj.GetResourceVersion() {
-		return none, fmt.Errorf("%w: it has UID %q and resourceVersion %q", ErrConflict, present.GetUID(), present.GetResourceVersion())
+	if stored.GetUID() != uid || uid != "" && stored.GetResourceVersion() != obj.GetResourceVersion() {
+		return none, fmt.Errorf("%w: UID %q, resourceVersion %q", ErrConflict, stored.GetUID(), stored.GetResourceVersion())
 	}
 	version := nextVersion(obj.GetResourceVersion())
 	if uid == "" {
-		obj.SetUID(types.UID(madeUID + version))
+		obj.SetUID(types.UID(uidPrefix + version))
 	}
 	obj.SetResourceVersion(version)
 	return a.client.Update(ctx, obj, metav1.UpdateOptions{})

@@ -115,7 +115,7 @@ func TestAStoreThatKeepsNoVersions(t *testing.T) {
 	store := &shelf{}
 	l := lockOn(store)
 	first, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
-	if err != nil || !first.Unversioned() || !strings.HasPrefix(string(first.UID), madeUID) {
+	if err != nil || !first.Unversioned() || !strings.HasPrefix(string(first.UID), uidPrefix) {
 		t.Fatalf("%+v, error %v", first, err)
 	}
 	second, err := l.Write(t.Context(), first, termed(2), nil)
@@ -129,7 +129,7 @@ func TestAStoreThatKeepsNoVersions(t *testing.T) {
 	if _, err := l.Write(t.Context(), first, termed(3), nil); !IsConflict(err) || store.object.ResourceVersion != second.ResourceVersion {
 		t.Errorf("on what has changed: error %v, version %s", err, store.object.ResourceVersion)
 	}
-	if err := l.Rehearse(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
+	if err := l.DryRun(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
 		t.Errorf("rehearsed: error %v, version %s", err, store.object.ResourceVersion)
 	}
 	store.object = nil
@@ -311,20 +311,20 @@ func TestUnversioned(t *testing.T) {
 		want bool
 	}{
 		{Snapshot{Exists: true, UID: "u", Object: object}, false},
-		{Snapshot{Exists: true, UID: madeUID + "7", Object: object}, true},
-		{Snapshot{Exists: true, UID: "u", Object: &Pair{Secondary: Snapshot{Exists: true, UID: madeUID + "7", Object: object}}}, true},
-		{Snapshot{Exists: true, UID: "u", Object: &Pair{Primary: Snapshot{Exists: true, UID: madeUID + "7", Object: object}}}, true},
+		{Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}, true},
+		{Snapshot{Exists: true, UID: "u", Object: &Pair{Secondary: Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}}}, true},
+		{Snapshot{Exists: true, UID: "u", Object: &Pair{Primary: Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}}}, true},
 		{Snapshot{Exists: true, Object: &Pair{Primary: Snapshot{Exists: true, UID: "u", Object: object}}}, false}, // the secondary is absent
 		{Snapshot{Exists: true, Object: object}, true},
 		{Snapshot{Exists: true}, false}, // of a plain lock: nobody knows
-		{Snapshot{UID: madeUID + "7", Object: object}, false},
+		{Snapshot{UID: uidPrefix + "7", Object: object}, false},
 	} {
 		if c.snap.Unversioned() != c.want {
 			t.Errorf("%+v: unversioned %v", c.snap, !c.want)
 		}
 	}
-	for uid, want := range map[types.UID]bool{"": true, madeUID + "1": true, "u": false} {
-		if unversioned(uid) != want {
+	for uid, want := range map[types.UID]bool{"": true, uidPrefix + "1": true, "u": false} {
+		if isUnversioned(uid) != want {
 			t.Errorf("UID %q: unversioned %v", uid, !want)
 		}
 	}

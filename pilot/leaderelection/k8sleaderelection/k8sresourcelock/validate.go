@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxOwnName bounds one's own identity and key: a pod name, a revision.
+// maxOwnName is the maximum length of the identity and key of this process in bytes.
 const maxOwnName = 253
 
-// validate reports every mistake in the fields of a lock, naming the lock.
-func validate(word string, meta *metav1.ObjectMeta, config *ResourceLockConfig, hasClient bool) error {
+// validate returns all errors in the fields of a lock.
+func validate(kind string, meta *metav1.ObjectMeta, config *ResourceLockConfig, hasClient bool) error {
 	errs := []error{
 		validateObject("namespace", meta.Namespace, validation.IsDNS1123Label(meta.Namespace)),
 		validateObject("name", meta.Name, validation.IsDNS1123Subdomain(meta.Name)),
@@ -26,41 +26,41 @@ func validate(word string, meta *metav1.ObjectMeta, config *ResourceLockConfig, 
 		errs = append(errs, errNoClient)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s lock %s: %w", word, describe(meta), err)
+		return fmt.Errorf("%s lock %s: %w", kind, describe(meta), err)
 	}
 	return nil
 }
 
-func validateObject(what, is string, mistakes []string) error {
-	if is == "" {
-		return fmt.Errorf("the lock's %s is empty", what)
+func validateObject(field, value string, problems []string) error {
+	if value == "" {
+		return fmt.Errorf("%s is empty", field)
 	}
-	if len(mistakes) > 0 {
-		return fmt.Errorf("the lock's %s %q: %s", what, is, strings.Join(mistakes, "; "))
+	if len(problems) > 0 {
+		return fmt.Errorf("%s %q: %s", field, value, strings.Join(problems, "; "))
 	}
 	return nil
 }
 
-// ValidateIdentity reports why an identity cannot take part: the marker annotation
-// is made of words between spaces, so the identity must be one.
+// ValidateIdentity returns an error if identity cannot be used by a candidate. It must be one word, because the
+// marker annotation separates its fields with spaces.
 func ValidateIdentity(identity string) error {
 	if identity == "" {
-		return errors.New("the identity is empty")
+		return errors.New("identity is empty")
 	}
 	return validateWord("identity", identity)
 }
 
-// ValidateKey reports why a key cannot be written into a lock. An empty one can.
+// ValidateKey returns an error if key cannot be written into a lock. An empty key is valid.
 func ValidateKey(key string) error { return validateWord("key", key) }
 
-func validateWord(what, is string) error {
+func validateWord(field, value string) error {
 	switch {
-	case len(is) > maxOwnName:
-		return fmt.Errorf("the %s is %d bytes long, more than %d", what, len(is), maxOwnName)
-	case !utf8.ValidString(is):
-		return fmt.Errorf("the %s %q is not UTF-8", what, is)
-	case strings.ContainsFunc(is, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
-		return fmt.Errorf("the %s %q contains white space or a control character", what, is)
+	case len(value) > maxOwnName:
+		return fmt.Errorf("%s has %d bytes, more than %d", field, len(value), maxOwnName)
+	case !utf8.ValidString(value):
+		return fmt.Errorf("%s %q is not UTF-8", field, value)
+	case strings.ContainsFunc(value, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }):
+		return fmt.Errorf("%s %q contains white space or a control character", field, value)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestValidate(t *testing.T) {
 		{"two lines", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\na" }, "white space"},
 		{"control character", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\x00" }, "control"},
 		{"not UTF-8", func(l *ConfigMapLock) { l.LockConfig.Identity = "pod\xff" }, "UTF-8"},
-		{"key of two words", func(l *ConfigMapLock) { l.LockConfig.Key = "a b" }, "the key"},
+		{"key of two words", func(l *ConfigMapLock) { l.LockConfig.Key = "a b" }, `key "`},
 		{"no client", func(l *ConfigMapLock) { l.Client = nil }, "no Client"},
 		{"two mistakes", func(l *ConfigMapLock) { l.Client, l.LockConfig.Identity = nil, "" }, "no Client"},
 	}

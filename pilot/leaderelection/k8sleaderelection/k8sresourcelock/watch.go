@@ -17,12 +17,13 @@ import (
 // The server ends a watch after a random time between these, so that watches begun
 // together do not come back together.
 const (
+	// The server ends a watch after a random time between these limits, so that watches that started together do
+	// not reconnect together.
 	minWatch = 5 * time.Minute
 	maxWatch = 10 * time.Minute
 )
 
-// byName asks for one object by its name, which is the only form of watch that RBAC
-// can grant with resourceNames.
+// byName returns the field selector for one object. RBAC rules with resourceNames permit only such a watch.
 func byName(name string) string {
 	return fields.OneTermEqualSelector("metadata.name", name).String()
 }
@@ -37,11 +38,11 @@ func watchOptions(selector, from string) metav1.ListOptions {
 	}
 }
 
-func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(Snapshot)) (string, error) {
+func (a access[T]) watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
 	if a.client == nil {
 		return from, a.wrap("watch", errNoClient)
 	}
-	w, end, err := accepted(ctx, func(ctx context.Context) (watch.Interface, error) {
+	w, end, err := openWatch(ctx, func(ctx context.Context) (watch.Interface, error) {
 		return a.client.Watch(ctx, watchOptions(byName(a.meta.Name), from))
 	})
 	if err != nil {
@@ -52,28 +53,28 @@ func (a access[T]) watch(ctx context.Context, from string, up func(), seen func(
 	if err != nil {
 		return a.ended(ctx, from, err)
 	}
-	up()
-	resume, err := a.follow(ctx, w, first, from, seen)
+	connected()
+	resume, err := a.follow(ctx, w, first, from, changed)
 	if err != nil {
 		return a.ended(ctx, resume, err)
 	}
 	return resume, nil
 }
 
-// acceptLimit is how long an API server may take to accept a watch. One that never answers
-// would be waited for as long as the election lasts, and the lock polled.
-const acceptLimit = 10 * time.Second
+// acceptTimeout is the time in which an API server must accept a watch. Without it, an API server that does not
+// respond would block the watch for the whole election.
+const acceptTimeout = 10 * time.Second
 
-// accepted opens a watch within acceptLimit. end ends it.
-func accepted(parent context.Context, open func(context.Context) (watch.Interface, error)) (w watch.Interface, end func(), err error) {
+// openWatch opens a watch within acceptTimeout. end ends the watch.
+func openWatch(parent context.Context, open func(context.Context) (watch.Interface, error)) (w watch.Interface, end func(), err error) {
 	ctx, cancel := context.WithCancel(parent)
-	limit := time.AfterFunc(acceptLimit, cancel)
+	limit := time.AfterFunc(acceptTimeout, cancel)
 	w, err = open(ctx)
 	if !limit.Stop() && parent.Err() == nil {
 		if err == nil {
 			w.Stop()
 		}
-		err = fmt.Errorf("no answer within %v: %w", acceptLimit, context.DeadlineExceeded)
+		err = fmt.Errorf("no response within %v: %w", acceptTimeout, context.DeadlineExceeded)
 	}
 	if err != nil {
 		cancel()
@@ -82,11 +83,10 @@ func accepted(parent context.Context, open func(context.Context) (watch.Interfac
 	return w, func() { w.Stop(); cancel() }, nil
 }
 
-var errNotAccepted = errors.New("the connection ended before the watch was accepted")
+var errNotAccepted = errors.New("connection ended before the watch was accepted")
 
-// peek tells an accepted watch from the empty one that client-go hands out without
-// an error when the connection timed out or broke off at the start. It returns the
-// event that it may have had to take for that.
+// peek distinguishes an accepted watch from the empty watch that client-go returns without an error when the
+// connection failed at the start. It returns the first event if it had to receive it.
 func peek(w watch.Interface) (*watch.Event, error) {
 	select {
 	case event, ok := <-w.ResultChan():
@@ -99,8 +99,7 @@ func peek(w watch.Interface) (*watch.Event, error) {
 	}
 }
 
-// ended sorts out why a watch is over. The end of its context is the caller's own
-// doing and no error.
+// ended returns the result of a watch. The end of ctx is not an error.
 func (a access[T]) ended(ctx context.Context, resume string, err error) (string, error) {
 	if ctx.Err() != nil {
 		return resume, nil
@@ -111,15 +110,15 @@ func (a access[T]) ended(ctx context.Context, resume string, err error) (string,
 	return resume, a.wrap("watch", err)
 }
 
-func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.Event, from string, seen func(Snapshot)) (string, error) {
+func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.Event, from string, changed func(Snapshot)) (string, error) {
 	resume := from
 	for event := range events(ctx, w, first) {
-		snap, report, err := a.event(ctx, event)
+		snap, ok, err := a.event(ctx, event)
 		if err != nil {
 			return resume, err
 		}
-		if report {
-			seen(snap)
+		if ok {
+			changed(snap)
 		}
 		if snap.ResourceVersion != "" {
 			resume = snap.ResourceVersion
@@ -128,14 +127,13 @@ func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.E
 	return resume, nil
 }
 
-// events are the events of a watch until it or ctx ends.
+// events iterates over the events of a watch until the watch ends or ctx is done.
 func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq[watch.Event] {
 	return func(yield func(watch.Event) bool) {
 		if first != nil && (ctx.Err() != nil || !yield(*first)) {
 			return
 		}
-		// A select picks at random among what is ready: asked before each, an ended
-		// context is never followed by a further event.
+		// A select chooses at random between ready channels. The extra check prevents events after the end of ctx.
 		for ctx.Err() == nil {
 			select {
 			case <-ctx.Done():
@@ -148,16 +146,15 @@ func events(ctx context.Context, w watch.Interface, first *watch.Event) iter.Seq
 	}
 }
 
-// event decodes one watch event. A bookmark has a version to resume from and
-// nothing to report.
-func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot, report bool, err error) {
-	obj, err := a.take(event)
+// event decodes a watch event. A bookmark has a version but no change to report.
+func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot, ok bool, err error) {
+	obj, err := a.objectOf(event)
 	if err != nil {
 		return Snapshot{}, false, err
 	}
 	version := Snapshot{ResourceVersion: obj.GetResourceVersion()}
 	switch {
-	// A server that does not know the selector sends the neighbours' too.
+	// A server that does not support the selector also sends other objects.
 	case event.Type == watch.Bookmark || obj.GetName() != a.meta.Name:
 		return version, false, nil
 	case event.Type == watch.Deleted:
@@ -167,18 +164,18 @@ func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot,
 	return snap, true, err
 }
 
-// take is the object of an event: a change or a bookmark.
-func (f *format[T]) take(event watch.Event) (T, error) {
+// objectOf returns the object of a change or a bookmark.
+func (f *format[T]) objectOf(event watch.Event) (T, error) {
 	obj, ok := event.Object.(T)
 	switch event.Type {
 	case watch.Error:
 		return obj, apierrors.FromObject(event.Object)
 	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
 		if !ok {
-			return obj, fmt.Errorf("%s event with a %T", event.Type, event.Object)
+			return obj, fmt.Errorf("%s event with object %T", event.Type, event.Object)
 		}
 		return obj, nil
 	default:
-		return obj, fmt.Errorf("event of unknown type %q", event.Type)
+		return obj, fmt.Errorf("unknown event type %q", event.Type)
 	}
 }

@@ -36,7 +36,7 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	if s.kind == Lease {
 		lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
 		if s.sharing() {
-			lock.Shared = &k8sresourcelock.Shared{Client: c, ShareFrom: 1}
+			lock.Shared = &k8sresourcelock.Shared{Client: c, MinSharedWatches: 1}
 		}
 		return &Lock{Client: c, Locker: lock}
 	}

@@ -1,10 +1,13 @@
 package k8sresourcelock_test
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -227,5 +230,217 @@ func TestMultiLockSaysItOfBothObjects(t *testing.T) {
 	}
 	if both.Key() != "stable" || both.Identity() != "b" || (&k8sresourcelock.MultiLock{}).Key() != "" {
 		t.Errorf("key %q, identity %q", both.Key(), both.Identity())
+	}
+}
+
+// Of two holds that differ after a renewal, the one that was set last counts, on whichever
+// object: the renewal's own second write brings nothing newer.
+func TestMultiLockAHoldSetBetweenTheWritesOfARenewal(t *testing.T) {
+	for name, c := range map[string]struct {
+		between, afterwards func(pairTrial)
+		want                string
+	}{
+		"none":                        {func(pairTrial) {}, func(pairTrial) {}, "old"},
+		"on the primary":              {func(p pairTrial) { p.Primary.Annotate(hold, "new") }, func(pairTrial) {}, "new"},
+		"on the secondary":            {func(p pairTrial) { p.Secondary.Annotate(hold, "new") }, func(pairTrial) {}, "new"},
+		"on the primary, and later":   {func(p pairTrial) { p.Primary.Annotate(hold, "new") }, func(p pairTrial) { p.Secondary.Annotate(hold, "newest") }, "newest"},
+		"on the secondary, and later": {func(p pairTrial) { p.Secondary.Annotate(hold, "new") }, func(p pairTrial) { p.Primary.Annotate(hold, "newest") }, "newest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPairTrial(t)
+			base, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.betweenTheWrites(func() { c.between(p) })
+			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
+				t.Fatal(err)
+			}
+			c.afterwards(p)
+			if got := p.read().Annotations[hold]; got != c.want {
+				t.Errorf("the hold %q counts, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// A renewal that was decided before its holder saw another's word takes nothing back of it, even if it
+// gets no further than the primary: what that shows is the holder's own, and older.
+func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
+	for name, cut := range map[string]func(pairTrial){
+		"the second write is lost": func(p pairTrial) {
+			p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
+		},
+		"the first one's answer is lost": func(p pairTrial) { p.lock.Primary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPairTrial(t)
+			base, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Secondary.Annotate(hold, "new")
+			cut(p)
+			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err == nil {
+				t.Fatal("written")
+			}
+			if got := p.read().Annotations[hold]; got != "new" || p.Primary.Snapshot().Annotations[hold] != "old" {
+				t.Errorf("the hold %q counts, want %q", got, "new")
+			}
+		})
+	}
+}
+
+// Of an order that was written to both objects, and of the next on the primary, the holder sees the
+// first arrive on the secondary last. Its renewal does not take that for the newest; what is said
+// there once the renewal has written both, is.
+func TestMultiLockAHoldThatArrivesLate(t *testing.T) {
+	p := newPairTrial(t)
+	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	p.Primary.Annotate(hold, "ended")
+	p.lock.Secondary.FailNext(locktest.Get, locktest.Fault{Lose: locktest.TheRequest})
+	if _, err := p.lock.Read(t.Context()); err == nil {
+		t.Fatal("the secondary was read")
+	}
+	p.Primary.Annotate(hold, "new")
+	base := p.read()
+	p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "ended") })
+	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.read().Annotations[hold]; got != "new" || p.Secondary.Snapshot().Annotations[hold] != "new" {
+		t.Errorf("the hold %q counts, and the secondary shows %q; want %q", got, p.Secondary.Snapshot().Annotations[hold], "new")
+	}
+	p.Secondary.Annotate(hold, "ended")
+	if got := p.read().Annotations[hold]; got != "ended" {
+		t.Errorf("said again: the hold %q counts", got)
+	}
+}
+
+// What the holder takes away it has taken away, even if that gets no further than the primary.
+func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
+	p := newPairTrial(t)
+	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
+		t.Fatal(err)
+	}
+	p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
+	if _, err := p.lock.Write(t.Context(), p.read(), termOf("b", 3, 2), nil); err == nil {
+		t.Fatal("written")
+	}
+	for _, label := range []string{"", "y"} { // a label is not a word about the hold
+		if p.Secondary.Annotate("example.com/x", label); p.read().Annotations[hold] != "" || p.Secondary.Snapshot().Annotations[hold] != "old" {
+			t.Errorf("the hold %q is back", p.read().Annotations[hold])
+		}
+	}
+}
+
+// A candidate that asks for the lock has it rehearsed first that it may write the secondary: as it
+// is there or, where no record is, as its own. What others ask for, or what stands already, is only
+// written down.
+func TestMultiLockRehearsesARequest(t *testing.T) {
+	const key = k8sresourcelock.HandoverRequestAnnotation
+	mine := map[string]string{key: `{"identity":"b"}`}
+	for name, x := range map[string]struct {
+		absent  bool // the secondary
+		harm    func(secondary *locktest.Store)
+		notes   map[string]string
+		stands  map[string]string
+		refused bool
+	}{
+		"one's own":                        {notes: mine, refused: true},
+		"one's own, the secondary absent":  {absent: true, notes: mine, refused: true},
+		"one's own, the secondary emptied": {harm: (*locktest.Store).Empty, notes: mine, refused: true},
+		"one's own, which stands":          {notes: mine, stands: mine},
+		"another's":                        {notes: map[string]string{key: `{"identity":"c"}`}},
+		"what cannot be read":              {notes: map[string]string{key: `{`}},
+		"none":                             {notes: map[string]string{}},
+	} {
+		for _, may := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, may %v", name, may), func(t *testing.T) {
+				p := newPairTrial(t)
+				if !x.absent {
+					p.held()
+				}
+				p.Primary.Put("c", termOf("c", 4, 0)) // a replica of the first step leads
+				for key, value := range x.stands {
+					p.Primary.Annotate(key, value)
+				}
+				if x.harm != nil {
+					x.harm(p.Secondary)
+				}
+				base := p.read()
+				first, second := p.Primary.Snapshot().ResourceVersion, p.Secondary.Snapshot().ResourceVersion
+				if !may {
+					p.lock.Secondary.Forbid(locktest.Create, locktest.Update)
+				}
+				_, err := p.lock.Annotate(t.Context(), base, x.notes)
+				if refused := x.refused && !may; apierrors.IsForbidden(err) != refused || !refused && err != nil {
+					t.Fatalf("error %v", err)
+				}
+				if written := p.Primary.Snapshot().ResourceVersion != first; written && err != nil {
+					t.Error("it was refused, and written")
+				}
+				if got := p.Primary.Snapshot().Annotations[key]; err == nil && got != x.notes[key] {
+					t.Errorf("the request is %q", got)
+				}
+				if p.Secondary.Snapshot().ResourceVersion != second {
+					t.Error("the secondary was written")
+				}
+			})
+		}
+	}
+}
+
+// rehearsed keeps the records whose write it was asked for to dryRun.
+type rehearsed struct {
+	locktest.Locker
+	records []k8sresourcelock.LeaderElectionRecord
+}
+
+func (r *rehearsed) DryRun(_ context.Context, _ k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, _ map[string]string) error {
+	r.records = append(r.records, record)
+	return nil
+}
+
+// What a request rehearses is the record that the secondary has, also one of the shortest lease, or else one's own
+// that could stand there. A secondary that rehearses nothing is asked nothing.
+func TestWhatARequestRehearses(t *testing.T) {
+	short := termOf("c", 4, 0)
+	short.LeaseDurationSeconds = 1
+	for name, x := range map[string]struct {
+		put  func(p pairTrial)
+		want func(k8sresourcelock.LeaderElectionRecord) bool
+	}{
+		"a record": {func(p pairTrial) { p.Secondary.Put("c", short) }, func(r k8sresourcelock.LeaderElectionRecord) bool {
+			return r == short
+		}},
+		"none": {func(pairTrial) {}, func(r k8sresourcelock.LeaderElectionRecord) bool {
+			return r.HolderIdentity == "b" && r.HolderKey == "stable" && r.LeaderTransitions == 0 && r.LeaseDurationSeconds == 30
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPairTrial(t)
+			p.Primary.Put("c", termOf("c", 4, 0))
+			x.put(p)
+			secondary := &rehearsed{Locker: p.lock.Secondary.Locker}
+			lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: secondary}
+			ask := map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b"}`}
+			base, err := lock.Read(t.Context())
+			if err == nil {
+				_, err = lock.Annotate(t.Context(), base, ask)
+			}
+			if err != nil || len(secondary.records) != 1 || !x.want(secondary.records[0]) {
+				t.Errorf("error %v, rehearsed %+v", err, secondary.records)
+			}
+			plain := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
+			if base, err = plain.Read(t.Context()); err == nil {
+				_, err = plain.Annotate(t.Context(), base, map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b","seconds":1}`})
+			}
+			if err != nil {
+				t.Errorf("a secondary that cannot dryRun: %v", err)
+			}
+		})
 	}
 }

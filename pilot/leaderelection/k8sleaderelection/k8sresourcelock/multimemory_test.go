@@ -119,14 +119,14 @@ func TestPairMemory(t *testing.T) {
 				var err error
 				switch s.what {
 				case "ask":
-					sight, _ := m.known()
+					sight, _ := m.state()
 					asked = sight.Changes(0)
 				case "answer":
-					err = m.answered(0, at(s.version), asked)
+					err = m.applyRead(0, at(s.version), asked)
 				case "store":
-					_, err = m.stored(0, at(s.version))
+					_, err = m.apply(0, at(s.version))
 				}
-				if got := m.sight.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
+				if got := m.view.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
 					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
 				}
 				// What is shown is of that version too, and one that was never known is no version 0.
@@ -142,7 +142,7 @@ func TestPairMemoryShowsWhatIsNew(t *testing.T) {
 	var m pairMemory
 	show := func(h core.Half, text string) (string, bool) {
 		t.Helper()
-		pair, ok, err := m.seen(h, one(t, []string{"p", "s"}[h], text).Snapshot, "me")
+		pair, ok, err := m.applyEvent(h, one(t, []string{"p", "s"}[h], text).Snapshot, "me")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,16 +161,16 @@ func TestPairMemoryShowsWhatIsNew(t *testing.T) {
 		t.Errorf("a watch that begins with what is known shows %v %s", ok, got)
 	}
 	var other pairMemory
-	if _, ok, err := other.seen(1, one(t, "s", "@6 b/3 half").Snapshot, "me"); ok || err != nil {
+	if _, ok, err := other.applyEvent(1, one(t, "s", "@6 b/3 half").Snapshot, "me"); ok || err != nil {
 		t.Errorf("shown %v, error %v, and the primary is not known", ok, err)
 	}
-	if pair, ok, err := m.seen(0, Snapshot{Exists: true, ResourceVersion: "1a"}, "me"); ok || err == nil || pair.Exists {
+	if pair, ok, err := m.applyEvent(0, Snapshot{Exists: true, ResourceVersion: "1a"}, "me"); ok || err == nil || pair.Exists {
 		t.Errorf("version 1a: shown %v, error %v", ok, err)
 	}
-	if _, ok, err := m.seen(0, Snapshot{}, "me"); ok || err == nil {
+	if _, ok, err := m.applyEvent(0, Snapshot{}, "me"); ok || err == nil {
 		t.Errorf("a change without a version: shown %v, error %v", ok, err)
 	}
-	if _, err := m.stored(0, Snapshot{Exists: true, ResourceVersion: "1a"}); err == nil {
+	if _, err := m.apply(0, Snapshot{Exists: true, ResourceVersion: "1a"}); err == nil {
 		t.Error("version 1a is stored")
 	}
 }

@@ -131,7 +131,7 @@ func TestAnnotateRefuses(t *testing.T) {
 	}{
 		"no client":      {&ConfigMapLock{}, shownAs(nil), nil, "no Client"},
 		"a foreign note": {lockOn(store), shownAs(nil), map[string]string{"example.com/x": "y"}, "example.com/x"},
-		"no object":      {lockOn(store), Snapshot{}, nil, "no object"},
+		"no object":      {lockOn(store), Snapshot{}, nil, "does not exist"},
 		"another kind":   {lockOn(store), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: &coordinationv1.Lease{}}, nil, "Lease"},
 	} {
 		if _, err := c.lock.Annotate(t.Context(), c.base, c.notes); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), ": annotate: ") {
@@ -139,9 +139,9 @@ func TestAnnotateRefuses(t *testing.T) {
 		}
 	}
 	for name, l := range map[string]interface {
-		Rehearse(context.Context, Snapshot, LeaderElectionRecord, map[string]string) error
+		DryRun(context.Context, Snapshot, LeaderElectionRecord, map[string]string) error
 	}{"configmap": lockOn(&sent{err: errors.New("broken")}), "lease": &LeaseLock{}} {
-		if err := l.Rehearse(t.Context(), Snapshot{}, golden, nil); err == nil {
+		if err := l.DryRun(t.Context(), Snapshot{}, golden, nil); err == nil {
 			t.Errorf("%s: rehearsed without an error", name)
 		}
 	}
