@@ -19,17 +19,16 @@ const (
 	Lease     LockKind = "lease"
 )
 
-// Mode says how the API server treats a write that a fence finds wrong.
+// Mode is the treatment of violations by the API server.
 type Mode string
 
-// The modes. In all but Deny the API server admits the write, and a missing lock refuses
-// nobody: nothing is guarded yet.
+// The modes. In all modes but Deny, violations are admitted and a missing lock has no effect.
 const (
-	// Deny refuses it.
+	// Deny rejects violations.
 	Deny Mode = "deny"
-	// Warn admits it, warns its sender, and notes it in the audit log.
+	// Warn admits violations with a warning and an entry in the audit log.
 	Warn Mode = "warn"
-	// Audit admits it, and notes it in the audit log.
+	// Audit admits violations with an entry in the audit log.
 	Audit Mode = "audit"
 )
 
@@ -37,8 +36,7 @@ const (
 // labels of a declaration with Revisions.
 const RevisionWord = "{revision}"
 
-// Declaration says which writes of whom an election guards. It has a JSON form, so
-// that it can be kept in a file.
+// Declaration describes the fence of an election. It can be stored as JSON or YAML.
 type Declaration struct {
 	// Election is the lock object's name; with Revisions "-<revision>" is appended.
 	Election string `json:"election"`
@@ -49,18 +47,14 @@ type Declaration struct {
 	// Revisions makes it a per-revision election: one lock, "<election>-<revision>",
 	// and one set of policies for each.
 	Revisions []string `json:"revisions,omitempty"`
-	// Multi: the lock is one of two that are held together. Its count of terms then may
-	// jump to the other's.
+	// Multi is true if the lock is part of a MultiLock. Its transitions may then change to those of the other lock.
 	Multi bool `json:"multi,omitempty"`
-	// Mode says how a write that is found wrong is treated: "deny", which is the default,
-	// "warn" or "audit".
+	// Mode is "deny" (default), "warn" or "audit".
 	Mode Mode `json:"mode,omitempty"`
-	// Remote: candidates of other clusters take part. Their tokens are not bound to pods of
-	// this cluster, so that no policy here can tell them apart. Such an election cannot have
-	// a fence: Validate returns an error.
+	// Remote is true if candidates of other clusters take part. Their tokens are not bound to pods of this cluster, so
+	// Validate returns an error.
 	Remote bool `json:"remote,omitempty"`
-	// ServiceAccounts are those of the candidates, as "namespace/name". Writes of all
-	// others are not judged; that is RBAC's part.
+	// ServiceAccounts of the candidates, as "namespace/name". Writes of other users are not guarded.
 	ServiceAccounts []string `json:"serviceAccounts"`
 	// Others are further service accounts whose pods may hold the lock, as "namespace/name",
 	// where a * at the end stands for any rest. This fence does not judge their guarded
@@ -74,16 +68,16 @@ type Declaration struct {
 	// "<pod>.<lock>", or as the pod; and the LeaseCandidates of the namespace are guarded by their writers' Pods. Where no service
 	// account is among the Coordinators, each of the accounts and the others may coordinate.
 	Coordinated bool `json:"coordinated,omitempty"`
-	// Guards are the writes that only the holder may make. Without any, the lock alone is guarded.
+	// Guards are the writes that only the holder may make. If empty, only the lock is guarded.
 	Guards []Guard `json:"guards,omitempty"`
 	// Members: each process of the accounts publishes a Lease of its own in the namespace (package members). It is
 	// guarded by the writer's Pod, and of other Leases there the accounts write those alone that they may update by name.
 	Members bool `json:"members,omitempty"`
-	// WithoutLockGuard leaves the lock object itself to RBAC.
+	// WithoutLockGuard leaves the protection of the lock object to RBAC.
 	WithoutLockGuard bool `json:"withoutLockGuard,omitempty"`
 }
 
-// Validate reports all that is wrong with the declaration, and the way out.
+// Validate returns all problems of the declaration with suggestions.
 func (d Declaration) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -195,7 +189,7 @@ type single struct {
 	lock string
 }
 
-// split takes a per-revision declaration apart.
+// split returns one declaration per lock.
 func (d Declaration) split() []single {
 	if len(d.Revisions) == 0 {
 		return []single{{Declaration: d, lock: d.Election}}
@@ -218,13 +212,13 @@ func (d Declaration) split() []single {
 	return all
 }
 
-// refuses reports whether writes that are found wrong are refused.
+// refuses reports whether violations are rejected.
 func (s single) refuses() bool { return s.Mode == "" || s.Mode == Deny }
 
-// where names the lock, for people.
+// where returns the lock for messages.
 func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock) }
 
-// users are the names that the API server knows the service accounts by.
+// users returns the user names of the service accounts.
 func (s single) users() []string {
 	var users []string
 	for _, account := range s.ServiceAccounts {
@@ -240,7 +234,7 @@ func user(account string) string {
 	return serviceAccountPrefix + strings.ReplaceAll(account, "/", ":")
 }
 
-// mayHold is true for requests of those that may hold the lock: the accounts, and the others.
+// mayHold is true for requests of users that may hold the lock.
 func (s single) mayHold() string {
 	users, clauses := s.users(), []string{""}
 	for _, account := range s.Others {
