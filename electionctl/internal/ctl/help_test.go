@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -21,26 +24,48 @@ func runLocal(args ...string) (code int, out string) {
 	return code, b.String()
 }
 
-// TestCommandReference compares the help of all commands with docs/electionctl-commands.md, which -rewrite generates.
+// TestCommandReference compares the commands with the table in docs/tools.md, which -rewrite generates.
 func TestCommandReference(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("# electionctl commands\n\nGenerated from the help texts: `cd electionctl && go test ./internal/ctl -run CommandReference -rewrite`. See [tools](tools.md).\n")
-	var add func(c *cobra.Command, path []string)
-	add = func(c *cobra.Command, path []string) {
-		code, out := runLocal(append(path, "--help")...)
-		if code != Done {
-			t.Errorf("%q: exit code %d", path, code)
+	const page, begin, end = "../../../docs/tools.md", "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no generated table", page)
+	}
+	table := "\n| command | effect | flags |\n| --- | --- | --- |\n" + strings.Join(commandRows((&Program{}).Command()), "") + "\n"
+	if *rewrite {
+		if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		title := strings.Join(append([]string{"electionctl"}, path...), " ")
-		b.WriteString("\n## " + title + "\n\n```text\n" + strings.TrimRight(out, "\n") + "\n```\n")
-		for _, sub := range c.Commands() {
-			if !sub.Hidden && sub.Name() != "completion" && sub.Name() != "help" { // commands of cobra
-				add(sub, append(path[:len(path):len(path)], sub.Name()))
-			}
+		return
+	}
+	if got != table {
+		t.Errorf("%s (update it with -rewrite), want:\n%s\ngot:\n%s", page, table, got)
+	}
+}
+
+// commandRows returns a row for each command that can be run.
+func commandRows(c *cobra.Command) (rows []string) {
+	var flags []string
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name != "help" && !f.Hidden {
+			flags = append(flags, "`--"+f.Name+"`")
+		}
+	})
+	if c.Runnable() && c.HasParent() {
+		use := strings.TrimSuffix(strings.TrimPrefix(c.UseLine(), "electionctl "), " [flags]")
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |\n", strings.ReplaceAll(use, "|", "\\|"), c.Short, strings.Join(flags, " ")))
+	}
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "completion" && sub.Name() != "help" { // commands of cobra
+			rows = append(rows, commandRows(sub)...)
 		}
 	}
-	add((&Program{}).Command(), nil)
-	golden(t, "../../../../docs/electionctl-commands.md", b.String())
+	return rows
 }
 
 func TestUnexpectedArgument(t *testing.T) {
