@@ -24,7 +24,7 @@ type lockServer struct {
 func inBubble(t *testing.T, f func(t *testing.T, s *lockServer)) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := locktest.NewStore(locktest.ConfigMap)
-		f(t, &lockServer{objects, objects.Beside(locktest.Lease)})
+		f(t, &lockServer{objects, objects.InSameEtcd(locktest.Lease)})
 	})
 }
 

@@ -52,7 +52,7 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 		Run: play.NewRun(seed), t: t, bug: b,
 		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
 	}
-	shared := w.objects.Beside(locktest.Lease)
+	shared := w.objects.InSameEtcd(locktest.Lease)
 	for _, revision := range play.Revisions {
 		w.leases[revision] = shared
 	}

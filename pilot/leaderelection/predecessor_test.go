@@ -214,7 +214,7 @@ func TestPredecessor_StopsWhileWaiting(t *testing.T) {
 // Candidates of two revisions acquire the old lock one after the other, and then work at the same time.
 func TestPredecessor_TwoRevisions(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		other := &lockServer{objects: s.objects, leases: s.objects.Beside(locktest.Lease)}
+		other := &lockServer{objects: s.objects, leases: s.objects.InSameEtcd(locktest.Lease)}
 		old := s.oldReplica(t, "old")
 		passes(time.Second)
 		stable := s.newReplica(t, "stable-1")

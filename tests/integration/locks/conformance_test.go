@@ -82,12 +82,12 @@ func TestConformanceOfBothTogether(t *testing.T) {
 				h.Delete()
 				other.Delete()
 			},
-			Neighbour: func() {
-				h.Neighbour()
-				other.Neighbour()
+			WriteOther: func() {
+				h.WriteOther()
+				other.WriteOther()
 			},
 			Owner:  h.Owner,
-			Merged: true,
+			TwoObjects: true,
 		}
 	})
 }

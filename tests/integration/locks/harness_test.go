@@ -127,13 +127,13 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
 		Delete: func() { s.remove(t) },
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
-		Neighbour: func() {
+		WriteOther: func() {
 			neighbours++
-			s.mutate(t, "neighbour", func(obj locktest.Object) {
+			s.mutate(t, "otherName", func(obj locktest.Object) {
 				obj.SetLabels(map[string]string{"n": fmt.Sprint(neighbours)})
 			})
 		},
-		Ancient: "1", // see forgetful
+		ExpiredVersion: "1", // see forgetful
 	}
 }
 

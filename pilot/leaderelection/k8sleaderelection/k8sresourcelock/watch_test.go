@@ -68,7 +68,7 @@ func TestWatchEvents(t *testing.T) {
 		{name: "one change", events: []watch.Event{mine}, seen: 1, resume: "11"},
 		{name: "deletion", events: []watch.Event{{Type: watch.Deleted, Object: configMap("istio-leader", "12")}}, seen: 1, resume: "12"},
 		{name: "bookmark", events: []watch.Event{mine, {Type: watch.Bookmark, Object: configMap("", "15")}}, seen: 1, resume: "15"},
-		{name: "a neighbour's", events: []watch.Event{{Type: watch.Added, Object: configMap("other", "16")}}, resume: "16"},
+		{name: "a otherName's", events: []watch.Event{{Type: watch.Added, Object: configMap("other", "16")}}, resume: "16"},
 		{name: "expired", events: []watch.Event{mine, {Type: watch.Error, Object: &expired}}, seen: 1, err: apierrors.IsResourceExpired},
 		{name: "gone", events: []watch.Event{{Type: watch.Error, Object: &gone}}, err: apierrors.IsGone},
 		{name: "broken", events: []watch.Event{mine, {Type: watch.Error, Object: &broken}}, seen: 1, resume: "11", err: apierrors.IsInternalError},

@@ -11,17 +11,17 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// ConfigMaps makes the client a ConfigMapsGetter.
+// ConfigMaps implements ConfigMapsGetter.
 func (c *Client) ConfigMaps(string) corev1client.ConfigMapInterface {
 	return configMapClient{typed: typed[*corev1.ConfigMap]{c}}
 }
 
-// Leases makes the client a LeasesGetter.
+// Leases implements LeasesGetter.
 func (c *Client) Leases(string) coordinationv1client.LeaseInterface {
 	return leaseClient{typed: typed[*coordinationv1.Lease]{c}}
 }
 
-// The embedded interfaces are nil: they stand for the verbs that no lock uses.
+// The embedded interfaces are nil. Locks do not use their other methods.
 type configMapClient struct {
 	corev1client.ConfigMapInterface
 	typed typed[*corev1.ConfigMap]
@@ -64,7 +64,7 @@ func (c leaseClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.
 	return c.typed.Watch(ctx, opts)
 }
 
-// typed turns the store's objects into those of a typed client.
+// typed converts the objects of the store to the type of the client.
 type typed[T Object] struct{ *Client }
 
 func (t typed[T]) Get(ctx context.Context, name string, _ metav1.GetOptions) (T, error) {

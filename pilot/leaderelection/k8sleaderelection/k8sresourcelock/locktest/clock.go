@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// now is the only reading of a clock here. Inside a bubble it is the bubble's.
+// now reads the clock. All code of this package uses it.
 func now() time.Time { return time.Now() }
 
-// pass waits for d or the end of ctx. An ended ctx passes no time at all.
+// pass waits until d has passed or ctx is done. If ctx is done already, it returns immediately.
 func pass(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil || d <= 0 {
 		return ctx.Err()

@@ -15,43 +15,41 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Harness gives Conformance a store: one lock object, absent at first,
-// and ways to touch it that no candidate has.
+// Harness provides one lock object, absent at first, and operations on it that no candidate has.
 type Harness struct {
-	// Lock makes another candidate's lock on the object.
+	// Lock returns the lock of another candidate.
 	Lock func(identity, key string) Subject
-	// Mutate changes the object, or makes it, as an administrator would.
+	// Mutate changes or creates the object without a guard, as an administrator does.
 	Mutate func(change func(obj Object))
-	// Delete removes the object, which exists.
+	// Delete deletes the object.
 	Delete func()
-	// Owner is an object of the same namespace that the lock can be owned by, so that
-	// a garbage collector leaves the lock alone. Optional.
+	// Owner is an object of the same namespace that can own the lock, so that the garbage collector does not
+	// delete the lock. Optional.
 	Owner metav1.OwnerReference
-	// Neighbour writes another object of the kind into the same namespace.
-	Neighbour func()
-	// Merged says that the lock is two objects: a watch shows the one's changes beside
-	// any of the other's, and may pass over what was there for a moment only.
-	Merged bool
-	// Ancient is a resourceVersion that no watch can resume from any more. A merged lock has none to resume from.
-	Ancient string
+	// WriteOther writes another object of the same type in the same namespace.
+	WriteOther func()
+	// TwoObjects reports that the lock is a MultiLock. Its watch shows each object separately and may omit short
+	// states.
+	TwoObjects bool
+	// ExpiredVersion is a resourceVersion from which no watch can resume. It is not used for a MultiLock.
+	ExpiredVersion string
 }
 
-// Harness gives the store's one object to Conformance.
+// Harness returns a Harness for the object of the store.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock:      func(identity, key string) Subject { return s.Lock(identity, key) },
-		Mutate:    s.Mutate,
-		Delete:    func() { s.Delete() },
-		Neighbour: s.Neighbour,
-		Ancient:   "1",
+		Lock:           func(identity, key string) Subject { return s.Lock(identity, key) },
+		Mutate:         s.Mutate,
+		Delete:         func() { s.Delete() },
+		WriteOther:     s.WriteOther,
+		ExpiredVersion: "1",
 	}
 }
 
-// patience bounds every wait of the suite. It is only reached by a lock that fails.
+// patience limits each wait of the suite.
 const patience = 30 * time.Second
 
-// Conformance checks a kind of lock against all that electors rely on. harness makes
-// a fresh object for each check.
+// Conformance runs the suite. harness returns a new object for each check.
 func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
 	for _, group := range [][]check{readChecks, writeChecks, foreignChecks, watchChecks, plainChecks} {
 		for _, c := range group {
@@ -59,8 +57,8 @@ func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				h := harness(t)
-				if h.Neighbour == nil || h.Ancient == "" && !h.Merged {
-					t.Fatal("the harness lacks Neighbour or Ancient, without which checks would prove nothing")
+				if h.WriteOther == nil || h.ExpiredVersion == "" && !h.TwoObjects {
+					t.Fatal("the harness lacks WriteOther or ExpiredVersion, without which checks would prove nothing")
 				}
 				c.run(&trial{T: t, Harness: h, ctx: ctx})
 			})
@@ -73,14 +71,14 @@ type check struct {
 	run  func(*trial)
 }
 
-// trial is one check under way.
+// trial is one running check.
 type trial struct {
 	*testing.T
 	Harness
 	ctx context.Context
 }
 
-// must unwraps a result that the check cannot go on without.
+// must returns snap. It ends the check if err is not nil.
 func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.Snapshot {
 	t.Helper()
 	if err != nil {
@@ -89,7 +87,7 @@ func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.S
 	return snap
 }
 
-// acquire creates the object with a record of identity's.
+// acquire creates the object with the first record of l.
 func (t *trial) acquire(l Subject) k8sresourcelock.Snapshot {
 	t.Helper()
 	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, record(l, 1), nil))
@@ -102,7 +100,7 @@ func (t *trial) wantConflict(err error) {
 	}
 }
 
-// wantStored checks that the store has exactly this record, by another lock's eyes.
+// wantStored checks the stored record with the lock of another candidate.
 func (t *trial) wantStored(want k8sresourcelock.LeaderElectionRecord) {
 	t.Helper()
 	got := t.must(t.Lock("observer", "").Read(t.ctx))
@@ -116,35 +114,35 @@ func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.Le
 	}
 }
 
-func (t *trial) wantNotes(got k8sresourcelock.Snapshot, want map[string]string) {
+func (t *trial) wantAnnotations(got k8sresourcelock.Snapshot, want map[string]string) {
 	t.Helper()
 	if !maps.Equal(got.Annotations, want) {
-		t.Errorf("notes %v, want %v", got.Annotations, want)
+		t.Errorf("annotations %v, want %v", got.Annotations, want)
 	}
 }
 
-// wantLater checks that the version has grown; of a merged lock, the sum of both objects' too.
+// wantLater checks that the version has grown. For a MultiLock, the sum of both versions must have grown too.
 func (t *trial) wantLater(later, earlier k8sresourcelock.Snapshot) {
 	t.Helper()
 	if number(t, later.ResourceVersion).Cmp(number(t, earlier.ResourceVersion)) <= 0 {
 		t.Errorf("version %q after %q: it must grow", later.ResourceVersion, earlier.ResourceVersion)
 	}
 	sum := func(p [2]k8sresourcelock.Part) uint64 { return p[0].Version + p[1].Version }
-	if t.Merged && sum(later.Parts) <= sum(earlier.Parts) {
+	if t.TwoObjects && sum(later.Parts) <= sum(earlier.Parts) {
 		t.Errorf("versions %v after %v: they must grow", later.Parts, earlier.Parts)
 	}
 }
 
-// wantState checks that two snapshots are of one state of one object, or of the same two.
+// wantState checks that both snapshots show the same state.
 func (t *trial) wantState(is, want k8sresourcelock.Snapshot) {
 	t.Helper()
 	named := uids(is)
-	if t.Merged && slices.Contains(named[:], "") || is.UID == "" || is.UID != want.UID || is.ResourceVersion != want.ResourceVersion || is.Parts != want.Parts || !bytes.Equal(is.Raw, want.Raw) {
+	if t.TwoObjects && slices.Contains(named[:], "") || is.UID == "" || is.UID != want.UID || is.ResourceVersion != want.ResourceVersion || is.Parts != want.Parts || !bytes.Equal(is.Raw, want.Raw) {
 		t.Errorf("  is %s %s %v %s\nwant %s %s %v %s", is.UID, is.ResourceVersion, is.Parts, is.Raw, want.UID, want.ResourceVersion, want.Parts, want.Raw)
 	}
 }
 
-// uids names the object, or both of a merged lock.
+// uids returns the UIDs of all objects of the lock.
 func uids(s k8sresourcelock.Snapshot) [3]types.UID {
 	return [3]types.UID{s.UID, s.Parts[0].UID, s.Parts[1].UID}
 }
@@ -165,7 +163,7 @@ func sameRecord(a, b k8sresourcelock.LeaderElectionRecord) bool {
 	return times && a == b
 }
 
-// record is candidate l's n-th record: any two of them differ.
+// record returns the n-th record of l. All records differ.
 func record(l Subject, n int) k8sresourcelock.LeaderElectionRecord {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return k8sresourcelock.LeaderElectionRecord{

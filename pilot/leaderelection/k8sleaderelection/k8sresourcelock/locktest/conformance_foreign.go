@@ -13,8 +13,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// allNotes are the notes that a lock may remove.
-func allNotes() map[string]string {
+// allAnnotations returns all annotations that a write may remove.
+func allAnnotations() map[string]string {
 	return map[string]string{
 		k8sresourcelock.MarkerAnnotation:          "v1 pod-a 1 handover",
 		k8sresourcelock.HandoverRequestAnnotation: `{"identity":"pod-b"}`,
@@ -23,16 +23,16 @@ func allNotes() map[string]string {
 	}
 }
 
-const laterNote = "incumbent.dev/of-a-later-version"
+const laterAnnotation = "incumbent.dev/of-a-later-version"
 
-// fineGrained gives a Lease's times the microseconds that only peers write.
+// fineGrained adds microseconds to the renewTime of a Lease, as peers write it.
 func fineGrained(obj Object) {
 	if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Spec.RenewTime != nil {
 		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(123456 * time.Microsecond)
 	}
 }
 
-// decorate puts onto a lock object all that others may put there.
+// decorate adds everything that other writers may add to a lock object.
 func (t *trial) decorate(obj Object) {
 	owner := t.Owner
 	if owner.UID == "" {
@@ -40,7 +40,7 @@ func (t *trial) decorate(obj Object) {
 	}
 	obj.SetLabels(map[string]string{"example.com/team": "mesh"})
 	annotate(obj, "example.com/theirs", "kept")
-	annotate(obj, laterNote, "kept too")
+	annotate(obj, laterAnnotation, "kept too")
 	obj.SetFinalizers(append(obj.GetFinalizers(), "example.com/last-word"))
 	obj.SetOwnerReferences([]metav1.OwnerReference{owner})
 	switch obj := obj.(type) {
@@ -53,7 +53,7 @@ func (t *trial) decorate(obj Object) {
 	}
 }
 
-// undecorated are a lock's objects without what a write of ours decides.
+// undecorated returns the objects without the parts that a write changes.
 func undecorated(snap k8sresourcelock.Snapshot) (all []Object) {
 	for _, obj := range objects(snap) {
 		all = append(all, undecoratedObject(clone(obj)))
@@ -66,7 +66,7 @@ func undecoratedObject(obj Object) Object {
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
 	annotations := maps.Clone(obj.GetAnnotations())
-	for k := range allNotes() {
+	for k := range allAnnotations() {
 		delete(annotations, k)
 	}
 	delete(annotations, k8sresourcelock.LeaderElectionRecordAnnotationKey)
@@ -80,7 +80,7 @@ func undecoratedObject(obj Object) Object {
 }
 
 var foreignChecks = []check{
-	{"what others put on the lock survives", func(t *trial) {
+	{"write preserves content of others", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		t.Mutate(t.decorate)
@@ -98,23 +98,23 @@ var foreignChecks = []check{
 			}
 		}
 	}},
-	{"notes are set exactly, a later version's stay", func(t *trial) {
+	{"write sets annotations exactly", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), allNotes()))
-		t.wantNotes(base, allNotes())
-		t.Mutate(func(obj Object) { annotate(obj, laterNote, "kept") })
+		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), allAnnotations()))
+		t.wantAnnotations(base, allAnnotations())
+		t.Mutate(func(obj Object) { annotate(obj, laterAnnotation, "kept") })
 		next := t.must(a.Write(t.ctx, t.must(a.Read(t.ctx)), record(a, 2), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2"}))
-		t.wantNotes(next, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2", laterNote: "kept"})
+		t.wantAnnotations(next, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2", laterAnnotation: "kept"})
 		next = t.must(a.Write(t.ctx, next, record(a, 3), nil))
-		t.wantNotes(next, map[string]string{laterNote: "kept"})
+		t.wantAnnotations(next, map[string]string{laterAnnotation: "kept"})
 	}},
-	{"notes alone change nothing else", func(t *trial) {
+	{"annotate changes only annotations", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		t.acquire(a)
 		t.Mutate(fineGrained)
 		base := t.must(b.Read(t.ctx))
-		next := t.must(b.Annotate(t.ctx, base, allNotes()))
-		t.wantNotes(next, allNotes())
+		next := t.must(b.Annotate(t.ctx, base, allAnnotations()))
+		t.wantAnnotations(next, allAnnotations())
 		if string(next.Raw) != string(base.Raw) {
 			t.Errorf("the record was %s and is %s", base.Raw, next.Raw)
 		}
@@ -125,7 +125,7 @@ var foreignChecks = []check{
 			t.Error("notes were written on no object")
 		}
 	}},
-	{"an object without a record is told from no object", func(t *trial) {
+	{"object without a record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.Mutate(func(obj Object) { obj.SetLabels(map[string]string{"example.com/team": "mesh"}) })
 		base := t.must(a.Read(t.ctx))
@@ -140,7 +140,7 @@ var foreignChecks = []check{
 			}
 		}
 	}},
-	{"an unreadable record is reported and can be replaced", func(t *trial) {
+	{"unreadable record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		t.Mutate(corrupt)

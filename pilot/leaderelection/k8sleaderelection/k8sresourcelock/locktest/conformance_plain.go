@@ -10,12 +10,12 @@ import (
 )
 
 var plainChecks = []check{
-	{"plain: an absent lock is NotFound", func(t *trial) {
+	{"get of an absent lock", func(t *trial) {
 		if _, _, err := t.Lock("pod-a", "stable").Get(t.ctx); !apierrors.IsNotFound(err) {
 			t.Errorf("error %v, want NotFound", err)
 		}
 	}},
-	{"plain: create, get, update", func(t *trial) {
+	{"create, get, update", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		if err := a.Create(t.ctx, record(a, 1)); err != nil {
 			t.Fatal(err)
@@ -38,14 +38,14 @@ var plainChecks = []check{
 		}
 		t.wantStored(record(a, 3))
 	}},
-	{"plain: create on an existing lock", func(t *trial) {
+	{"create of an existing lock", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		t.acquire(a)
 		if err := b.Create(t.ctx, record(b, 1)); !apierrors.IsAlreadyExists(err) {
 			t.Errorf("error %v, want AlreadyExists", err)
 		}
 	}},
-	{"plain: update before get", func(t *trial) {
+	{"update before get", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		if err := a.Update(t.ctx, record(a, 2)); err == nil || k8sresourcelock.IsConflict(err) {
@@ -53,18 +53,18 @@ var plainChecks = []check{
 		}
 		t.wantStored(record(a, 1))
 	}},
-	{"plain: update leaves our notes unread", func(t *trial) {
+	{"update preserves annotations", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
-		t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), allNotes()))
+		t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), allAnnotations()))
 		if _, _, err := b.Get(t.ctx); err != nil {
 			t.Fatal(err)
 		}
 		if err := b.Update(t.ctx, record(b, 2)); err != nil {
 			t.Fatal(err)
 		}
-		t.wantNotes(t.must(a.Read(t.ctx)), allNotes())
+		t.wantAnnotations(t.must(a.Read(t.ctx)), allAnnotations())
 	}},
-	{"plain: an unreadable record is an error, and can be replaced", func(t *trial) {
+	{"get of an unreadable record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		t.Mutate(corrupt)
@@ -76,7 +76,7 @@ var plainChecks = []check{
 		}
 		t.wantStored(record(a, 2))
 	}},
-	{"plain: a lock says who and where it is", func(t *trial) {
+	{"identity, key, description", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		if a.Identity() != "pod-a" || a.Key() != "stable" || a.Describe() == "" {
 			t.Errorf("identity %q, key %q, %q", a.Identity(), a.Key(), a.Describe())

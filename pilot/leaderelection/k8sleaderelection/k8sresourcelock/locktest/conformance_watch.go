@@ -8,19 +8,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// watching is a Watch under way in a goroutine of its own.
+// watching is a running Watch.
 type watching struct {
 	t      *trial
 	cancel context.CancelFunc
 	events chan k8sresourcelock.Snapshot
 	ended  chan struct{}
-	// Valid once ended is closed:
+	// resume and err are valid after ended is closed.
 	resume string
 	err    error
 }
 
-// watch starts one and waits until the server has accepted it. One of a merged lock is a
-// subscription, and starts with the present state.
+// watch starts a Watch and waits until the API server has accepted it. For a MultiLock it subscribes.
 func (t *trial) watch(l Subject, from string) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.ctx)
@@ -47,7 +46,7 @@ func (t *trial) watch(l Subject, from string) *watching {
 	return w
 }
 
-// follow is Watch by a subscription.
+// follow implements Watch with a Subscription.
 func (w *watching) follow(ctx context.Context, l k8sresourcelock.Interface, up func()) {
 	event := make(chan struct{}, 1)
 	watch := k8sresourcelock.Subscribe(ctx, l, func() {
@@ -81,7 +80,7 @@ func (w *watching) stop() {
 	<-w.ended
 }
 
-// next is the next event; of a merged lock, the next that shows it whole.
+// next returns the next event. For a MultiLock it skips states in which one object names the holder.
 func (w *watching) next() k8sresourcelock.Snapshot {
 	w.t.Helper()
 	for {
@@ -99,18 +98,18 @@ func (w *watching) next() k8sresourcelock.Snapshot {
 	}
 }
 
-// nextTerm is the next event; of a merged lock, the next of that holder and term.
+// nextTerm returns the next event. For a MultiLock it skips other records than want.
 func (w *watching) nextTerm(want k8sresourcelock.LeaderElectionRecord) k8sresourcelock.Snapshot {
 	w.t.Helper()
 	snap := w.next()
-	for w.t.Merged && !sameRecord(snap.Record, want) {
+	for w.t.TwoObjects && !sameRecord(snap.Record, want) {
 		snap = w.next()
 	}
 	return snap
 }
 
 var watchChecks = []check{
-	{"a watch from nothing starts with the present state", func(t *trial) {
+	{"watch starts with the current state", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)
 		w := t.watch(b, "")
@@ -118,7 +117,7 @@ var watchChecks = []check{
 		t.wantRecord(first, record(a, 1))
 		t.wantState(first, base)
 	}},
-	{"a watch shows each change in order, deletion and return too", func(t *trial) {
+	{"watch shows changes in order", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		w := t.watch(b, "")
 		base := t.acquire(a)
@@ -127,12 +126,12 @@ var watchChecks = []check{
 			base = t.must(a.Write(t.ctx, base, record(a, i), map[string]string{k8sresourcelock.MarkerAnnotation: "v1"}))
 		}
 		for i := 2; i < 6; i++ {
-			if t.Merged && i < 5 {
+			if t.TwoObjects && i < 5 {
 				continue
 			}
 			snap := w.nextTerm(record(a, i))
 			t.wantRecord(snap, record(a, i))
-			t.wantNotes(snap, map[string]string{k8sresourcelock.MarkerAnnotation: "v1"})
+			t.wantAnnotations(snap, map[string]string{k8sresourcelock.MarkerAnnotation: "v1"})
 			for _, obj := range objects(snap) {
 				if len(obj.GetManagedFields()) > 0 {
 					t.Error("managedFields are kept in memory")
@@ -153,12 +152,12 @@ var watchChecks = []check{
 			t.Error("the lock came back with its predecessor's UID")
 		}
 		w.stop()
-		if w.err != nil || w.resume != back.ResourceVersion && !t.Merged {
+		if w.err != nil || w.resume != back.ResourceVersion && !t.TwoObjects {
 			t.Errorf("resume %q, error %v; want %q and an ordinary end", w.resume, w.err, back.ResourceVersion)
 		}
 	}},
-	{"a watch resumes after the version it is given", func(t *trial) {
-		if t.Merged {
+	{"watch resumes from a version", func(t *trial) {
+		if t.TwoObjects {
 			return // its subscription resumes by itself
 		}
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
@@ -178,8 +177,8 @@ var watchChecks = []check{
 		}
 		t.wantRecord(w.nextTerm(record(b, 1)), record(b, 1))
 	}},
-	{"a watch that saw nothing resumes where it began", func(t *trial) {
-		if t.Merged {
+	{"watch without events resumes", func(t *trial) {
+		if t.TwoObjects {
 			return
 		}
 		a := t.Lock("pod-a", "stable")
@@ -190,34 +189,34 @@ var watchChecks = []check{
 			t.Errorf("resume %q, error %v; want %q or a bookmark", w.resume, w.err, base.ResourceVersion)
 		}
 	}},
-	{"a watch keeps to its own object", func(t *trial) {
+	{"watch shows only its object", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		t.Neighbour()
+		t.WriteOther()
 		w := t.watch(a, "")
-		t.Neighbour()
+		t.WriteOther()
 		t.acquire(a)
 		t.wantRecord(w.next(), record(a, 1))
 	}},
-	{"a watch shows what cannot be read", func(t *trial) {
+	{"watch shows an unreadable record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		w := t.watch(a, base.ResourceVersion)
 		t.Mutate(corrupt)
 		snap := w.next()
-		for t.Merged && snap.Unreadable == nil {
+		for t.TwoObjects && snap.Unreadable == nil {
 			snap = w.next()
 		}
 		if snap.Unreadable == nil || !snap.Exists {
 			t.Errorf("exists %v, unreadable %v", snap.Exists, snap.Unreadable)
 		}
 	}},
-	{"a version long gone ends the watch for good", func(t *trial) {
-		if t.Merged {
+	{"watch from an expired version", func(t *trial) {
+		if t.TwoObjects {
 			return
 		}
 		a := t.Lock("pod-a", "stable").(k8sresourcelock.Watchable)
 		t.acquire(a.(Subject))
-		resume, err := a.Watch(t.ctx, t.Ancient, func() {}, func(s k8sresourcelock.Snapshot) { t.Errorf("saw %+v", s) })
+		resume, err := a.Watch(t.ctx, t.ExpiredVersion, func() {}, func(s k8sresourcelock.Snapshot) { t.Errorf("saw %+v", s) })
 		if resume != "" || !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			t.Errorf("resume %q, error %v; want 410 and no resume", resume, err)
 		}

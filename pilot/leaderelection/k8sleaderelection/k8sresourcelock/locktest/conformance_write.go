@@ -15,25 +15,25 @@ import (
 )
 
 var readChecks = []check{
-	{"an absent lock is an answer", func(t *trial) {
+	{"read of an absent lock", func(t *trial) {
 		snap := t.must(t.Lock("pod-a", "stable").Read(t.ctx))
 		if snap.Exists || snap.UID != "" || snap.Raw != nil || snap.Object != nil {
 			t.Errorf("absent: %+v", snap)
 		}
 	}},
-	{"what was written is read, by others too", func(t *trial) {
+	{"read returns the written state", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
 		written := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), notes))
 		read := t.must(b.Read(t.ctx))
 		for _, snap := range []k8sresourcelock.Snapshot{written, read} {
 			t.wantRecord(snap, record(a, 1))
-			t.wantNotes(snap, notes)
+			t.wantAnnotations(snap, notes)
 		}
 		t.wantState(written, read)
 		number(t, written.ResourceVersion)
 	}},
-	{"a snapshot carries no managedFields", func(t *trial) {
+	{"snapshot without managedFields", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		for _, snap := range []k8sresourcelock.Snapshot{t.acquire(a), t.must(a.Read(t.ctx))} {
 			for _, obj := range objects(snap) {
@@ -43,14 +43,14 @@ var readChecks = []check{
 			}
 		}
 	}},
-	{"a released lock reads as held by nobody", func(t *trial) {
+	{"read of a released lock", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		free := record(a, 2)
 		free.HolderIdentity, free.HolderKey, free.LeaseDurationSeconds = "", "", 1
 		t.wantRecord(t.must(a.Write(t.ctx, t.acquire(a), free, nil)), free)
 		t.wantStored(free)
 	}},
-	{"an ended context ends a call", func(t *trial) {
+	{"canceled context", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		ctx, cancel := context.WithCancel(t.ctx)
 		cancel()
@@ -81,14 +81,14 @@ func watchOnce(ctx context.Context, l Subject) error {
 }
 
 var writeChecks = []check{
-	{"creating twice is a conflict", func(t *trial) {
+	{"second create conflicts", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		t.acquire(a)
 		_, err := b.Write(t.ctx, k8sresourcelock.Snapshot{}, record(b, 2), nil)
 		t.wantConflict(err)
 		t.wantStored(record(a, 1))
 	}},
-	{"a write on what has changed is a conflict", func(t *trial) {
+	{"write on an outdated base conflicts", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)
 		t.must(b.Write(t.ctx, base, record(b, 2), nil))
@@ -96,7 +96,7 @@ var writeChecks = []check{
 		t.wantConflict(err)
 		t.wantStored(record(b, 2))
 	}},
-	{"of many writers on one state one wins", func(t *trial) {
+	{"one of many writers succeeds", func(t *trial) {
 		base := t.acquire(t.Lock("pod-a", "stable"))
 		const writers = 8
 		var (
@@ -122,7 +122,7 @@ var writeChecks = []check{
 			t.Errorf("%d writers won", won)
 		}
 	}},
-	{"versions grow, through deletion too", func(t *trial) {
+	{"versions grow", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		first := t.acquire(a)
 		second := t.must(a.Write(t.ctx, first, record(a, 2), nil))
@@ -159,7 +159,7 @@ var writeChecks = []check{
 		again := t.must(a.Write(t.ctx, base, record(a, 1), nil))
 		t.wantState(again, base)
 	}},
-	{"a renewal a second later changes the bytes", func(t *trial) {
+	{"renewal changes the bytes", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		later := base.Record
@@ -170,7 +170,7 @@ var writeChecks = []check{
 			t.Errorf("raw stays %s", next.Raw)
 		}
 	}},
-	{"a write leaves its base alone", func(t *trial) {
+	{"write does not change its base", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}))
 		before := base.Object.DeepCopyObject()
@@ -178,20 +178,20 @@ var writeChecks = []check{
 		if !apiequality.Semantic.DeepEqual(base.Object, before) {
 			t.Errorf("base changed to %+v", base.Object)
 		}
-		t.wantNotes(base, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"})
+		t.wantAnnotations(base, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"})
 	}},
-	{"an empty key is stored and read as such", func(t *trial) {
+	{"empty key", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "")
 		next := t.must(b.Write(t.ctx, t.acquire(a), record(b, 2), nil))
 		t.wantRecord(next, record(b, 2))
 		t.wantStored(record(b, 2))
 	}},
-	{"a remote key and strange characters survive", func(t *trial) {
+	{"special characters", func(t *trial) {
 		a := t.Lock(`pod<&>"'\/ü`, "^stable")
 		t.acquire(a)
 		t.wantStored(record(a, 1))
 	}},
-	{"what cannot be stored is refused before it is sent", func(t *trial) {
+	{"invalid write is not sent", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		unguarded := base
@@ -207,14 +207,14 @@ var writeChecks = []check{
 		}
 		type rec = k8sresourcelock.LeaderElectionRecord
 		for name, try := range map[string]struct {
-			base   k8sresourcelock.Snapshot
-			record rec
-			notes  map[string]string
+			base        k8sresourcelock.Snapshot
+			record      rec
+			annotations map[string]string
 		}{
 			"no version to guard": {base: unguarded, record: record(a, 2)},
 			"no UID to guard":     {base: nameless, record: record(a, 2)},
 			"no object":           {base: hollow, record: record(a, 2)},
-			"foreign note":        {base: base, record: record(a, 2), notes: map[string]string{"example.com/x": "y"}},
+			"foreign note":        {base: base, record: record(a, 2), annotations: map[string]string{"example.com/x": "y"}},
 			"zero duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = 0 })},
 			"negative duration":   {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = -1 })},
 			"huge duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = math.MaxInt64 })},
@@ -223,7 +223,7 @@ var writeChecks = []check{
 			"over-long key":       {base: base, record: spoil(func(r *rec) { r.HolderKey = strings.Repeat("x", 5000) })},
 			"holder not UTF-8":    {base: base, record: spoil(func(r *rec) { r.HolderIdentity = "pod-\xff" })},
 		} {
-			if _, err := a.Write(t.ctx, try.base, try.record, try.notes); err == nil || k8sresourcelock.IsConflict(err) {
+			if _, err := a.Write(t.ctx, try.base, try.record, try.annotations); err == nil || k8sresourcelock.IsConflict(err) {
 				t.Errorf("%s: error %v, want a refusal", name, err)
 			}
 		}

@@ -1,18 +1,16 @@
-// Package locktest provides a lock in memory that behaves as one on an API server
-// does, ways to disturb it, and the conformance suite that all locks pass.
+// Package locktest provides an in-memory API server for one lock object, faults for its clients, and the conformance
+// suite for locks.
 //
-// A Store is one lock object with true compare-and-swap, resourceVersions from one
-// counter, and watches with history. Its locks are the real ConfigMapLock and
-// LeaseLock: only the API server behind them is replaced, so a test sees the
-// same records, notes and errors as production.
+// A Store is one lock object with compare-and-swap, resourceVersions from one counter, and watches with history. Its
+// locks are the real ConfigMapLock and LeaseLock. Only the API server is replaced, so records, annotations and
+// errors are the same as in production.
 //
 //	store := locktest.NewStore(locktest.Lease)
 //	a, b := store.Lock("pod-a", "stable"), store.Lock("pod-b", "canary")
-//	a.SetLatency(time.Second, 0)                       // each request travels for a second
+//	a.SetLatency(time.Second, 0)                       // each request takes a second to arrive
 //	a.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply, Hang: true})
-//	store.Delete()                                     // as kubectl delete would
+//	store.Delete()                                     // as kubectl delete does
 //
-// Everything works inside a testing/synctest bubble, provided that the store is made
-// inside it: time comes from the time package alone, and nothing blocks while it holds
-// a mutex. A watch's goroutine ends with the watch.
+// A Store works in a testing/synctest bubble if it is created in the bubble. It takes the time only from package
+// time and does not block while it holds a mutex. The goroutine of a watch ends with the watch.
 package locktest

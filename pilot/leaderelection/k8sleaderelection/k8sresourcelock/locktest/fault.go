@@ -12,53 +12,51 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Verb is the kind of a request.
+// Verb is the verb of a request.
 type Verb string
 
 const (
+	// The verbs that locks use.
 	Get    Verb = "get"
 	Create Verb = "create"
 	Update Verb = "update"
 	Watch  Verb = "watch"
 )
 
-// Lost says which half of an exchange the network swallows.
+// Lost is the part of an exchange that the network loses.
 type Lost int
 
 const (
 	// Nothing is lost.
 	Nothing Lost = iota
-	// TheRequest never arrives: nothing is committed.
+	// TheRequest is lost: nothing is stored.
 	TheRequest
-	// TheReply never arrives: the request was carried out all the same.
+	// TheReply is lost: the write is stored.
 	TheReply
 )
 
-// ErrConnection is a caller's error when the network loses something at once.
+// ErrConnection is the error for a lost request or reply, if Hang is false.
 var ErrConnection = fmt.Errorf("connection lost: %w", syscall.ECONNRESET)
 
-// ErrUnavailable is an API server that is starting or going away.
+// ErrUnavailable is the error of an API server that starts or stops.
 var ErrUnavailable error = apierrors.NewServiceUnavailable("the apiserver is shutting down")
 
-// Fault describes how one request fails. The zero Fault is a network without flaw
-// and without delay.
+// Fault describes how one request fails. The zero Fault is a perfect network without latency.
 type Fault struct {
-	// Before is how long the request travels, After how long the reply does.
+	// Before is the latency of the request. After is the latency of the reply.
 	Before, After time.Duration
-	// Arrives: the request goes on travelling when its caller has given up, and is
-	// carried out when it arrives.
+	// Arrives makes the request arrive even if its caller has given up.
 	Arrives bool
-	Lose    Lost
-	// Hang: what is lost shows as silence until the caller's context ends, not as
-	// ErrConnection. Alone, it loses the request.
+	// Lose is the part that is lost.
+	Lose Lost
+	// Hang makes a loss appear as silence until the context of the caller ends. Without Lose, the request is lost.
 	Hang bool
-	// Err is answered in place of carrying the request out.
+	// Err is returned instead of executing the request.
 	Err error
 }
 
-// Client is one participant's way to the store: its own latency, faults and counters.
-// It serves as ConfigMapsGetter and as LeasesGetter, for real locks of any make;
-// verbs other than Get, Create, Update and Watch are not there.
+// Client is the connection of one participant to the store, with its own latency, faults and counters. It
+// implements ConfigMapsGetter and LeasesGetter with the verbs Get, Create, Update and Watch.
 type Client struct {
 	store *Store
 	name  string
@@ -73,7 +71,7 @@ type Client struct {
 	mute      bool
 }
 
-// Client makes a participant; name shows in the history.
+// Client returns a new client. The history shows its name.
 func (s *Store) Client(name string) *Client {
 	c := &Client{store: s, name: name, next: map[Verb][]Fault{}, forbidden: map[Verb]bool{}, requests: map[Verb]int{}}
 	s.mu.Lock()
@@ -82,33 +80,33 @@ func (s *Store) Client(name string) *Client {
 	return c
 }
 
-// SetLatency sets how long each request and each reply travels.
+// SetLatency sets the latency of each request and each reply.
 func (c *Client) SetLatency(before, after time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latency = Fault{Before: before, After: after}
 }
 
-// FailNext gives the next requests of this verb these faults, one each. SetFault and
-// SetLatency do not affect such a request.
+// FailNext sets the faults of the next requests of this verb, one for each request. They replace SetFault and
+// SetLatency.
 func (c *Client) FailNext(verb Verb, faults ...Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next[verb] = append(c.next[verb], faults...)
 }
 
-// SetFault has hook decide on each request; nil ends that. It goes before
-// SetLatency. The hook may call the store and this client.
+// SetFault sets a function that returns the fault of each request. nil removes it. It replaces SetLatency. hook
+// may call the store and the client.
 func (c *Client) SetFault(hook func(Verb) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.hook = hook
 }
 
-// Forbid has these verbs answered 403, as missing RBAC does.
+// Forbid makes requests with these verbs fail with 403, as missing RBAC permissions do.
 func (c *Client) Forbid(verbs ...Verb) { c.setForbidden(true, verbs) }
 
-// Allow takes Forbid back.
+// Allow reverts Forbid.
 func (c *Client) Allow(verbs ...Verb) { c.setForbidden(false, verbs) }
 
 func (c *Client) setForbidden(is bool, verbs []Verb) {
@@ -119,14 +117,14 @@ func (c *Client) setForbidden(is bool, verbs []Verb) {
 	}
 }
 
-// Requests counts what this client has sent, by verb; lost requests too.
+// Requests returns the number of requests by verb, including lost requests.
 func (c *Client) Requests() map[Verb]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.requests)
 }
 
-// fault counts a request and picks what happens to it.
+// fault counts a request and returns its fault.
 func (c *Client) fault(verb Verb) Fault {
 	c.mu.Lock()
 	c.requests[verb]++
@@ -149,7 +147,7 @@ func (c *Client) fault(verb Verb) Fault {
 	return f
 }
 
-// exchange sends a request through the network and brings back the reply.
+// exchange sends a request through the network and returns the reply.
 func (c *Client) exchange(ctx context.Context, verb Verb, serve func() (Object, error)) (Object, error) {
 	f := c.fault(verb)
 	if verb == Watch {
@@ -171,8 +169,8 @@ func (c *Client) exchange(ctx context.Context, verb Verb, serve func() (Object, 
 	return obj, err
 }
 
-// deliver carries the request to the store. sent is false when its caller gave up
-// first; with Arrives it may still get there.
+// deliver passes the request to the store. sent is false if the caller gave up first. With Arrives the request may
+// arrive later.
 func (f Fault) deliver(ctx context.Context, serve func() (Object, error)) (obj Object, err error, sent bool) {
 	if f.Err != nil {
 		serve = func() (Object, error) { return nil, f.Err }
@@ -201,7 +199,7 @@ func (f Fault) deliver(ctx context.Context, serve func() (Object, error)) (obj O
 	}
 }
 
-// lose waits as a caller does from whom something was lost.
+// lose returns the error of a caller that receives no reply.
 func (f Fault) lose(ctx context.Context, travel time.Duration) error {
 	if f.Hang {
 		<-ctx.Done()

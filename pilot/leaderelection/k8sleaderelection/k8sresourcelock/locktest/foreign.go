@@ -12,8 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Mutate changes the object as somebody with kubectl would: at once, unguarded. It
-// creates the object when there is none. A change of nothing commits nothing.
+// Mutate changes or creates the object without a guard, as kubectl does. If nothing changes, nothing is stored.
 func (s *Store) Mutate(change func(obj Object)) { s.mutate("", change) }
 
 func (s *Store) mutate(by string, change func(obj Object)) {
@@ -31,7 +30,7 @@ func (s *Store) mutate(by string, change func(obj Object)) {
 	s.put(obj, by)
 }
 
-// Annotate sets one annotation, or removes it when value is "".
+// Annotate sets one annotation. An empty value removes it.
 func (s *Store) Annotate(key, value string) {
 	s.Mutate(func(obj Object) { annotate(obj, key, value) })
 }
@@ -48,8 +47,8 @@ func annotate(obj Object, key, value string) {
 	obj.SetAnnotations(annotations)
 }
 
-// Put writes a record at once and unguarded, as an istiod would write it: our notes
-// stay. by shows in the history. It creates the object when there is none.
+// Put writes a record without a guard, as istiod does: annotations are preserved. It creates the object if it does
+// not exist. by is the writer in the history.
 func (s *Store) Put(by string, record k8sresourcelock.LeaderElectionRecord) {
 	s.mutate(by, func(obj Object) { setRecord(obj, record) })
 }
@@ -85,7 +84,7 @@ func corrupt(obj Object) {
 	}
 }
 
-// Empty takes the record away and leaves the object.
+// Empty removes the record but not the object.
 func (s *Store) Empty() {
 	s.Mutate(func(obj Object) {
 		switch obj := obj.(type) {
@@ -98,7 +97,7 @@ func (s *Store) Empty() {
 	})
 }
 
-// Delete removes the object and reports whether there was one.
+// Delete deletes the object and reports whether it existed.
 func (s *Store) Delete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,22 +108,21 @@ func (s *Store) Delete() bool {
 	return true
 }
 
-// Backup is a state of the store to go back to.
+// Backup is a saved state of the store.
 type Backup struct {
 	object  Object
 	version uint64
 }
 
-// Backup keeps the present state.
+// Backup saves the current state.
 func (s *Store) Backup() Backup {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Backup{s.object, s.version}
 }
 
-// Restore is an etcd restored from a backup: the object and the counter go back,
-// versions are given out a second time, and every watch loses its connection. A
-// watch resumed from a version of the lost future stays silent until it is reached.
+// Restore restores the store, as etcd is restored from a backup: object and version counter go back, and every
+// watch ends. A watch that resumes from a later version is silent until the counter reaches that version.
 func (s *Store) Restore(b Backup) {
 	s.mu.Lock()
 	s.object, s.version, s.floor = b.object, b.version, min(s.floor, b.version)
@@ -137,8 +135,8 @@ func (s *Store) Restore(b Backup) {
 	}
 }
 
-// Revert writes the backup's content as a new version, as `kubectl replace --force`
-// of an old file would. It fails when the backup has no object.
+// Revert writes the saved object as a new version, as kubectl replace does. It returns an error if the backup has
+// no object.
 func (s *Store) Revert(b Backup) error {
 	if b.object == nil {
 		return fmt.Errorf("the backup of version %d holds no object", b.version)
@@ -149,16 +147,15 @@ func (s *Store) Revert(b Backup) error {
 	return nil
 }
 
-// Compact forgets the history of watches: resuming from an earlier version is
-// answered 410 Gone. History stays.
+// Compact removes the history of watches. A watch that resumes from an earlier version receives 410 Gone. History
+// is not changed.
 func (s *Store) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.floor = s.version
 }
 
-// Bookmark lets the counter grow, as writes to other objects do, and tells every
-// watch of it.
+// Bookmark increments the version counter, as writes to other objects do, and sends a bookmark to every watch.
 func (s *Store) Bookmark() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

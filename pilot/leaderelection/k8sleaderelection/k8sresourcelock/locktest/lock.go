@@ -6,13 +6,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Subject is a lock of any kind: versioned, and annotated by others.
+// Subject is a lock that the conformance suite can check.
 type Subject interface {
 	k8sresourcelock.Versioned
 	k8sresourcelock.Annotated
 }
 
-// Locker is a full lock on one object, which can be watched.
+// Lock is the lock of one candidate on a Store, with its client.
 type Locker interface {
 	Subject
 	k8sresourcelock.Watchable
@@ -24,12 +24,12 @@ type Lock struct {
 	*Client
 }
 
-// Lock makes a candidate's lock.
+// Lock returns the lock of a new candidate.
 func (s *Store) Lock(identity, key string) *Lock {
 	return s.LockWith(k8sresourcelock.ResourceLockConfig{Identity: identity, Key: key})
 }
 
-// LockWith makes a candidate's lock with an event recorder.
+// LockWith returns the lock of a new candidate with this configuration.
 func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	c := s.Client(config.Identity)
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
@@ -43,18 +43,17 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	return &Lock{Client: c, Locker: &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}}
 }
 
-// Plain is the lock with no more than Interface: electors must poll it.
+// Plain returns the lock with the methods of Interface only. An elector must poll it.
 func (l *Lock) Plain() k8sresourcelock.Interface {
 	return struct{ k8sresourcelock.Interface }{l.Locker}
 }
 
-// Unwatched is the lock without Watch.
+// Unwatched returns the lock without Watch.
 func (l *Lock) Unwatched() k8sresourcelock.Versioned {
 	return struct{ k8sresourcelock.Versioned }{l.Locker}
 }
 
-// ShareWatches has Lease locks that are made from now on watch by way of a Shared,
-// one for each client.
+// ShareWatches makes new Lease locks use a Shared for their watches, one for each client.
 func (s *Store) ShareWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

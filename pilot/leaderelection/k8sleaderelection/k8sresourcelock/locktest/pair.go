@@ -2,35 +2,35 @@ package locktest
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 
-// Pair is the two objects of a MultiLock, in one etcd: a ConfigMap and a Lease.
+// Pair contains the ConfigMap and the Lease of a MultiLock, in the same etcd.
 type Pair struct{ Primary, Secondary *Store }
 
-// NewPair makes two empty stores. Inside a bubble, make them there.
+// NewPair returns two empty stores. Call it in the bubble that uses them.
 func NewPair() Pair {
 	primary := NewStore(ConfigMap)
-	return Pair{primary, primary.Beside(Lease)}
+	return Pair{primary, primary.InSameEtcd(Lease)}
 }
 
-// PairLock is one candidate's MultiLock on a Pair, with its ways there.
+// PairLock is the MultiLock of one candidate on a Pair, with its clients.
 type PairLock struct {
 	*k8sresourcelock.MultiLock
 	Primary, Secondary *Lock
 }
 
-// Lock makes a candidate's MultiLock.
+// Lock returns the MultiLock of a new candidate.
 func (p Pair) Lock(identity, key string) *PairLock {
 	l := &PairLock{Primary: p.Primary.Lock(identity, key), Secondary: p.Secondary.Lock(identity, key)}
 	l.MultiLock = &k8sresourcelock.MultiLock{Primary: l.Primary.Locker, Secondary: l.Secondary.Locker}
 	return l
 }
 
-// Delete removes both objects.
+// Delete deletes both objects.
 func (p Pair) Delete() {
 	p.Primary.Delete()
 	p.Secondary.Delete()
 }
 
-// Harness gives the two objects to Conformance as one.
+// Harness returns a Harness for both objects.
 func (p Pair) Harness() Harness {
 	return Harness{
 		Lock: func(identity, key string) Subject { return p.Lock(identity, key) },
@@ -39,15 +39,15 @@ func (p Pair) Harness() Harness {
 			p.Secondary.Mutate(change)
 		},
 		Delete: p.Delete,
-		Neighbour: func() {
-			p.Primary.Neighbour()
-			p.Secondary.Neighbour()
+		WriteOther: func() {
+			p.Primary.WriteOther()
+			p.Secondary.WriteOther()
 		},
-		Merged: true,
+		TwoObjects: true,
 	}
 }
 
-// objects are those that a snapshot was made of.
+// objects returns the objects of a snapshot.
 func objects(snap k8sresourcelock.Snapshot) []Object {
 	pair, ok := snap.Object.(*k8sresourcelock.Pair)
 	if !ok {

@@ -12,27 +12,29 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Peer is a candidate as istiod has them, written without a look at ours: it polls, judges a
-// record by whether its bytes have changed, overwrites whom it outranks, keeps annotations that
-// it does not know, starts its work with the reply to its write and releases the lock
-// when it is told to end, whether the work has returned or not.
+// Peer is a candidate that behaves like istiod, without code of this project's elector. It polls, judges a record
+// by changes of its bytes, overwrites holders of lower rank, preserves unknown annotations, and starts its work
+// with the reply to its write. When it stops, it releases the lock even if its work has not returned.
 type Peer struct {
+	// Client is the connection to the store.
 	Client        *Client
 	Identity, Key string
-	// Lease, Renew and Retry are the election's durations.
+	// Lease, Renew and Retry are LeaseDuration, RenewDeadline and RetryPeriod.
 	Lease, Renew, Retry time.Duration
-	// Outranks reports whether the holder of that key is to be overwritten; nil: nobody is.
+	// Outranks reports whether the peer overwrites a live holder with this key. If nil, it overwrites no live
+	// holder.
 	Outranks func(key string) bool
-	// Work runs while the peer believes that it leads.
+	// Work runs while the peer regards itself as leader.
 	Work func(ctx context.Context)
 
+	// object is the object of the last reply. It is the base of the next write.
 	object   Object // as the last call showed it; the guard of the next
 	record   k8sresourcelock.LeaderElectionRecord
 	raw      string
 	observed time.Time
 }
 
-// Run takes part until ctx ends and the work has returned.
+// Run takes part in the election until ctx is done and the work has returned.
 func (p *Peer) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.object, p.raw = nil, ""
@@ -45,7 +47,7 @@ func (p *Peer) Run(ctx context.Context) {
 	}
 }
 
-// lead works and renews until renewing has failed for as long as Renew.
+// lead works and renews until no renewal has succeeded for Renew.
 func (p *Peer) lead(ctx context.Context) {
 	working, stop := context.WithCancel(ctx)
 	returned := make(chan struct{})
@@ -83,7 +85,7 @@ func (p *Peer) renew(ctx context.Context) bool {
 	return false
 }
 
-// try is one attempt to take or renew the lock.
+// try tries once to acquire or renew the lock.
 func (p *Peer) try(ctx context.Context, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -125,7 +127,7 @@ func (p *Peer) get(ctx context.Context) (k8sresourcelock.Snapshot, error) {
 	return snapshotOf(obj), nil
 }
 
-// put writes the record onto the object that was seen last.
+// put writes the record to the object of the last reply.
 func (p *Peer) put(ctx context.Context, r k8sresourcelock.LeaderElectionRecord) error {
 	store := p.Client.store
 	verb, obj := Create, store.blank()

@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What the API server does with one request, without any network around it. Each of
-// these is atomic.
-
+// The following functions execute one request as the API server does. Each is atomic.
 func (s *Store) resource() schema.GroupResource {
 	if s.kind == Lease {
 		return coordinationv1.Resource("leases")
@@ -83,8 +81,7 @@ func (s *Store) update(by string, obj Object, dryRun bool) (Object, error) {
 	return clone(s.put(obj, by)), nil
 }
 
-// precondition checks what a PUT says about the object that it was decided on. Of a
-// Lease that is gone, only the UID tells.
+// precondition checks UID and resourceVersion of a PUT. For a deleted Lease only the UID is checked.
 func (s *Store) precondition(obj Object) error {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	var present types.UID
@@ -109,10 +106,10 @@ func (s *Store) invalid(errs ...*field.Error) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: string(s.kind)}, Name, errs)
 }
 
-// maxAnnotations is the API server's bound on all annotations of an object together.
+// maxAnnotations is the API server's limit for the size of all annotations of an object in bytes.
 const maxAnnotations = 256 << 10
 
-// admit refuses what the API server's validation would.
+// admit returns the validation error of the API server.
 func (s *Store) admit(obj Object) error {
 	var errs field.ErrorList
 	size := 0
@@ -140,7 +137,7 @@ func (s *Store) admit(obj Object) error {
 	return nil
 }
 
-// normalise gives an object the form in which the store's encoding keeps it.
+// normalise converts an object to its stored form.
 func normalise(obj Object) {
 	obj.SetManagedFields(nil)
 	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
@@ -159,7 +156,7 @@ func normalise(obj Object) {
 	}
 }
 
-// sameContent compares all that a writer decides.
+// sameContent compares everything that a writer can change.
 func sameContent(stored, sent Object) bool {
 	a, b := clone(stored), clone(sent)
 	for _, obj := range []Object{a, b} {

@@ -17,44 +17,48 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Kind is the kind of lock object.
+// Kind is the resource of a lock object.
 type Kind string
 
 const (
+	// The resources of lock objects.
 	ConfigMap Kind = "configmaps"
 	Lease     Kind = "leases"
 )
 
 // The one object of a Store.
 const (
+	// Namespace and Name identify the object of a Store.
 	Namespace = "istio-system"
 	Name      = "istio-leader"
 )
 
-// firstVersion is where the counter starts: soon it passes from two digits to
-// three, and whoever compares versions as strings finds out.
+// firstVersion is the first value of the version counter. It soon grows from two digits to three, so that a
+// comparison of versions as strings fails.
 const firstVersion = 97
 
-// Object is a lock object: a *corev1.ConfigMap or a *coordinationv1.Lease.
+// Object is a *corev1.ConfigMap or a *coordinationv1.Lease.
 type Object interface {
 	runtime.Object
 	metav1.Object
 }
 
-// Event is one committed change of the lock object.
+// Event is one stored change of the lock object.
 type Event struct {
+	// Version is the resourceVersion of the change.
 	Version uint64
-	At      time.Time
-	// By is the name of the client that made it; "" is a foreign edit.
+	// At is the time of the change.
+	At time.Time
+	// By is the name of the client. It is empty for a change by the test.
 	By string
-	// Snapshot shows the object after the change; Exists is false for a deletion.
+	// Snapshot is the state after the change. Exists is false for a deletion.
 	Snapshot k8sresourcelock.Snapshot
 
 	kind   watch.EventType
 	object Object
 }
 
-// Store is one lock object as an API server would keep it.
+// Store is one lock object on an in-memory API server.
 type Store struct {
 	kind Kind
 
@@ -68,50 +72,49 @@ type Store struct {
 	shared   bool // locks share watches
 }
 
-// revisions is the counter that all objects of one etcd share, with the mutex of all.
+// revisions is the version counter of all objects of one etcd, with their mutex.
 type revisions struct {
 	mu      sync.Mutex
 	version uint64
 }
 
-// NewStore makes an empty store. Inside a bubble, make it there.
+// NewStore returns an empty store. Call it in the bubble that uses it.
 func NewStore(kind Kind) *Store {
 	return newStore(kind, &revisions{version: firstVersion})
 }
 
-// Beside makes an empty store of another object in the same etcd: their versions come
-// from one counter.
-func (s *Store) Beside(kind Kind) *Store { return newStore(kind, s.revisions) }
+// InSameEtcd returns an empty store of another object with the same version counter.
+func (s *Store) InSameEtcd(kind Kind) *Store { return newStore(kind, s.revisions) }
 
 func newStore(kind Kind, etcd *revisions) *Store {
 	return &Store{kind: kind, revisions: etcd, floor: firstVersion, watchers: map[*watcher]bool{}}
 }
 
-// Kind is the kind of the store's object.
+// Kind returns the resource of the object.
 func (s *Store) Kind() Kind { return s.kind }
 
-// Snapshot is the present state. It is not counted as a request.
+// Snapshot returns the current state. It does not count as a request.
 func (s *Store) Snapshot() k8sresourcelock.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return snapshotOf(s.object)
 }
 
-// Version is the counter's present value.
+// Version returns the current value of the version counter.
 func (s *Store) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.version
 }
 
-// History is every committed change so far, oldest first.
+// History returns all changes, oldest first.
 func (s *Store) History() []Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Event(nil), s.history...)
 }
 
-// Requests counts what all clients have sent, by verb; lost requests too.
+// Requests returns the number of requests of all clients by verb, including lost requests.
 func (s *Store) Requests() map[Verb]int {
 	s.mu.Lock()
 	clients := append([]*Client(nil), s.clients...)
@@ -148,7 +151,7 @@ func clone(obj Object) Object { return obj.DeepCopyObject().(Object) }
 
 func format(version uint64) string { return strconv.FormatUint(version, 10) }
 
-// put commits obj as the object's new state, which it takes over. The caller holds mu.
+// put stores obj as the new state. The caller holds mu and must not use obj afterwards.
 func (s *Store) put(obj Object, by string) Object {
 	s.version++
 	kind := watch.Modified
@@ -167,7 +170,7 @@ func (s *Store) put(obj Object, by string) Object {
 	return obj
 }
 
-// remove deletes the object. The caller holds mu and has seen that it exists.
+// remove deletes the object. The caller holds mu. The object must exist.
 func (s *Store) remove(by string) {
 	s.version++
 	last := clone(s.object)
@@ -184,17 +187,16 @@ func (s *Store) publish(e Event) {
 	}
 }
 
-// neighbour is the name of another object in the namespace, which nobody keeps.
-const neighbour = "neighbour"
+// otherName is the name of another object in the namespace.
+const otherName = "otherName"
 
-// Neighbour writes another object of the kind: watches that asked for no more than the lock
-// do not show it.
-func (s *Store) Neighbour() {
+// WriteOther writes another object of the same resource. Only watches without a name selector show it.
+func (s *Store) WriteOther() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
 	obj := s.blank()
-	obj.SetName(neighbour)
+	obj.SetName(otherName)
 	obj.SetResourceVersion(format(s.version))
 	for w := range s.watchers {
 		if w.others {

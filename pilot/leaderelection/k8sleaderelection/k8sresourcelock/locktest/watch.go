@@ -13,15 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// SetWatchDelay sets how long each watch event is under way. Their order stays.
+// SetWatchDelay sets the latency of watch events. Their order does not change.
 func (c *Client) SetWatchDelay(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.delay = d
 }
 
-// MuteWatches keeps this client's watches open but silent, as a stalled connection
-// does; false lets through what has gathered.
+// MuteWatches keeps the watches of the client open but silent, as a stalled connection does. false delivers the
+// pending events.
 func (c *Client) MuteWatches(mute bool) {
 	c.mu.Lock()
 	c.mute = mute
@@ -31,22 +31,22 @@ func (c *Client) MuteWatches(mute bool) {
 	}
 }
 
-// DropWatches ends this client's watches without an error. Events under way are lost.
+// DropWatches ends the watches of the client without an error. Pending events are lost.
 func (c *Client) DropWatches() { c.EndWatches(nil) }
 
-// ExpireWatches ends this client's watches with 410 Gone.
+// ExpireWatches ends the watches of the client with 410 Gone.
 func (c *Client) ExpireWatches() {
 	c.EndWatches(apierrors.NewResourceExpired("too old resource version"))
 }
 
-// EndWatches ends this client's watches with an ERROR event; nil is DropWatches.
+// EndWatches ends the watches of the client with an ERROR event. If why is nil, it is DropWatches.
 func (c *Client) EndWatches(why apierrors.APIStatus) {
 	for w := range c.watches() {
 		w.end(why)
 	}
 }
 
-// Watching is the number of this client's open watches.
+// Watching returns the number of open watches of the client.
 func (c *Client) Watching() int { return len(c.watches()) }
 
 func (c *Client) watches() map[*watcher]bool {
@@ -65,15 +65,14 @@ func (c *Client) muted() bool {
 	return c.mute
 }
 
-// due is when an event that happens now reaches this client.
+// due returns the time at which an event of now arrives at this client.
 func (c *Client) due() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return now().Add(c.delay)
 }
 
-// watcher is one open watch. Its goroutine waits until an event is due and the
-// reader takes it; the store only ever adds to the queue.
+// watcher is one open watch. Its goroutine sends events when they are due. The store only appends to the queue.
 type watcher struct {
 	client  *Client
 	marks   bool // the reader allowed bookmarks
@@ -93,8 +92,8 @@ type queued struct {
 	last  bool
 }
 
-// watch starts a watch as the API server does: without a version the present state
-// comes first; with one, all that happened after it.
+// watch starts a watch as the API server does. Without a version it starts with the current state. With a version
+// it starts with all later changes.
 func (s *Store) watch(ctx context.Context, c *Client, opts metav1.ListOptions) (*watcher, error) {
 	selector, err := fields.ParseSelector(opts.FieldSelector)
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *Store) watch(ctx context.Context, c *Client, opts metav1.ListOptions) (
 		return selector.Matches(fields.Set{"metadata.name": name, "metadata.namespace": Namespace})
 	}
 	matches := selects(Name)
-	w.others = selects(neighbour)
+	w.others = selects(otherName)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.catchUp(w, opts.ResourceVersion, matches); err != nil {
@@ -125,7 +124,7 @@ func (s *Store) watch(ctx context.Context, c *Client, opts metav1.ListOptions) (
 	return w, nil
 }
 
-// catchUp queues what the reader has not seen. The caller holds mu.
+// catchUp queues earlier changes. The caller holds mu.
 func (s *Store) catchUp(w *watcher, from string, matches bool) error {
 	if from == "" || from == "0" {
 		if matches && s.object != nil {
@@ -162,7 +161,7 @@ func (w *watcher) add(e Event) {
 	w.nudge()
 }
 
-// end has the server close the watch, with a status when there is one.
+// end closes the watch, with an ERROR event if why is not nil.
 func (w *watcher) end(why apierrors.APIStatus) {
 	if why == nil {
 		w.Stop()
@@ -205,7 +204,7 @@ func (w *watcher) run(ctx context.Context, s *Store, limit time.Duration) {
 	}
 }
 
-// step waits for one thing to happen and reports whether the watch goes on.
+// step waits for one event and reports whether the watch continues.
 func (w *watcher) step(ctx context.Context, timeout <-chan time.Time) bool {
 	head, wait, out := w.head()
 	var due <-chan time.Time
@@ -230,8 +229,7 @@ func (w *watcher) step(ctx context.Context, timeout <-chan time.Time) bool {
 	return true
 }
 
-// head is the event to send next: out is nil when there is none or it is not due
-// yet, wait how long it will take.
+// head returns the next event. out is nil if there is none or it is not due yet. wait is the time until it is due.
 func (w *watcher) head() (head queued, wait time.Duration, out chan<- watch.Event) {
 	muted := w.client.muted()
 	w.mu.Lock()
@@ -252,7 +250,7 @@ func (w *watcher) head() (head queued, wait time.Duration, out chan<- watch.Even
 	}
 }
 
-// pop takes the event that was sent off the queue, unless end has replaced it.
+// pop removes the sent event from the queue, unless end has replaced it.
 func (w *watcher) pop(sent queued) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
