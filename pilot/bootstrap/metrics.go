@@ -162,8 +162,8 @@ func (statusCollector) Describe(out chan<- *prometheus.Desc) {
 func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 	for _, le := range s.site.mine {
 		now := le.Status()
-		out <- prometheus.MustNewConstMetric(validityLeft, prometheus.GaugeValue, now.CoverLeft.Seconds(), now.Lock)
-		out <- prometheus.MustNewConstMetric(validity, prometheus.GaugeValue, now.Cover.Seconds(), now.Lock)
+		out <- prometheus.MustNewConstMetric(validityLeft, prometheus.GaugeValue, now.ValidityLeft.Seconds(), now.Lock)
+		out <- prometheus.MustNewConstMetric(validity, prometheus.GaugeValue, now.Validity.Seconds(), now.Lock)
 		out <- prometheus.MustNewConstMetric(candidate, prometheus.GaugeValue, canLead(now), now.Lock, s.site.config.Revision)
 		out <- prometheus.MustNewConstMetric(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds(), now.Lock)
 		out <- prometheus.MustNewConstMetric(transitions, prometheus.GaugeValue, float64(now.Transitions), now.Lock)

@@ -13,7 +13,7 @@ func FromStatus(now leaderelection.Status) Election {
 		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, Kind: lockKind(now.LockType),
 		Leader: now.Holder, Key: now.HolderKey, Acting: now.Acting, Strategy: now.Strategy, HandsOver: now.HandsOver, Ranked: now.Ranked,
 		LeaseSeconds: int(now.LeaseDuration / time.Second), Transitions: now.Transitions, Token: now.Token,
-		Phase: now.Phase, Reason: now.Reason, Since: now.Since, Leading: now.Leading, ValidityLeft: now.CoverLeft, Validity: now.Cover,
+		Phase: now.Phase, Reason: now.Reason, Since: now.Since, Leading: now.Leading, ValidityLeft: now.ValidityLeft, Validity: now.Validity,
 	}
 	if e.Strategy != "" {
 		e.Leader = inspect.Pod(e.Leader, now.Lock)

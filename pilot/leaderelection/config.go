@@ -42,60 +42,74 @@ func (l LockType) String() string {
 	return fmt.Sprintf("LockType(%d)", uint8(l))
 }
 
-// Config says which election a process takes part in, and as whom.
+// Config configures the part of a process in an election.
 type Config struct {
-	// Namespace of the lock object.
+	// Namespace is the namespace of the lock object. Required.
 	Namespace string
-	// Identity is this candidate's name, unique among live processes: the pod name.
-	// Empty means "unknown-" and the host's name.
+	// Identity is the name of this candidate, unique among live processes: the pod name.
+	// Default: "unknown-" and the host name.
 	Identity string
-	// ElectionID is the lock object's name; per-revision elections append "-<revision>".
+	// ElectionID is the name of the lock object. Required. Per-revision elections append "-<revision>".
 	ElectionID string
-	// Revision of this control plane; empty counts as "default".
+	// Revision is the revision of this control plane. Default: "default".
 	Revision string
 	// PerRevision elections have a lock for each revision, and no rank.
 	PerRevision bool
-	// Remote candidates run outside the cluster whose lock it is: local ones of the
-	// same revision go before them.
+	// Remote is true if the candidate runs outside the cluster of the lock. Local candidates of the
+	// same revision outrank it.
 	Remote bool
 	// Lock is the type of the lock object. Default: LockTypeLease.
 	Lock LockType
 
-	// Predecessor, if given, is a lock that guarded this election's work in earlier
-	// versions: run functions start once it is held too.
+	// Predecessor is the lock that guarded the run functions in earlier versions. The election
+	// is not active while another process holds it. Optional.
 	Predecessor *Predecessor
-
-	// Coordination, if given, has a coordinator choose who leads.
+	// Coordination lets a coordinator choose the leader. Optional. It requires LockTypeLease, and
+	// excludes Predecessor and PreemptImmediately.
 	Coordination *Coordination
 
-	// LeaseDuration, RenewDeadline and RetryPeriod are as in LeaderElectionConfig.
-	// Zero means 30 s, 15 s and 7.5 s.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// DrainLimit, StopLimit, PeerGrace, PreemptImmediately, OnStuckDrain and
-	// ExitOnStuckDrain are as in LeaderElectionConfig, zero values included.
-	DrainLimit, StopLimit, PeerGrace time.Duration
-	PreemptImmediately               bool
-	OnStuckDrain                     func()
-	ExitOnStuckDrain                 bool
+	// LeaseDuration is the time after which other candidates may acquire a lock that is not renewed,
+	// in whole seconds. Default: 30 s.
+	LeaseDuration time.Duration
+	// RenewDeadline is the time after its last renewal at which a leader stops. Default: 15 s.
+	RenewDeadline time.Duration
+	// RetryPeriod is the time between renewals, and between retries. Default: 7.5 s.
+	RetryPeriod time.Duration
+	// DrainLimit is the time that run functions have to return when a term is lost, counted from
+	// the end of the validity. Default: as long as RenewDeadline and LeaseDuration allow.
+	DrainLimit time.Duration
+	// StopLimit is the time that run functions have to return when the election stops or hands over,
+	// while the lock is renewed. Default: twice LeaseDuration.
+	StopLimit time.Duration
+	// PeerGrace is the time after the end of their lease for which other electors, such as istiod,
+	// may still be active. Default: 0.
+	PeerGrace time.Duration
+	// PreemptImmediately starts the run functions when a preempting write was acknowledged, as istiod
+	// does. Two leaders can be active for a short time.
+	PreemptImmediately bool
+	// OnStuckDrain is called if run functions exceed DrainLimit or StopLimit. Optional.
+	OnStuckDrain func()
+	// ExitOnStuckDrain ends the process if run functions exceed DrainLimit or StopLimit.
+	ExitOnStuckDrain bool
 
-	// DefaultWatcher says which revision is the default. Its owner runs it. nil: no
-	// revision goes before another. Until it has synced the election takes no lock, for
-	// three seconds or a quarter of the lease at most: nobody has to wait for it before Run.
+	// DefaultWatcher reports the default revision. The caller runs it. If nil, no candidate outranks
+	// another by its revision. The election acquires no lock before the watcher has synced, but waits
+	// at most three seconds or a quarter of the lease for it.
 	DefaultWatcher revisions.DefaultWatcher
-	// Disabled starts every run function at once and touches no lock.
+	// Disabled starts all run functions immediately. No lock is used.
 	Disabled bool
 
-	// LockClient reads and writes the lock. It should have no gate, and no rate limit in
-	// common with the work. nil: one of its own, which elections of one client share.
+	// LockClient reads and writes the lock. It must not be gated, and should not share a rate limit
+	// with the run functions. Default: a client that elections with the same kube.Client share.
 	LockClient kubernetes.Interface
-	// EventRecorder, if given, writes Kubernetes Events about the lock object.
+	// EventRecorder writes Kubernetes Events about the lock object. Optional.
 	EventRecorder k8sresourcelock.EventRecorder
-	// Observer is called with phases and calls, for metrics.
+	// Observer receives phase changes and API calls, for metrics. Optional.
 	Observer k8sleaderelection.Observer
-	// HealthTolerance is how long after the end of the lease run functions may live on
-	// before Healthz fails. Zero means 20 s.
+	// HealthTolerance is the time after the end of the lease at which Healthz fails if run functions
+	// are still active. Default: 20 s.
 	HealthTolerance time.Duration
-	// Logger gets the elector's lines. nil: slog.Default.
+	// Logger receives the log entries of the election. Default: slog.Default.
 	Logger *slog.Logger
 }
 
@@ -124,7 +138,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// unknownIdentity is the identity where none was given, the same as istiod's.
+// unknownIdentity returns the default identity, as istiod does.
 func unknownIdentity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -133,7 +147,6 @@ func unknownIdentity() string {
 	return "unknown-" + host
 }
 
-// lockName is the lock object's name.
 func (c Config) lockName() string {
 	if c.PerRevision {
 		return c.ElectionID + "-" + c.Revision
@@ -141,13 +154,13 @@ func (c Config) lockName() string {
 	return c.ElectionID
 }
 
-// key is the candidate's rank, which it writes into the lock.
+// key returns the key that the candidate writes into the lock. It determines the rank.
 func (c Config) key() string { return k8sleaderelection.RevisionKey(c.Revision, c.Remote) }
 
-// maxSyncWait is about as long as a watcher takes to sync beside a process that starts.
+// maxSyncWait is longer than a default watcher needs to sync while the process starts.
 const maxSyncWait = 3 * time.Second
 
-// syncWait is how long the elector waits for the default watcher.
+// syncWait returns how long the elector waits for the default watcher.
 func (c Config) syncWait() time.Duration {
 	if c.DefaultWatcher == nil || c.PerRevision {
 		return 0
@@ -155,7 +168,7 @@ func (c Config) syncWait() time.Duration {
 	return min(maxSyncWait, c.LeaseDuration/4)
 }
 
-// validate checks what the elector and the lock do not check.
+// validate checks the fields that neither the elector nor the lock checks.
 func (c Config) validate() error {
 	var errs []error
 	if c.ElectionID == "" {

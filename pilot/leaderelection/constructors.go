@@ -7,23 +7,24 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// NewLeaderElection takes part in an election with a ConfigMap lock. An empty name
-// means "unknown-" and the host's name. Wrong arguments are reported by RunContext.
+// NewLeaderElection returns an election with a ConfigMap lock, as istiod's function of that name.
+// name is the identity of the candidate. If empty, it is "unknown-" and the host name.
+// RunContext returns an error if an argument or environment variable is invalid.
 func NewLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
 		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeConfigMap,
 	})
 }
 
-// NewLeaseLeaderElection is NewLeaderElection with a Lease lock.
+// NewLeaseLeaderElection returns an election with a Lease lock. See NewLeaderElection.
 func NewLeaseLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
 		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeLease,
 	})
 }
 
-// NewPerRevisionLeaderElection takes part in an election among the replicas of one
-// revision, with a Lease lock of that revision.
+// NewPerRevisionLeaderElection returns an election among the replicas of one revision, with a
+// Lease lock of that revision. See NewLeaderElection.
 func NewPerRevisionLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
 		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision,
@@ -31,41 +32,40 @@ func NewPerRevisionLeaderElection(namespace, name, electionID, revision string, 
 	})
 }
 
-// NewLeaderElectionMulticluster is NewLeaderElection for a candidate that may run
-// outside the cluster whose lock it is.
+// NewLeaderElectionMulticluster returns an election with a ConfigMap lock, in which remote
+// candidates run outside the cluster of the lock. See NewLeaderElection.
 func NewLeaderElectionMulticluster(namespace, name, electionID, revision string, remote bool, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
 		Namespace: namespace, Identity: name, ElectionID: electionID, Revision: revision, Lock: LockTypeConfigMap, Remote: remote,
 	})
 }
 
-// compatible makes an election with what istiod's constructors take from the
-// environment, and the watcher that all of a client share.
+// compatible returns an election that uses the environment variables of istiod's constructors, and
+// the default watcher that all such elections of a client share.
 func compatible(client kube.Client, cfg Config) *LeaderElection {
 	cfg, err := cfg.fromEnvironment(environment)
 	l := newElection(client, cfg)
 	l.sharing = !cfg.PerRevision
-	if err != nil { // before what follows from it
+	if err != nil { // it can be the cause of an error that validate found
 		l.invalid = fmt.Errorf("election %q in namespace %q: %w", l.cfg.lockName(), l.cfg.Namespace, err)
 	}
 	return l
 }
 
-// LocationPrioritizedComparison reports whether l goes before a holder whose record
-// carries the key currentLeaderRevision, by the default revision that is known now. An
-// election made by New asks its Config's DefaultWatcher, whether it runs or not. One made by
-// a constructor with istiod's signature shares a watcher that runs only while such elections
-// of its client do: it knows no default before its first run, and afterwards the last one.
+// LocationPrioritizedComparison reports whether l outranks a holder with the key
+// currentLeaderRevision. It uses the current default revision. An election of New reads it from
+// the DefaultWatcher of its Config, even if the election does not run. Elections of the other
+// constructors share a watcher that runs while one of them runs. Before its first run such an
+// election has no default revision, and afterwards it uses the last one.
 func LocationPrioritizedComparison(currentLeaderRevision string, l *LeaderElection) bool {
 	if l.cfg.PerRevision {
 		return false
 	}
-	return k8sleaderelection.Outranks(l.cfg.key(), currentLeaderRevision, l.presentDefault())
+	return k8sleaderelection.Outranks(l.cfg.key(), currentLeaderRevision, l.currentDefault())
 }
 
-// presentDefault is the default by which l ranks, or would if it ran. The watcher that
-// elections of a client share runs with them: before, it knows nothing.
-func (l *LeaderElection) presentDefault() k8sleaderelection.DefaultRevision {
+// currentDefault returns the default revision that LocationPrioritizedComparison uses.
+func (l *LeaderElection) currentDefault() k8sleaderelection.DefaultRevision {
 	if !l.sharing {
 		if d := l.knownDefault(); d.Synced {
 			return d

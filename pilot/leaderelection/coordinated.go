@@ -14,24 +14,28 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// Coordination leaves the choice of an election's leader to a coordinator (package coordination). The process publishes a LeaseCandidate as
-// long as it takes part, and waits until it is named. Its identity in the lock is
-// coordination.CandidateName of Identity and the lock: "<identity>.<lock>".
+// Coordination lets a coordinator (package coordination) choose the leader of an election. The process
+// publishes a LeaseCandidate while it takes part, and acquires the lock when the coordinator names it. Its
+// identity in the lock is "<identity>.<lock>", see coordination.CandidateName.
 type Coordination struct {
-	// Strategy is the one that this candidate asks for, such as coordination.DefaultRevision.
+	// Strategy is the strategy that this candidate requests, for example coordination.DefaultRevision. Required.
 	Strategy string
-	// BinaryVersion and EmulationVersion are semantic versions without a v in front; an empty EmulationVersion is the same.
-	BinaryVersion, EmulationVersion string
-	// PodUID is that of the Pod called Identity, to which the LeaseCandidate is to belong; "" where it runs in none.
+	// BinaryVersion is the semantic version of the program, without a leading "v". Required.
+	BinaryVersion string
+	// EmulationVersion is the semantic version that the program emulates. Default: BinaryVersion.
+	EmulationVersion string
+	// PodUID is the UID of the Pod named Identity, which becomes the owner of the LeaseCandidate. If
+	// empty, the LeaseCandidate has no owner.
 	PodUID types.UID
-	// Labels are further ones that a strategy of others looks at. Revision, location and fitness are there anyway.
+	// Labels are additional labels of the LeaseCandidate, for strategies of other coordinators. The labels
+	// for revision, location and fitness are always set.
 	Labels map[string]string
 }
 
 var (
-	errLeaseAlone       = errors.New("the Coordination needs Lock: LockTypeLease: a coordinator knows Leases alone")
-	errNoPredecessor    = errors.New("the Coordination goes with no Predecessor: finish the migration first (docs/migration.md)")
-	errCoordinatedTwice = errors.New("the Coordination goes without PreemptImmediately: nobody preempts where a coordinator chooses")
+	errCoordinationLock        = errors.New("Coordination requires Lock LockTypeLease: a coordinator uses only Leases")                      //nolint:staticcheck // field name
+	errCoordinationPredecessor = errors.New("Coordination excludes Predecessor: finish the migration first (docs/migration.md)")             //nolint:staticcheck // field name
+	errCoordinationPreempt     = errors.New("Coordination excludes PreemptImmediately: candidates of a coordinated election do not preempt") //nolint:staticcheck // field name
 )
 
 func (c Config) validateCoordination() error {
@@ -40,22 +44,22 @@ func (c Config) validateCoordination() error {
 	}
 	var errs []error
 	if c.Lock != LockTypeLease {
-		errs = append(errs, errLeaseAlone)
+		errs = append(errs, errCoordinationLock)
 	}
 	if c.Predecessor != nil {
-		errs = append(errs, errNoPredecessor)
+		errs = append(errs, errCoordinationPredecessor)
 	}
 	if c.PreemptImmediately {
-		errs = append(errs, errCoordinatedTwice)
+		errs = append(errs, errCoordinationPreempt)
 	}
 	publish := c.publication(nil)
 	if err := publish.ValidateCandidate(); err != nil {
-		errs = append(errs, fmt.Errorf("the Coordination: %w", err))
+		errs = append(errs, fmt.Errorf("Coordination: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-// holder is this candidate's identity in the lock.
+// holder returns the identity of this candidate in the lock.
 func (c Config) holder() string {
 	if c.Coordination == nil {
 		return c.Identity
@@ -63,7 +67,7 @@ func (c Config) holder() string {
 	return coordination.CandidateName(c.Identity, c.lockName())
 }
 
-// publication configures the Publisher of this process's LeaseCandidate.
+// publication returns the configuration of this candidate's LeaseCandidate.
 func (c Config) publication(client kubernetes.Interface) leasecandidate.Config {
 	labels := map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: coordination.LocationLocal}
 	if c.Remote {
@@ -77,7 +81,7 @@ func (c Config) publication(client kubernetes.Interface) leasecandidate.Config {
 	}
 }
 
-// publish has coordinators see this candidate, until ctx ends or end is called, which waits for that.
+// publish publishes the LeaseCandidate until ctx ends or end is called. end waits until publishing has ended.
 func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interface) (end func(), err error) {
 	if l.cfg.Coordination == nil {
 		return func() {}, nil
@@ -87,20 +91,20 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 		return nil, err
 	}
 	if l.fitness() != nil {
-		publisher.SetFit(false) // until it was asked
+		publisher.SetFit(false) // until the first fitness check
 	}
 	l.publisher.Store(publisher)
 	ctx, cancel := context.WithCancel(ctx)
 	var publishing sync.WaitGroup
-	publishing.Go(func() { _ = publisher.Run(ctx) }) // its troubles are logged
+	publishing.Go(func() { _ = publisher.Run(ctx) }) // it logs its errors
 	return func() {
 		cancel()
 		publishing.Wait()
 	}, nil
 }
 
-// SetCoordinatorAbsent tells a coordinated election whether its coordinator is known to be gone, as of now: after three
-// lease durations of that the candidates' keys decide. It does not block and may be called at any time.
+// SetCoordinatorAbsent sets whether the coordinator of a coordinated election is absent. If it is absent
+// for three lease durations, candidates acquire the lock by rank. The method does not block.
 func (l *LeaderElection) SetCoordinatorAbsent(absent bool) {
 	l.absent.Store(absent)
 	if e := l.elector.Load(); e != nil {

@@ -40,11 +40,11 @@ func TestACoordinatedElection(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	for want, change := range map[string]func(*Config){
-		"needs Lock: LockTypeLease": func(c *Config) { c.Lock = LockTypeConfigMap },
-		"finish the migration":      func(c *Config) { c.Predecessor = &Predecessor{Name: "old", Lock: LockTypeConfigMap} },
-		"nobody preempts":           func(c *Config) { c.PreemptImmediately = true },
-		"give incumbent.dev/Defau":  func(c *Config) { c.Coordination.Strategy = "Zone" },
-		"binary version":            func(c *Config) { c.Coordination.BinaryVersion = "v1.2" },
+		"requires Lock LockTypeLease": func(c *Config) { c.Lock = LockTypeConfigMap },
+		"finish the migration":        func(c *Config) { c.Predecessor = &Predecessor{Name: "old", Lock: LockTypeConfigMap} },
+		"do not preempt":              func(c *Config) { c.PreemptImmediately = true },
+		"give incumbent.dev/Defau":    func(c *Config) { c.Coordination.Strategy = "Zone" },
+		"binary version":              func(c *Config) { c.Coordination.BinaryVersion = "v1.2" },
 	} {
 		if _, err := of(change); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

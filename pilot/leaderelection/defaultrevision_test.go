@@ -103,7 +103,7 @@ func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
 }
 
 // The elector is told each default revision, by one handler however often it runs, and from
-// the watcher's first on; one that takes no handlers is asked once per RetryPeriod.
+// the watcher's first on; one that accepts no handlers is asked once per RetryPeriod.
 func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
@@ -144,7 +144,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 			if err := a.quits(); err != nil {
 				t.Error(err)
 			}
-			if got := a.log.count("takes no handlers"); takes != (got == 0) || got > 1 {
+			if got := a.log.count("accepts no handlers"); takes != (got == 0) || got > 1 {
 				t.Errorf("handlers %v: said %d times", takes, got)
 			}
 		})

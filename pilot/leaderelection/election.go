@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-multierror"
@@ -21,44 +22,43 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// LeaderElection is this process's part in one election.
+// LeaderElection is the part of this process in one election. New and the other constructors create it.
 type LeaderElection struct {
 	cfg     Config
 	client  kube.Client
-	invalid error // what a constructor without an error of its own found
-	sharing bool  // takes part in what Istio-style elections of a client share
+	invalid error // RunContext returns it; constructors as in istiod have no error result
+	sharing bool  // uses the default watcher that elections of istiod's constructors share
 
 	clock  *k8sleaderelection.Clock
 	gate   *fence.Gate
 	health *k8sleaderelection.HealthzAdaptor
-	// elector is the one that runs, or ran last. Before that it is the one by which
-	// the configuration was checked.
+	// elector is the elector of the current or last run. Before the first run it is the elector with which the
+	// configuration was checked.
 	elector     atomic.Pointer[k8sleaderelection.LeaderElector]
 	predecessor predecessor
 	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
-	warmed      atomic.Bool // since the run that there is, or was last
-	absent      atomic.Bool // the coordinator is known to be gone
-	// publisher is that of the run that there is, or was last; nil: nobody chooses.
+	warmed      atomic.Bool // in the current or last run
+	absent      atomic.Bool // the coordinator is absent
+	// publisher publishes the LeaseCandidate of the current or last run. It is nil if the election is not coordinated.
 	publisher atomic.Pointer[leasecandidate.Publisher]
-	// follow is how the default revision is followed by a watcher whose handlers stay; nil until that was tried.
+	// follow starts to follow a default watcher from which handlers cannot be removed. It is nil before the first run.
 	follow   func() (unfollow func())
-	registry *registry               // where to find what it shares with others of its client
-	shared   *k8sresourcelock.Shared // what its locks do; nil: nothing
+	registry *registry               // elections in the same registry share clients and watches
+	shared   *k8sresourcelock.Shared // nil if the caller provided the LockClient
 
 	gatedOnce sync.Once
-	gated     kube.Client // what Client returns
+	gated     kube.Client // result of Client
 	mu        sync.Mutex
 	functions []func(context.Context) error
-	warm      []func(context.Context) error
-	fit       []func(context.Context) error
+	warmups   []func(context.Context) error
+	checks    []func(context.Context) error
 }
 
-// ErrRunning is returned by a second RunContext beside a first.
+// ErrRunning is returned by RunContext if the election is already running.
 var ErrRunning = k8sleaderelection.ErrRunning
 
-// New checks the configuration and starts nothing. The error lists all that is
-// wrong with it, and how to correct that.
+// New returns an election that does not run yet. The error lists everything that is invalid in cfg.
 func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 	l := newElection(client, cfg)
 	if l.invalid != nil {
@@ -69,7 +69,7 @@ func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 
 func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
-	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil), registry: &alone}
+	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil), registry: &global}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()
@@ -90,7 +90,7 @@ func (l *LeaderElection) validate() error {
 	return nil
 }
 
-// connect makes the elector, with a lock on client.
+// connect creates the elector, with a lock that uses client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	elector, err := k8sleaderelection.NewLeaderElector(l.electorConfig(client))
 	if err != nil {
@@ -101,22 +101,28 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	return nil
 }
 
-// electorConfig configures the election's elector.
 func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderelection.LeaderElectionConfig {
 	c := l.configOn(l.lock(client, l.shared))
-	c.Name, c.RunFunctions, c.Gate = l.cfg.lockName(), []func(context.Context) error{l.work}, l.gate
+	c.Name = l.cfg.lockName()
+	c.RunFunctions = []func(context.Context) error{l.work}
+	c.Gate = l.gate
 	c.ReleaseOnCancel = true
-	c.Ranked, c.SyncWait, c.PreemptImmediately = !l.cfg.PerRevision, l.cfg.syncWait(), l.cfg.PreemptImmediately
+	c.Ranked = !l.cfg.PerRevision
+	c.SyncWait = l.cfg.syncWait()
+	c.PreemptImmediately = l.cfg.PreemptImmediately
 	if l.cfg.PerRevision {
 		c.DefaultRevision = nil
 	}
 	c.Coordinated = l.cfg.Coordination != nil
-	c.OnStuckDrain, c.ExitOnStuckDrain = l.cfg.OnStuckDrain, l.cfg.ExitOnStuckDrain
-	c.FitnessCheck, c.WatchDog, c.Observer = l.fitness(), l.health, l.cfg.Observer
+	c.OnStuckDrain = l.cfg.OnStuckDrain
+	c.ExitOnStuckDrain = l.cfg.ExitOnStuckDrain
+	c.FitnessCheck = l.fitness()
+	c.WatchDog = l.health
+	c.Observer = l.cfg.Observer
 	return c
 }
 
-// configOn is the configuration that the electors of the election and of its predecessor's lock have in common.
+// configOn returns the configuration that the electors of the election and of the predecessor's lock have in common.
 func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelection.LeaderElectionConfig {
 	return k8sleaderelection.LeaderElectionConfig{
 		Lock:          lock,
@@ -126,7 +132,7 @@ func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelect
 	}
 }
 
-// lock makes the election's. With nil its watch is its own.
+// lock returns the lock of the election. If shared is nil, the lock has its own watch.
 func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelock.Shared) k8sresourcelock.Interface {
 	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, shared)
 }
@@ -145,9 +151,8 @@ func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectM
 	return configMap
 }
 
-// AddRunFunction adds a function that runs while this process leads. Its channel is
-// closed when it has to stop; the lock is not given up before it has returned. Add
-// functions before the election runs.
+// AddRunFunction adds a function that runs while this process leads. stop is closed when the function
+// must return. The lock is released after it has returned. Add functions before the election runs.
 func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderElection {
 	return l.AddRunContext(func(ctx context.Context) error {
 		f(ctx.Done())
@@ -155,10 +160,9 @@ func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderEle
 	})
 }
 
-// AddRunContext adds a function that runs while this process leads. Its context ends
-// when it has to stop. If it returns an error before that, this process steps down as by
-// StepDown, so that another candidate gets its chance; if it returns nil, it is done and
-// the term goes on.
+// AddRunContext adds a function that runs while this process leads. ctx ends when the function must
+// return. If the function returns an error before that, this process steps down as with StepDown. If it
+// returns nil, the term continues. Add functions before the election runs.
 func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,35 +170,34 @@ func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *Leade
 	return l
 }
 
-// AddWarmup adds a function that prepares run functions, such as by filling caches, and
-// then returns. The process does not campaign before all have returned. An error ends
-// RunContext.
+// AddWarmup adds a function that prepares the run functions, for example fills caches, and returns. The
+// process campaigns after all warm-up functions have returned. An error ends RunContext.
 func (l *LeaderElection) AddWarmup(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.warm = append(l.warm, f)
+	l.warmups = append(l.warmups, f)
 	return l
 }
 
-// AddFitnessCheck adds a check whether this process is fit to lead; an error says why not. Checks are
-// made once per RetryPeriod and must return when their context has ended. One that is
-// unfit does not campaign; a leader that becomes unfit leads on, says so in the lock and
-// hands over to the first candidate that asks. A lock is never left to nobody for it.
+// AddFitnessCheck adds a check whether this process is fit to lead. An error is the reason why it is not.
+// Checks run once per RetryPeriod and must return when their context ends. An unfit candidate does not
+// campaign. A leader that becomes unfit keeps the lock, marks itself unfit in the record, and hands over to
+// the first candidate that asks.
 func (l *LeaderElection) AddFitnessCheck(f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fit = append(l.fit, f)
+	l.checks = append(l.checks, f)
 	return l
 }
 
-// fitness is all checks as one; nil when there are none.
+// fitness returns a function that runs all checks, or nil if there are none.
 func (l *LeaderElection) fitness() func(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.fit) == 0 {
+	if len(l.checks) == 0 {
 		return nil
 	}
-	checks := append([]func(context.Context) error{}, l.fit...)
+	checks := slices.Clone(l.checks)
 	return func(ctx context.Context) error {
 		var err error
 		for _, check := range checks {
@@ -209,14 +212,13 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 	}
 }
 
-// work runs all functions and returns when they have. The first error tells the
-// others to stop, so that the step-down need not wait for them. An error that one returns
-// after it was told to stop is no failure. A single one runs here for as long as a term
-// lasts: it gets no goroutine of its own, and as little stack below it as can be.
+// work runs all run functions and returns when they have returned. The first error cancels the other
+// functions, so that the step-down does not wait for them. An error after the cancellation is ignored. A
+// single function runs in this goroutine, because each goroutine and stack frame of a term costs memory.
 func (l *LeaderElection) work(ctx context.Context) error {
 	only := l.onlyFunction()
 	if only == nil {
-		return l.workSideBySide(ctx)
+		return l.workInParallel(ctx)
 	}
 	if err := only(ctx); err != nil && ctx.Err() == nil {
 		return err
@@ -224,7 +226,7 @@ func (l *LeaderElection) work(ctx context.Context) error {
 	return nil
 }
 
-// onlyFunction is the run function if there is one and no other.
+// onlyFunction returns the run function, or nil if there is not exactly one.
 func (l *LeaderElection) onlyFunction() func(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -234,14 +236,14 @@ func (l *LeaderElection) onlyFunction() func(context.Context) error {
 	return l.functions[0]
 }
 
-func (l *LeaderElection) workSideBySide(ctx context.Context) error {
+func (l *LeaderElection) workInParallel(ctx context.Context) error {
 	l.mu.Lock()
-	functions := append([]func(context.Context) error{}, l.functions...)
+	functions := slices.Clone(l.functions)
 	l.mu.Unlock()
 	return runAll(ctx, functions)
 }
 
-// runAll runs functions side by side until all have returned.
+// runAll runs functions in parallel until all have returned.
 func runAll(parent context.Context, functions []func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -269,13 +271,13 @@ func runAll(parent context.Context, functions []func(context.Context) error) err
 	return errlist.Error(errs)
 }
 
-// echoes reports whether err only repeats that ctx has ended.
+// echoes reports whether err only repeats the cause of the cancellation.
 func echoes(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)))
 }
 
-// IsLeader reports whether this process may act now. It asks the clock: a process cut
-// off from the API server stops being leader on time.
+// IsLeader reports whether this process leads, by the clock: a process that is disconnected from the API
+// server stops leading at the end of its validity.
 func (l *LeaderElection) IsLeader() bool {
 	if l.cfg.Disabled {
 		return l.running.Load()
@@ -284,8 +286,8 @@ func (l *LeaderElection) IsLeader() bool {
 	return e != nil && e.IsLeader()
 }
 
-// Leader returns the identity and key of the holder that the record last seen names; empty
-// when it names nobody.
+// Leader returns the identity and key of the holder in the last seen record. They are empty if the record
+// has no holder.
 func (l *LeaderElection) Leader() (identity, key string) {
 	e := l.elector.Load()
 	if e == nil {
@@ -295,14 +297,13 @@ func (l *LeaderElection) Leader() (identity, key string) {
 	return s.Holder, s.HolderKey
 }
 
-// Client returns a client whose writes pass this election's gate: outside the term
-// they fail with fence.ErrNotLeader. Reads always pass. A fake clientset has no transport
-// to put a gate into: it is returned as it is.
+// Client returns a client with the gate of this election: writes outside the term fail with
+// fence.ErrNotLeader. Reads always succeed. A fake clientset is returned without a gate.
 func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
 		return l.client
 	}
-	// Not in New: a client is 30 KiB, twice what all else of an election takes.
+	// New does not create this client, because it needs 30 KiB, twice as much as the rest of an election.
 	l.gatedOnce.Do(func() { l.gated = l.gatedClient() })
 	return l.gated
 }
@@ -313,23 +314,23 @@ func (l *LeaderElection) gatedClient() kube.Client {
 	if err == nil {
 		return client
 	}
-	// No client without the gate may take its place. This one reaches nothing, and says why.
+	// An ungated client is not safe. Each request of this client fails with the error.
 	client, _ = kube.NewClient(&rest.Config{
 		Host: "http://" + rootNamespace + ".invalid",
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, err },
-	}, gate) // of which nothing can be wrong
+	}, gate) // this configuration is valid
 	return client
 }
 
-// Gate returns the election's gate, to put into other clients' transports. With
-// Config.Disabled it never opens, while Client returns a client without a gate.
+// Gate returns the gate of the election, for the transports of other clients. If Config.Disabled is true,
+// the gate never opens. Client then returns a client without a gate.
 func (l *LeaderElection) Gate() *fence.Gate { return l.gate }
 
-// Healthz returns the check that fails when run functions outlive their lease.
+// Healthz returns the check that fails if run functions are active after their lease. See Config.HealthTolerance.
 func (l *LeaderElection) Healthz() *k8sleaderelection.HealthzAdaptor { return l.health }
 
-// StepDown ends this process's present term, if it has one, and keeps it from campaigning for
-// one RetryPeriod, doubled for each further step-down in a row, up to 32. It does not block.
+// StepDown ends the current term, if this process leads. The process then does not campaign for one
+// RetryPeriod. The time doubles with each further step-down, up to 32 periods. StepDown does not block.
 func (l *LeaderElection) StepDown() {
 	if e := l.elector.Load(); e != nil {
 		e.StepDown()

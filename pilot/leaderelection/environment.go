@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// The variables that concern an election, which istiod's constructors take from the
-// environment. pkg/features registers them under the same names and with the same defaults
-// (a test compares the two); they are read here once more, because its flags come with a log
-// package that takes over the logging of the program that imports it.
+// Environment variables that istiod's constructors read. pkg/features registers the same names and
+// defaults, and a test compares the two. This package does not import pkg/features, because that
+// imports istio.io/pkg/log, which redirects the logging of the program.
 const (
 	envEnable        = "ENABLE_LEADER_ELECTION"
 	envLeaseDuration = "LEADER_ELECTION_LEASE_DURATION"
@@ -19,8 +18,8 @@ const (
 	envRetryPeriod   = "LEADER_ELECTION_RETRY_PERIOD"
 )
 
-// fromEnvironment sets what the environment decides. A variable that is set to nothing counts
-// as not set. The error names every variable with a wrong value, and what it should be.
+// fromEnvironment returns c with the values of the environment. An empty variable counts as not set.
+// The error names every variable with an invalid value.
 func (c Config) fromEnvironment(lookup func(string) (string, bool)) (Config, error) {
 	var errs []error
 	c.Disabled = false

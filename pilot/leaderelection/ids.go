@@ -2,8 +2,8 @@ package leaderelection
 
 import "time"
 
-// The elections of an istiod-like control plane. The values are the names of lock
-// objects in clusters today, and must not change.
+// IDs of the elections of a control plane. They are the names of lock objects in existing clusters
+// and must not change.
 const (
 	NamespaceController          = "istio-namespace-controller-election"
 	ServiceExportController      = "istio-serviceexport-controller-election"
@@ -11,16 +11,16 @@ const (
 	GatewayStatusController      = "istio-gateway-status-leader"
 	StatusController             = "istio-status-leader"
 	AnalyzeController            = "istio-analyze-leader"
-	GatewayDeploymentController  = "istio-gateway-deployment" // per revision: "-<revision>" is appended
+	GatewayDeploymentController  = "istio-gateway-deployment" // per revision
 	NodeUntaintController        = "istio-node-untaint"
 	ClusterTrustBundleController = "istio-clustertrustbundle-controller-election"
 	InferencePoolController      = "istio-gateway-inferencepool"
 	IPAutoallocateController     = "istio-ip-autoallocate"
-	// Coordinator is the election of the coordinator, which chooses the leaders of coordinated elections; istiod has none.
+	// Coordinator is the election of the coordinator, which chooses the leaders of coordinated elections. istiod has none.
 	Coordinator = "incumbent-coordinator"
 )
 
-// The timing of elections, as istiod's.
+// Default timing of elections. istiod uses the same values.
 const (
 	DefaultLeaseDuration = 30 * time.Second
 	DefaultRenewDeadline = 15 * time.Second

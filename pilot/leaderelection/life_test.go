@@ -48,7 +48,7 @@ func TestTheLifeOfAnElection(t *testing.T) {
 				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
 					t.Errorf("left behind: the ConfigMap held by %q, the Lease by %q", o, l)
 				}
-				if st := a.Status(); st.Phase != "done" || st.Leading || st.CoverLeft != 0 || st.Token != "" || st.Waiting {
+				if st := a.Status(); st.Phase != "done" || st.Leading || st.ValidityLeft != 0 || st.Token != "" || st.Waiting {
 					t.Errorf("%+v", st)
 				}
 			})
@@ -58,15 +58,15 @@ func TestTheLifeOfAnElection(t *testing.T) {
 
 func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 	t.Helper()
-	if got.CoverLeft < playRenew-playRetry-time.Second || got.CoverLeft > playRenew {
-		t.Errorf("covered for %v", got.CoverLeft)
+	if got.ValidityLeft < playRenew-playRetry-time.Second || got.ValidityLeft > playRenew {
+		t.Errorf("covered for %v", got.ValidityLeft)
 	}
 	if since := time.Since(got.Since); got.Token == "" || since < 5*time.Second || since > 10*time.Second {
 		t.Errorf("token %q, since %v", got.Token, since)
 	}
 	want := Status{
 		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind.String(),
-		Identity: "a", Key: "stable", Phase: "leading", Reason: got.Reason, Leading: true, Cover: playRenew, CoverLeft: got.CoverLeft, Running: true, Warm: true,
+		Identity: "a", Key: "stable", Phase: "leading", Reason: got.Reason, Leading: true, Validity: playRenew, ValidityLeft: got.ValidityLeft, Running: true, Warm: true,
 		Holder: "a", HolderKey: "stable", Acting: true, LeaseDuration: playLease, HandsOver: true, Ranked: true,
 		Transitions: 1, Token: got.Token, Since: got.Since, Default: "stable", DefaultKnown: true,
 	}
@@ -79,7 +79,7 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 func TestAFollowerKnowsItsLeader(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a").starts(t)
-		if passes(time.Second); a.log.count("takes no handlers") != 0 {
+		if passes(time.Second); a.log.count("accepts no handlers") != 0 {
 			t.Error("without a watcher it asks one")
 		}
 		b := s.candidate(t, "b")
@@ -87,7 +87,7 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 		b.AddFitnessCheck(func(context.Context) error { return errPlay })
 		b.starts(t)
 		passes(5 * time.Second)
-		if st := b.Status(); st.Leading || st.CoverLeft != 0 || st.Token != "" || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.DefaultKnown || st.Waiting {
+		if st := b.Status(); st.Leading || st.ValidityLeft != 0 || st.Token != "" || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.DefaultKnown || st.Waiting {
 			t.Errorf("%+v", st)
 		}
 		if st := a.Status(); st.Unfit || !st.Leading {
@@ -138,7 +138,7 @@ func TestTheRunsOfAnElection(t *testing.T) {
 			t.Errorf("a second run beside it: %v", err)
 		}
 		if err := a.quits(); err != nil || len(s.leases.Requests()) > 0 {
-			t.Errorf("ended while it was warming up: %v, %v", err, s.leases.Requests())
+			t.Errorf("ended while it was warm up: %v, %v", err, s.leases.Requests())
 		}
 		close(warmed)
 		a.starts(t)
@@ -153,7 +153,7 @@ func TestTheRunsOfAnElection(t *testing.T) {
 			t.Error(err)
 		}
 		fails = true
-		if err := a.RunContext(t.Context()); !errors.Is(err, warm) || !strings.Contains(err.Error(), `election "`+locktest.Name+`": warming up: `) {
+		if err := a.RunContext(t.Context()); !errors.Is(err, warm) || !strings.Contains(err.Error(), `election "`+locktest.Name+`": warm up: `) {
 			t.Errorf("a warm function failed: %v", err)
 		}
 		fails = false
@@ -254,7 +254,7 @@ func TestRunWithAStopChannel(t *testing.T) {
 		}
 		a.AddWarmup(func(context.Context) error { return errPlay })
 		a.Run(make(chan struct{}))
-		if a.log.count("the election ended with an error") != 1 || a.log.count(errPlay.Error()) != 1 {
+		if a.log.count("election ended with an error") != 1 || a.log.count(errPlay.Error()) != 1 {
 			t.Errorf("%s", &a.log.text)
 		}
 	})

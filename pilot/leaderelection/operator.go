@@ -2,9 +2,9 @@ package leaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 
-// Operator gives a person's orders about this election: transfer, step down, pause and
-// resume. requester says who gives them, and must not be empty. They pass no gate: a process
-// that does not lead may give them too.
+// Operator returns the operator commands of this election: transfer, step down, pause and resume.
+// requester is the name of the operator and must not be empty. The commands are not gated, so a
+// process that does not lead can run them. The error is that of an invalid Config.
 func (l *LeaderElection) Operator(requester string) (admin.Operator, error) {
 	if l.invalid != nil {
 		return admin.Operator{}, l.invalid

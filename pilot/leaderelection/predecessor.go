@@ -119,7 +119,9 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 	var led atomic.Bool
 	lock.deleted = cancel
 	config := l.configOn(lock)
-	config.Name, config.Ranked, config.ReleaseOnCancel = l.cfg.lockName()+" (predecessor)", true, true
+	config.Name = l.cfg.lockName() + " (predecessor)"
+	config.Ranked = true
+	config.ReleaseOnCancel = true
 	config.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
 		led.Store(true)
 		cancel()

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,12 +14,11 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// RunContext takes part in the election until ctx ends, term after term. It returns
-// once everything it started has ended: the run functions, and then the lock given up.
-// It returns nil after an orderly end. Otherwise the error is that of wrong arguments, of a
-// warm function, or of run functions that failed in the last term. errors.Is finds ErrRunning
-// where the election is running already, and k8sleaderelection.ErrStuckDrain where run
-// functions did not return in time and are still running.
+// RunContext takes part in the election until ctx ends, for any number of terms. It returns after the run
+// functions have returned and the lock was released. It returns nil after an orderly stop. Otherwise it
+// returns the error of an invalid Config, of a warm-up function, or of the run functions in the last term.
+// The error wraps ErrRunning if the election is already running, and k8sleaderelection.ErrStuckDrain if run
+// functions did not return in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
 	if err := l.begin(); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (l *LeaderElection) takePart(ctx context.Context) error {
 		return err
 	}
 	if l.cfg.Disabled {
-		return l.bypass(ctx)
+		return l.runDisabled(ctx)
 	}
 	release, err := l.prepare(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *LeaderElection) begin() error {
 	return nil
 }
 
-// awaitDrained waits for run functions that an earlier run has left behind.
+// awaitDrained waits for run functions of an earlier run.
 func (l *LeaderElection) awaitDrained(ctx context.Context) error {
 	drained := l.elector.Load().Drained()
 	select {
@@ -78,11 +78,10 @@ func (l *LeaderElection) awaitDrained(ctx context.Context) error {
 	}
 }
 
-// bypass runs the functions when elections are off. As in a term, a function that is done
-// leaves the process leading.
-func (l *LeaderElection) bypass(ctx context.Context) error {
-	l.cfg.Logger.Info("leader election is disabled: run functions start at once", "election", l.cfg.lockName())
-	if err := l.workSideBySide(ctx); err != nil { // one that ends its goroutine must not end this one
+// runDisabled runs the run functions without an election, until ctx ends.
+func (l *LeaderElection) runDisabled(ctx context.Context) error {
+	l.cfg.Logger.Info("leader election is disabled; starting run functions", "election", l.cfg.lockName())
+	if err := l.workInParallel(ctx); err != nil { // runtime.Goexit in a function must not end this goroutine
 		return err
 	}
 	<-ctx.Done()
@@ -93,7 +92,7 @@ func (l *LeaderElection) wrap(err error) error {
 	return fmt.Errorf("election %q: %w", l.cfg.lockName(), err)
 }
 
-// Run is RunContext with a stop channel in place of a context; an error is logged.
+// Run runs the election until stop is closed, as RunContext does. It logs an error.
 func (l *LeaderElection) Run(stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -109,29 +108,32 @@ func (l *LeaderElection) Run(stop <-chan struct{}) {
 	defer relay.Wait()
 	defer close(returned)
 	if err := l.RunContext(ctx); err != nil {
-		l.cfg.Logger.Error("the election ended with an error", "election", l.cfg.lockName(), "err", err)
+		l.cfg.Logger.Error("election ended with an error", "election", l.cfg.lockName(), "err", err)
 	}
 }
 
 func (l *LeaderElection) warmUp(ctx context.Context) error {
 	l.mu.Lock()
-	functions := append([]func(context.Context) error{}, l.warm...)
+	functions := slices.Clone(l.warmups)
 	l.mu.Unlock()
 	if err := runAll(ctx, functions); err != nil {
-		return fmt.Errorf("election %q: warming up: %w", l.cfg.lockName(), err)
+		return fmt.Errorf("election %q: warm up: %w", l.cfg.lockName(), err)
 	}
 	return nil
 }
 
-// prepare connects the elector to what it needs. release gives that back.
+// prepare connects the elector to clients and watches. release releases them.
 func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error) {
-	lockClient, release := l.cfg.LockClient, func() {}
+	lockClient := l.cfg.LockClient
+	release = func() {}
 	if lockClient == nil {
 		own, err := l.registry.acquire(l.client)
 		if err != nil {
 			return nil, err
 		}
-		lockClient, l.shared, release = own.client.Kube(), own.locks, own.release
+		lockClient = own.client.Kube()
+		l.shared = own.locks
+		release = own.release
 		if l.sharing {
 			l.cfg.DefaultWatcher = own.defaultWatcher()
 		}
@@ -146,19 +148,23 @@ func (l *LeaderElection) prepare(ctx context.Context) (release func(), err error
 		release()
 		return nil, err
 	}
-	unfollow, releaseShared := l.followDefault(), release
-	return func() { unpublish(); unfollow(); releaseShared() }, nil
+	unfollow := l.followDefault()
+	releaseShared := release
+	return func() {
+		unpublish()
+		unfollow()
+		releaseShared()
+	}, nil
 }
 
-// followDefault has the elector ask for the default revision whenever it may have changed, from now on. unfollow ends
-// what that takes.
+// followDefault refreshes the elector when the default revision changes, until unfollow is called.
 func (l *LeaderElection) followDefault() (unfollow func()) {
 	watcher := l.cfg.DefaultWatcher
 	if watcher == nil || l.cfg.PerRevision && l.cfg.Predecessor == nil {
 		return func() {}
 	}
 	if w, ok := watcher.(revisions.Subscribable); ok {
-		return w.Subscribe(func(string) { l.reconsider() })
+		return w.Subscribe(func(string) { l.refresh() })
 	}
 	if l.follow == nil {
 		l.follow = l.handle(watcher)
@@ -166,21 +172,21 @@ func (l *LeaderElection) followDefault() (unfollow func()) {
 	return l.follow()
 }
 
-// handle gives a watcher our handler for good, and says what else each run has to do. Doubles that tests bring from
-// istiod, whose elections ask instead of being told, panic here: those are asked.
+// handle adds a handler to a watcher from which it cannot be removed. It returns a function that each run calls.
+// The fake watchers of istiod's tests panic in AddHandler. They are polled.
 func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (follow func() (unfollow func())) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.cfg.Logger.Warn("the watcher of the default revision takes no handlers: asking it once per RetryPeriod",
+			l.cfg.Logger.Warn("default watcher accepts no handlers; polling it once per RetryPeriod",
 				"election", l.cfg.lockName(), "panic", p)
 			follow = l.pollDefault
 		}
 	}()
-	watcher.AddHandler(func(string) { l.reconsider() })
+	watcher.AddHandler(func(string) { l.refresh() })
 	return func() func() { return func() {} }
 }
 
-// pollDefault asks the watcher until end is called.
+// pollDefault polls the watcher until end is called.
 func (l *LeaderElection) pollDefault() (end func()) {
 	ended := make(chan struct{})
 	var asking sync.WaitGroup
@@ -195,7 +201,7 @@ func (l *LeaderElection) pollDefault() (end func()) {
 			}
 			if d := l.knownDefault(); d != last {
 				last = d
-				l.reconsider()
+				l.refresh()
 			}
 		}
 	})
@@ -205,14 +211,14 @@ func (l *LeaderElection) pollDefault() (end func()) {
 	}
 }
 
-// reconsider has the electors ask for the default revision again: what a handler was told can be older than what it is now.
-func (l *LeaderElection) reconsider() {
+// refresh makes the electors read the default revision again. The value in a handler call can be outdated.
+func (l *LeaderElection) refresh() {
 	l.elector.Load().Refresh()
 	l.predecessor.refresh()
 }
 
-// Set is a process's part in several elections. Those of one client share what their locks need: a connection, a bound
-// on the calls made at once, and a watch of the Leases of each namespace.
+// Set is a group of elections of one process. Elections with the same kube.Client share a connection for their
+// locks, a limit of concurrent calls, and one watch per namespace of Leases.
 type Set struct {
 	registry registry
 
@@ -220,10 +226,10 @@ type Set struct {
 	all []*LeaderElection
 }
 
-// NewSet makes an empty set.
+// NewSet returns an empty set.
 func NewSet() *Set { return &Set{} }
 
-// Add puts an election into the set. Add all before the set runs.
+// Add adds an election to the set. Add all elections before the set runs.
 func (s *Set) Add(l *LeaderElection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,12 +243,12 @@ func (s *Set) Add(l *LeaderElection) {
 func (s *Set) All() []*LeaderElection {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]*LeaderElection{}, s.all...)
+	return slices.Clone(s.all)
 }
 
-// RunContext runs all elections of the set and returns when all have ended. One that
-// ends with an error ends the others, in order: a process that silently lacks one of
-// its elections would not do its work. The error collects theirs.
+// RunContext runs all elections of the set and returns when all have ended. If one of them ends with an error,
+// the others stop, because a process without one of its elections is not complete. The error contains the
+// errors of all elections.
 func (s *Set) RunContext(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,34 +12,32 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// rootNamespace is where the webhook of the default revision is named without a
-// namespace. Elections watch that one, wherever their locks are, as istiod's do.
+// rootNamespace is the namespace of the default revision. Elections in all namespaces use it, as in istiod.
 const rootNamespace = "istio-system"
 
-// callsAtOnce is how many calls for locks a client has under way. An API server serves
-// more on one connection.
-const callsAtOnce = 64
+// maxCalls is the number of concurrent calls for locks of a client. An API server serves more on one connection.
+const maxCalls = 64
 
-// registry finds what the running elections of a client share, by that client.
+// registry contains what the running elections of each client share.
 type registry struct {
 	mu      sync.Mutex
 	clients map[kube.Client]*shared
 }
 
-// alone is for the elections that are in no Set, and for those of the Istio-style constructors in any: these share one
-// default watcher per client.
-var alone registry
+// global is the registry of elections that are in no Set, and of all elections of istiod's constructors, which share
+// one default watcher per client.
+var global registry
 
-// shared has the client, bound and watches that the running elections of one client share. It lives while one of them runs.
+// shared is what the running elections of one client share. It exists while one of them runs.
 type shared struct {
 	locks  *k8sresourcelock.Shared
 	client kube.Client // for locks
 
 	in    *registry
-	of    kube.Client // nil: others that come with the same one do not find this, since it cannot be a map's key
+	of    kube.Client // nil if the client cannot be a map key; then the elections do not share
 	users int
 
-	watcher revisions.DefaultWatcher // of Istio-style elections; nil until one runs
+	watcher revisions.DefaultWatcher // for elections of istiod's constructors; nil until one of them runs
 	stop    chan struct{}
 	running sync.WaitGroup
 }
@@ -47,34 +45,36 @@ type shared struct {
 func (r *registry) acquire(client kube.Client) (*shared, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	comparable := reflect.ValueOf(client).Comparable() // a caller's own type need not be
+	comparable := reflect.ValueOf(client).Comparable() // types of callers may not be
 	if comparable && r.clients[client] != nil {
 		r.clients[client].users++
 		return r.clients[client], nil
 	}
 	s, err := newShared(client)
 	if err != nil {
-		return nil, fmt.Errorf("the client for locks: %w", err)
+		return nil, fmt.Errorf("create client for locks: %w", err)
 	}
 	if comparable {
 		if r.clients == nil {
 			r.clients = map[kube.Client]*shared{}
 		}
-		s.of, r.clients[client] = client, s
+		r.clients[client] = s
+		s.of = client
 	}
-	s.in, s.users = r, 1
+	s.in = r
+	s.users = 1
 	return s, nil
 }
 
 func newShared(client kube.Client) (*shared, error) {
-	s := &shared{locks: &k8sresourcelock.Shared{MaxConcurrentCalls: callsAtOnce}, stop: make(chan struct{})}
+	s := &shared{locks: &k8sresourcelock.Shared{MaxConcurrentCalls: maxCalls}, stop: make(chan struct{})}
 	if kube.InMemory(client) {
 		s.client = client
 		return s, nil
 	}
 	config := client.RESTConfig()
 	if config == nil {
-		return nil, errors.New("the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient")
+		return nil, errors.New("client has no RESTConfig: create it with kube.NewClient, or set LockClient")
 	}
 	var err error
 	if s.client, err = kube.NewClient(leasecandidate.WithoutWarnings(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
@@ -84,7 +84,7 @@ func newShared(client kube.Client) (*shared, error) {
 	return s, nil
 }
 
-// defaultWatcher returns the one of all, and starts it for the first.
+// defaultWatcher returns the shared default watcher. The first call starts it.
 func (s *shared) defaultWatcher() revisions.DefaultWatcher {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -96,7 +96,7 @@ func (s *shared) defaultWatcher() revisions.DefaultWatcher {
 	return s.watcher
 }
 
-// release ends what is shared with its last user.
+// release removes one user. After the last one it stops everything.
 func (s *shared) release() {
 	s.in.mu.Lock()
 	s.users--

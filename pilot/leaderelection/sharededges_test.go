@@ -149,8 +149,8 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 		client kube.Client
 		want   string
 	}{
-		"without a configuration": {given{kube: client.Kube()}, "the client for locks: the client that was given has no RESTConfig: make it with kube.NewClient, or give a LockClient"},
-		"with a wrong one":        {given{kube: client.Kube(), config: &rest.Config{Host: "http://a b"}}, "the client for locks: make client for http://a b"},
+		"without a configuration": {given{kube: client.Kube()}, "create client for locks: client has no RESTConfig: create it with kube.NewClient, or set LockClient"},
+		"with a wrong one":        {given{kube: client.Kube(), config: &rest.Config{Host: "http://a b"}}, "create client for locks: make client for http://a b"},
 	} {
 		if c, err := r.acquire(x.client); c != nil || err == nil || !strings.HasPrefix(err.Error(), x.want) {
 			t.Errorf("%s: %v, %v", what, c, err)
@@ -207,7 +207,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := alone.clients[client]
+	c := global.clients[client]
 	if c == nil || c.users != 1 || l.shared != c.locks || l.cfg.DefaultWatcher != c.watcher || l.elector.Load() == began {
 		t.Errorf("%+v", c)
 	}
@@ -221,7 +221,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	second()
 	release()
-	if len(alone.clients) != 0 {
+	if len(global.clients) != 0 {
 		t.Error("not given back")
 	}
 	// The next run has another watcher, which is followed anew.
@@ -231,7 +231,7 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	release()
 	// A watcher has a handler of an election for as long as that runs.
-	c, err = alone.acquire(client)
+	c, err = global.acquire(client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,8 +251,8 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 	}
 	c.release()
 	l.cfg.LeaseDuration = time.Second
-	if _, err := l.prepare(t.Context()); err == nil || len(alone.clients) != 0 {
-		t.Errorf("with a wrong lease: %v, %d clients left", err, len(alone.clients))
+	if _, err := l.prepare(t.Context()); err == nil || len(global.clients) != 0 {
+		t.Errorf("with a wrong lease: %v, %d clients left", err, len(global.clients))
 	}
 	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
 		t.Errorf("with a wrong lease: %v", err)
@@ -263,8 +263,8 @@ func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
 		t.Fatal(err)
 	}
 	release, err = apart.prepare(t.Context())
-	if err != nil || len(alone.clients) != 0 || apart.shared != nil {
-		t.Errorf("with a client of its own: %v, %d clients", err, len(alone.clients))
+	if err != nil || len(global.clients) != 0 || apart.shared != nil {
+		t.Errorf("with a client of its own: %v, %d clients", err, len(global.clients))
 	}
 	release()
 	broken, err := New(given{kube: client.Kube()}, Config{Namespace: "istio-system", ElectionID: "new"})

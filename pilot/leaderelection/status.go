@@ -7,70 +7,72 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Status is a picture of this process's part in an election.
+// Status is the state of this process in an election.
 type Status struct {
-	// ElectionID, Namespace and Lock name the election and its lock object; LockType
-	// is that object's kind.
+	// ElectionID and Namespace are those of the Config. Lock is the name of the lock object. LockType is
+	// "configmap", "lease" or "multi".
 	ElectionID, Namespace, Lock, LockType string
-	// Identity and Key are this candidate's.
+	// Identity and Key are the identity and key of this candidate.
 	Identity, Key string
-	// Phase is following, settling, leading, draining, releasing or done; "disabled"
-	// when elections are off. Reason is why, in one word.
+	// Phase is following, settling, leading, draining, releasing or done. It is "disabled" if
+	// Config.Disabled is true. Reason is the cause of the last change, as one word.
 	Phase, Reason string
-	// Leading: this process may act now; CoverLeft is for how much longer, without
-	// another write.
-	Leading   bool
-	CoverLeft time.Duration
-	// Cover is for how long an acknowledged write of its own lets a leader act: the renew deadline.
-	Cover time.Duration
-	// HandoverWait is the age of a handover that is due and not done. Of a follower it counts from when it had a reason to
-	// ask for the lock, because it outranks the leader or the leader is unfit; of the leader, from when it accepted a
-	// request. Zero: no handover is due.
+	// Leading is true if this process leads.
+	Leading bool
+	// ValidityLeft is the time for which this process still leads if no further write succeeds.
+	ValidityLeft time.Duration
+	// Validity is the time for which a leader leads after an acknowledged write: the RenewDeadline.
+	Validity time.Duration
+	// HandoverWait is the age of a pending handover. For a follower it starts when the follower outranks the
+	// leader or the leader is unfit. For the leader it starts when it accepts a request. 0 means that no
+	// handover is pending.
 	HandoverWait time.Duration
-	// Waiting reports whether this candidate waits for its Predecessor's lock and does not campaign for the election yet.
+	// Waiting is true while this candidate waits for the lock of its Predecessor.
 	Waiting bool
-	// Running: this process takes part in the election. Warm: its warm functions have returned.
+	// Running is true while RunContext runs. Warm is true after the warm-up functions have returned.
 	Running, Warm bool
-	// Unfit: this process should not lead, by its own Fit function.
+	// Unfit is true if a fitness check failed.
 	Unfit bool
-	// Holder and HolderKey are those of the record last seen.
+	// Holder and HolderKey are the holder of the last seen record and its key.
 	Holder, HolderKey string
-	// Acting: the holder acts, as far as the record tells: it was not only nominated, it does not wait for an earlier
-	// one, and its lease, LeaseDuration by the record, has not run out.
-	Acting        bool
+	// Acting is true if the holder leads, according to the record: the holder is not only nominated, does not
+	// settle, and its lease has not expired.
+	Acting bool
+	// LeaseDuration is the lease duration in the record.
 	LeaseDuration time.Duration
-	// HandsOver: the holder passes the lock on when it is asked.
+	// HandsOver is true if the holder accepts handover requests.
 	HandsOver bool
-	// Hold is an operator's order that keeps the holder there, in the present term; zero when there is none.
+	// Hold is the operator command that keeps the holder in the current term. It is zero if there is none.
 	Hold k8sleaderelection.Hold
-	// Strategy is the one by which a coordinator chooses who leads; empty: no coordinator does.
+	// Strategy is the strategy of a coordinated election. It is empty for other elections.
 	Strategy string
-	// Ranked: candidates of the default revision go before others.
+	// Ranked is true if candidates of the default revision outrank others.
 	Ranked bool
-	// Transitions is the record's count of terms; Token is this process's fencing
-	// token, empty when it has no term.
+	// Transitions is the number of the term in the record.
 	Transitions int
-	Token       string
-	// Since is when the present phase began.
+	// Token is the fencing token of this process. It is empty if the process has no term.
+	Token string
+	// Since is the start of the current phase.
 	Since time.Time
-	// Default is the default revision by which this candidate ranks; DefaultKnown is
-	// false until that was read. Known and empty: there is none.
+	// Default is the default revision. It is empty if there is none. DefaultKnown is false if the default
+	// revision was not read yet.
 	Default      string
 	DefaultKnown bool
 }
 
-// Status returns a consistent picture.
+// Status returns the current state.
 func (l *LeaderElection) Status() Status {
 	s := Status{
 		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
-		Identity: l.cfg.holder(), Key: l.cfg.key(), Cover: l.cfg.RenewDeadline,
+		Identity: l.cfg.holder(), Key: l.cfg.key(), Validity: l.cfg.RenewDeadline,
 		Ranked: !l.cfg.PerRevision, Running: l.running.Load(), Warm: l.warmed.Load(),
 	}
 	if l.cfg.Coordination != nil {
 		s.Strategy = l.cfg.Coordination.Strategy
 	}
 	if l.cfg.Disabled {
-		s.Phase, s.Leading = "disabled", l.IsLeader()
+		s.Phase = "disabled"
+		s.Leading = l.IsLeader()
 		return s
 	}
 	e := l.elector.Load()
@@ -78,15 +80,25 @@ func (l *LeaderElection) Status() Status {
 		return s
 	}
 	now := e.Status()
-	s.Phase, s.Reason, s.Leading, s.Since = now.Phase, now.Reason, now.Leading, now.Since
+	s.Phase = now.Phase
+	s.Reason = now.Reason
+	s.Leading = now.Leading
+	s.Since = now.Since
 	s.Waiting = l.predecessor.waiting.Load()
 	if s.Leading {
-		s.CoverLeft = now.ValidFor
+		s.ValidityLeft = now.ValidFor
 	}
-	s.Unfit, s.HandoverWait = now.Unfit, now.HandoverWait
-	s.Holder, s.HolderKey, s.Transitions = now.Holder, now.HolderKey, now.Transitions
-	s.Acting, s.LeaseDuration, s.HandsOver, s.Hold = now.Acting, now.LeaseDuration, now.HandsOver, now.Hold
-	s.Default, s.DefaultKnown = now.Default.Revision, now.Default.Synced
+	s.Unfit = now.Unfit
+	s.HandoverWait = now.HandoverWait
+	s.Holder = now.Holder
+	s.HolderKey = now.HolderKey
+	s.Transitions = now.Transitions
+	s.Acting = now.Acting
+	s.LeaseDuration = now.LeaseDuration
+	s.HandsOver = now.HandsOver
+	s.Hold = now.Hold
+	s.Default = now.Default.Revision
+	s.DefaultKnown = now.Default.Synced
 	if now.Term != (k8sleaderelection.Term{}) {
 		s.Token = strconv.FormatUint(now.Term.Token, 10)
 	}

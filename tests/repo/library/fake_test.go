@@ -246,8 +246,8 @@ func TestDefaultWatcher_WithoutHandlers(t *testing.T) {
 		t.Error("while red runs the comparison differs from the watcher")
 	}
 	await(t, "red leads", func() bool { return red.IsLeader() && !green.IsLeader() })
-	if got := log.count("takes no handlers"); got != 2 {
-		t.Errorf("two elections said %d times that the watcher takes no handlers:\n%s", got, &log.text)
+	if got := log.count("accepts no handlers"); got != 2 {
+		t.Errorf("two elections said %d times that the watcher accepts no handlers:\n%s", got, &log.text)
 	}
 	endRed()
 	await(t, "green leads again", green.IsLeader)
