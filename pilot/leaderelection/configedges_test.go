@@ -236,12 +236,12 @@ func TestComparisonBesideARun(t *testing.T) {
 	} {
 		l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("stable")})
 		change(l)
-		if got := l.presentDefault(); got != (k8sleaderelection.DefaultRevision{}) || LocationPrioritizedComparison("stable", l) {
+		if got := l.currentDefault(); got != (k8sleaderelection.DefaultRevision{}) || LocationPrioritizedComparison("stable", l) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 	refused := newElection(nobody(t), Config{})
-	if refused.presentDefault() != (k8sleaderelection.DefaultRevision{}) {
+	if refused.currentDefault() != (k8sleaderelection.DefaultRevision{}) {
 		t.Error("an election that was refused knows a default revision")
 	}
 	// Nor does one that was refused lead, know a leader or need a step down.
@@ -249,7 +249,7 @@ func TestComparisonBesideARun(t *testing.T) {
 		t.Errorf("led by %q of %q", identity, key)
 	}
 	refused.StepDown()
-	if s := refused.Status(); s.Phase != "" || s.LockType != "configmap" || s.Leading {
+	if s := refused.Status(); s.Phase != "" || s.LockType != "lease" || s.Leading {
 		t.Errorf("%+v", s)
 	}
 }
@@ -293,7 +293,7 @@ func TestTheClientOfAnElection(t *testing.T) {
 	}
 	// An election that was refused for having no client has one that is of no use, and no panic.
 	err = NewLeaderElection("istio-system", "a", "new", "canary", nil).Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error()
-	if err == nil || !strings.Contains(err.Error(), "no client was given") {
+	if err == nil || !strings.Contains(err.Error(), "derive client: no client") {
 		t.Errorf("without a client: %v", err)
 	}
 }

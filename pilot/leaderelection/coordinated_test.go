@@ -43,7 +43,7 @@ func TestACoordinatedElection(t *testing.T) {
 		"requires Lock LockTypeLease": func(c *Config) { c.Lock = LockTypeConfigMap },
 		"finish the migration":        func(c *Config) { c.Predecessor = &Predecessor{Name: "old", Lock: LockTypeConfigMap} },
 		"do not preempt":              func(c *Config) { c.PreemptImmediately = true },
-		"give incumbent.dev/Defau":    func(c *Config) { c.Coordination.Strategy = "Zone" },
+		"use incumbent.dev/Defau":     func(c *Config) { c.Coordination.Strategy = "Zone" },
 		"binary version":              func(c *Config) { c.Coordination.BinaryVersion = "v1.2" },
 	} {
 		if _, err := of(change); err == nil || !strings.Contains(err.Error(), want) {

@@ -112,7 +112,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 			a.sharing = true // so that the comparison goes by what the elector was told
 			a.starts(t)
 			passes(time.Second)
-			if a.IsLeader() || a.Status().DefaultKnown || a.presentDefault().Synced {
+			if a.IsLeader() || a.Status().DefaultKnown || a.currentDefault().Synced {
 				t.Errorf("handlers %v: before the watcher has synced: %+v", takes, a.Status())
 			}
 			w.is("canary")
@@ -120,7 +120,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 				t.Errorf("handlers %v: at once: %+v", takes, a.Status())
 			}
 			passes(playRetry + time.Millisecond)
-			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.presentDefault().Revision != "canary" {
+			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.currentDefault().Revision != "canary" {
 				t.Errorf("handlers %v: %+v", takes, st)
 			}
 			from, _ := w.count()
@@ -159,7 +159,7 @@ func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
 		w.mu.Unlock()
 		w.handlers[0]("")
 		passes(time.Second)
-		if d := a.presentDefault(); !d.Synced || d.Revision != "canary" || a.Status().Default != "canary" {
+		if d := a.currentDefault(); !d.Synced || d.Revision != "canary" || a.Status().Default != "canary" {
 			t.Errorf("%+v, %+v", d, a.Status())
 		}
 		if err := a.quits(); err != nil {
