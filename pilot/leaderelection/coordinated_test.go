@@ -8,7 +8,7 @@ import (
 )
 
 // A coordinated election asks its elector to wait, under the name of its candidate; what cannot be coordinated is refused, with the way out.
-func TestACoordinatedElection(t *testing.T) {
+func TestCoordinatedElection(t *testing.T) {
 	of := func(change func(*Config)) (*LeaderElection, error) {
 		cfg := Config{
 			Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary", Remote: true, Lock: LockTypeLease,

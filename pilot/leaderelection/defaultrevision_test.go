@@ -77,7 +77,7 @@ func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 }
 
 // Elections that come and go by a watcher that stays leave no handler behind.
-func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
+func TestRunContext_RemovesHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &leavable{toldWatcher{takes: true, synced: true, revision: "canary"}}
 		for _, name := range []string{"a", "b", "a"} {
@@ -104,7 +104,7 @@ func TestElectionsThatHaveEndedLeaveNoHandlers(t *testing.T) {
 
 // The elector is told each default revision, by one handler however often it runs, and from
 // the watcher's first on; one that accepts no handlers is asked once per RetryPeriod.
-func TestAnElectionIsToldTheDefaultRevision(t *testing.T) {
+func TestDefaultRevisionChange(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
 			w := &toldWatcher{takes: takes}
@@ -187,7 +187,7 @@ type answersLate struct {
 func (w *answersLate) HasSynced() bool { <-w.let; return true }
 
 // Who stops asking, or gives back what elections share, waits for what is under way.
-func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
+func TestEndsWaitForCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &answersLate{let: make(chan struct{}, 1)}
 		w.let <- struct{}{} // to the first question
@@ -210,7 +210,7 @@ func TestWhatIsUnderWayIsWaitedFor(t *testing.T) {
 }
 
 // A watcher that has not synced holds a start up for a quarter of the lease, no longer.
-func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
+func TestStartAwaitsDefaultRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &toldWatcher{takes: true} })
 		a.starts(t)
@@ -227,7 +227,7 @@ func TestAStartWaitsForTheDefaultRevision(t *testing.T) {
 }
 
 // Functions that outlive the lease by more than the tolerance make the process unhealthy.
-func TestTheHealthOfAnElection(t *testing.T) {
+func TestHealthz(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
 		release := make(chan struct{})

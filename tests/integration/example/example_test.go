@@ -24,7 +24,7 @@ import (
 
 const (
 	root = "../../.."
-	// patience bounds every wait; none is expected to come near.
+	// patience bounds every wait; tests need much less time.
 	patience = 2 * time.Minute
 	// What the example calls its election.
 	home, election = "istio-system", "my-controller"
@@ -64,7 +64,7 @@ func prepare(t *testing.T, admin kubernetes.Interface) {
 
 // A Pod of README.md's example leads. kubectl delete pod stops it by SIGTERM, and when the Pod
 // is gone the lock is released, long before its lease of 30 s: the next one need not wait.
-func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
+func TestExample_ReleasesLock(t *testing.T) {
 	c := cluster.Shared(t)
 	admin := c.Client(t).Kube()
 	folder := t.TempDir()
@@ -111,12 +111,12 @@ func TestTheExampleReleasesItsLockInAPodThatIsDeleted(t *testing.T) {
 			t.Errorf("after Pod %s was deleted the record is %+v; it said (%v):\n%s", name, now.Record, err, said)
 		}
 		if len(now.Annotations) != 0 {
-			t.Errorf("left beside the record: %v", now.Annotations)
+			t.Errorf("still on the lock: %v", now.Annotations)
 		}
 	}
 }
 
-// leads waits until a Pod holds the lock, and its run function has said so.
+// leads waits until a Pod holds the lock, and its run function has logged it.
 func leads(t *testing.T, name string, n *node.Node, snapshot func() k8sresourcelock.Snapshot) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

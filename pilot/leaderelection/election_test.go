@@ -12,7 +12,7 @@ import (
 )
 
 // A whole life with each kind of lock: what it does, says and leaves behind.
-func TestTheLifeOfAnElection(t *testing.T) {
+func TestElection(t *testing.T) {
 	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease, LockTypeMulti} {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *lockServer) {
@@ -76,7 +76,7 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 }
 
 // A follower knows who leads, and follows with the lease.
-func TestAFollowerKnowsItsLeader(t *testing.T) {
+func TestFollowerStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a").starts(t)
 		if passes(time.Second); a.log.count("accepts no handlers") != 0 {
@@ -113,7 +113,7 @@ func TestAFollowerKnowsItsLeader(t *testing.T) {
 }
 
 // One run at a time, after the warm functions, and each ended run leaves room for the next.
-func TestTheRunsOfAnElection(t *testing.T) {
+func TestRunContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
@@ -169,7 +169,7 @@ func TestTheRunsOfAnElection(t *testing.T) {
 }
 
 // A run waits for functions that an earlier one had to leave behind.
-func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
+func TestRunContext_AfterStuckFunctions(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.StopLimit = time.Second })
 		release, runs := make(chan struct{}), 0
@@ -201,7 +201,7 @@ func TestARunAfterOneThatLeftFunctionsBehind(t *testing.T) {
 }
 
 // An election that is off runs its functions at once, without a lock, until it is stopped.
-func TestAnElectionThatIsOff(t *testing.T) {
+func TestDisabled(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.Disabled = true })
 		a.AddRunContext(a.work).AddRunContext(func(context.Context) error { return nil })
@@ -237,7 +237,7 @@ func TestAnElectionThatIsOff(t *testing.T) {
 func (a *candidate) waits() error { return <-a.ended }
 
 // Run with a stop channel ends with the channel, or with what is wrong, and logs that.
-func TestRunWithAStopChannel(t *testing.T) {
+func TestRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a")
 		a.AddRunContext(a.work)
@@ -261,7 +261,7 @@ func TestRunWithAStopChannel(t *testing.T) {
 }
 
 // What fails in one election of a set ends the others, in order, and is told.
-func TestASetOfElections(t *testing.T) {
+func TestSet(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		set := NewSet()
 		a := s.candidate(t, "a")

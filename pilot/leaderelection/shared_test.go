@@ -95,7 +95,7 @@ type unlike struct {
 
 // Elections of one client have the lock's client in common, from the first to the last that
 // runs; those of another client, or of one that cannot be told from others, do not.
-func TestWhatElectionsOfAClientShare(t *testing.T) {
+func TestRegistry(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
 	if err != nil {
@@ -162,7 +162,7 @@ func TestWhatElectionsOfAClientShare(t *testing.T) {
 }
 
 // Elections of a Set share among themselves; those of the Istio-style constructors share by their client, wherever they are.
-func TestWhatElectionsOfASetShare(t *testing.T) {
+func TestSetShares(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
 	if err != nil {
@@ -195,7 +195,7 @@ func TestWhatElectionsOfASetShare(t *testing.T) {
 }
 
 // What an election takes when it begins, it gives back when it ends or cannot begin.
-func TestWhatAnElectionTakesWhenItBegins(t *testing.T) {
+func TestPrepare(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
 	if err != nil {

@@ -30,7 +30,7 @@ const playedSeeds = 400
 
 // One at a time, nothing given away with work alive, nobody waits for ever, nobody makes a
 // noise, whatever fails. A seed fixes what is done, not how goroutines interleave.
-func TestElectionsAtRandom(t *testing.T) {
+func TestRandomElections(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
 	defer klog.ClearLogger()
 	first, n := play.Number(t, os.Getenv, "PLAY_FIRST", 0), play.Number(t, os.Getenv, "SIM_SEEDS", playedSeeds)

@@ -28,7 +28,7 @@ func nobody(t *testing.T) kube.Client {
 }
 
 // What is not given has its default, and what is given stays.
-func TestDefaultsOfAnElection(t *testing.T) {
+func TestConfigDefaults(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func sameConfig(a, b Config) bool {
 }
 
 // The lock's name, the key that ranks a candidate, and how long it waits for its watcher.
-func TestWhatFollowsFromAConfig(t *testing.T) {
+func TestConfigDerivedValues(t *testing.T) {
 	const lease = 8 * time.Second
 	for name, x := range map[string]struct {
 		cfg       Config
@@ -92,7 +92,7 @@ func TestWhatFollowsFromAConfig(t *testing.T) {
 
 // All that is wrong is said, with what to do about it; a constructor without an error of its
 // own keeps it for who runs the election.
-func TestWhichElectionsAreRefused(t *testing.T) {
+func TestConfigValidate(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(*Config)
 		want   []string // none: it is a good one
@@ -142,7 +142,7 @@ func TestWhichElectionsAreRefused(t *testing.T) {
 }
 
 // Each constructor of Istio's style makes the election that its name says.
-func TestWhatTheConstructorsMake(t *testing.T) {
+func TestConstructors(t *testing.T) {
 	client := nobody(t)
 	base := Config{Namespace: "istio-system", Identity: "a", ElectionID: "new", Revision: "canary"}
 	with := func(change func(*Config)) Config { c := base; change(&c); return c.withDefaults() }
@@ -169,7 +169,7 @@ func TestWhatTheConstructorsMake(t *testing.T) {
 }
 
 // What the environment decides, variable by variable.
-func TestAnElectionFromTheEnvironment(t *testing.T) {
+func TestConfigFromEnvironment(t *testing.T) {
 	type variables map[string]string
 	for name, x := range map[string]struct {
 		given variables
@@ -215,7 +215,7 @@ func TestAnElectionFromTheEnvironment(t *testing.T) {
 }
 
 // Who goes before whom, by what is known of the default revision when the election does not run.
-func TestComparisonBesideARun(t *testing.T) {
+func TestLocationPrioritizedComparison(t *testing.T) {
 	l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("canary")})
 	if !LocationPrioritizedComparison("stable", l) || LocationPrioritizedComparison("canary", l) {
 		t.Error("the default revision does not go before another")
@@ -255,7 +255,7 @@ func TestComparisonBesideARun(t *testing.T) {
 }
 
 // A client that has no gate is never handed out in the place of one that has.
-func TestTheClientOfAnElection(t *testing.T) {
+func TestClient(t *testing.T) {
 	client := nobody(t)
 	l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", Disabled: true})
 	if err != nil || l.Client() != client {

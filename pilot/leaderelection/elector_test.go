@@ -30,7 +30,7 @@ func (*silentRecorder) Eventf(k8sruntime.Object, string, string, string, ...any)
 
 // Every field of the elector's configuration comes from the election's, but for those that
 // elections do not offer.
-func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
+func TestElectorConfig(t *testing.T) {
 	stuck := 0
 	cfg := Config{
 		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary",
@@ -46,7 +46,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 	l.shared = &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
-	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestACoordinatedElection has the fourth
+	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestCoordinatedElection has the fourth
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		name := v.Type().Field(i).Name
 		if v.Field(i).IsZero() != slices.Contains(notOffered, name) {
@@ -78,7 +78,7 @@ func TestWhatAnElectionAsksOfItsElector(t *testing.T) {
 }
 
 // What stores the record, by the kind of lock.
-func TestTheLockOfAnElection(t *testing.T) {
+func TestLock(t *testing.T) {
 	recorder := &silentRecorder{}
 	shared := &k8sresourcelock.Shared{}
 	for kind, gvr := range map[LockType]schema.GroupVersionResource{
@@ -128,7 +128,7 @@ func TestTheLockOfAnElection(t *testing.T) {
 
 // The work of a term is all run functions: what one fails with ends the others and is told,
 // what it says after it was told to stop is not.
-func TestTheWorkOfATerm(t *testing.T) {
+func TestWork(t *testing.T) {
 	other := errors.New("another one")
 	until := func(err error) func(context.Context) error {
 		return func(ctx context.Context) error { <-ctx.Done(); return err }
@@ -203,7 +203,7 @@ func TestTheWorkOfATerm(t *testing.T) {
 }
 
 // Of several checks of fitness the first that fails says why.
-func TestTheFitnessOfAnElection(t *testing.T) {
+func TestFitness(t *testing.T) {
 	l := electionFor(t, Config{})
 	if l.fitness() != nil {
 		t.Error("an election without checks has one")

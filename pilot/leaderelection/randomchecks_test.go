@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"incumbent.dev/incumbent/internal/testutil/play"
@@ -191,45 +189,4 @@ func (w *world) staysQuiet() {
 			w.Violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
 		}
 	}
-}
-
-// A write that a killed process had sent may be stored while the next one of its name works. It is
-// not that one's; the same write by that one is a violation.
-func TestAPlaysLateWriteIsOfTheProcessThatSentIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const leaseMix = 1
-		w := newWorld(t, leaseMix, bug{})
-		ctx, cancel := context.WithCancel(t.Context())
-		w.ctx, w.Calm = ctx, true
-		name := w.NewName()
-		w.start(name, "stable", play.LeaseOnly)
-		first := w.processes[0]
-		<-time.After(playLease)
-		w.kill(first)
-		<-first.done
-		<-time.After(3 * playLease)
-		w.start(name, "stable", play.LeaseOnly)
-		next := w.processes[0]
-		<-time.After(3 * playLease)
-		given := locktest.Event{At: time.Now().Add(-time.Second), By: first.writer}
-		given.Snapshot.Exists = true
-		given.Snapshot.Record.HolderIdentity = "other"
-		given.Snapshot.Annotations = map[string]string{k8sresourcelock.NominatedAnnotation: "other"}
-		if !next.Running {
-			t.Errorf("the next process does not work:%s", w.states())
-		}
-		w.events = append(w.events, given)
-		w.checkEvents()
-		if len(w.Violations) != 0 {
-			t.Error(w.Violations)
-		}
-		given.By = next.writer
-		w.events = append(w.events, given)
-		w.checkEvents()
-		if len(w.Violations) != 1 {
-			t.Errorf("%d violations: %v", len(w.Violations), w.Violations)
-		}
-		w.quit(next)
-		cancel()
-	})
 }

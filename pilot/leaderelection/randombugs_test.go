@@ -130,7 +130,7 @@ var playBugs = map[string]struct {
 const bugSeeds = 200
 
 // Bugs that are planted around the elections have to show.
-func TestElectionsAtRandomShowPlantedBugs(t *testing.T) {
+func TestRandomElections_PlantedBugs(t *testing.T) {
 	for name, b := range playBugs {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(bugSeeds) {

@@ -2,15 +2,11 @@ package leaderelection
 
 import (
 	"context"
-	"testing"
-	"testing/synctest"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
@@ -45,28 +41,4 @@ func (l boundLeases) Update(ctx context.Context, lease *coordinationv1.Lease, op
 	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
 	defer cancel()
 	return l.LeaseInterface.Update(ctx, lease, opts)
-}
-
-// A client-go candidate whose reply never comes goes on; else a play could end with nobody who
-// leads, and the elector not to blame.
-func TestAPlaysClientGoPeerOutlivesALostReply(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const leaseMix = 1
-		w := newWorld(t, leaseMix, bug{})
-		ctx, cancel := context.WithCancel(t.Context())
-		w.ctx, w.Calm = ctx, true
-		w.start(w.NewName(), "stable", play.ClientGoPeer)
-		p := w.processes[0]
-		w.Locked(func() { p.cut = true })
-		<-time.After(playLease)
-		w.Locked(func() { p.cut = false })
-		<-time.After(playLease)
-		w.Mu.Lock()
-		if !p.Running {
-			t.Errorf("it does not lead a lease after its API server is back:%s", w.states())
-		}
-		w.Mu.Unlock()
-		w.quit(p)
-		cancel()
-	})
 }
