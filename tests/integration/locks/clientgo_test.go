@@ -42,7 +42,7 @@ func theirs(holder string, transitions int) resourcelock.LeaderElectionRecord {
 	}
 }
 
-func TestClientGoReadsOurLease(t *testing.T) {
+func TestClientGo_ReadsLease(t *testing.T) {
 	s := newScene(t, locktest.Lease, func(*rest.Config) {})
 	want := ours("pod-a", "stable", 3)
 	write(t, s.lock("pod-a", "stable"), k8sresourcelock.Snapshot{}, want, nil)
@@ -57,7 +57,7 @@ func TestClientGoReadsOurLease(t *testing.T) {
 	}
 }
 
-func TestWeReadClientGosLease(t *testing.T) {
+func TestLeaseLock_ReadsClientGo(t *testing.T) {
 	s := newScene(t, locktest.Lease, func(*rest.Config) {})
 	peer := s.peer(t, "theirs", "operator")
 	if err := peer.Create(t.Context(), theirs("theirs", 2)); err != nil {
@@ -84,7 +84,7 @@ func TestWeReadClientGosLease(t *testing.T) {
 
 // client-go carries our annotations along. The marker's own guard tells that it is
 // void; of the key, the API server's notes on who wrote what tell.
-func TestKeyLeftBehind(t *testing.T) {
+func TestKey_OfFormerHolder(t *testing.T) {
 	tests := []struct {
 		name, agent, want string
 	}{
@@ -129,7 +129,7 @@ func TestKeyLeftBehind(t *testing.T) {
 }
 
 // A whole client-go elector takes what we release, and leaves what we can take.
-func TestClientGoElectorTakesTurnsWithUs(t *testing.T) {
+func TestClientGo_Elector(t *testing.T) {
 	s := newScene(t, locktest.Lease, func(*rest.Config) {})
 	a := s.lock("pod-a", "stable")
 	held := write(t, a, k8sresourcelock.Snapshot{}, ours("pod-a", "stable", 1), nil)

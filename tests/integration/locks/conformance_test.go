@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 
 // Locks that share watches show the same, with the right to watch the whole namespace
 // and without it.
-func TestConformanceOfSharedWatches(t *testing.T) {
+func TestConformance_Shared(t *testing.T) {
 	wide := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}}
 	for name, more := range map[string][]rbacv1.PolicyRule{"allowed": {wide}, "by name alone": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func wantForbidden(t *testing.T, err error, prefix string) {
 	}
 }
 
-func TestConformanceOfBothTogether(t *testing.T) {
+func TestConformance_MultiLock(t *testing.T) {
 	first := newScene(t, locktest.ConfigMap, func(*rest.Config) {}, rights(locktest.Lease)...)
 	second := first
 	second.kind = locktest.Lease
@@ -86,7 +86,7 @@ func TestConformanceOfBothTogether(t *testing.T) {
 				h.WriteOther()
 				other.WriteOther()
 			},
-			Owner:  h.Owner,
+			Owner:      h.Owner,
 			TwoObjects: true,
 		}
 	})

@@ -59,8 +59,8 @@ func (s *stage) editConfigMap(ctx context.Context, edit func(*corev1.ConfigMap))
 	return err
 }
 
-// The leader's term is over; one of the two leads again, by both objects.
-func TestOneOfBothLocksIsHarmed(t *testing.T) {
+// If one of the two objects is damaged, the term of the leader ends and one of the candidates leads again with both.
+func TestMulti_ObjectDamaged(t *testing.T) {
 	for name, harm := range damages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -103,8 +103,8 @@ func (s *stage) try() string {
 		k8sresourcelock.LeaseSnapshot(lease).Record.HolderIdentity)
 }
 
-// Between the two writes of an acquisition nobody works. Its writer completes it.
-func TestHalfDoneClaimIsCompleted(t *testing.T) {
+// Between the two writes of an acquisition no candidate leads. The writer completes it.
+func TestMulti_AcquisitionCompleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
@@ -133,8 +133,8 @@ func (s *stage) half() string {
 	return s.configMap().Record.HolderIdentity + "/"
 }
 
-// If its writer is gone, it lapses: the others wait for a lease.
-func TestHalfDoneClaimLapses(t *testing.T) {
+// If the writer of a half-done acquisition has ended, the other candidates wait for a lease duration.
+func TestMulti_AcquisitionExpires(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
@@ -158,9 +158,8 @@ func TestHalfDoneClaimLapses(t *testing.T) {
 	lives.Apart(s.t, s.all...)
 }
 
-// A handover between its two writes: the nominee stands in the ConfigMap, the former leader in
-// the Lease. Nobody works, and it is completed.
-func TestHalfDoneHandoverIsCompleted(t *testing.T) {
+// Between the two writes of a handover no candidate leads. The writer completes it.
+func TestMulti_HandoverCompleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
@@ -181,9 +180,8 @@ func TestHalfDoneHandoverIsCompleted(t *testing.T) {
 	lives.Apart(s.t, s.all...)
 }
 
-// Without rights to Leases a candidate of the second step claims nothing, so that those of
-// the first go on.
-func TestWithoutRightsToLeases(t *testing.T) {
+// A candidate of step 2 that may not write Leases does not acquire the ConfigMap.
+func TestMulti_ForbiddenLease(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	poor := rights()
@@ -203,8 +201,8 @@ func TestWithoutRightsToLeases(t *testing.T) {
 	}
 }
 
-// The way back, step by step: Lease, both, ConfigMap.
-func TestThreeStepsBack(t *testing.T) {
+// The election moves back: Lease, both, ConfigMap.
+func TestSteps_Back(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := s.enter("l", "stable", leaderelection.LockTypeLease)

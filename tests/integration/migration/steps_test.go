@@ -10,7 +10,7 @@ import (
 // A migration as an operator does it: ConfigMap, both, Lease. At each step old and new
 // replicas of two revisions are there together, the default revision moves, a replica
 // is replaced in order and one is lost.
-func TestThreeSteps(t *testing.T) {
+func TestSteps(t *testing.T) {
 	s := newStage(t)
 	const configMap, both, lease = leaderelection.LockTypeConfigMap, leaderelection.LockTypeMulti, leaderelection.LockTypeLease
 

@@ -59,8 +59,7 @@ func shownAs(annotations map[string]string) Snapshot {
 	return ConfigMapSnapshot(cm)
 }
 
-// A write is guarded by its base's UID and version, whatever else the object carries.
-func TestAWriteIsGuardedByItsBase(t *testing.T) {
+func TestWrite_GuardedByBase(t *testing.T) {
 	store := &sent{}
 	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})
 	if base.Raw == nil || base.Annotations == nil {
@@ -86,9 +85,8 @@ func TestAWriteIsGuardedByItsBase(t *testing.T) {
 	}
 }
 
-// A candidate that needs one object alone does not leave behind what said of an earlier
-// holder that it needed both.
-func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
+// A write removes the MultiLockAnnotation of another term.
+func TestWrite_MultiLockAnnotation(t *testing.T) {
 	for note, want := range map[string]string{"v1 pod-a 3 uid": "v1 pod-a 3 uid", "v1 pod-b 2 uid": "", "": ""} {
 		store := &sent{}
 		annotations := map[string]string{}
@@ -104,7 +102,7 @@ func TestAWriteAndTheNoteOfTwoObjects(t *testing.T) {
 	}
 }
 
-func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
+func TestApplyAnnotations(t *testing.T) {
 	all := map[string]string{
 		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h",
 		annotationPrefix + "later": "l", "example.com/x": "y",
@@ -121,7 +119,7 @@ func TestNotesReplaceAllThatThisVersionKnows(t *testing.T) {
 	}
 }
 
-func TestAnnotateRefuses(t *testing.T) {
+func TestAnnotate_Invalid(t *testing.T) {
 	store := &sent{}
 	for name, c := range map[string]struct {
 		lock  Annotated
@@ -150,7 +148,7 @@ func TestAnnotateRefuses(t *testing.T) {
 	}
 }
 
-func TestGetHandsErrorsOn(t *testing.T) {
+func TestGet_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	if record, raw, err := lockOn(&sent{err: broken}).Get(t.Context()); !errors.Is(err, broken) || record != nil || raw != nil {
 		t.Errorf("%v %s, error %v", record, raw, err)
@@ -176,8 +174,8 @@ func (e *eventLog) Eventf(obj runtime.Object, kind, _, message string, args ...a
 	e.kinds = append(e.kinds, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+": "+fmt.Sprintf(message, args...))
 }
 
-// An Event is about the object as it was seen last, in whichever way.
-func TestEventsAreAboutWhatWasSeen(t *testing.T) {
+// An Event refers to the last known state of the object.
+func TestRecordEvent_Object(t *testing.T) {
 	log := &eventLog{}
 	l := lockOn(&sent{})
 	l.LockConfig.EventRecorder = log
@@ -224,7 +222,7 @@ func (s *leaseStore) Create(_ context.Context, lease *coordinationv1.Lease, _ me
 	return stored, nil
 }
 
-func TestALeaseThatIsMade(t *testing.T) {
+func TestWrite_NewLease(t *testing.T) {
 	store := &leaseStore{}
 	l := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n"}, Client: store}
 	record := golden
@@ -246,8 +244,8 @@ func TestALeaseThatIsMade(t *testing.T) {
 	}
 }
 
-// Each field of a Lease by itself is a record.
-func TestALeaseCarriesARecordByAnyOfItsFields(t *testing.T) {
+// Each field of a Lease alone is a record.
+func TestLeaseSnapshot_SingleField(t *testing.T) {
 	for name, spec := range map[string]coordinationv1.LeaseSpec{
 		"holder":      {HolderIdentity: new("")},
 		"duration":    {LeaseDurationSeconds: new(int32(0))},
@@ -264,8 +262,7 @@ func TestALeaseCarriesARecordByAnyOfItsFields(t *testing.T) {
 	}
 }
 
-// What is at a bound is within it.
-func TestRecordsAtTheirBounds(t *testing.T) {
+func TestCheckRecord_Limits(t *testing.T) {
 	record := func(change func(*LeaderElectionRecord)) LeaderElectionRecord {
 		r := golden
 		change(&r)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSharedBoundsCalls(t *testing.T) {
+func TestCall_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 2}
 		end := make(chan struct{})
@@ -50,47 +50,6 @@ func TestSharedBoundsCalls(t *testing.T) {
 	})
 }
 
-// Calls that hang hold up others for no longer than these have patience.
-func TestSharedLetsNoCallWaitForEver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := &Shared{MaxConcurrentCalls: 1}
-		hang := make(chan struct{})
-		began := time.Now()
-		made := make(chan time.Duration, 3)
-		for i := range 3 {
-			d.Call(t.Context(), 2*time.Second, func(ended func()) {
-				made <- time.Since(began)
-				if i == 0 {
-					<-hang
-				}
-				ended()
-			}, func() { t.Errorf("%d is given up", i) })
-		}
-		<-time.After(3 * time.Second)
-		synctest.Wait()
-		close(hang)
-		synctest.Wait()
-		close(made)
-		if got, want := slices.Collect(all(made)), []time.Duration{0, 2 * time.Second, 2 * time.Second}; !slices.Equal(got, want) {
-			t.Errorf("made after %v, want %v", got, want)
-		}
-		if d.calls.running != 0 || len(d.calls.waiting) != 0 {
-			t.Errorf("%d under way, %d waiting", d.calls.running, len(d.calls.waiting))
-		}
-	})
-}
-
-// all is the rest of a closed channel.
-func all[T any](c <-chan T) func(func(T) bool) {
-	return func(yield func(T) bool) {
-		for v := range c {
-			if !yield(v) {
-				return
-			}
-		}
-	}
-}
-
 // counted is a context that knows how many wait for its end.
 type counted struct {
 	context.Context
@@ -121,8 +80,8 @@ func (c *counted) count() int {
 	return c.waiting
 }
 
-// As one ends the next begins, in the order in which they came, without any waiting for time.
-func TestSharedGoesOnAtOnce(t *testing.T) {
+// When a call ends, the next one starts immediately, in the order of Call.
+func TestCall_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		began := time.Now()
@@ -149,9 +108,8 @@ func TestSharedGoesOnAtOnce(t *testing.T) {
 	})
 }
 
-// A call that there was room for is made once, also if its patience ends at that moment, and
-// nothing waits for the end of its context any more.
-func TestACallThatIsTakenIsMadeOnce(t *testing.T) {
+// A call runs once, even if maxWait ends at the same time. Then nothing waits for the end of its context.
+func TestCall_RunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		made := 0
@@ -178,8 +136,8 @@ func TestACallThatIsTakenIsMadeOnce(t *testing.T) {
 	})
 }
 
-// One that is made because its patience has ended leaves nobody waiting either.
-func TestACallThatIsGivenUpIsForgotten(t *testing.T) {
+// After maxWait, nothing waits for the end of the context.
+func TestCall_MaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		d.Call(t.Context(), time.Minute, func(func()) {}, func() {})
@@ -194,9 +152,8 @@ func TestACallThatIsGivenUpIsForgotten(t *testing.T) {
 	})
 }
 
-// A call that has waited for long enough is made beside those under way, and counts: none
-// follows before there is room again.
-func TestPatienceMakesACallBesideThoseThatHang(t *testing.T) {
+// After maxWait a call runs in spite of the limit. No other call starts until there is room again.
+func TestCall_MaxWaitExceedsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		var (

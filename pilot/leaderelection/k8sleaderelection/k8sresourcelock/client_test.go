@@ -18,9 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A server that stores the write and then answers 503: client-go alone sends it again
-// and reports the conflict with its own first write.
-func TestClientConfigSendsOnce(t *testing.T) {
+// The server stores the write and returns 503. client-go without ClientConfig would send the write again and report a conflict with it.
+func TestClientConfig_SendsOnce(t *testing.T) {
 	var requests atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		status := apierrors.NewServiceUnavailable("going away").Status()
@@ -49,8 +48,8 @@ func TestClientConfigSendsOnce(t *testing.T) {
 	}
 }
 
-// What a 429 asks for comes through to whoever asks apierrors, whatever its body was.
-func TestClientConfigKeepsTheDelay(t *testing.T) {
+// The delay of a 429 reaches apierrors for every kind of body.
+func TestClientConfig_RetryAfter(t *testing.T) {
 	for name, body := range map[string]string{
 		"text":     "Too many requests, please try again later.\n",
 		"a status": `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","message":"busy","code":429}`,
@@ -78,7 +77,6 @@ func TestClientConfigKeepsTheDelay(t *testing.T) {
 	}
 }
 
-// Only what an API server has certainly not done is refused.
 func TestIsRefused(t *testing.T) {
 	resource := configMaps.resource
 	half := unknown(apierrors.NewForbidden(resource, "x", nil))
@@ -139,8 +137,8 @@ func answer(t *testing.T, code int, after string, content io.ReadCloser) (*http.
 
 func text(s string) io.ReadCloser { return body{Reader: strings.NewReader(s)} }
 
-// An answer whose delay nobody would find goes on as it is.
-func TestClientConfigLeavesOtherAnswersAlone(t *testing.T) {
+// Responses without a valid delay do not change.
+func TestClientConfig_OtherResponses(t *testing.T) {
 	for name, c := range map[string]struct {
 		code  int
 		after string
@@ -164,8 +162,7 @@ func TestClientConfigLeavesOtherAnswersAlone(t *testing.T) {
 	}
 }
 
-// What a 429 says beside its delay is kept as far as it can be.
-func TestClientConfigKeepsWhatARefusalSays(t *testing.T) {
+func TestClientConfig_StatusOf429(t *testing.T) {
 	causes := `"details":{"name":"istio-leader","causes":[{"message":"too many"}]}`
 	for name, c := range map[string]struct {
 		body, after string
@@ -205,7 +202,7 @@ func TestClientConfigKeepsWhatARefusalSays(t *testing.T) {
 	}
 }
 
-func TestClientConfigHandsErrorsOn(t *testing.T) {
+func TestClientConfig_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, content := range map[string]io.ReadCloser{
 		"in the body":       body{Reader: io.MultiReader(strings.NewReader("bu"), failing{broken})},
@@ -229,8 +226,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// A status at the bounds of what a client does wrong.
-func TestIsRefusedAtTheEdges(t *testing.T) {
+func TestIsRefused_Codes(t *testing.T) {
 	for code, want := range map[int32]bool{
 		399: false, 400: true, 404: true, 408: false, 409: false, 410: true, 499: true, 500: false, 302: false,
 	} {

@@ -18,7 +18,7 @@ var carriers = map[string]func(l *coordinationv1.Lease, strategy, preferred stri
 	},
 }
 
-func TestWhatACoordinatorHasWritten(t *testing.T) {
+func TestLeaseSnapshot_Coordination(t *testing.T) {
 	for name, carry := range carriers {
 		lease := goldenLease()
 		carry(lease, "example.com/Zone", "pod-z")
@@ -32,8 +32,8 @@ func TestWhatACoordinatorHasWritten(t *testing.T) {
 	}
 }
 
-// Who holds the Lease is no longer preferred to whoever does; all else of a coordinator's stays, whatever an elector's notes are.
-func TestAWriteKeepsWhatACoordinatorHasWritten(t *testing.T) {
+// A write preserves the fields of a coordinator, except a preferredHolder that has become the holder.
+func TestEncodeLease_Coordination(t *testing.T) {
 	for name, carry := range carriers {
 		for holder, want := range map[string]string{"pod-a": "pod-z", "pod-z": "", "": "pod-z"} {
 			lease := goldenLease()

@@ -25,7 +25,7 @@ func goldenLease() *coordinationv1.Lease {
 	}
 }
 
-func TestLeaseGoldenBytes(t *testing.T) {
+func TestEncodeLease_Golden(t *testing.T) {
 	lease := &coordinationv1.Lease{}
 	if err := encodeLease(lease, golden); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func TestLeaseGoldenBytes(t *testing.T) {
 	}
 }
 
-func TestEncodeLeaseKeepsTheCoordinatorsFields(t *testing.T) {
+func TestEncodeLease_Times(t *testing.T) {
 	lease := goldenLease()
 	lease.Spec.Strategy, lease.Spec.PreferredHolder = new(coordinationv1.OldestEmulationVersion), new("pod-z")
 	if err := encodeLease(lease, LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: at("2026-01-02T03:04:05.987654Z")}); err != nil {
@@ -95,7 +95,7 @@ func TestLeaseSnapshot(t *testing.T) {
 	}
 }
 
-func TestLeaseSnapshotOfLittle(t *testing.T) {
+func TestLeaseSnapshot_Incomplete(t *testing.T) {
 	if LeaseSnapshot(nil).Exists {
 		t.Error("nil exists")
 	}
@@ -114,7 +114,7 @@ func TestLeaseSnapshotOfLittle(t *testing.T) {
 }
 
 // What differs by less than a second must still show in Raw: peers renew that way.
-func TestLeaseRawShowsMicroseconds(t *testing.T) {
+func TestLeaseSnapshot_RawMicroseconds(t *testing.T) {
 	a, b := goldenLease(), goldenLease()
 	b.Spec.RenewTime = micro("2026-01-02T03:04:12.000001Z")
 	if string(LeaseSnapshot(a).Raw) == string(LeaseSnapshot(b).Raw) {
@@ -122,7 +122,7 @@ func TestLeaseRawShowsMicroseconds(t *testing.T) {
 	}
 }
 
-func TestUnreadableLease(t *testing.T) {
+func TestLeaseSnapshot_Unreadable(t *testing.T) {
 	for name, change := range map[string]func(*coordinationv1.Lease){
 		"negative duration":  func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(-1)) },
 		"negative count":     func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(-1)) },

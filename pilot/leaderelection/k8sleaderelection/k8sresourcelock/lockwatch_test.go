@@ -54,8 +54,7 @@ func alone(t *testing.T, script ...func(context.Context, func(), func(Snapshot))
 	return s, w
 }
 
-// A watch goes on where the last one ended, and says what it may have missed.
-func TestAWatchOfItsOwnGoesOn(t *testing.T) {
+func TestLockWatch_Resumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken")
 		s, w := alone(t,
@@ -87,8 +86,7 @@ func TestAWatchOfItsOwnGoesOn(t *testing.T) {
 	})
 }
 
-// The store may go back in time during a watch, or between two. A version that is yet to come is nothing to go on from.
-func TestAWatchOfItsOwnBeginsAnew(t *testing.T) {
+func TestLockWatch_StoreRestored(t *testing.T) {
 	(&lockWatch{}).StoreRestored("900") // before there is one
 	synctest.Test(t, func(t *testing.T) {
 		s, w := alone(t,
@@ -112,9 +110,7 @@ func TestAWatchOfItsOwnBeginsAnew(t *testing.T) {
 	})
 }
 
-// Watches that are of no use come further and further apart, up to 16 s; one that has shown something is followed at once
-// by the next, and an error after that by one soon.
-func TestWhenAWatchOfItsOwnIsMadeAgain(t *testing.T) {
+func TestLockWatch_Pauses(t *testing.T) {
 	shows := func(err error) func(context.Context, func(), func(Snapshot)) (string, error) {
 		return func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
 			up()
@@ -152,8 +148,7 @@ func TestWhenAWatchOfItsOwnIsMadeAgain(t *testing.T) {
 	}
 }
 
-// End returns when the watch has, also from a pause.
-func TestTheEndOfAWatchOfItsOwn(t *testing.T) {
+func TestLockWatch_End(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := false
 		_, w := alone(t, func(ctx context.Context, _ func(), _ func(Snapshot)) (string, error) {

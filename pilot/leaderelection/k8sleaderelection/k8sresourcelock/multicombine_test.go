@@ -161,22 +161,7 @@ func inShort(s Snapshot) string {
 	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, standsIn(s))
 }
 
-func TestCombineMergesWhatStandsBesideOneTerm(t *testing.T) {
-	got := shown(t, one(t, "p", "@7 b/3 half request=old-replica"), one(t, "s", "@6 b/3 half marker"), "me")
-	if got.Annotations[HandoverRequestAnnotation] != "old-replica" || got.Annotations[MarkerAnnotation] == "" || got.Annotations[MultiLockAnnotation] != "" {
-		t.Errorf("notes %v", got.Annotations)
-	}
-	got = shown(t, one(t, "p", "@5 b/3 half request=earlier"), one(t, "s", "@6 b/3 half request=later"), "me")
-	if got.Annotations[HandoverRequestAnnotation] != "later" {
-		t.Errorf("notes %v", got.Annotations)
-	}
-	got = shown(t, one(t, "p", "@5 c/3 request=mine"), one(t, "s", "@6 b/2 half request=stale"), "me")
-	if got.Annotations[HandoverRequestAnnotation] != "mine" {
-		t.Errorf("notes %v", got.Annotations)
-	}
-}
-
-func TestCombineNamesBothObjects(t *testing.T) {
+func TestCombine_Parts(t *testing.T) {
 	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
 	if got.Parts != [2]Part{{"p", 5, false}, {"s", 6, true}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
 		t.Errorf("parts %v, fence %s %s, floor %d", got.Parts, got.UID, got.ResourceVersion, got.Floor)
@@ -212,7 +197,7 @@ func wholly(s Snapshot) string {
 	return inShort(s)
 }
 
-func TestCombineAtTheEdges(t *testing.T) {
+func TestCombine_RareStates(t *testing.T) {
 	for _, c := range []struct{ name, primary, secondary, want string }{
 		{"never there", "@0 absent", "@0 absent", "absent 0 0"},
 		{"neither, and when they went", "@9 absent", "@8 absent", "absent 9 8"},
@@ -245,8 +230,7 @@ func TestCombineAtTheEdges(t *testing.T) {
 	}
 }
 
-// What stands beside a record that counts is shown, and nothing of the other object's.
-func TestCombineShowsTheNotesThatCount(t *testing.T) {
+func TestCombine_Annotations(t *testing.T) {
 	for _, c := range []struct {
 		name, primary, secondary string
 		want                     map[string]string
@@ -275,7 +259,7 @@ func TestCombineShowsTheNotesThatCount(t *testing.T) {
 	}
 }
 
-func TestCombineMergesIntoNoNotes(t *testing.T) {
+func TestCombine_NilAnnotations(t *testing.T) {
 	p, s := one(t, "p", "@7 -/3 request=old"), one(t, "s", "@8 -/3")
 	s.Annotations = nil
 	if got := shown(t, p, s, "me").Annotations; got[HandoverRequestAnnotation] != "old" {
@@ -283,9 +267,8 @@ func TestCombineMergesIntoNoNotes(t *testing.T) {
 	}
 }
 
-// A lease starts anew whenever either object or its record changes, however alike the
-// bytes of two pairs are when they are strung together.
-func TestCombineTellsPairsApart(t *testing.T) {
+// Raw differs if an object or a record differs.
+func TestCombine_Raw(t *testing.T) {
 	seen := map[string]string{}
 	for _, uids := range [][2]string{{"p", "s"}, {"p", "t"}, {"q", "s"}, {"pb/3", "s"}} {
 		for _, records := range [][2]string{{"b/3", "b/3"}, {"b/3", "b/4"}, {"b/4", "b/3"}, {"b/3b/3", "b/3"}, {"b/3", "no-record"}} {
@@ -301,25 +284,6 @@ func TestCombineTellsPairsApart(t *testing.T) {
 	}
 }
 
-func TestHalf(t *testing.T) {
-	held := LeaderElectionRecord{HolderIdentity: "b"}
-	for _, c := range []struct {
-		snap Snapshot
-		want bool
-	}{
-		{Snapshot{Record: held, Parts: [2]Part{{Present: true}, {}}}, true},
-		{Snapshot{Record: held, Parts: [2]Part{{}, {Present: true}}}, true},
-		{Snapshot{Record: held, Parts: [2]Part{{Present: true}, {Present: true}}}, false},
-		{Snapshot{Record: held}, false}, // one object
-		{Snapshot{Parts: [2]Part{{Present: true}, {}}}, false},
-	} {
-		if c.snap.Half() != c.want {
-			t.Errorf("%q in %d: half %v", c.snap.Record.HolderIdentity, standsIn(c.snap), !c.want)
-		}
-	}
-}
-
-// Others write what they like into annotations.
 func TestNamesTerm(t *testing.T) {
 	r := LeaderElectionRecord{HolderIdentity: "b", LeaderTransitions: 3}
 	for note, want := range map[string]bool{
@@ -346,7 +310,7 @@ func TestNamesTerm(t *testing.T) {
 	}
 }
 
-func TestSameRecordAndTerm(t *testing.T) {
+func TestSameRecord(t *testing.T) {
 	there := time.FixedZone("there", 3600)
 	base := golden
 	elsewhere := base

@@ -69,7 +69,7 @@ func (t pairTrial) betweenTheWrites(f func()) {
 	})
 }
 
-func TestMultiLockConflictOnThePrimaryWritesNothing(t *testing.T) {
+func TestMultiLock_PrimaryConflict(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	p.Primary.Annotate("example.com/x", "y")
@@ -80,7 +80,7 @@ func TestMultiLockConflictOnThePrimaryWritesNothing(t *testing.T) {
 	}
 }
 
-func TestMultiLockRenewsPastARequestOnTheSecondary(t *testing.T) {
+func TestMultiLock_RequestDuringRenewal(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	const request = `{"identity":"l"}`
@@ -91,7 +91,7 @@ func TestMultiLockRenewsPastARequestOnTheSecondary(t *testing.T) {
 	}
 }
 
-func TestMultiLockDoesNotFinishWhatOthersHaveDecided(t *testing.T) {
+func TestMultiLock_SecondaryChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		write  k8sresourcelock.LeaderElectionRecord
 		happen func(pairTrial)
@@ -126,7 +126,7 @@ func TestMultiLockDoesNotFinishWhatOthersHaveDecided(t *testing.T) {
 	}
 }
 
-func TestMultiLockClaimsPastTheFormerLeadersSecondWrite(t *testing.T) {
+func TestMultiLock_LateWriteOfFormerLeader(t *testing.T) {
 	for name, late := range map[string]func(pairTrial){
 		"release": func(p pairTrial) { p.Secondary.Put("a", termOf("", 3, 1)) },
 		"handover": func(p pairTrial) {
@@ -151,8 +151,8 @@ func TestMultiLockClaimsPastTheFormerLeadersSecondWrite(t *testing.T) {
 	}
 }
 
-// Both writes were acknowledged, but when the second was the first no longer stood.
-func TestMultiLockIsNotHeldWhenThePrimaryWasTakenMeanwhile(t *testing.T) {
+// Both writes were acknowledged, but the primary had changed before the second one.
+func TestMultiLock_PrimaryAcquiredByOther(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	p.betweenTheWrites(func() {
@@ -167,7 +167,7 @@ func TestMultiLockIsNotHeldWhenThePrimaryWasTakenMeanwhile(t *testing.T) {
 	}
 }
 
-func TestMultiLockWritesNotesWhereTheRecordIsShown(t *testing.T) {
+func TestMultiLock_AnnotatesSelectedObject(t *testing.T) {
 	p := newPairTrial(t)
 	p.held()
 	p.Primary.Put("c", termOf("c", 4, 0)) // a replica of the first step leads
@@ -186,7 +186,7 @@ func TestMultiLockWritesNotesWhereTheRecordIsShown(t *testing.T) {
 	}
 }
 
-func TestMultiLockRehearsesAClaim(t *testing.T) {
+func TestMultiLock_DryRunBeforeAcquiring(t *testing.T) {
 	p := newPairTrial(t)
 	p.lock.Secondary.Forbid(locktest.Create)
 	if _, err := p.lock.Write(t.Context(), k8sresourcelock.Snapshot{}, termOf("b", 0, 0), nil); err == nil || k8sresourcelock.IsConflict(err) {
@@ -197,7 +197,7 @@ func TestMultiLockRehearsesAClaim(t *testing.T) {
 	}
 }
 
-func TestMultiLockValidate(t *testing.T) {
+func TestMultiLock_Validate(t *testing.T) {
 	store := locktest.NewPair()
 	good := store.Lock("b", "stable")
 	if err := good.Validate(); err != nil {
@@ -274,8 +274,7 @@ const (
 
 type notes = map[string]string
 
-// A MultiLock that is not put together right says so, whatever it is asked for.
-func TestMultiLockWithoutItsLocks(t *testing.T) {
+func TestMultiLock_MissingLocks(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	good := p.lock
@@ -315,7 +314,7 @@ func TestMultiLockWithoutItsLocks(t *testing.T) {
 	}
 }
 
-func TestMultiLockValidatesBothLocks(t *testing.T) {
+func TestMultiLock_ValidateBoth(t *testing.T) {
 	pair := locktest.NewPair()
 	for name, c := range map[string]struct {
 		lock *locktest.PairLock
@@ -340,9 +339,8 @@ func TestMultiLockValidatesBothLocks(t *testing.T) {
 	}
 }
 
-// Versions that cannot be compared are an error at once, and never a conflict: what
-// stands is open.
-func TestMultiLockWithVersionsThatAreNone(t *testing.T) {
+// An invalid resourceVersion is an error, but not a conflict: the write may have been stored.
+func TestMultiLock_InvalidVersion(t *testing.T) {
 	p := newPairTrial(t)
 	p.held()
 	a, b := p.lock.Primary.Locker, p.lock.Secondary.Locker
@@ -385,7 +383,7 @@ func TestMultiLockWithVersionsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestMultiLockOnABaseThatIsNone(t *testing.T) {
+func TestMultiLock_InvalidBase(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	single, err := p.lock.Primary.Read(t.Context())
@@ -409,7 +407,7 @@ func TestMultiLockOnABaseThatIsNone(t *testing.T) {
 	}
 }
 
-func TestPairIsCopiedWhole(t *testing.T) {
+func TestPair_DeepCopy(t *testing.T) {
 	p := newPairTrial(t)
 	p.Primary.Put("c", termOf("c", 4, 0))
 	for range 2 { // without the secondary, then with both
@@ -428,9 +426,7 @@ func TestPairIsCopiedWhole(t *testing.T) {
 	}
 }
 
-// A free record that stands in one object goes into both, and says of nobody that it needs both,
-// whatever term it counts.
-func TestMultiLockFinishesARelease(t *testing.T) {
+func TestMultiLock_CompletesRelease(t *testing.T) {
 	for _, term := range []int{4, 0} {
 		p := newPairTrial(t)
 		p.held()
@@ -446,8 +442,8 @@ func TestMultiLockFinishesARelease(t *testing.T) {
 	}
 }
 
-// A nomination does not say of the nominee that it needs both: that is for itself to say.
-func TestMultiLockPassesTheLockOn(t *testing.T) {
+// A nomination has no MultiLockAnnotation. The nominee writes it.
+func TestMultiLock_Handover(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	if _, err := p.lock.Write(t.Context(), base, termOf("c", 4, 1), notes{k8sresourcelock.NominatedAnnotation: "c"}); err != nil {
@@ -460,7 +456,7 @@ func TestMultiLockPassesTheLockOn(t *testing.T) {
 	}
 }
 
-func TestMultiLockRehearsesClaimsAlone(t *testing.T) {
+func TestMultiLock_NoDryRunForRenewal(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	before := p.lock.Secondary.Requests()[locktest.Update]
@@ -478,7 +474,7 @@ func TestMultiLockRehearsesClaimsAlone(t *testing.T) {
 	}
 }
 
-func TestMultiLockSecondWrite(t *testing.T) {
+func TestMultiLock_SecondWrite(t *testing.T) {
 	t.Run("a hold that an operator sets meanwhile stands", func(t *testing.T) {
 		p := newPairTrial(t)
 		base := p.held()

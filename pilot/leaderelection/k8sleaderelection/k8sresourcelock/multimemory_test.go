@@ -8,88 +8,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// pairIn is a write of me's on a pair in short.
-func pairIn(t *testing.T, primary, secondary, record string) core.PairWrite {
-	t.Helper()
-	base, err := corePair(Pair{one(t, "p", primary).Snapshot, one(t, "s", secondary).Snapshot})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return core.PairWrite{Self: "me", Base: base, Record: coreRecord(one(t, "", "@1 "+record).Record)}
-}
-
-// A renewal goes on with what stands in both; a claim begins what is one's own.
-func TestPairWriteIsARenewalOrAClaim(t *testing.T) {
-	for _, c := range []struct {
-		primary, secondary, record string
-		renews, claims             bool
-	}{
-		{"@5 me/3 half", "@6 me/3 half", "me/3", true, false},
-		{"@5 me/3 half", "@6 me/3 half", "me/4", false, true},
-		{"@5 -/3", "@6 me/3 half", "me/3", false, true},
-		{"@5 me/3 half", "@6 -/3", "me/3", false, true},
-		{"@5 me/3 half", "@6 me/3 half", "a/4", false, false},
-		{"@5 me/3 half", "@6 me/3 half", "-/3", false, false},
-	} {
-		w := pairIn(t, c.primary, c.secondary, c.record)
-		if w.IsRenewal() != c.renews || w.IsClaim() != c.claims {
-			t.Errorf("%s on %s | %s: renews %v, claims %v", c.record, c.primary, c.secondary, w.IsRenewal(), w.IsClaim())
-		}
-	}
-}
-
-// What the secondary has become while the primary was written, and whether the second
-// write goes over it.
-func TestPairWriteYields(t *testing.T) {
-	const renewal, claim, handover, release = "me/3", "me/5", "a/4", "-/3"
-	for _, c := range []struct {
-		name, record, was, now string
-		yields                 bool
-	}{
-		{"a label", renewal, "@6 me/3 half", "@9 me/3 half", false},
-		{"a label, while passing on", handover, "@6 me/3 half", "@9 me/3 half", false},
-		{"a nomination of the same bytes", renewal, "@6 me/3 half", "@9 me/3 half nominated", true},
-		{"a nomination of the same bytes, while claiming", claim, "@6 me/3 half", "@9 me/3 half nominated", false},
-		{"it was made", claim, "@0 absent", "@9 -/0 uid=new", true},
-		{"it was made, in a store without UIDs", claim, "@0 absent", "@9 no-record uid=", true},
-		{"it was deleted", claim, "@6 -/3", "@9 absent", true},
-
-		{"an earlier term ended", claim, "@6 a/3 half", "@9 -/4", false},
-		{"the claim's own term ended", claim, "@6 a/3 half", "@9 -/5", true},
-		{"a later term ended", claim, "@6 a/3 half", "@9 -/6", true},
-		{"a term ended, while renewing", renewal, "@6 me/3 half", "@9 -/2", true},
-		{"a term ended, while releasing", release, "@6 me/3 half", "@9 -/2", true},
-
-		{"a nomination to an earlier term", claim, "@6 a/3 half", "@9 b/4 nominated", false},
-		{"a nomination to the claim's term", claim, "@6 a/3 half", "@9 b/5 nominated", false},
-		{"a nomination to a later term", claim, "@6 a/3 half", "@9 b/6 nominated", true},
-		{"a nomination, while passing on", handover, "@6 me/3 half", "@9 b/3 nominated", true},
-
-		{"an earlier half", claim, "@6 -/3", "@9 a/4 half", false},
-		{"a half of the claim's term", claim, "@6 -/3", "@9 a/5 half", true},
-		{"a later half", claim, "@6 -/3", "@9 a/6 half", true},
-		{"a half, while releasing", release, "@6 me/3 half", "@9 a/2 half", true},
-
-		{"one who needs it alone", claim, "@6 -/3", "@9 l/4", true},
-		{"emptied", claim, "@6 -/3", "@9 no-record", true},
-		{"unreadable", claim, "@6 -/3", "@9 unreadable", true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := pairIn(t, "@5 me/3 half", c.was, c.record)
-			now, err := coreSnapshot(one(t, "s", c.now).Snapshot)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !w.Base.Secondary.Exists && now.UID.First == "s" {
-				t.Fatal("an object that was made has a UID of its own")
-			}
-			if w.MustNotOverwrite(now) != c.yields {
-				t.Errorf("%s over %s, where %s was: yields %v", c.record, c.now, c.was, !c.yields)
-			}
-		})
-	}
-}
-
 // What one call shows does not take back what another has shown.
 func TestPairMemory(t *testing.T) {
 	at := func(version string) Snapshot {
@@ -138,7 +56,7 @@ func TestPairMemory(t *testing.T) {
 	}
 }
 
-func TestPairMemoryShowsWhatIsNew(t *testing.T) {
+func TestPairMemory_Events(t *testing.T) {
 	var m pairMemory
 	show := func(h core.Half, text string) (string, bool) {
 		t.Helper()

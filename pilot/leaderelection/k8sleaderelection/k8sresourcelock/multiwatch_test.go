@@ -101,7 +101,7 @@ func pairWatchTest(t *testing.T, name string, f func(w *watchedPair)) {
 	})
 }
 
-func TestMultiLockWatch(t *testing.T) {
+func TestMultiLock_Subscribe(t *testing.T) {
 	const up = "up after a gap"
 	pairWatchTest(t, "is up when both are, with what came before", func(w *watchedPair) {
 		w.halves[0].up()

@@ -14,9 +14,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// Notes go to the object whose record is shown; the other one loses no more than a hold
-// that this one replaces.
-func TestMultiLockAnnotates(t *testing.T) {
+// Annotations are written to the object with the selected record. On the other object only a hold is replaced.
+func TestMultiLock_Annotate(t *testing.T) {
 	// begin has both objects show a hold, the secondary a request and a marker too.
 	begin := func(t *testing.T) (pairTrial, k8sresourcelock.Snapshot) {
 		p := newPairTrial(t)
@@ -160,9 +159,7 @@ func TestMultiLockAnnotates(t *testing.T) {
 	})
 }
 
-// The hold was written to the secondary, and has to be to the primary, whose version is none: as
-// the base of the write, or when it is read anew.
-func TestMultiLockWithAVersionThatIsNoneOnTheWay(t *testing.T) {
+func TestMultiLock_InvalidVersionOfHold(t *testing.T) {
 	p := newPairTrial(t)
 	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
 		t.Fatal(err)
@@ -203,7 +200,7 @@ func (s *said) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
 // speechless is a lock that knows no warnings.
 type speechless struct{ k8sresourcelock.Versioned }
 
-func TestMultiLockSaysItOfBothObjects(t *testing.T) {
+func TestMultiLock_Events(t *testing.T) {
 	pair, events := locktest.NewPair(), &said{}
 	config := k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "stable", EventRecorder: events}
 	primary, secondary := pair.Primary.LockWith(config), pair.Secondary.LockWith(config)
@@ -233,9 +230,8 @@ func TestMultiLockSaysItOfBothObjects(t *testing.T) {
 	}
 }
 
-// Of two holds that differ after a renewal, the one that was set last counts, on whichever
-// object: the renewal's own second write brings nothing newer.
-func TestMultiLockAHoldSetBetweenTheWritesOfARenewal(t *testing.T) {
+// If the holds of both objects differ after a renewal, the hold that was set last counts.
+func TestMultiLock_HoldDuringRenewal(t *testing.T) {
 	for name, c := range map[string]struct {
 		between, afterwards func(pairTrial)
 		want                string
@@ -264,9 +260,8 @@ func TestMultiLockAHoldSetBetweenTheWritesOfARenewal(t *testing.T) {
 	}
 }
 
-// A renewal that was decided before its holder saw another's word takes nothing back of it, even if it
-// gets no further than the primary: what that shows is the holder's own, and older.
-func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
+// A renewal does not revert a hold that its holder has not seen, even if it only reaches the primary.
+func TestMultiLock_HoldBeforePartialRenewal(t *testing.T) {
 	for name, cut := range map[string]func(pairTrial){
 		"the second write is lost": func(p pairTrial) {
 			p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
@@ -291,10 +286,8 @@ func TestMultiLockAHoldSetBeforeARenewalThatIsCutShort(t *testing.T) {
 	}
 }
 
-// Of an order that was written to both objects, and of the next on the primary, the holder sees the
-// first arrive on the secondary last. Its renewal does not take that for the newest; what is said
-// there once the renewal has written both, is.
-func TestMultiLockAHoldThatArrivesLate(t *testing.T) {
+// A hold that is seen late on the secondary does not replace a newer hold on the primary.
+func TestMultiLock_HoldSeenLate(t *testing.T) {
 	p := newPairTrial(t)
 	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
 		t.Fatal(err)
@@ -319,8 +312,7 @@ func TestMultiLockAHoldThatArrivesLate(t *testing.T) {
 	}
 }
 
-// What the holder takes away it has taken away, even if that gets no further than the primary.
-func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
+func TestMultiLock_HoldRemoved(t *testing.T) {
 	p := newPairTrial(t)
 	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
 		t.Fatal(err)
@@ -336,10 +328,8 @@ func TestMultiLockAHoldThatIsTakenAwayDoesNotComeBack(t *testing.T) {
 	}
 }
 
-// A candidate that asks for the lock has it rehearsed first that it may write the secondary: as it
-// is there or, where no record is, as its own. What others ask for, or what stands already, is only
-// written down.
-func TestMultiLockRehearsesARequest(t *testing.T) {
+// Before a candidate requests the lock, it checks that it could write the secondary. Requests of others are not checked.
+func TestMultiLock_DryRunBeforeRequest(t *testing.T) {
 	const key = k8sresourcelock.HandoverRequestAnnotation
 	mine := map[string]string{key: `{"identity":"b"}`}
 	for name, x := range map[string]struct {
@@ -404,9 +394,8 @@ func (r *rehearsed) DryRun(_ context.Context, _ k8sresourcelock.Snapshot, record
 	return nil
 }
 
-// What a request rehearses is the record that the secondary has, also one of the shortest lease, or else one's own
-// that could stand there. A secondary that rehearses nothing is asked nothing.
-func TestWhatARequestRehearses(t *testing.T) {
+// The dry run uses the record of the secondary, or an own record if there is none.
+func TestMultiLock_DryRunRecord(t *testing.T) {
 	short := termOf("c", 4, 0)
 	short.LeaseDurationSeconds = 1
 	for name, x := range map[string]struct {

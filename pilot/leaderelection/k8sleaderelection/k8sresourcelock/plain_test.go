@@ -54,7 +54,7 @@ func TestRecordEvent(t *testing.T) {
 }
 
 // A lock that is made carries what its meta asks for.
-func TestCreateUsesTheMeta(t *testing.T) {
+func TestCreate_Meta(t *testing.T) {
 	client := &echo{}
 	l := lockOn(client)
 	l.ConfigMapMeta.Labels = map[string]string{"app": "pilot"}

@@ -99,7 +99,7 @@ func sharedTest(t *testing.T, name string, f func(t *testing.T, s *leaseServer, 
 	})
 }
 
-func TestSharedOpensOneWatchFromAFewOn(t *testing.T) {
+func TestShared_MinSharedWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLeaseServer()
 		h := &Shared{Client: s}
@@ -133,7 +133,7 @@ func TestSharedOpensOneWatchFromAFewOn(t *testing.T) {
 	})
 }
 
-func TestSharedShows(t *testing.T) {
+func TestShared_Events(t *testing.T) {
 	sharedTest(t, "what concerns each, in order, deletions too", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "8")
@@ -165,7 +165,7 @@ func TestSharedShows(t *testing.T) {
 	})
 }
 
-func TestSharedGoesOn(t *testing.T) {
+func TestShared_Resumes(t *testing.T) {
 	sharedTest(t, "where it was when the server ends the watch", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
@@ -189,7 +189,7 @@ func TestSharedGoesOn(t *testing.T) {
 	})
 }
 
-func TestSharedWithoutTheRight(t *testing.T) {
+func TestShared_Forbidden(t *testing.T) {
 	sharedTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
@@ -231,7 +231,7 @@ func TestSharedWithoutTheRight(t *testing.T) {
 	})
 }
 
-func TestSharedDropsWhoDoesNotLook(t *testing.T) {
+func TestShared_QueueFull(t *testing.T) {
 	sharedTest(t, "and nobody else", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, other := subscribed(t, h, "a"), subscribed(t, h, "b")
 		for i := range maxPending + 2 {
@@ -296,7 +296,7 @@ func (s *leaseServer) wantShared(t *testing.T, want ...string) {
 	}
 }
 
-func TestSharedCountsWhoWatches(t *testing.T) {
+func TestShared_CountsWatches(t *testing.T) {
 	sharedTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 0
 		for range 10 {
@@ -361,7 +361,7 @@ func TestSharedCountsWhoWatches(t *testing.T) {
 }
 
 // A watch that is over does not take the next one's place away.
-func TestSharedForgetsNoOtherWatch(t *testing.T) {
+func TestShared_Forget(t *testing.T) {
 	next := &sharedWatch{namespace: "ns"}
 	h := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
 	if h.forget(&sharedWatch{namespace: "ns"}); h.namespaces["ns"].shared != next {
@@ -369,7 +369,7 @@ func TestSharedForgetsNoOtherWatch(t *testing.T) {
 	}
 }
 
-func TestSharedKnowsWhoMayHaveMissedSomething(t *testing.T) {
+func TestShared_Gap(t *testing.T) {
 	sharedTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "up after a gap")
@@ -399,7 +399,7 @@ func TestSharedKnowsWhoMayHaveMissedSomething(t *testing.T) {
 	})
 }
 
-func TestSharedAndItsConnection(t *testing.T) {
+func TestShared_Connection(t *testing.T) {
 	sharedTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *Shared) {
 		subscribed(t, h, "a")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
@@ -504,7 +504,7 @@ func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 	return w, nil
 }
 
-func TestSharedRemembersThatItHasNoRight(t *testing.T) {
+func TestShared_ForbiddenPeriod(t *testing.T) {
 	sharedTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		subscribed(t, h, "a").End()
@@ -533,7 +533,7 @@ func TestSharedRemembersThatItHasNoRight(t *testing.T) {
 	})
 }
 
-func TestSharedInARestoredStore(t *testing.T) {
+func TestShared_StoreRestored(t *testing.T) {
 	sharedTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
@@ -558,7 +558,7 @@ func TestSharedInARestoredStore(t *testing.T) {
 	})
 }
 
-func TestVersionsAreNumbers(t *testing.T) {
+func TestIsLater(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want bool

@@ -93,14 +93,13 @@ func TestSubscription(t *testing.T) {
 	})
 }
 
-// A lock that cannot be watched is not followed.
-func TestWhatCannotBeFollowed(t *testing.T) {
+func TestSubscribe_NotWatchable(t *testing.T) {
 	if w := Subscribe(t.Context(), struct{ Interface }{leaseLock(&Shared{}, "a")}, nil); w != nil {
 		t.Errorf("%v", w)
 	}
 }
 
-func TestSubscriptionWakesOnce(t *testing.T) {
+func TestSubscription_WakesOnce(t *testing.T) {
 	sharedTest(t, "until somebody looks", func(t *testing.T, s *leaseServer, h *Shared) {
 		wakes := 0
 		a := leaseLock(h, "a").Subscribe(t.Context(), func() { wakes++ })

@@ -111,7 +111,7 @@ func versionOf(t *testing.T, s Snapshot) uint64 {
 	return v
 }
 
-func TestAStoreThatKeepsNoVersions(t *testing.T) {
+func TestUnversioned_Lock(t *testing.T) {
 	store := &shelf{}
 	l := lockOn(store)
 	first, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
@@ -146,7 +146,7 @@ func TestAStoreThatKeepsNoVersions(t *testing.T) {
 }
 
 // What others put there has neither UID nor version, and may change at any time.
-func TestAStoreThatKeepsNoVersionsAndOthers(t *testing.T) {
+func TestUnversioned_OtherWriters(t *testing.T) {
 	store := &shelf{object: configMap("istio-leader", "")}
 	l := lockOn(store)
 	first, err := l.Read(t.Context())
@@ -198,7 +198,7 @@ func TestAStoreThatKeepsNoVersionsAndOthers(t *testing.T) {
 	}
 }
 
-func TestAStoreThatKeepsNoVersionsFails(t *testing.T) {
+func TestUnversioned_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		there bool
@@ -247,7 +247,7 @@ func TestAStoreThatKeepsNoVersionsFails(t *testing.T) {
 }
 
 // It excludes the electors of one process from each other.
-func TestOfManyWritersToAStoreWithoutVersionsOneWins(t *testing.T) {
+func TestUnversioned_ManyWriters(t *testing.T) {
 	for range 20 {
 		store := &shelf{}
 		base, err := lockOn(store).Write(t.Context(), Snapshot{}, golden, nil)
@@ -275,7 +275,7 @@ func TestOfManyWritersToAStoreWithoutVersionsOneWins(t *testing.T) {
 }
 
 // Its watches show objects without versions: each is looked at again.
-func TestAWatchWithoutVersions(t *testing.T) {
+func TestUnversioned_Watch(t *testing.T) {
 	broken := errors.New("broken")
 	shown := configMap("istio-leader", "")
 	for name, c := range map[string]struct {

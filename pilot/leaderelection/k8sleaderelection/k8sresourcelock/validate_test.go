@@ -59,7 +59,7 @@ func TestValidateLease(t *testing.T) {
 }
 
 // A lock without a client answers with an error, it does not panic.
-func TestNoClient(t *testing.T) {
+func TestLock_WithoutClient(t *testing.T) {
 	for _, l := range []Versioned{&ConfigMapLock{}, &LeaseLock{}} {
 		if _, err := l.Read(t.Context()); err == nil {
 			t.Errorf("%T: no error", l)

@@ -99,15 +99,14 @@ func TestWatchEvents(t *testing.T) {
 }
 
 // client-go answers a connection that broke off with an empty watch and no error.
-func TestEmptyWatchIsNotUp(t *testing.T) {
+func TestWatch_Empty(t *testing.T) {
 	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewEmptyWatch(), nil }})
 	if _, err := l.Watch(t.Context(), "", func() { t.Error("up") }, nil); !errors.Is(err, errNotAccepted) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// Once its context has ended, a watch shows nothing more, whatever is ready.
-func TestWatchEndsWithItsContext(t *testing.T) {
+func TestWatch_ContextDone(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := playing(
@@ -168,7 +167,8 @@ func (o *opening) open(takes time.Duration, deaf bool) func(context.Context) (wa
 	}
 }
 
-func TestAWatchIsAcceptedInTimeOrNotAtAll(t *testing.T) {
+// A watch must be accepted within acceptTimeout.
+func TestOpenWatch_Timeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
 		deaf  bool
@@ -223,8 +223,7 @@ func TestAWatchIsAcceptedInTimeOrNotAtAll(t *testing.T) {
 	})
 }
 
-// A watch that is over is stopped, or its connection would stay open.
-func TestAWatchIsStopped(t *testing.T) {
+func TestOpenWatch_Stop(t *testing.T) {
 	w := watch.NewFake()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return w, nil }})

@@ -98,8 +98,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A request that arrives late is still guarded by the version it was decided on.
-func TestLateRequestIsGuarded(t *testing.T) {
+// A late request is guarded by its base.
+func TestLateRequest_Guarded(t *testing.T) {
 	inBubbles(t, func(t *testing.T, s *Store) {
 		a, b := s.Lock("pod-a", "stable"), s.Lock("pod-b", "canary")
 		base, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, held("pod-a", 1), nil)
@@ -122,8 +122,8 @@ func TestLateRequestIsGuarded(t *testing.T) {
 	})
 }
 
-// A request that arrives late is as it was sent, whatever its caller has made of the object since: client-go's LeaseLock uses one for all its writes.
-func TestLateRequestIsAsItWasSent(t *testing.T) {
+// A late request does not change if its caller changes the object, as client-go does.
+func TestLateRequest_Unchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewStore(Lease)
 		client := s.Client("pod-a")
@@ -138,23 +138,6 @@ func TestLateRequestIsAsItWasSent(t *testing.T) {
 		elapse(t, time.Minute)
 		if got := s.Snapshot().Record.HolderIdentity; got != "sent" {
 			t.Errorf("%q has arrived", got)
-		}
-	})
-}
-
-func TestForbid(t *testing.T) {
-	inBubbles(t, func(t *testing.T, s *Store) {
-		lock := s.Lock("pod-a", "stable")
-		lock.Forbid(Get, Watch)
-		if _, err := lock.Read(t.Context()); !apierrors.IsForbidden(err) {
-			t.Errorf("read: %v, want Forbidden", err)
-		}
-		if _, err := lock.Watch(t.Context(), "", func() { t.Error("up") }, nil); !apierrors.IsForbidden(err) {
-			t.Errorf("watch: %v, want Forbidden", err)
-		}
-		lock.Allow(Get)
-		if _, err := lock.Read(t.Context()); err != nil {
-			t.Error(err)
 		}
 	})
 }
@@ -319,21 +302,6 @@ func TestRestoreAndRevert(t *testing.T) {
 	})
 }
 
-func TestCorruptAndEmpty(t *testing.T) {
-	inBubbles(t, func(t *testing.T, s *Store) {
-		s.Put("istiod", held("one", 1))
-		s.Annotate("example.com/theirs", "kept")
-		s.Corrupt()
-		if snap := s.Snapshot(); !errors.Is(snap.Unreadable, k8sresourcelock.ErrUnreadable) || snap.Raw == nil {
-			t.Errorf("corrupted: %v, raw %q", snap.Unreadable, snap.Raw)
-		}
-		s.Empty()
-		if snap := s.Snapshot(); !snap.Exists || snap.Raw != nil || snap.Unreadable != nil {
-			t.Errorf("emptied: exists %v, raw %q, %v", snap.Exists, snap.Raw, snap.Unreadable)
-		}
-	})
-}
-
 func TestLatencyHookAndCounters(t *testing.T) {
 	inBubbles(t, func(t *testing.T, s *Store) {
 		a, b := s.Lock("pod-a", "stable"), s.Lock("pod-b", "canary")
@@ -364,18 +332,4 @@ func TestLatencyHookAndCounters(t *testing.T) {
 			t.Errorf("history %+v", history)
 		}
 	})
-}
-
-// Locks that can do less do not let the rest shine through.
-func TestLesserLocks(t *testing.T) {
-	lock := NewStore(ConfigMap).Lock("pod-a", "stable")
-	if _, ok := lock.Plain().(k8sresourcelock.Versioned); ok {
-		t.Error("a plain lock is versioned")
-	}
-	if _, ok := lock.Plain().(k8sresourcelock.Watchable); ok {
-		t.Error("a plain lock can be watched")
-	}
-	if _, ok := lock.Unwatched().(k8sresourcelock.Watchable); ok {
-		t.Error("an unwatched lock can be watched")
-	}
 }
