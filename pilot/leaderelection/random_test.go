@@ -12,7 +12,6 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
@@ -29,7 +28,7 @@ const (
 
 // world is one random run of an election's processes over stores in memory.
 type world struct {
-	*play.Run
+	*playRun
 
 	t       *testing.T
 	bug     bug
@@ -43,17 +42,17 @@ type world struct {
 
 	// Mu guards these.
 	restored time.Time
-	judge    play.Judge
+	judge    judge
 	events   []locktest.Event
 }
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
 	w := &world{
-		Run: play.NewRun(seed), t: t, bug: b,
+		playRun: newPlayRun(seed), t: t, bug: b,
 		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
 	}
 	shared := w.objects.InSameEtcd(locktest.Lease)
-	for _, revision := range play.Revisions {
+	for _, revision := range playRevisions {
 		w.leases[revision] = shared
 	}
 	w.judge.Violated = w.Violated
@@ -117,20 +116,20 @@ type playClient struct {
 func (c playClient) Kube() kubernetes.Interface { return c.kube }
 
 // election makes a process's part, or the one that only gives an operator's orders.
-func (w *world) election(name, revision string, m play.Make, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
+func (w *world) election(name, revision string, m electorKind, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
 		LockClient: k, DefaultWatcher: watcher, Logger: log,
 	}
 	switch m {
-	case play.ConfigMapOnly:
+	case configMapOnly:
 		cfg.Lock = LockTypeConfigMap
-	case play.BothLocks:
+	case bothLocks:
 		cfg.Lock = LockTypeMulti
-	case play.LeaseOnly:
+	case leaseOnly:
 		cfg.Lock = LockTypeLease
-	case play.IstiodPeer, play.ClientGoPeer:
+	case istiodPeer, clientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)
 	if err != nil {

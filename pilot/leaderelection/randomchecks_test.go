@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
@@ -18,7 +17,7 @@ func (w *world) checkStart(p *process, ctx context.Context) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	// A start that follows a write from before a restore belongs to neither history.
-	w.judge.Starts(&p.Part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
+	w.judge.Starts(&p.part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
 }
 
 // takeEvents keeps the history: a restore forgets the lost future.
@@ -74,12 +73,12 @@ func (w *world) checkBudgets() (most int) {
 			continue
 		}
 		for _, sent := range p.sent {
-			n := play.InSpan(sent, budgetSpan)
-			if most = max(most, n); n > play.MaxRequests {
+			n := mostInSpan(sent, budgetSpan)
+			if most = max(most, n); n > maxRequests {
 				w.Violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
 			}
 		}
-		w.CheckLines(&p.Part, budgetSpan)
+		w.CheckLines(&p.part, budgetSpan)
 	}
 	return most
 }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
@@ -54,11 +53,9 @@ func (w *world) upTo(most time.Duration) time.Duration {
 
 func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
 
-var _ play.World = (*world)(nil)
-
 // act does one thing to the processes, to their locks or to what is between them.
 func (w *world) act() {
-	play.Move(w)
+	makeMove(w)
 	if len(w.processes) < 2 {
 		w.AwaitUntouched()
 		w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
@@ -123,7 +120,7 @@ func (w *world) forget(p *process) {
 
 // Flip changes the default revision; each process hears of it when its own watch has it.
 func (w *world) Flip() {
-	w.Locked(func() { w.Default = play.Revisions[w.Rand.IntN(len(play.Revisions))] })
+	w.Locked(func() { w.Default = playRevisions[w.Rand.IntN(len(playRevisions))] })
 	w.Logf("default is %s", w.Default)
 	revision := w.Default
 	for _, p := range w.processes {
@@ -206,10 +203,10 @@ func (w *world) Refuse() {
 // Order gives an operator's order. A drain, a nomination that runs out and the nominee's settling may
 // each take a lease or so.
 func (w *world) Order() {
-	w.GiveOrder(w.ctx, func() *play.Part { return &w.pick().Part }, w.operator, 2*playLease, 12*playLease)
+	w.GiveOrder(w.ctx, func() *part { return &w.pick().part }, w.operator, 2*playLease, 12*playLease)
 }
 
-func (w *world) operator(revision string, m play.Make) play.Operator {
+func (w *world) operator(revision string, m electorKind) playOperator {
 	k := playKube{configMaps: w.objects.Client("operator"), leases: w.leases[revision].Client("operator")}
 	o, err := w.election("operator", revision, m, k, &playWatcher{}, nil).Operator("play")
 	if err != nil {
@@ -235,7 +232,7 @@ func (w *world) Edit() {
 }
 
 // Fitness is of one process.
-func (w *world) Fitness() { w.TurnFitness(&w.pick().Part) }
+func (w *world) Fitness() { w.TurnFitness(&w.pick().part) }
 
 // Rewind takes the etcd's state, or puts an earlier one back.
 func (w *world) Rewind() {
@@ -276,10 +273,10 @@ func (w *world) allKnow() bool {
 			return false
 		}
 		record := w.objects.Snapshot().Record
-		if p.Make == play.LeaseOnly {
+		if p.Make == leaseOnly {
 			record = w.leases[p.Revision].Snapshot().Record
 		}
-		if p.Make == play.BothLocks && record.HolderIdentity != s.Holder {
+		if p.Make == bothLocks && record.HolderIdentity != s.Holder {
 			record = w.leases[p.Revision].Snapshot().Record
 		}
 		if s.Holder != record.HolderIdentity || s.Transitions != record.LeaderTransitions {

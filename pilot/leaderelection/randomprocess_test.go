@@ -15,7 +15,6 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"incumbent.dev/incumbent/internal/testutil/play"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -30,7 +29,7 @@ func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
 
 // process is one process of a play, ours or a peer.
 type process struct {
-	play.Part // guarded by w.Mu, but for its names
+	part // guarded by w.Mu, but for its names
 
 	w       *world
 	l       *LeaderElection // nil: a peer
@@ -51,8 +50,8 @@ type process struct {
 }
 
 // start runs a process of that name.
-func (w *world) start(name, revision string, m play.Make) {
-	p := &process{w: w, Part: play.Part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
+func (w *world) start(name, revision string, m electorKind) {
+	p := &process{w: w, part: part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
 	p.verbs = [2]map[locktest.Verb]int{{}, {}}
 	p.writer = fmt.Sprintf("%s, process %d", name, len(w.all))
 	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases[revision].Client(p.writer)}
@@ -77,16 +76,16 @@ func (w *world) start(name, revision string, m play.Make) {
 	w.Logf("start %s (%s, %v)", name, revision, m)
 	w.processes = append(w.processes, p)
 	w.all = append(w.all, p)
-	w.Locked(func() { w.judge.Enters(&p.Part) })
+	w.Locked(func() { w.judge.Enters(&p.part) })
 }
 
 // elector is how the process takes part.
 func (p *process) elector() (run func(context.Context)) {
 	w := p.w
 	switch p.Make {
-	case play.IstiodPeer:
+	case istiodPeer:
 		return p.istiod().Run
-	case play.ClientGoPeer:
+	case clientGoPeer:
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
@@ -103,14 +102,14 @@ func (p *process) elector() (run func(context.Context)) {
 				e.Run(ctx)
 			}
 		}
-	case play.ConfigMapOnly, play.BothLocks, play.LeaseOnly:
+	case configMapOnly, bothLocks, leaseOnly:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
 	if wrap := w.bug.client; wrap != nil {
 		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
 	}
-	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.Part))
-	p.l.AddFitnessCheck(w.Fit(&p.Part)).AddRunContext(p.work)
+	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.part))
+	p.l.AddFitnessCheck(w.Fit(&p.part)).AddRunContext(p.work)
 	p.writes = p.l.Gate().Transport(playServer{p})
 	if w.bug.ungated {
 		p.writes = playServer{p}
@@ -130,7 +129,7 @@ func (p *process) waver(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
 		case <-time.After(p.w.bug.wavers):
-			p.watcher.set(play.Revisions[i%2])
+			p.watcher.set(playRevisions[i%2])
 		case <-ctx.Done():
 		}
 	}
@@ -231,7 +230,7 @@ type playServer struct{ p *process }
 
 func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := s.p.w
-	w.Locked(func() { w.judge.Writes(&s.p.Part) })
+	w.Locked(func() { w.judge.Writes(&s.p.part) })
 	select { // the answer's way
 	case <-time.After(w.Within(20 * time.Millisecond)):
 	case <-req.Context().Done():

@@ -10,8 +10,6 @@ import (
 
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
-
-	"incumbent.dev/incumbent/internal/testutil/play"
 )
 
 // bug is a mistake that is planted around what is played.
@@ -33,7 +31,7 @@ const playedSeeds = 400
 func TestRandomElections(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
 	defer klog.ClearLogger()
-	first, n := play.Number(t, os.Getenv, "PLAY_FIRST", 0), play.Number(t, os.Getenv, "SIM_SEEDS", playedSeeds)
+	first, n := numberFrom(t, os.Getenv, "PLAY_FIRST", 0), numberFrom(t, os.Getenv, "SIM_SEEDS", playedSeeds)
 	var failed []string
 	var terms, orders, most int
 	for seed := first; seed < first+n && len(failed) < 5; seed++ {

@@ -1,4 +1,4 @@
-package play
+package leaderelection
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Run is a seed's choices and what came of them, whatever world it is played in.
-type Run struct {
-	Mix    Mix
+// playRun is a seed's choices and what came of them, whatever world it is played in.
+type playRun struct {
+	Mix    mix
 	Began  time.Time
 	Orders sync.WaitGroup // what an operator, or a late watch, still does
 	// Untouched is when a process may start again: before, it would not know what was there.
@@ -30,13 +30,13 @@ type Run struct {
 	log        strings.Builder
 }
 
-// NewRun begins the run of a seed.
-func NewRun(seed uint64) *Run {
-	return &Run{Mix: Mixes[seed%uint64(len(Mixes))], Began: time.Now(), Rand: rand.New(rand.NewPCG(seed, 17)), Default: Revisions[0]}
+// newPlayRun begins the run of a seed.
+func newPlayRun(seed uint64) *playRun {
+	return &playRun{Mix: mixes[seed%uint64(len(mixes))], Began: time.Now(), Rand: rand.New(rand.NewPCG(seed, 17)), Default: playRevisions[0]}
 }
 
-// Number is what a variable of the environment says, such as how many seeds are played.
-func Number(t testing.TB, getenv func(string) string, variable string, otherwise int) int {
+// numberFrom is what a variable of the environment says, such as how many seeds are played.
+func numberFrom(t testing.TB, getenv func(string) string, variable string, otherwise int) int {
 	t.Helper()
 	text := getenv(variable)
 	if text == "" {
@@ -50,86 +50,86 @@ func Number(t testing.TB, getenv func(string) string, variable string, otherwise
 }
 
 // Locked has f done under Mu.
-func (r *Run) Locked(f func()) {
+func (r *playRun) Locked(f func()) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	f()
 }
 
 // Intn is a number below n.
-func (r *Run) Intn(n int) (chosen int) {
+func (r *playRun) Intn(n int) (chosen int) {
 	r.Locked(func() { chosen = r.Rand.IntN(n) })
 	return chosen
 }
 
 // Within is a time shorter than most.
-func (r *Run) Within(most time.Duration) time.Duration { return time.Duration(r.Intn(int(most))) }
+func (r *playRun) Within(most time.Duration) time.Duration { return time.Duration(r.Intn(int(most))) }
 
 // Wait waits for a time shorter than most.
-func (r *Run) Wait(most time.Duration) { <-time.After(r.Within(most)) }
+func (r *playRun) Wait(most time.Duration) { <-time.After(r.Within(most)) }
 
 // AwaitUntouched waits until a process that starts is not one that promises exclude: one that has
 // never seen a record whose holder may still act.
-func (r *Run) AwaitUntouched() {
+func (r *playRun) AwaitUntouched() {
 	if d := time.Until(r.Untouched); d > 0 {
 		<-time.After(d)
 	}
 }
 
 // NewName is a name that no process had.
-func (r *Run) NewName() string {
+func (r *playRun) NewName() string {
 	r.serial++
 	return "p" + string(rune('a'+r.serial/26)) + string(rune('a'+r.serial%26))
 }
 
 // AnyRevision is the revision of a new process.
-func (r *Run) AnyRevision() string { return Revisions[r.Intn(len(Revisions))] }
+func (r *playRun) AnyRevision() string { return playRevisions[r.Intn(len(playRevisions))] }
 
 // AnyMake is what a new process elects by.
-func (r *Run) AnyMake() Make { return r.Mix[r.Intn(len(r.Mix))] }
+func (r *playRun) AnyMake() electorKind { return r.Mix[r.Intn(len(r.Mix))] }
 
 // IsCalm reports whether nothing goes wrong any more.
-func (r *Run) IsCalm() (is bool) {
+func (r *playRun) IsCalm() (is bool) {
 	r.Locked(func() { is = r.Calm })
 	return is
 }
 
 // Logf adds a line to the log.
-func (r *Run) Logf(format string, args ...any) {
+func (r *playRun) Logf(format string, args ...any) {
 	r.Locked(func() { fmt.Fprintf(&r.log, "%v "+format+"\n", append([]any{time.Since(r.Began)}, args...)...) })
 }
 
 // Log is what was logged so far, for those who hold Mu.
-func (r *Run) Log() string { return r.log.String() }
+func (r *playRun) Log() string { return r.log.String() }
 
 // Violate notes what must not be.
-func (r *Run) Violate(format string, args ...any) {
+func (r *playRun) Violate(format string, args ...any) {
 	r.Locked(func() { r.Violated(format, args...) })
 }
 
 // Violated is Violate for those who hold Mu.
-func (r *Run) Violated(format string, args ...any) {
+func (r *playRun) Violated(format string, args ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf("%v: ", time.Since(r.Began))+fmt.Sprintf(format, args...))
 }
 
 // Logger is a process's: its lines are in the log, and counted.
-func (r *Run) Logger(p *Part) *slog.Logger {
-	return slog.New(slog.NewTextHandler(&lines{r, p}, nil))
+func (r *playRun) Logger(p *part) *slog.Logger {
+	return slog.New(slog.NewTextHandler(&playLines{r, p}, nil))
 }
 
-type lines struct {
-	r *Run
-	p *Part
+type playLines struct {
+	r *playRun
+	p *part
 }
 
-func (l *lines) Write(b []byte) (int, error) {
+func (l *playLines) Write(b []byte) (int, error) {
 	l.r.Logf("%s: %s", l.p.Name, strings.TrimSpace(string(b)))
 	l.r.Locked(func() { l.p.Lines = append(l.p.Lines, time.Since(l.r.Began)) })
 	return len(b), nil
 }
 
 // Fit is a process's fitness check.
-func (r *Run) Fit(p *Part) func(context.Context) error {
+func (r *playRun) Fit(p *part) func(context.Context) error {
 	return func(context.Context) (unfit error) {
 		r.Locked(func() { unfit = p.Unfit })
 		return unfit
@@ -137,7 +137,7 @@ func (r *Run) Fit(p *Part) func(context.Context) error {
 }
 
 // TurnFitness changes whether a process wants to lead.
-func (r *Run) TurnFitness(p *Part) {
+func (r *playRun) TurnFitness(p *part) {
 	r.Locked(func() {
 		if p.Unfit == nil {
 			p.Unfit = context.DeadlineExceeded
@@ -148,15 +148,15 @@ func (r *Run) TurnFitness(p *Part) {
 	r.Logf("%s is unfit: %v", p.Name, p.Unfit != nil)
 }
 
-// CheckLines is that a process logs no more than MaxLines in that span, for those who hold Mu.
-func (r *Run) CheckLines(p *Part, span time.Duration) {
-	if n := InSpan(p.Lines, span); n > MaxLines {
+// CheckLines is that a process logs no more than maxLines in that span, for those who hold Mu.
+func (r *playRun) CheckLines(p *part, span time.Duration) {
+	if n := mostInSpan(p.Lines, span); n > maxLines {
 		r.Violated("%s logged %d lines in %v", p.Name, n, span)
 	}
 }
 
-// Operator gives a person's orders about one election.
-type Operator interface {
+// playOperator gives a person's orders about one election.
+type playOperator interface {
 	Transfer(ctx context.Context, to, key, why string, hold time.Duration) error
 	StepDown(ctx context.Context, why string, coolDown time.Duration) error
 	Pause(ctx context.Context, why string, hold time.Duration) error
@@ -165,7 +165,7 @@ type Operator interface {
 
 // GiveOrder has an operator give one, which has to come back by itself. pick is who may be to lead,
 // longest what an order stands at most, and bound how long it may take.
-func (r *Run) GiveOrder(ctx context.Context, pick func() *Part, operator func(revision string, m Make) Operator, longest, bound time.Duration) {
+func (r *playRun) GiveOrder(ctx context.Context, pick func() *part, operator func(revision string, m electorKind) playOperator, longest, bound time.Duration) {
 	m := r.AnyMake()
 	for m.Peer() {
 		m = r.Mix[0]
