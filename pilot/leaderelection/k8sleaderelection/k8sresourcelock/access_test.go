@@ -240,7 +240,7 @@ func TestWrite_NewLease(t *testing.T) {
 	}
 	record.LeaderTransitions++
 	if _, err := l.Write(t.Context(), Snapshot{}, record, nil); err == nil || !strings.Contains(err.Error(), "does not fit into a Lease") || len(store.sent) != 2 {
-		t.Errorf("one that does not: %v, %d sent", err, len(store.sent))
+		t.Errorf("too large: %v, %d sent", err, len(store.sent))
 	}
 }
 

@@ -50,7 +50,7 @@ func TestCall_Limit(t *testing.T) {
 	})
 }
 
-// counted is a context that knows how many wait for its end.
+// counted is a context that counts the functions that wait for its end.
 type counted struct {
 	context.Context
 	mu      sync.Mutex
@@ -60,7 +60,7 @@ type counted struct {
 // Value hides the context below, which the package context would go to directly.
 func (*counted) Value(any) any { return nil }
 
-// AfterFunc is called by the package context, if it is there.
+// AfterFunc implements an optional interface of the package context.
 func (c *counted) AfterFunc(f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +186,7 @@ func TestCall_MaxWaitExceedsLimit(t *testing.T) {
 		call("impatient", time.Second)
 		call("patient", time.Hour)
 		if began("impatient") || began("patient") {
-			t.Error("more than the limit at once")
+			t.Error("limit exceeded")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()

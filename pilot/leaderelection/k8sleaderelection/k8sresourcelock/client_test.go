@@ -100,11 +100,11 @@ func TestIsRefused(t *testing.T) {
 		}
 	}
 	if !apierrors.IsForbidden(half) {
-		t.Errorf("what is half done has lost its cause: %v", half)
+		t.Errorf("the error of a partial write does not wrap its cause: %v", half)
 	}
 }
 
-// transport answers with what a test says.
+// transport is a RoundTripper function of a test.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
@@ -143,13 +143,13 @@ func TestClientConfig_OtherResponses(t *testing.T) {
 		code  int
 		after string
 	}{
-		"unavailable":         {http.StatusServiceUnavailable, "7"},
-		"no delay":            {http.StatusTooManyRequests, ""},
-		"a delay of nothing":  {http.StatusTooManyRequests, "0"},
-		"a delay before now":  {http.StatusTooManyRequests, "-7"},
-		"a date":              {http.StatusTooManyRequests, "Fri, 02 Jan 2026 03:04:05 GMT"},
-		"more than a number":  {http.StatusTooManyRequests, "99999999999999999999"},
-		"what was asked well": {http.StatusOK, "7"},
+		"unavailable":        {http.StatusServiceUnavailable, "7"},
+		"no delay":           {http.StatusTooManyRequests, ""},
+		"a delay of nothing": {http.StatusTooManyRequests, "0"},
+		"a delay before now": {http.StatusTooManyRequests, "-7"},
+		"a date":             {http.StatusTooManyRequests, "Fri, 02 Jan 2026 03:04:05 GMT"},
+		"more than a number": {http.StatusTooManyRequests, "99999999999999999999"},
+		"successful":         {http.StatusOK, "7"},
 	} {
 		resp, err := answer(t, c.code, c.after, text("plain"))
 		if err != nil {

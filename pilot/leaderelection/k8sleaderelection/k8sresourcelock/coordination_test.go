@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// carriers are the two forms in which a coordinator's words stand on a Lease.
+// carriers write the fields of a coordinator in both forms.
 var carriers = map[string]func(l *coordinationv1.Lease, strategy, preferred string){
 	"spec": func(l *coordinationv1.Lease, strategy, preferred string) {
 		l.Spec.Strategy, l.Spec.PreferredHolder = new(coordinationv1.CoordinatedLeaseStrategy(strategy)), &preferred
@@ -28,7 +28,7 @@ func TestLeaseSnapshot_Coordination(t *testing.T) {
 		}
 	}
 	if snap := LeaseSnapshot(goldenLease()); snap.Strategy != "" || snap.PreferredHolder != "" {
-		t.Errorf("nobody coordinates: %+v", snap)
+		t.Errorf("a Lease without a coordinator: %+v", snap)
 	}
 }
 
@@ -54,6 +54,6 @@ func TestEncodeLease_Coordination(t *testing.T) {
 	released := golden
 	released.HolderIdentity = ""
 	if err := encodeLease(lease, released); err != nil || lease.Spec.PreferredHolder == nil {
-		t.Errorf("nobody is preferred to nobody: %+v, %v", lease.Spec, err)
+		t.Errorf("the preferredHolder of a released Lease was removed: %+v, %v", lease.Spec, err)
 	}
 }

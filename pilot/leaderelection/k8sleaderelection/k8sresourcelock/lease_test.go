@@ -103,7 +103,7 @@ func TestLeaseSnapshot_Incomplete(t *testing.T) {
 	if !empty.Exists || empty.Raw != nil || empty.Unreadable != nil {
 		t.Errorf("empty: %+v", empty)
 	}
-	// A holder of nil is nobody; the rest of the record counts.
+	// A nil holder is an empty holder; the rest of the record counts.
 	lease := goldenLease()
 	lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = nil, nil, nil
 	snap := LeaseSnapshot(lease)
@@ -113,7 +113,7 @@ func TestLeaseSnapshot_Incomplete(t *testing.T) {
 	}
 }
 
-// What differs by less than a second must still show in Raw: peers renew that way.
+// A difference of less than a second must still show in Raw: peers renew that way.
 func TestLeaseSnapshot_RawMicroseconds(t *testing.T) {
 	a, b := goldenLease(), goldenLease()
 	b.Spec.RenewTime = micro("2026-01-02T03:04:12.000001Z")
@@ -140,7 +140,7 @@ func TestLeaseSnapshot_Unreadable(t *testing.T) {
 	}
 }
 
-// FuzzLease: whatever a Lease holds, it is either unreadable or a record that can be
+// FuzzLease checks that every Lease is either unreadable or a record that can be
 // written and reads the same again.
 func FuzzLease(f *testing.F) {
 	f.Add("pod-a", "stable", int32(30), int32(3), int64(1767322212), int64(1767322219000001), byte(0xff), `{"f:spec":{"f:renewTime":{}}}`)

@@ -38,7 +38,7 @@ func needsBoth(r LeaderElectionRecord, other string) string {
 }
 
 // one is one object of a pair in short: "@version", then "absent", "no-record",
-// "unreadable", or "holder/transitions" ("-" for nobody), and as needed "half" (with the
+// "unreadable", or "holder/transitions" ("-" for an empty holder), and as needed "half" (with the
 // other object's UID after "="), "nominated", "renewed", "marker", "request=…", "hold=…".
 func one(t *testing.T, uid, text string) side {
 	t.Helper()
@@ -97,13 +97,13 @@ func TestCombine(t *testing.T) {
 		{"step one, released", "@9 -/4", "@7 b/3 half", "-/4 in 1"},
 		{"step one, released, no secondary yet", "@9 -/4", "@0 absent", "-/4 in 1"},
 		{"step one, handed over", "@9 me/5 nominated", "@7 b/3 half", "me/5 in 1"},
-		{"step one, handed over to one who needs the primary", "@9 c/5", "@7 c/5 nominated", "c/5 in 1"},
+		{"step one, handed over within step one", "@9 c/5", "@7 c/5 nominated", "c/5 in 1"},
 		// The third step: who needs the secondary alone does.
 		{"step three", "@5 b/3 half", "@9 l/4", "l/4 in 2"},
 		{"step three, released", "@5 b/3 half=s", "@9 -/4", "-/4 in 2"},
 		{"step three, handed over", "@5 b/3 half=s", "@9 me/5 nominated", "me/5 in 2"},
 		{"step three, the primary deleted", "@0 absent", "@9 -/4", "-/4 in 2"},
-		{"step three, the secondary made anew", "@5 b/7 half=old", "@9 -/0 uid=new", "-/0 in 2"},
+		{"step three, the secondary recreated", "@5 b/7 half=old", "@9 -/0 uid=new", "-/0 in 2"},
 		// Both.
 		{"both", "@5 b/3 half marker", "@6 b/3 half marker", "b/3 in 3"},
 		{"both, the primary renewed first", "@7 b/3 half", "@6 b/3 half", "b/3 in 3"},
@@ -117,7 +117,7 @@ func TestCombine(t *testing.T) {
 		{"a claim, no secondary yet", "@7 b/4 half", "@0 absent", "b/4 in 1"},
 		{"one's own claim", "@7 me/4 half=s", "@6 -/3", "me/4 in 1"},
 		{"one's own claim, and another there", "@7 me/4 half=s", "@8 l/4", "l/4 in 2"},
-		// What is half done is its writer's to finish.
+		// The writer completes a partial write.
 		{"half released", "@7 -/3", "@6 b/3 half marker", "b/3 in 2"},
 		{"half handed over", "@7 c/4 nominated", "@6 b/3 half marker", "b/3 in 2"},
 		{"released before the present claim", "@5 -/3", "@8 b/4 half", "b/4 in 2"},
@@ -158,7 +158,7 @@ func inShort(s Snapshot) string {
 	if holder == "" {
 		holder = "-"
 	}
-	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, standsIn(s))
+	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, presentIn(s))
 }
 
 func TestCombine_Parts(t *testing.T) {
@@ -171,8 +171,8 @@ func TestCombine_Parts(t *testing.T) {
 	}
 }
 
-// standsIn is in which of two objects the record stands: 1 and 2 added up.
-func standsIn(s Snapshot) (in int) {
+// presentIn returns 1 if the primary has the record, plus 2 if the secondary has it.
+func presentIn(s Snapshot) (in int) {
 	for i, part := range s.Parts {
 		if part.Present {
 			in |= 1 << i
@@ -181,18 +181,18 @@ func standsIn(s Snapshot) (in int) {
 	return in
 }
 
-// Half reports whether the record has a holder that stands in one object of two.
+// Half reports whether only one of the two objects names the holder.
 func (s Snapshot) Half() bool {
 	return s.Record.HolderIdentity != "" && s.Parts[0].Present != s.Parts[1].Present
 }
 
-// wholly is inShort with what it leaves out: in which objects it stands, whatever it is.
-func wholly(s Snapshot) string {
+// withPresence returns inShort and the objects that have the record.
+func withPresence(s Snapshot) string {
 	switch {
 	case !s.Exists:
 		return fmt.Sprintf("absent %d %d", s.Parts[0].Version, s.Parts[1].Version)
 	case s.Unreadable != nil || s.Raw == nil:
-		return fmt.Sprintf("%s in %d", inShort(s), standsIn(s))
+		return fmt.Sprintf("%s in %d", inShort(s), presentIn(s))
 	}
 	return inShort(s)
 }
@@ -212,7 +212,7 @@ func TestCombine_RareStates(t *testing.T) {
 		{"the secondary emptied", "@5 b/3 half=s", "@9 no-record", "b/3 in 1"},
 		{"a peer keeps a nomination that is over", "@9 p/5 nominated renewed", "@8 b/4 half", "p/5 in 1"},
 		{"a nominee that has written the secondary alone", "@9 c/5 nominated", "@7 c/5 half", "c/5 in 1"},
-		{"a third step's holder beside a newer claim", "@9 b/5 half=s", "@8 l/4", "l/4 in 2"},
+		{"a holder of step three and a newer acquisition", "@9 b/5 half=s", "@8 l/4", "l/4 in 2"},
 		{"one and three, the third newer", "@8 c/3", "@9 l/3", "l/3 in 2"},
 		{"one and three, the third is oneself", "@8 c/3", "@9 me/3", "c/3 in 1"},
 		{"one and three, of stores that count alike", "@9 c/3", "@9 l/3", "c/3 in 1"},
@@ -226,7 +226,7 @@ func TestCombine_RareStates(t *testing.T) {
 		{"a claim, and a later term ended", "@7 b/4 half=s", "@8 -/5", "-/5 in 2"},
 		{"half released, of the same age", "@8 -/3", "@8 b/4 half", "-/3 in 1"},
 	} {
-		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, wholly, c.want) })
+		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, withPresence, c.want) })
 	}
 }
 
@@ -242,7 +242,7 @@ func TestCombine_Annotations(t *testing.T) {
 		{"the newer hold", "@5 b/3 half hold=earlier", "@6 b/3 half hold=later", map[string]string{HoldAnnotation: "later"}},
 		{"of stores that count alike the primary's", "@6 b/3 half request=p", "@6 b/3 half request=s", map[string]string{HandoverRequestAnnotation: "p"}},
 		{"another term's request", "@5 b/3 half=s request=old", "@9 -/4", nil},
-		{"what others wrote to either of two free ones, the primary newer", "@7 -/3 request=p", "@6 -/3 hold=s", map[string]string{HandoverRequestAnnotation: "p", HoldAnnotation: "s"}},
+		{"annotations of two free objects, the primary newer", "@7 -/3 request=p", "@6 -/3 hold=s", map[string]string{HandoverRequestAnnotation: "p", HoldAnnotation: "s"}},
 		{"a hold of a nominee, and a label on the primary", "@9 me/4 nominated", "@8 me/4 nominated hold=s", map[string]string{NominatedAnnotation: "me", HoldAnnotation: "s"}},
 		{"an unreadable record's", "@9 unreadable request=a", "@8 b/3 half request=b", map[string]string{HandoverRequestAnnotation: "a"}},
 	} {
@@ -335,9 +335,9 @@ func TestSameRecord(t *testing.T) {
 		return err == nil && core.PairWrite{Base: core.Pair{Primary: half, Secondary: half}, Record: coreRecord(free)}.IsRenewal()
 	}
 	if !inTerm(Snapshot{Exists: true, Raw: []byte("{}"), Record: free}) {
-		t.Error("a free lock's term is not its own")
+		t.Error("the term of a free lock is not equal to itself")
 	}
 	if inTerm(Snapshot{Exists: true, Raw: []byte("{"), Unreadable: ErrUnreadable}) || inTerm(Snapshot{Exists: true}) {
-		t.Error("what carries no record that can be read stands in a term")
+		t.Error("an object without a readable record has a term")
 	}
 }

@@ -43,7 +43,7 @@ func (t pairTrial) read() k8sresourcelock.Snapshot {
 	return snap
 }
 
-// held has b stand in both objects, in term 3.
+// held makes b the holder of both objects, in term 3.
 func (t pairTrial) held() k8sresourcelock.Snapshot {
 	t.Helper()
 	snap, err := t.lock.Write(t.Context(), k8sresourcelock.Snapshot{}, termOf("b", 3, 0), nil)
@@ -97,19 +97,19 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 		happen func(pairTrial)
 		holder string
 	}{
-		"renewal, and one who needs the secondary takes it": {termOf("b", 3, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
-		"claim, and one who needs the secondary takes it":   {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
-		"renewal, and the secondary is made anew": {termOf("b", 3, 1), func(p pairTrial) {
+		"renewal, and a candidate of step three acquires the secondary":     {termOf("b", 3, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
+		"acquisition, and a candidate of step three acquires the secondary": {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
+		"renewal, and the secondary is recreated": {termOf("b", 3, 1), func(p pairTrial) {
 			p.Secondary.Delete()
 			p.Secondary.Put("", termOf("", 0, 0))
 		}, ""},
-		"claim, and the secondary is made anew": {termOf("b", 5, 1), func(p pairTrial) {
+		"acquisition, and the secondary is recreated": {termOf("b", 5, 1), func(p pairTrial) {
 			p.Secondary.Delete()
 			p.Secondary.Put("", termOf("", 0, 0))
 		}, ""},
-		"claim, and the secondary is unreadable":         {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Corrupt() }, ""},
-		"claim, and a later term has ended":              {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("", 7, 0)) }, ""},
-		"release, and one who needs the secondary is in": {termOf("", 3, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
+		"acquisition, and the secondary is unreadable":               {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Corrupt() }, ""},
+		"acquisition, and a later term has ended":                    {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("", 7, 0)) }, ""},
+		"release, and a candidate of step three holds the secondary": {termOf("", 3, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPairTrial(t)
@@ -117,7 +117,7 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 			p.betweenTheWrites(func() { c.happen(p) })
 			_, err := p.lock.Write(t.Context(), base, c.write, nil)
 			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "write secondary after primary") {
-				t.Errorf("error %v, want one that leaves it open", err)
+				t.Errorf("error %v, want an unknown result", err)
 			}
 			if got := p.Secondary.Snapshot().Record.HolderIdentity; got != c.holder {
 				t.Errorf("the Lease's holder %q, want %q", got, c.holder)
@@ -160,7 +160,7 @@ func TestMultiLock_PrimaryAcquiredByOther(t *testing.T) {
 		p.read() // as a watch would show it
 	})
 	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || k8sresourcelock.IsConflict(err) {
-		t.Errorf("error %v, want one that leaves it open", err)
+		t.Errorf("error %v, want an unknown result", err)
 	}
 	if snap := p.read(); snap.Record.HolderIdentity != "c" || !snap.Half() {
 		t.Errorf("shown: %+v", snap.Record)
@@ -243,7 +243,7 @@ func (o odd) spoil(yes bool, snap k8sresourcelock.Snapshot) k8sresourcelock.Snap
 	return snap
 }
 
-// hear is a lock that tells what it is asked to write.
+// hear is a lock that passes its writes to a function of the test.
 type hear struct {
 	locktest.Locker
 	annotated func(notes map[string]string)
@@ -291,7 +291,7 @@ func TestMultiLock_MissingLocks(t *testing.T) {
 			_, _, errGet := lock.Get(t.Context())
 			for _, err := range []error{lock.Validate(), errRead, errWrite, errNotes, errGet, lock.Create(t.Context(), termOf("b", 3, 1))} {
 				if err == nil || !strings.Contains(err.Error(), "Versioned") || k8sresourcelock.IsConflict(err) {
-					t.Errorf("error %v, want one that says what is missing", err)
+					t.Errorf("error %v, want the missing lock", err)
 				}
 			}
 			lock.RecordEvent("x")
@@ -475,7 +475,7 @@ func TestMultiLock_NoDryRunForRenewal(t *testing.T) {
 }
 
 func TestMultiLock_SecondWrite(t *testing.T) {
-	t.Run("a hold that an operator sets meanwhile stands", func(t *testing.T) {
+	t.Run("concurrent hold is kept", func(t *testing.T) {
 		p := newPairTrial(t)
 		base := p.held()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "{}") })
@@ -483,7 +483,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 			t.Errorf("error %v, notes %v", err, snap.Annotations)
 		}
 	})
-	t.Run("a request that is answered does not come back with a label", func(t *testing.T) {
+	t.Run("answered request is not restored", func(t *testing.T) {
 		p := newPairTrial(t)
 		p.held()
 		p.Secondary.Annotate(request, "{}")
@@ -493,7 +493,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 			t.Errorf("error %v, notes %v", err, snap.Annotations)
 		}
 	})
-	t.Run("a request that is taken back meanwhile is gone", func(t *testing.T) {
+	t.Run("concurrently removed request", func(t *testing.T) {
 		p := newPairTrial(t)
 		p.held()
 		p.Secondary.Annotate(request, "{}")
@@ -504,7 +504,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 			t.Errorf("error %v, request %q", err, is)
 		}
 	})
-	t.Run("a claim begins without what was addressed to another term", func(t *testing.T) {
+	t.Run("acquisition removes a request to another term", func(t *testing.T) {
 		p := newPairTrial(t)
 		p.held()
 		p.Primary.Put("b", termOf("", 3, 1))
@@ -516,30 +516,30 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 		}
 	})
 	for name, fail := range map[string]func(pairTrial){
-		"refused":          func(p pairTrial) { p.lock.Secondary.Forbid(locktest.Update) },
-		"lost":             func(p pairTrial) { p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
-		"no way to look":   func(p pairTrial) { p.Secondary.Annotate("example.com/x", "y"); p.lock.Secondary.Forbid(locktest.Get) },
-		"always too late":  func(p pairTrial) { p.disturb() },
-		"no longer a lock": func(p pairTrial) { p.Secondary.Corrupt() },
+		"refused":              func(p pairTrial) { p.lock.Secondary.Forbid(locktest.Update) },
+		"lost":                 func(p pairTrial) { p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
+		"read forbidden":       func(p pairTrial) { p.Secondary.Annotate("example.com/x", "y"); p.lock.Secondary.Forbid(locktest.Get) },
+		"conflicts repeatedly": func(p pairTrial) { p.disturb() },
+		"corrupted":            func(p pairTrial) { p.Secondary.Corrupt() },
 	} {
-		t.Run("leaves it open: "+name, func(t *testing.T) {
+		t.Run("unknown result: "+name, func(t *testing.T) {
 			p := newPairTrial(t)
 			base := p.held()
 			fail(p)
 			before := p.lock.Secondary.Requests()[locktest.Update]
 			_, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
 			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) || !strings.Contains(err.Error(), "write secondary after primary") {
-				t.Errorf("error %v, want one that leaves it open", err)
+				t.Errorf("error %v, want an unknown result", err)
 			}
-			if name == "no way to look" && !apierrors.IsForbidden(err) {
-				t.Errorf("error %v does not say why", err)
+			if name == "read forbidden" && !apierrors.IsForbidden(err) {
+				t.Errorf("error %v does not wrap the cause", err)
 			}
 			if n := p.lock.Secondary.Requests()[locktest.Update] - before; n > 4 {
 				t.Errorf("%d requests", n)
 			}
 		})
 	}
-	t.Run("acknowledged, and overtaken", func(t *testing.T) {
+	t.Run("changed after both writes", func(t *testing.T) {
 		p := newPairTrial(t)
 		base := p.held()
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker}
@@ -550,7 +550,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 			}
 		}}
 		if _, err := lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || k8sresourcelock.IsConflict(err) {
-			t.Errorf("error %v, want one that leaves it open", err)
+			t.Errorf("error %v, want an unknown result", err)
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// What one call shows does not take back what another has shown.
+// A response does not replace what another has shown.
 func TestPairMemory(t *testing.T) {
 	at := func(version string) Snapshot {
 		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte(version)}
@@ -23,11 +23,11 @@ func TestPairMemory(t *testing.T) {
 		"a read counts":                                   {{"ask", "", "0"}, {"answer", "10", "10"}},
 		"an older write's answer does not":                {{"store", "10", "10"}, {"store", "9", "10"}},
 		"a read of a restored store counts":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "8", "8"}},
-		"not one that was under way":                      {{"store", "8", "8"}, {"ask", "", "8"}, {"store", "10", "10"}, {"answer", "9", "10"}},
-		"one that was under way and is newer":             {{"ask", "", "0"}, {"store", "10", "10"}, {"answer", "11", "11"}},
+		"read sent before it":                             {{"store", "8", "8"}, {"ask", "", "8"}, {"store", "10", "10"}, {"answer", "9", "10"}},
+		"newer read sent before it":                       {{"ask", "", "0"}, {"store", "10", "10"}, {"answer", "11", "11"}},
 		"under way while a write changed nothing":         {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "10", "10"}, {"answer", "9", "10"}},
 		"under way while the lock was deleted":            {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "12", "12"}, {"answer", "", "12"}},
-		"a deletion is later than what it deleted":        {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "", "10"}},
+		"deletion is later than the object":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "", "10"}},
 		"of two reads under way the first to be answered": {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "10", "10"}, {"answer", "9", "10"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestPairMemory_Events(t *testing.T) {
 		t.Errorf("outdated, and shown as %s", got)
 	}
 	if got, ok := show(0, "@5 b/3 half"); !ok || got != "[{p 5 true} {s 6 true}]" {
-		t.Errorf("a watch that begins with what is known shows %v %s", ok, got)
+		t.Errorf("a watch that starts with the known state shows %v %s", ok, got)
 	}
 	var other pairMemory
 	if _, ok, err := other.applyEvent(1, one(t, "s", "@6 b/3 half").Snapshot, "me"); ok || err != nil {

@@ -68,7 +68,7 @@ func watchPair(t *testing.T) *watchedPair {
 	return w
 }
 
-// wants checks all that was heard so far.
+// wants checks all events so far.
 func (w *watchedPair) wants(heard ...string) {
 	w.Helper()
 	synctest.Wait()
@@ -89,7 +89,7 @@ func (w *watchedPair) wants(heard ...string) {
 	}
 }
 
-// by has one object change, and says what its watch is to show.
+// by changes one object and returns the event that its watch shows.
 func (w *watchedPair) by(store *locktest.Store, holder string, term int) k8sresourcelock.Snapshot {
 	store.Put(holder, termOf(holder, term, term))
 	return store.Snapshot()
@@ -103,7 +103,7 @@ func pairWatchTest(t *testing.T, name string, f func(w *watchedPair)) {
 
 func TestMultiLock_Subscribe(t *testing.T) {
 	const up = "up after a gap"
-	pairWatchTest(t, "is up when both are, with what came before", func(w *watchedPair) {
+	pairWatchTest(t, "connected when both are", func(w *watchedPair) {
 		w.halves[0].up()
 		w.halves[0].show(w.by(w.Primary, "c", 4))
 		w.halves[0].show(w.by(w.Primary, "d", 5))
@@ -118,7 +118,7 @@ func TestMultiLock_Subscribe(t *testing.T) {
 		w.halves[0].up()
 		w.wants(up)
 	})
-	pairWatchTest(t, "does not show what is outdated", func(w *watchedPair) {
+	pairWatchTest(t, "omits outdated events", func(w *watchedPair) {
 		w.halves[0].up()
 		w.halves[1].up()
 		old := w.by(w.Primary, "c", 4)
@@ -126,7 +126,7 @@ func TestMultiLock_Subscribe(t *testing.T) {
 		w.halves[0].show(old)
 		w.wants(up, "101+99 d")
 	})
-	pairWatchTest(t, "is down with either, says why, and goes on", func(w *watchedPair) {
+	pairWatchTest(t, "disconnected with either", func(w *watchedPair) {
 		w.halves[0].up()
 		w.halves[1].up()
 		w.halves[1].end <- errors.New("broken")
@@ -166,7 +166,7 @@ func TestMultiLock_Subscribe(t *testing.T) {
 		w.halves[0].show(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "1a"})
 		w.wants(wrong, up, wrong, up)
 	})
-	pairWatchTest(t, "begins anew for both", func(w *watchedPair) {
+	pairWatchTest(t, "restarts both", func(w *watchedPair) {
 		w.halves[0].up()
 		w.halves[1].up()
 		w.wants(up)

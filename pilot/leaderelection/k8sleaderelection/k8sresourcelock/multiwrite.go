@@ -191,7 +191,7 @@ func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 
 var errChangedSince = errors.New("both locks were written, but one has changed since then")
 
-// unknown returns an error for which IsConflict and IsRefused report false.
+// unknown returns err so that IsConflict and IsRefused report false.
 func unknown(err error) error {
 	if IsConflict(err) {
 		return errors.New(err.Error()) // not wrapped, so that IsConflict is false

@@ -26,7 +26,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 		return p, p.read()
 	}
 	writes := func(p pairTrial) int { return p.lock.Primary.Requests()[locktest.Update] }
-	t.Run("a hold replaces the other object's", func(t *testing.T) {
+	t.Run("hold of the other object is replaced", func(t *testing.T) {
 		for _, next := range []string{"new", ""} {
 			p, base := begin(t)
 			want := notes{marker: "v1 b 3"}
@@ -47,7 +47,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the same hold, and none, are left alone", func(t *testing.T) {
+	t.Run("same hold or none", func(t *testing.T) {
 		p, base := begin(t)
 		before := writes(p)
 		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "old", request: "{}"}); err != nil || writes(p) != before {
@@ -61,7 +61,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Error("the hold was written to both")
 		}
 	})
-	t.Run("past a label, not past another term", func(t *testing.T) {
+	t.Run("concurrent label, other term", func(t *testing.T) {
 		p, base := begin(t)
 		p.Primary.Annotate("example.com/x", "y")
 		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Annotations[hold] != "new" {
@@ -73,7 +73,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("error %v, the primary's notes %v, shown %+v", err, p.Primary.Snapshot().Annotations, snap.Record)
 		}
 	})
-	t.Run("where the record is shown alone, the other's hold is not this term's", func(t *testing.T) {
+	t.Run("record in one object only", func(t *testing.T) {
 		p, _ := begin(t)
 		p.Primary.Put("c", termOf("b", 3, 0)) // named by another writer
 		p.Primary.Annotate(needs, "")
@@ -88,11 +88,11 @@ func TestMultiLock_Annotate(t *testing.T) {
 	})
 	for name, fail := range map[string]func(pairTrial){
 		"refused": func(p pairTrial) { p.lock.Primary.Forbid(locktest.Update) },
-		"no way to look": func(p pairTrial) {
+		"read forbidden": func(p pairTrial) {
 			p.Primary.Annotate("example.com/x", "y")
 			p.lock.Primary.Forbid(locktest.Get)
 		},
-		"always too late": func(p pairTrial) {
+		"conflicts repeatedly": func(p pairTrial) {
 			n := 0
 			p.lock.Primary.SetFault(func(v locktest.Verb) locktest.Fault {
 				if v == locktest.Update {
@@ -103,20 +103,20 @@ func TestMultiLock_Annotate(t *testing.T) {
 			})
 		},
 	} {
-		t.Run("leaves it open: "+name, func(t *testing.T) {
+		t.Run("unknown result: "+name, func(t *testing.T) {
 			p, base := begin(t)
 			fail(p)
 			before := writes(p)
 			_, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"})
 			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) {
-				t.Errorf("error %v, want one that leaves it open", err)
+				t.Errorf("error %v, want an unknown result", err)
 			}
 			if p.Secondary.Snapshot().Annotations[hold] != "new" || writes(p)-before > 4 {
 				t.Errorf("the secondary's notes %v, %d requests", p.Secondary.Snapshot().Annotations, writes(p)-before)
 			}
 		})
 	}
-	t.Run("a conflict where it is shown writes nothing", func(t *testing.T) {
+	t.Run("conflict on the selected object", func(t *testing.T) {
 		p, base := begin(t)
 		p.Secondary.Annotate("example.com/x", "y")
 		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); !k8sresourcelock.IsConflict(err) {
@@ -129,7 +129,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("the primary's notes %v", p.Primary.Snapshot().Annotations)
 		}
 	})
-	t.Run("by a lock that is only versioned", func(t *testing.T) {
+	t.Run("lock that implements only Versioned", func(t *testing.T) {
 		p, base := begin(t)
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
 		snap, err := lock.Annotate(t.Context(), base, notes{hold: "new", marker: "v1 b 3"})
@@ -140,7 +140,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("on an outdated base: error %v", err)
 		}
 	})
-	t.Run("where the other object is gone, whose last version goes on to count", func(t *testing.T) {
+	t.Run("other object deleted", func(t *testing.T) {
 		p, _ := begin(t)
 		p.Primary.Delete()
 		base := p.read()
@@ -149,7 +149,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("error %v, versions %v after %v", err, snap.Parts, base.Parts)
 		}
 	})
-	t.Run("with the note that both are needed", func(t *testing.T) {
+	t.Run("keeps MultiLockAnnotation", func(t *testing.T) {
 		p, base := begin(t)
 		var got notes
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hear{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
@@ -186,7 +186,7 @@ func TestMultiLock_InvalidVersionOfHold(t *testing.T) {
 	p.Primary.Annotate("example.com/x", "y")
 	_, err := lock.Annotate(t.Context(), base, notes{hold: "new"})
 	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Annotations[hold] != "old" {
-		t.Errorf("read anew: error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
+		t.Errorf("after another read: error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
 	}
 }
 
@@ -254,7 +254,7 @@ func TestMultiLock_HoldDuringRenewal(t *testing.T) {
 			}
 			c.afterwards(p)
 			if got := p.read().Annotations[hold]; got != c.want {
-				t.Errorf("the hold %q counts, want %q", got, c.want)
+				t.Errorf("hold %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -280,7 +280,7 @@ func TestMultiLock_HoldBeforePartialRenewal(t *testing.T) {
 				t.Fatal("written")
 			}
 			if got := p.read().Annotations[hold]; got != "new" || p.Primary.Snapshot().Annotations[hold] != "old" {
-				t.Errorf("the hold %q counts, want %q", got, "new")
+				t.Errorf("hold %q, want %q", got, "new")
 			}
 		})
 	}
@@ -339,13 +339,13 @@ func TestMultiLock_DryRunBeforeRequest(t *testing.T) {
 		stands  map[string]string
 		refused bool
 	}{
-		"one's own":                        {notes: mine, refused: true},
-		"one's own, the secondary absent":  {absent: true, notes: mine, refused: true},
-		"one's own, the secondary emptied": {harm: (*locktest.Store).Empty, notes: mine, refused: true},
-		"one's own, which stands":          {notes: mine, stands: mine},
-		"another's":                        {notes: map[string]string{key: `{"identity":"c"}`}},
-		"what cannot be read":              {notes: map[string]string{key: `{`}},
-		"none":                             {notes: map[string]string{}},
+		"own":                    {notes: mine, refused: true},
+		"own, secondary absent":  {absent: true, notes: mine, refused: true},
+		"own, secondary emptied": {harm: (*locktest.Store).Empty, notes: mine, refused: true},
+		"own, unchanged":         {notes: mine, stands: mine},
+		"another's":              {notes: map[string]string{key: `{"identity":"c"}`}},
+		"unreadable request":     {notes: map[string]string{key: `{`}},
+		"none":                   {notes: map[string]string{}},
 	} {
 		for _, may := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, may %v", name, may), func(t *testing.T) {
@@ -370,7 +370,7 @@ func TestMultiLock_DryRunBeforeRequest(t *testing.T) {
 					t.Fatalf("error %v", err)
 				}
 				if written := p.Primary.Snapshot().ResourceVersion != first; written && err != nil {
-					t.Error("it was refused, and written")
+					t.Error("rejected request was written")
 				}
 				if got := p.Primary.Snapshot().Annotations[key]; err == nil && got != x.notes[key] {
 					t.Errorf("the request is %q", got)

@@ -28,7 +28,7 @@ var golden = LeaderElectionRecord{
 const goldenJSON = `{"holderIdentity":"pod-a","holderKey":"stable","leaseDurationSeconds":30,` +
 	`"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:12Z","leaderTransitions":3}`
 
-// Names and order of the fields are those of istiod. The fence matches a prefix of these bytes.
+// istiod uses the same field names in the same order. The fence matches a prefix of these bytes.
 func TestEncodeConfigMap_Golden(t *testing.T) {
 	released := LeaderElectionRecord{
 		LeaseDurationSeconds: 1, LeaderTransitions: 3,
@@ -162,7 +162,7 @@ func TestConfigMapSnapshot(t *testing.T) {
 	}
 }
 
-// FuzzConfigMapRecord: whatever stands in the annotation, it is either unreadable or
+// FuzzConfigMapRecord checks that every annotation is either unreadable or
 // a record that can be written and reads the same again.
 func FuzzConfigMapRecord(f *testing.F) {
 	f.Add(goldenJSON)

@@ -25,7 +25,7 @@ const defaultMinSharedWatches = 4
 type Shared struct {
 	// Client watches namespaces. It should be the client of the locks. If nil, each lock has its own watch.
 	Client coordinationv1client.LeasesGetter
-	// MinSharedWatches is the number of watches in a namespace from which on they share one. 0 means 4: few locks
+	// MinSharedWatches is the minimum number of watches in a namespace that share one watch. 0 means 4: few locks
 	// can be named one by one in a Role.
 	MinSharedWatches int
 	// MaxConcurrentCalls limits the calls that run at the same time. 0 means no limit.

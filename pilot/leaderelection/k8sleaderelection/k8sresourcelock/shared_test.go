@@ -114,7 +114,7 @@ func TestShared_MinSharedWatches(t *testing.T) {
 		s.say(watch.Added, "e", "7")
 		wantTold(t, all[4], "up after a gap", "changed7")
 		wantTold(t, all[3], "up after a gap")
-		// One whose own watch has ended joins the others.
+		// A lock whose own watch has ended joins the others.
 		s.say(watch.Added, "a", "9")
 		s.streams["metadata.name=a"].Action(watch.Added, leaseOf("a", "9"))
 		s.streams["metadata.name=a"].Stop()
@@ -128,13 +128,13 @@ func TestShared_MinSharedWatches(t *testing.T) {
 			w.End()
 		}
 		if len(h.namespaces) != 0 || !s.streams[""].IsStopped() {
-			t.Error("the shared watch runs on although nobody watches")
+			t.Error("the shared watch runs without users")
 		}
 	})
 }
 
 func TestShared_Events(t *testing.T) {
-	sharedTest(t, "what concerns each, in order, deletions too", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "events in order, deletions too", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "8")
 		s.say(watch.Added, "b", "9")
@@ -219,7 +219,7 @@ func TestShared_Forbidden(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	sharedTest(t, "and whoever ends meanwhile is not followed by name", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "ended subscription is not watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		a.End()
 		a.watchAlone()
@@ -262,7 +262,7 @@ func (s *leaseServer) set(refuse func(string) error) {
 	s.refuse = refuse
 }
 
-// kept is how many namespaces the Shared knows of.
+// kept returns the number of namespaces in the Shared.
 func (h *Shared) kept() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -297,7 +297,7 @@ func (s *leaseServer) wantShared(t *testing.T, want ...string) {
 }
 
 func TestShared_CountsWatches(t *testing.T) {
-	sharedTest(t, "and keeps nothing of those who have gone", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "keeps nothing of ended subscriptions", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 0
 		for range 10 {
 			subscribed(t, h, "a").End()
@@ -315,7 +315,7 @@ func TestShared_CountsWatches(t *testing.T) {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
 	})
-	sharedTest(t, "and goes on sharing with fewer", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "shares with fewer watches", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 3
 		x, y, a := subscribed(t, h, "x"), subscribed(t, h, "y"), subscribed(t, h, "a")
 		x.End()
@@ -329,7 +329,7 @@ func TestShared_CountsWatches(t *testing.T) {
 		wantTold(t, c, "up after a gap", "changed10")
 		s.wantShared(t, "@")
 	})
-	sharedTest(t, "and begins anew after the last of those who share", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "restarts after the last user", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 2
 		byName := subscribed(t, h, "x")
 		subscribed(t, h, "a").End()
@@ -387,7 +387,7 @@ func TestShared_Gap(t *testing.T) {
 		wantTold(t, a, "up after a gap")
 		s.wantShared(t, "@", "@")
 	})
-	sharedTest(t, "it goes on after the latest, in whichever order things came", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "resumes after the latest version", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Modified, "a", "9") // once more
@@ -400,7 +400,7 @@ func TestShared_Gap(t *testing.T) {
 }
 
 func TestShared_Connection(t *testing.T) {
-	sharedTest(t, "who comes while it is down is not told that it is up", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "new user while disconnected", func(t *testing.T, s *leaseServer, h *Shared) {
 		subscribed(t, h, "a")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
 		synctest.Wait()
@@ -409,7 +409,7 @@ func TestShared_Connection(t *testing.T) {
 		<-time.After(minPause)
 		wantTold(t, b, "up after a gap")
 	})
-	sharedTest(t, "one that ends at once was not up", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "immediate end", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.Client = empty{s}
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "down: "+errNotAccepted.Error())
@@ -445,7 +445,7 @@ func TestShared_Connection(t *testing.T) {
 			t.Errorf("ten connections within %v", took)
 		}
 	})
-	sharedTest(t, "soon again after one that has shown something", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "short pause after a connection with events", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
 		subscribed(t, h, "a")
 		<-time.After(time.Minute)
@@ -477,7 +477,7 @@ func TestShared_Connection(t *testing.T) {
 	})
 }
 
-// empty serves watches that end at once, as client-go does when a connection broke off.
+// empty serves watches that end immediately, as client-go does when a connection broke off.
 type empty struct{ *leaseServer }
 
 func (e empty) Leases(string) coordinationv1client.LeaseInterface { return e }
@@ -505,7 +505,7 @@ func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Inter
 }
 
 func TestShared_ForbiddenPeriod(t *testing.T) {
-	sharedTest(t, "when nobody watches any more, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "without users, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		subscribed(t, h, "a").End()
 		<-time.After(maxWatch / 2)
@@ -534,7 +534,7 @@ func TestShared_ForbiddenPeriod(t *testing.T) {
 }
 
 func TestShared_StoreRestored(t *testing.T) {
-	sharedTest(t, "an absent Lease says nothing about the store", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "absent Lease", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Deleted, "a", "91")
@@ -542,7 +542,7 @@ func TestShared_StoreRestored(t *testing.T) {
 		wantTold(t, a, "up after a gap", "changed90", "gone91")
 		s.wantShared(t, "@")
 	})
-	sharedTest(t, "what the old connection still shows does not count", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "late events of the old connection does not count", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		newsOf(a)

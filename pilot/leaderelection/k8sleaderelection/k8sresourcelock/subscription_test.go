@@ -59,7 +59,7 @@ func TestSubscription(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	sharedTest(t, "begins anew once in a restored store", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "restarts once in a restored store", func(t *testing.T, s *leaseServer, h *Shared) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Added, "b", "91")
@@ -84,7 +84,7 @@ func TestSubscription(t *testing.T) {
 		}
 		wantTold(t, a, "down: "+errQueueFull.Error(), "up after a gap", "changed355")
 	})
-	sharedTest(t, "of a single lock is by its name, for which a smaller right will do", func(t *testing.T, s *leaseServer, h *Shared) {
+	sharedTest(t, "single lock is watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 0
 		wantTold(t, subscribed(t, h, "a"), "up after a gap")
 		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) {
@@ -108,7 +108,7 @@ func TestSubscription_WakesOnce(t *testing.T) {
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Modified, "a", "10")
 		if wakes != 1 {
-			t.Errorf("%d wakes for news that nobody has taken", wakes)
+			t.Errorf("woken %d times without a call of Next", wakes)
 		}
 		newsOf(a)
 		s.say(watch.Modified, "a", "11")

@@ -127,25 +127,25 @@ func TestUnversioned_Lock(t *testing.T) {
 		t.Errorf("read %+v, error %v", read, err)
 	}
 	if _, err := l.Write(t.Context(), first, termed(3), nil); !IsConflict(err) || store.object.ResourceVersion != second.ResourceVersion {
-		t.Errorf("on what has changed: error %v, version %s", err, store.object.ResourceVersion)
+		t.Errorf("on a changed object: error %v, version %s", err, store.object.ResourceVersion)
 	}
 	if err := l.DryRun(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
 		t.Errorf("rehearsed: error %v, version %s", err, store.object.ResourceVersion)
 	}
 	store.object = nil
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) || !apierrors.IsNotFound(err) || store.object != nil {
-		t.Errorf("on what is gone: error %v", err)
+		t.Errorf("on a deleted object: error %v", err)
 	}
 	anew, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
 	if err != nil || anew.UID == first.UID {
-		t.Errorf("made anew with UID %s, error %v", anew.UID, err)
+		t.Errorf("recreated with UID %s, error %v", anew.UID, err)
 	}
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) {
-		t.Errorf("on what was made anew: error %v", err)
+		t.Errorf("on a recreated object: error %v", err)
 	}
 }
 
-// What others put there has neither UID nor version, and may change at any time.
+// An object of another writer has neither UID nor version, and may change at any time.
 func TestUnversioned_OtherWriters(t *testing.T) {
 	store := &shelf{object: configMap("istio-leader", "")}
 	l := lockOn(store)
@@ -164,7 +164,7 @@ func TestUnversioned_OtherWriters(t *testing.T) {
 	if _, err := l.Write(t.Context(), second, termed(2), nil); !IsConflict(err) {
 		t.Errorf("a second write on it: error %v", err)
 	}
-	// Versions go on from what is there, whoever gave it.
+	// Versions continue from the stored version.
 	high := versionOf(t, written) + 1000000
 	store.object.ResourceVersion = strconv.FormatUint(high, 10)
 	read, err := l.Read(t.Context())
@@ -174,7 +174,7 @@ func TestUnversioned_OtherWriters(t *testing.T) {
 	if next, err := l.Write(t.Context(), read, termed(3), nil); err != nil || versionOf(t, next) != high+1 {
 		t.Errorf("version %s after %d, error %v", next.ResourceVersion, high, err)
 	}
-	// What has one of the two is of another kind of store, also if it has it since just now.
+	// An object with one of the two is of another kind of store, also if it has it since just now.
 	for _, is := range []metav1.ObjectMeta{{UID: "u"}, {ResourceVersion: "50"}} {
 		store.object = configMap("istio-leader", is.ResourceVersion)
 		store.object.UID = is.UID
@@ -316,7 +316,7 @@ func TestUnversioned(t *testing.T) {
 		{Snapshot{Exists: true, UID: "u", Object: &Pair{Primary: Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}}}, true},
 		{Snapshot{Exists: true, Object: &Pair{Primary: Snapshot{Exists: true, UID: "u", Object: object}}}, false}, // the secondary is absent
 		{Snapshot{Exists: true, Object: object}, true},
-		{Snapshot{Exists: true}, false}, // of a plain lock: nobody knows
+		{Snapshot{Exists: true}, false}, // of a plain lock
 		{Snapshot{UID: uidPrefix + "7", Object: object}, false},
 	} {
 		if c.snap.Unversioned() != c.want {

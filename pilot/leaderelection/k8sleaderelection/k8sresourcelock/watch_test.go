@@ -150,7 +150,7 @@ type opening struct {
 	w   *watch.FakeWatcher
 }
 
-// open takes so long, whatever its context says if it is deaf.
+// open takes so long and ignores its context if it is deaf.
 func (o *opening) open(takes time.Duration, deaf bool) func(context.Context) (watch.Interface, error) {
 	return func(ctx context.Context) (watch.Interface, error) {
 		o.ctx, o.w = ctx, watch.NewFake()

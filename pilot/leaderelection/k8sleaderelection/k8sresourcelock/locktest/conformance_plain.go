@@ -24,14 +24,14 @@ var plainChecks = []check{
 		if err != nil || !sameRecord(*got, record(a, 1)) || !bytes.Equal(raw, t.must(b.Read(t.ctx)).Raw) {
 			t.Fatalf("got %+v, %s, %v", got, raw, err)
 		}
-		if err := a.Update(t.ctx, record(a, 2)); err != nil { // on what it created
+		if err := a.Update(t.ctx, record(a, 2)); err != nil { // base: its Create
 			t.Fatal(err)
 		}
-		if err := a.Update(t.ctx, record(a, 3)); err != nil { // on what it updated
+		if err := a.Update(t.ctx, record(a, 3)); err != nil { // base: its Update
 			t.Fatal(err)
 		}
 		t.wantStored(record(a, 3))
-		err = b.Update(t.ctx, record(b, 4)) // on what it got before
+		err = b.Update(t.ctx, record(b, 4)) // base: its earlier Get
 		t.wantConflict(err)
 		if !apierrors.IsConflict(err) {
 			t.Errorf("error %v hides the API server's answer", err)

@@ -158,7 +158,7 @@ var watchChecks = []check{
 	}},
 	{"watch resumes from a version", func(t *trial) {
 		if t.TwoObjects {
-			return // its subscription resumes by itself
+			return // a Subscription resumes itself
 		}
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)

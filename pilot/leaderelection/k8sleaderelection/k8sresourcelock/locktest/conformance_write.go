@@ -134,7 +134,7 @@ var writeChecks = []check{
 			t.Errorf("UIDs %s, %s, then re-created %s", first.UID, second.UID, third.UID)
 		}
 	}},
-	{"a write on a deleted lock is a conflict and creates nothing", func(t *trial) {
+	{"write on a deleted lock conflicts", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		t.Delete()
@@ -144,7 +144,7 @@ var writeChecks = []check{
 			t.Errorf("the write brought the lock back: %+v", snap.Record)
 		}
 	}},
-	{"a write on a lock deleted and made anew is a conflict", func(t *trial) {
+	{"write on a recreated lock conflicts", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)
 		t.Delete()
@@ -153,7 +153,7 @@ var writeChecks = []check{
 		t.wantConflict(err)
 		t.wantStored(record(b, 1))
 	}},
-	{"a write that changes nothing keeps the version", func(t *trial) {
+	{"write without a change keeps the version", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
 		again := t.must(a.Write(t.ctx, base, record(a, 1), nil))

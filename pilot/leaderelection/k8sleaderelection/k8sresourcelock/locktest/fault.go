@@ -151,7 +151,7 @@ func (c *Client) fault(verb Verb) Fault {
 func (c *Client) exchange(ctx context.Context, verb Verb, serve func() (Object, error)) (Object, error) {
 	f := c.fault(verb)
 	if verb == Watch {
-		f.Arrives = false // nobody is left to read it
+		f.Arrives = false // its caller has returned
 	}
 	if f.Lose == TheRequest {
 		return nil, f.lose(ctx, f.Before)

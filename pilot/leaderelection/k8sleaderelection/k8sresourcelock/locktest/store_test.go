@@ -142,7 +142,7 @@ func TestLateRequest_Unchanged(t *testing.T) {
 	})
 }
 
-// recorder runs a watch and keeps what it saw.
+// recorder runs a watch and records its results.
 type recorder struct {
 	mu    sync.Mutex
 	state recorded
@@ -233,7 +233,7 @@ func TestWatchDelayMuteAndDrop(t *testing.T) {
 		lock.SetWatchDelay(0)
 		again := follow(t.Context(), lock, end.resume)
 		if got := again.now().holders(); len(got) != 1 || got[0] != "five" {
-			t.Errorf("resumed watch saw %q, want what was lost", got)
+			t.Errorf("resumed watch saw %q, want the lost event", got)
 		}
 		lock.DropWatches()
 	})
@@ -313,7 +313,7 @@ func TestLatencyHookAndCounters(t *testing.T) {
 		var asked []Verb
 		a.SetFault(func(v Verb) Fault {
 			asked = append(asked, v)
-			s.Put("peer", held("peer", len(asked))) // whatever happens meanwhile
+			s.Put("peer", held("peer", len(asked))) // a concurrent write
 			return Fault{}
 		})
 		_, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, held("pod-a", 1), nil)

@@ -75,8 +75,8 @@ func (c *Client) due() time.Time {
 // watcher is one open watch. Its goroutine sends events when they are due. The store only appends to the queue.
 type watcher struct {
 	client  *Client
-	marks   bool // the reader allowed bookmarks
-	others  bool // the reader asked for objects beside the lock, too
+	marks   bool // the reader accepts bookmarks
+	others  bool // the reader also asked for other objects
 	results chan watch.Event
 	wake    chan struct{}
 	gone    chan struct{}
