@@ -27,7 +27,7 @@ func nobody(t *testing.T) kube.Client {
 	return client
 }
 
-// What is not given has its default, and what is given stays.
+// withDefaults keeps the values that are set.
 func TestConfigDefaults(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -55,7 +55,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// sameConfig compares what a Config says by itself, without what it points to.
+// sameConfig compares two Configs. It does not follow pointers.
 func sameConfig(a, b Config) bool {
 	a.OnStuckDrain, b.OnStuckDrain = nil, nil
 	same := a.Logger == b.Logger && a.DefaultWatcher == b.DefaultWatcher && a.LockClient == b.LockClient &&
@@ -66,7 +66,6 @@ func sameConfig(a, b Config) bool {
 		a.HealthTolerance == b.HealthTolerance && a.Disabled == b.Disabled
 }
 
-// The lock's name, the key that ranks a candidate, and how long it waits for its watcher.
 func TestConfigDerivedValues(t *testing.T) {
 	const lease = 8 * time.Second
 	for name, x := range map[string]struct {
@@ -90,12 +89,11 @@ func TestConfigDerivedValues(t *testing.T) {
 	}
 }
 
-// All that is wrong is said, with what to do about it; a constructor without an error of its
-// own keeps it for who runs the election.
+// The error lists everything that is invalid. Constructors without an error result keep it for RunContext.
 func TestConfigValidate(t *testing.T) {
 	for name, x := range map[string]struct {
 		change func(*Config)
-		want   []string // none: it is a good one
+		want   []string // empty: the Config is valid
 		not    string
 	}{
 		"good":              {change: func(*Config) {}},
@@ -116,7 +114,7 @@ func TestConfigValidate(t *testing.T) {
 			ended := newElection(nobody(t), cfg)
 			if len(x.want) == 0 {
 				if err != nil || l == nil || ended.invalid != nil {
-					t.Errorf("refused: %v, %v", err, ended.invalid)
+					t.Errorf("rejected: %v, %v", err, ended.invalid)
 				}
 				return
 			}
@@ -141,7 +139,6 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// Each constructor of Istio's style makes the election that its name says.
 func TestConstructors(t *testing.T) {
 	client := nobody(t)
 	base := Config{Namespace: "istio-system", Identity: "a", ElectionID: "new", Revision: "canary"}
@@ -164,11 +161,10 @@ func TestConstructors(t *testing.T) {
 	t.Setenv(envLeaseDuration, "soon")
 	l := NewLeaderElection("istio-system", "a", "", "canary", client)
 	if err := l.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "" in namespace "istio-system": environment variable LEADER_ELECTION_LEASE_DURATION="soon"`) {
-		t.Errorf("with a wrong variable: %v", err)
+		t.Errorf("invalid environment variable: %v", err)
 	}
 }
 
-// What the environment decides, variable by variable.
 func TestConfigFromEnvironment(t *testing.T) {
 	type variables map[string]string
 	for name, x := range map[string]struct {
@@ -214,22 +210,22 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 }
 
-// Who goes before whom, by what is known of the default revision when the election does not run.
+// An election that does not run ranks by the last known default revision.
 func TestLocationPrioritizedComparison(t *testing.T) {
 	l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("canary")})
 	if !LocationPrioritizedComparison("stable", l) || LocationPrioritizedComparison("canary", l) {
-		t.Error("the default revision does not go before another")
+		t.Error("the default revision does not outrank another")
 	}
 	if l := electionFor(t, Config{Revision: "canary", DefaultWatcher: watcher("stable")}); LocationPrioritizedComparison("stable", l) || LocationPrioritizedComparison("other", l) {
-		t.Error("a revision goes before another by what another's default is")
+		t.Error("a revision outranks another although neither is the default")
 	}
 	if !LocationPrioritizedComparison("^canary", electionFor(t, Config{Revision: "canary"})) {
-		t.Error("a local one does not go before a remote one")
+		t.Error("a local candidate does not outrank a remote one")
 	}
 	if LocationPrioritizedComparison("^canary", electionFor(t, Config{Revision: "canary", PerRevision: true})) {
-		t.Error("an election of one revision has ranks")
+		t.Error("a per-revision election has ranks")
 	}
-	// Where the watcher knows nothing, an elector that has not run does not either.
+	// If the watcher has not synced, there is no default revision before the first run.
 	for name, change := range map[string]func(*LeaderElection){
 		"not synced": func(l *LeaderElection) { l.cfg.DefaultWatcher = watcher("?") },
 		"shared":     func(l *LeaderElection) { l.sharing = true },
@@ -242,9 +238,9 @@ func TestLocationPrioritizedComparison(t *testing.T) {
 	}
 	refused := newElection(nobody(t), Config{})
 	if refused.currentDefault() != (k8sleaderelection.DefaultRevision{}) {
-		t.Error("an election that was refused knows a default revision")
+		t.Error("an invalid election has a default revision")
 	}
-	// Nor does one that was refused lead, know a leader or need a step down.
+	// An invalid election does not lead, has no leader, and ignores a step-down.
 	if identity, key := refused.Leader(); identity != "" || key != "" || refused.IsLeader() {
 		t.Errorf("led by %q of %q", identity, key)
 	}
@@ -254,7 +250,7 @@ func TestLocationPrioritizedComparison(t *testing.T) {
 	}
 }
 
-// A client that has no gate is never handed out in the place of one that has.
+// Client never returns an ungated client for an election that has a gate.
 func TestClient(t *testing.T) {
 	client := nobody(t)
 	l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", Disabled: true})
@@ -266,7 +262,7 @@ func TestClient(t *testing.T) {
 	}
 	gated := l.Client()
 	if gated == client || gated != l.Client() {
-		t.Error("the gated client is the ungated one, or made anew each time")
+		t.Error("Client returns an ungated client, or another client on each call")
 	}
 	err = gated.Kube().CoreV1().RESTClient().Delete().AbsPath("/api/v1/namespaces/a").Do(t.Context()).Error()
 	if err == nil || !strings.Contains(err.Error(), "not lead") && !strings.Contains(err.Error(), "not the leader") {
@@ -291,14 +287,14 @@ func TestClient(t *testing.T) {
 	if err := l.Client().Kube().CoreV1().RESTClient().Delete().AbsPath("/api").Do(t.Context()).Error(); !errors.Is(err, fence.ErrNotLeader) {
 		t.Errorf("a write: %v", err)
 	}
-	// An election that was refused for having no client has one that is of no use, and no panic.
+	// Without a client, requests fail, and nothing panics.
 	err = NewLeaderElection("istio-system", "a", "new", "canary", nil).Client().Kube().CoreV1().RESTClient().Get().AbsPath("/api").Do(t.Context()).Error()
 	if err == nil || !strings.Contains(err.Error(), "derive client: no client") {
 		t.Errorf("without a client: %v", err)
 	}
 }
 
-// undivided is a client of which none can be derived.
+// undivided is a client from which no other can be derived.
 type undivided struct {
 	kube.Client
 	err error

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// toldWatcher is a watcher whose handlers the test calls, or that takes none.
+// toldWatcher is a watcher with handlers that the test calls. It can reject handlers.
 type toldWatcher struct {
 	mu       sync.Mutex
 	revision string
@@ -61,7 +61,7 @@ func (w *toldWatcher) count() (asked, handlers int) {
 	return w.asked, len(w.handlers)
 }
 
-// leavable is one whose handlers can be taken off again.
+// leavable is a watcher from which handlers can be removed.
 type leavable struct{ toldWatcher }
 
 func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
@@ -72,11 +72,11 @@ func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.handlers = slices.Delete(w.handlers, mine, mine+1) // of one at a time
+		w.handlers = slices.Delete(w.handlers, mine, mine+1)
 	}
 }
 
-// Elections that come and go by a watcher that stays leave no handler behind.
+// An election removes its handler from a watcher that outlives it.
 func TestRunContext_RemovesHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &leavable{toldWatcher{takes: true, synced: true, revision: "canary"}}
@@ -89,27 +89,27 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 			w.is("stable")
 			passes(0)
 			if a.Status().Default != "stable" {
-				t.Errorf("it was not told: %+v", a.Status())
+				t.Errorf("the elector did not receive it: %+v", a.Status())
 			}
 			w.is("canary")
 			if err := a.quits(); err != nil {
 				t.Error(err)
 			}
 			if _, handlers := w.count(); handlers != 0 {
-				t.Errorf("%d handlers are left behind", handlers)
+				t.Errorf("%d handlers are left", handlers)
 			}
 		}
 	})
 }
 
-// The elector is told each default revision, by one handler however often it runs, and from
-// the watcher's first on; one that accepts no handlers is asked once per RetryPeriod.
+// The elector receives each default revision by one handler, in all runs. A watcher that rejects handlers is
+// polled once per RetryPeriod.
 func TestDefaultRevisionChange(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
 			w := &toldWatcher{takes: takes}
 			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
-			a.sharing = true // so that the comparison goes by what the elector was told
+			a.sharing = true // the comparison then uses the value of the elector
 			a.starts(t)
 			passes(time.Second)
 			if a.IsLeader() || a.Status().DefaultKnown || a.currentDefault().Synced {
@@ -117,7 +117,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 			}
 			w.is("canary")
 			if passes(0); takes != a.Status().DefaultKnown {
-				t.Errorf("handlers %v: at once: %+v", takes, a.Status())
+				t.Errorf("handlers %v: immediately: %+v", takes, a.Status())
 			}
 			passes(playRetry + time.Millisecond)
 			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.currentDefault().Revision != "canary" {
@@ -126,7 +126,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 			from, _ := w.count()
 			passes(10 * playRetry)
 			if asked, _ := w.count(); takes && asked != from || !takes && (asked-from < 9 || asked-from > 11) {
-				t.Errorf("handlers %v: asked %d times", takes, asked-from)
+				t.Errorf("handlers %v: polled %d times", takes, asked-from)
 			}
 			if err := a.quits(); err != nil {
 				t.Error(err)
@@ -134,7 +134,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 			from, _ = w.count()
 			passes(10 * playRetry)
 			if asked, _ := w.count(); asked != from {
-				t.Errorf("handlers %v: asked after the end", takes)
+				t.Errorf("handlers %v: polled after the end", takes)
 			}
 			a.starts(t)
 			passes(time.Second)
@@ -145,11 +145,11 @@ func TestDefaultRevisionChange(t *testing.T) {
 				t.Error(err)
 			}
 			if got := a.log.count("accepts no handlers"); takes != (got == 0) || got > 1 {
-				t.Errorf("handlers %v: said %d times", takes, got)
+				t.Errorf("handlers %v: logged %d times", takes, got)
 			}
 		})
 	}
-	// Where the watcher has forgotten, the elector has not.
+	// The elector keeps the value if the watcher is no longer synced.
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &toldWatcher{takes: true, synced: true, revision: "canary"}
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
@@ -166,19 +166,19 @@ func TestDefaultRevisionChange(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	// An election of one revision has no rank, and asks nobody.
+	// A per-revision election has no rank and does not read the default revision.
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &toldWatcher{takes: true}
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
 		unfollow := a.followDefault()
 		unfollow()
 		if asked, handlers := w.count(); asked > 0 || handlers > 0 {
-			t.Errorf("asked %d times, %d handlers", asked, handlers)
+			t.Errorf("polled %d times, %d handlers", asked, handlers)
 		}
 	})
 }
 
-// answersLate is a watcher that answers once it is let.
+// answersLate is a watcher that blocks until the test lets it answer.
 type answersLate struct {
 	watcher
 	let chan struct{}
@@ -186,11 +186,11 @@ type answersLate struct {
 
 func (w *answersLate) HasSynced() bool { <-w.let; return true }
 
-// Who stops asking, or gives back what elections share, waits for what is under way.
+// The end of polling and the release of shared clients wait for pending calls.
 func TestEndsWaitForCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &answersLate{let: make(chan struct{}, 1)}
-		w.let <- struct{}{} // to the first question
+		w.let <- struct{}{} // for the first call
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 		end := a.pollDefault()
 		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: nobody(t)}
@@ -200,25 +200,25 @@ func TestEndsWaitForCalls(t *testing.T) {
 		go func() { end(); ended = true }()
 		go func() { c.release(); released = true }()
 		if passes(time.Minute); ended || released {
-			t.Errorf("asking has ended: %v, it is given back: %v", ended, released)
+			t.Errorf("polling has ended: %v, client is released: %v", ended, released)
 		}
 		close(w.let)
 		if passes(time.Minute); !ended || !released {
-			t.Errorf("asking has ended: %v, it is given back: %v", ended, released)
+			t.Errorf("polling has ended: %v, client is released: %v", ended, released)
 		}
 	})
 }
 
-// A watcher that has not synced holds a start up for a quarter of the lease, no longer.
+// The start waits at most a quarter of the lease for the default watcher to sync.
 func TestStartAwaitsDefaultRevision(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &toldWatcher{takes: true} })
 		a.starts(t)
 		if passes(playLease/4 - 100*time.Millisecond); a.IsLeader() {
-			t.Error("it does not wait")
+			t.Error("the start does not wait")
 		}
 		if passes(300 * time.Millisecond); !a.IsLeader() {
-			t.Errorf("it waits on: %+v", a.Status())
+			t.Errorf("the start still waits: %+v", a.Status())
 		}
 		if err := a.quits(); err != nil {
 			t.Error(err)
@@ -226,7 +226,7 @@ func TestStartAwaitsDefaultRevision(t *testing.T) {
 	})
 }
 
-// Functions that outlive the lease by more than the tolerance make the process unhealthy.
+// Healthz fails if run functions are active after the lease and the tolerance.
 func TestHealthz(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
@@ -240,13 +240,13 @@ func TestHealthz(t *testing.T) {
 		a.client.Forbid(locktest.Update)
 		passes(playLease + 3*time.Second)
 		if err := a.Healthz().Check(nil); err != nil {
-			t.Errorf("within what is tolerated: %v", err)
+			t.Errorf("within the tolerance: %v", err)
 		}
 		if passes(3 * time.Second); a.Healthz().Check(nil) == nil {
-			t.Error("a function that outlives its lease is healthy")
+			t.Error("healthy although a function is active after its lease")
 		}
 		close(release)
 		passes(time.Second)
-		_ = a.quits() // whose lock nobody could write
+		_ = a.quits()
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// A whole life with each kind of lock: what it does, says and leaves behind.
+// An election with each type of lock, from start to stop.
 func TestElection(t *testing.T) {
 	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease, LockTypeMulti} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -24,7 +24,7 @@ func TestElection(t *testing.T) {
 				a := s.candidate(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
 				a.AddRunContext(a.work)
 				if a.IsLeader() || a.works() || a.admits(t) {
-					t.Error("it leads before it runs")
+					t.Error("leads before it runs")
 				}
 				a.starts(t)
 				passes(10 * time.Second)
@@ -46,7 +46,7 @@ func TestElection(t *testing.T) {
 					t.Errorf("it ended with %v; its function runs: %v, it leads: %v", err, a.works(), a.IsLeader())
 				}
 				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
-					t.Errorf("left behind: the ConfigMap held by %q, the Lease by %q", o, l)
+					t.Errorf("after the stop: the ConfigMap held by %q, the Lease by %q", o, l)
 				}
 				if st := a.Status(); st.Phase != "done" || st.Leading || st.ValidityLeft != 0 || st.Token != "" || st.Waiting {
 					t.Errorf("%+v", st)
@@ -59,7 +59,7 @@ func TestElection(t *testing.T) {
 func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 	t.Helper()
 	if got.ValidityLeft < playRenew-playRetry-time.Second || got.ValidityLeft > playRenew {
-		t.Errorf("covered for %v", got.ValidityLeft)
+		t.Errorf("valid for %v", got.ValidityLeft)
 	}
 	if since := time.Since(got.Since); got.Token == "" || since < 5*time.Second || since > 10*time.Second {
 		t.Errorf("token %q, since %v", got.Token, since)
@@ -75,12 +75,12 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 	}
 }
 
-// A follower knows who leads, and follows with the lease.
+// The status of a follower.
 func TestFollowerStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a").starts(t)
 		if passes(time.Second); a.log.count("accepts no handlers") != 0 {
-			t.Error("without a watcher it asks one")
+			t.Error("polls a watcher although there is none")
 		}
 		b := s.candidate(t, "b")
 		b.AddRunContext(b.work)
@@ -96,7 +96,7 @@ func TestFollowerStatus(t *testing.T) {
 		if holder, _ := b.Leader(); holder != "a" || b.IsLeader() {
 			t.Errorf("led by %q", holder)
 		}
-		// Told to step down it gives the lock up, and lets others go first.
+		// After StepDown the leader releases the lock, and other candidates acquire it.
 		c := s.candidate(t, "c").starts(t)
 		passes(time.Second)
 		a.StepDown()
@@ -112,7 +112,7 @@ func TestFollowerStatus(t *testing.T) {
 	})
 }
 
-// One run at a time, after the warm functions, and each ended run leaves room for the next.
+// RunContext runs once at a time, starts with the warm-up functions, and can be called again.
 func TestRunContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a")
@@ -132,29 +132,29 @@ func TestRunContext(t *testing.T) {
 		a.starts(t)
 		passes(time.Minute)
 		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.works() {
-			t.Errorf("it campaigns before it is warm: %v", s.leases.Requests())
+			t.Errorf("campaigns before the warm-up has ended: %v", s.leases.Requests())
 		}
 		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
-			t.Errorf("a second run beside it: %v", err)
+			t.Errorf("a second concurrent run: %v", err)
 		}
 		if err := a.quits(); err != nil || len(s.leases.Requests()) > 0 {
-			t.Errorf("ended while it was warm up: %v, %v", err, s.leases.Requests())
+			t.Errorf("ended during the warm-up: %v, %v", err, s.leases.Requests())
 		}
 		close(warmed)
 		a.starts(t)
 		passes(5 * time.Second)
 		if !a.works() {
-			t.Error("it does not lead once it is warm")
+			t.Error("does not lead after the warm-up")
 		}
 		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) {
-			t.Errorf("a second run beside it: %v", err)
+			t.Errorf("a second concurrent run: %v", err)
 		}
 		if err := a.quits(); err != nil {
 			t.Error(err)
 		}
 		fails = true
 		if err := a.RunContext(t.Context()); !errors.Is(err, warm) || !strings.Contains(err.Error(), `election "`+locktest.Name+`": warm up: `) {
-			t.Errorf("a warm function failed: %v", err)
+			t.Errorf("failed warm-up: %v", err)
 		}
 		fails = false
 		a.starts(t)
@@ -168,7 +168,7 @@ func TestRunContext(t *testing.T) {
 	})
 }
 
-// A run waits for functions that an earlier one had to leave behind.
+// A run waits for run functions of an earlier run.
 func TestRunContext_AfterStuckFunctions(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.StopLimit = time.Second })
@@ -182,7 +182,7 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 		a.starts(t)
 		passes(time.Minute)
 		if runs != 1 || a.IsLeader() || a.log.count("waiting for run functions of an earlier run") != 1 {
-			t.Errorf("%d runs beside a function that was left behind:\n%s", runs, &a.log.text)
+			t.Errorf("%d runs while a function of an earlier run is active:\n%s", runs, &a.log.text)
 		}
 		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("ended while it waited: %v", err)
@@ -200,7 +200,7 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 	})
 }
 
-// An election that is off runs its functions at once, without a lock, until it is stopped.
+// A disabled election runs its functions immediately, without a lock.
 func TestDisabled(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a", func(c *Config) { c.Disabled = true })
@@ -221,7 +221,7 @@ func TestDisabled(t *testing.T) {
 		done.starts(t)
 		passes(time.Minute)
 		if !done.IsLeader() || len(done.ended) > 0 {
-			t.Error("a function that is done ends what is off")
+			t.Error("a disabled election ended when its function returned")
 		}
 		if err := done.quits(); err != nil {
 			t.Error(err)
@@ -236,7 +236,7 @@ func TestDisabled(t *testing.T) {
 
 func (a *candidate) waits() error { return <-a.ended }
 
-// Run with a stop channel ends with the channel, or with what is wrong, and logs that.
+// Run returns when stop is closed or after an error, which it logs.
 func TestRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a")
@@ -260,7 +260,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// What fails in one election of a set ends the others, in order, and is told.
+// An error in one election of a set stops the others, and is returned.
 func TestSet(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		set := NewSet()
@@ -279,13 +279,13 @@ func TestSet(t *testing.T) {
 		}
 		set.All()[0] = nil
 		if set.All()[0] == nil {
-			t.Error("what All returns is the set itself")
+			t.Error("All returns the internal slice")
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- set.RunContext(t.Context()) }()
 		passes(5 * time.Second)
 		if !a.works() || !off.works() || len(ended) > 0 {
-			t.Error("one that is warming up keeps another from leading")
+			t.Error("a candidate in its warm-up keeps another from leading")
 		}
 		close(warmed)
 		if err := <-ended; !errors.Is(err, errPlay) || a.works() || off.works() {
@@ -302,10 +302,10 @@ func TestSet(t *testing.T) {
 		}
 		both := NewSet()
 		for _, name := range []string{"d", "e"} {
-			both.Add(newElection(nobody(t), Config{ElectionID: name})) // which names no namespace
+			both.Add(newElection(nobody(t), Config{ElectionID: name})) // without a namespace
 		}
 		if err := both.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "d" in`) || !strings.Contains(err.Error(), `election "e" in`) {
-			t.Errorf("two that are refused: %v", err)
+			t.Errorf("two invalid elections: %v", err)
 		}
 		if err := NewSet().RunContext(ctx); err != nil {
 			t.Errorf("an empty set: %v", err)

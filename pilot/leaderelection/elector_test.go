@@ -28,8 +28,7 @@ type silentRecorder struct{ _ int }
 
 func (*silentRecorder) Eventf(k8sruntime.Object, string, string, string, ...any) {}
 
-// Every field of the elector's configuration comes from the election's, but for those that
-// elections do not offer.
+// Config sets every field of the elector's configuration that elections offer.
 func TestElectorConfig(t *testing.T) {
 	stuck := 0
 	cfg := Config{
@@ -46,7 +45,7 @@ func TestElectorConfig(t *testing.T) {
 	l.shared = &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 	l.AddFitnessCheck(func(context.Context) error { return errPlay })
 	c := l.electorConfig(l.client.Kube())
-	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"} // TestCoordinatedElection has the fourth
+	notOffered := []string{"KeyComparison", "Callbacks", "MaxClockDrift", "Coordinated", "Successor"}
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		name := v.Type().Field(i).Name
 		if v.Field(i).IsZero() != slices.Contains(notOffered, name) {
@@ -64,9 +63,9 @@ func TestElectorConfig(t *testing.T) {
 	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.FitnessCheck(t.Context()), errPlay) || len(c.RunFunctions) != 1 {
 		t.Errorf("told %d times, fit: %v, %d functions", stuck, c.FitnessCheck(t.Context()), len(c.RunFunctions))
 	}
-	// The health check tolerates what was given, and is about this election's elector.
+	// The health check uses HealthTolerance and the elector of this election.
 	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
-		t.Error("the health check is about no elector")
+		t.Error("the health check has no elector")
 	}
 	plain, err := New(nobody(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})
 	if err != nil {
@@ -77,7 +76,6 @@ func TestElectorConfig(t *testing.T) {
 	}
 }
 
-// What stores the record, by the kind of lock.
 func TestLock(t *testing.T) {
 	recorder := &silentRecorder{}
 	shared := &k8sresourcelock.Shared{}
@@ -126,8 +124,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// The work of a term is all run functions: what one fails with ends the others and is told,
-// what it says after it was told to stop is not.
+// An error of one run function cancels the others and is returned. An error after the cancellation is ignored.
 func TestWork(t *testing.T) {
 	other := errors.New("another one")
 	until := func(err error) func(context.Context) error {
@@ -142,27 +139,27 @@ func TestWork(t *testing.T) {
 	type functions = []func(context.Context) error
 	for name, x := range map[string]struct {
 		functions functions
-		stopped   bool // before it began
+		stopped   bool // before the start
 		want      []error
 		not       error
 	}{
-		"none":                                      {},
-		"one that is done":                          {functions: functions{at(nil)}},
-		"one that fails":                            {functions: functions{at(errPlay)}, want: []error{errPlay}},
-		"one that fails after the end":              {functions: functions{at(errPlay)}, stopped: true},
-		"one that is told to stop":                  {functions: functions{until(errPlay)}, stopped: true},
-		"two that are done":                         {functions: functions{at(nil), at(nil)}},
-		"two, one of which fails":                   {functions: functions{at(errPlay), until(nil)}, want: []error{errPlay}},
-		"two, one of which fails first":             {functions: functions{until(other), at(errPlay)}, want: []error{errPlay, other}},
-		"two, one of which says why":                {functions: functions{echo, at(errPlay)}, want: []error{errPlay}},
-		"two, one of which is cancelled":            {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
-		"two, one of which says why in other words": {functions: functions{wordy, at(errPlay)}, want: []error{errPlay}},
-		"two, one of which is cancelled in other words": {
+		"none":                     {},
+		"one returns":              {functions: functions{at(nil)}},
+		"one fails":                {functions: functions{at(errPlay)}, want: []error{errPlay}},
+		"one fails after the stop": {functions: functions{at(errPlay)}, stopped: true},
+		"one is stopped":           {functions: functions{until(errPlay)}, stopped: true},
+		"two return":               {functions: functions{at(nil), at(nil)}},
+		"first fails":              {functions: functions{at(errPlay), until(nil)}, want: []error{errPlay}},
+		"second fails first":       {functions: functions{until(other), at(errPlay)}, want: []error{errPlay, other}},
+		"second repeats the cause": {functions: functions{echo, at(errPlay)}, want: []error{errPlay}},
+		"second returns Canceled":  {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
+		"second wraps the cause":   {functions: functions{wordy, at(errPlay)}, want: []error{errPlay}},
+		"second wraps Canceled": {
 			functions: functions{until(fmt.Errorf("told: %w", context.Canceled)), at(errPlay)}, want: []error{errPlay}, not: context.Canceled,
 		},
-		"two that are told to stop":                      {functions: functions{until(errPlay), until(other)}, stopped: true},
-		"two, one of which ends":                         {functions: functions{ends, until(nil)}, want: []error{k8sleaderelection.ErrGoexit}},
-		"one that is cancelled by itself beside another": {functions: functions{at(context.Canceled), at(nil)}, want: []error{context.Canceled}},
+		"two are stopped":            {functions: functions{until(errPlay), until(other)}, stopped: true},
+		"one calls Goexit":           {functions: functions{ends, until(nil)}, want: []error{k8sleaderelection.ErrGoexit}},
+		"one returns Canceled first": {functions: functions{at(context.Canceled), at(nil)}, want: []error{context.Canceled}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := electionFor(t, Config{})
@@ -184,11 +181,11 @@ func TestWork(t *testing.T) {
 				}
 			}
 			if err != nil && strings.Count(err.Error(), errPlay.Error()) > 1 {
-				t.Errorf("told twice: %v", err)
+				t.Errorf("reported twice: %v", err)
 			}
 		})
 	}
-	// A function's context is over when all have returned.
+	// The context of a function has ended when all functions have returned.
 	var last context.Context
 	if err := runAll(t.Context(), functions{func(ctx context.Context) error { last = ctx; return nil }}); err != nil || last.Err() == nil {
 		t.Errorf("%v, %v", err, last.Err())
@@ -202,7 +199,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// Of several checks of fitness the first that fails says why.
+// The first failed fitness check determines the error.
 func TestFitness(t *testing.T) {
 	l := electionFor(t, Config{})
 	if l.fitness() != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Controllers that must not run twice, each with an election of its own. A Set runs them as one: an election that ends
-// with an error ends the others in order, so that no process goes on with half of its duties.
+// with an error ends the others in order, so that no process runs without one of its elections.
 func ExampleSet() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	client, err := kube.NewClient(&rest.Config{Host: "https://127.0.0.1:6443"})
@@ -52,7 +52,7 @@ func ExampleSet() {
 	// istio-leader false
 }
 
-// What is wrong with a configuration is said before anything starts, all of it at once. New sends nothing.
+// New reports everything that is invalid in a Config. It sends no requests.
 func ExampleNew() {
 	client, err := kube.NewClient(&rest.Config{Host: "https://127.0.0.1:6443"})
 	if err != nil {

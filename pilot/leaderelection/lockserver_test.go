@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// lockServer is an API server that has nothing but the locks.
+// lockServer is an API server with only the locks.
 type lockServer struct {
 	objects, leases *locktest.Store
 }
@@ -28,7 +28,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *lockServer)) {
 	})
 }
 
-// lines is a log that may be read while it is written.
+// lines is a log that is safe for concurrent use.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -46,7 +46,7 @@ func (l *lines) count(what string) int {
 	return strings.Count(l.text.String(), what)
 }
 
-// candidate is one process's part, and what its function has seen.
+// candidate is an election of one process, with a run function that records its calls.
 type candidate struct {
 	*LeaderElection
 	client *locktest.Client // to the Lease
@@ -84,7 +84,7 @@ func (a *candidate) work(ctx context.Context) error {
 	return nil
 }
 
-// candidate makes an election, which does not run yet.
+// candidate returns an election that does not run yet.
 func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config)) *candidate {
 	t.Helper()
 	a := &candidate{client: s.leases.Client(name), old: s.objects.Client(name), ended: make(chan error, 1)}
@@ -101,14 +101,14 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
+	// In a bubble CLOCK_BOOTTIME is the real one. A wait for it stops the time of the bubble.
 	l.clock = bubbleClock()
 	l.gate = fence.NewGate(l.cfg.lockName(), l.clock)
 	a.LeaderElection = l
 	return a
 }
 
-// starts runs an election until the test or quit ends it.
+// starts runs the election until the test ends or calls quits.
 func (a *candidate) starts(t *testing.T) *candidate {
 	ctx, cancel := context.WithCancel(t.Context())
 	a.cancel = cancel

@@ -115,7 +115,7 @@ type playClient struct {
 
 func (c playClient) Kube() kubernetes.Interface { return c.kube }
 
-// election makes a process's part, or the one that only gives an operator's orders.
+// election returns the election of a process or of an operator.
 func (w *world) election(name, revision string, m electorKind, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,

@@ -14,7 +14,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// between is a process's client for Leases, when there is a bug in it.
+// between is a client for Leases with a bug.
 type between struct {
 	coordinationv1client.LeasesGetter
 	make func(coordinationv1client.LeaseInterface) coordinationv1client.LeaseInterface
@@ -32,7 +32,7 @@ func through(f func(*process, leasesOf) leasesOf) func(*process, coordinationv1c
 	}
 }
 
-// overwrites writes whatever the object has become meanwhile.
+// overwrites updates without a resourceVersion.
 type overwrites struct {
 	coordinationv1client.LeaseInterface
 }
@@ -51,8 +51,7 @@ func (o overwrites) Update(ctx context.Context, lease *coordinationv1.Lease, opt
 	return o.LeaseInterface.Update(ctx, lease, opts)
 }
 
-// hopeful counts each write as stored, whatever came of it: a MultiLock counts as held once the
-// ConfigMap is written.
+// hopeful reports each write as stored, even after an error.
 type hopeful struct {
 	coordinationv1client.LeaseInterface
 }
@@ -71,7 +70,7 @@ func (h hopeful) Update(ctx context.Context, lease *coordinationv1.Lease, opts m
 	return stored, nil
 }
 
-// insists sends a refused request again and again, as fast as it is answered.
+// insists retries a rejected request without a pause.
 type insists struct {
 	coordinationv1client.LeaseInterface
 }
@@ -85,7 +84,7 @@ func (i insists) Update(ctx context.Context, lease *coordinationv1.Lease, opts m
 	return stored, err
 }
 
-// deaf has a watch that is accepted and says nothing.
+// deaf has a watch without events.
 type deaf struct {
 	coordinationv1client.LeaseInterface
 }
@@ -94,7 +93,7 @@ func (d deaf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error
 	return watch.NewFake(), nil
 }
 
-// givesUp hangs with each write once all is well.
+// givesUp blocks each write after the faults have ended.
 type givesUp struct {
 	coordinationv1client.LeaseInterface
 	p *process
@@ -108,28 +107,28 @@ func (g givesUp) Update(ctx context.Context, lease *coordinationv1.Lease, opts m
 	return g.LeaseInterface.Update(ctx, lease, opts)
 }
 
-// playBugs are by what has to be said of them.
+// playBugs are the planted bugs, each with the violation that must be found.
 var playBugs = map[string]struct {
 	bug
 	shows string
 }{
-	"the work's writes pass no gate":             {bug{ungated: true}, "writes while"},
-	"functions return before their work has":     {bug{leavesWork: true}, "while"},
-	"a lock is given up with work alive":         {bug{leavesWork: true}, "and its functions ran"},
-	"a token that does not grow":                 {bug{token: true}, "has the token"},
-	"the default revision changes unheard":       {bug{deaf: true}, "not of the default revision"},
-	"the default revision wavers":                {bug{wavers: 2 * time.Second}, "for no cause"},
-	"a write is no compare-and-swap":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
-	"each write counts as stored":                {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
-	"a refused write is sent again and again":    {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
-	"a watch that is up and says nothing":        {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
-	"nobody can write any more when all is well": {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "nobody leads"},
+	"the work's writes pass no gate":          {bug{ungated: true}, "writes while"},
+	"functions return before their work has":  {bug{leavesWork: true}, "while"},
+	"a lock is given up with work alive":      {bug{leavesWork: true}, "and its functions ran"},
+	"a token that does not grow":              {bug{token: true}, "has the token"},
+	"the default revision changes unheard":    {bug{deaf: true}, "not of the default revision"},
+	"the default revision wavers":             {bug{wavers: 2 * time.Second}, "for no cause"},
+	"a write is no compare-and-swap":          {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
+	"each write counts as stored":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
+	"a refused write is sent again and again": {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
+	"a watch without events":                  {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
+	"no write succeeds after the faults":      {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "nobody leads"},
 }
 
-// bugSeeds is the most that a planted bug gets to show itself in.
+// bugSeeds is the maximum number of seeds until a planted bug is found.
 const bugSeeds = 200
 
-// Bugs that are planted around the elections have to show.
+// The random run finds each planted bug.
 func TestRandomElections_PlantedBugs(t *testing.T) {
 	for name, b := range playBugs {
 		t.Run(name, func(t *testing.T) {

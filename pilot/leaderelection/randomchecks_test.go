@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// checkStart is one-at-a-time, and that tokens grow within one history.
+// checkStart checks one-at-a-time, and that tokens increase within one history.
 func (w *world) checkStart(p *process, ctx context.Context) {
 	token := w.token(ctx)
 	w.Mu.Lock()
@@ -20,7 +20,7 @@ func (w *world) checkStart(p *process, ctx context.Context) {
 	w.judge.Starts(&p.part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
 }
 
-// takeEvents keeps the history: a restore forgets the lost future.
+// takeEvents returns the history of the locks. After a restore it does not contain the lost part.
 func (w *world) takeEvents() {
 	last := map[*locktest.Store]uint64{}
 	for _, s := range w.stores() {
@@ -32,7 +32,7 @@ func (w *world) takeEvents() {
 	}
 }
 
-// checkEvents is that nobody gives a lock up, or away, while its functions run.
+// checkEvents checks that no process releases or hands over a lock while its run functions are active.
 func (w *world) checkEvents() {
 	w.takeEvents()
 	w.Mu.Lock()
@@ -55,16 +55,16 @@ func (w *world) checkEvents() {
 	}
 }
 
-// gaveAway: a challenger's request, too, is a write beside another's record.
+// gaveAway does not count the request of a challenger, which keeps the record.
 func gaveAway(e locktest.Event, p *process) bool {
 	holder := e.Snapshot.Record.HolderIdentity
 	return holder == "" || e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder
 }
 
-// budgetSpan is the time that the budgets are for.
+// budgetSpan is the time span of the budgets.
 const budgetSpan = 10 * playRetry
 
-// checkBudgets is bounded effort; most is the most requests of one process about one object.
+// checkBudgets checks bounded effort. It returns the maximum number of requests of a process for one object.
 func (w *world) checkBudgets() (most int) {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
@@ -83,7 +83,7 @@ func (w *world) checkBudgets() (most int) {
 	return most
 }
 
-// endFaults lets everything heal and wants one leader, of the default revision where that can be wanted.
+// endFaults ends all faults and checks that one candidate leads, of the default revision if possible.
 func (w *world) endFaults() {
 	w.Locked(func() {
 		w.Calm = true
@@ -100,7 +100,7 @@ func (w *world) endFaults() {
 			s.Delete()
 		}
 	}
-	w.Orders.Wait() // what is on its way still changes something
+	w.Orders.Wait() // pending commands still change the lock
 	for _, p := range w.processes {
 		p.hears(w.Default)
 		for _, c := range p.clients {
@@ -123,11 +123,11 @@ func (w *world) endFaults() {
 		w.Violated("after twelve quiet leases %s leads, which is not of the default revision %s; %s", leader, w.Default, w.states())
 		return
 	}
-	w.Violated("after twelve quiet leases nobody leads: default %s, %+v, %+v; %s", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.states())
+	w.Violated("no candidate leads after twelve leases without faults: default %s, %+v, %+v; %s", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.states())
 }
 
-// prefers reports whether one of the processes must lead that are of that revision. A peer may lead,
-// which nobody of ours may ask to give way, and beside a predecessor each revision has its own leader.
+// prefers reports whether a process of that revision must lead. A peer that cannot be preempted may lead
+// instead.
 func (w *world) prefers(revision string) (is bool) {
 	for _, p := range w.processes {
 		if p.Make.Peer() {
@@ -138,7 +138,7 @@ func (w *world) prefers(revision string) (is bool) {
 	return is
 }
 
-// states tells where each process is, for those who hold mu.
+// states returns the state of each process. The caller holds Mu.
 func (w *world) states() string {
 	var b strings.Builder
 	for _, p := range w.processes {
@@ -153,8 +153,8 @@ func (w *world) states() string {
 	return b.String()
 }
 
-// staysQuiet wants that nothing happens any more: nobody starts, nobody logs, a leader writes
-// once in a RetryPeriod, and a follower whose watch is up sends nothing.
+// staysQuiet checks that no term starts, no process logs, a leader writes once per RetryPeriod, and a
+// follower with a watch sends no requests.
 func (w *world) staysQuiet() {
 	before := map[*process][3]int{}
 	verbs := map[*process][2]map[locktest.Verb]int{}

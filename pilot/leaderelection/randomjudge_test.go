@@ -2,22 +2,22 @@ package leaderelection
 
 import "time"
 
-// part is a process's part in an election, as its judge sees it.
+// part is the observed state of a process.
 type part struct {
 	Name, Revision string
 	Make           electorKind
 
-	Dead    bool // it was killed: it runs nothing, whatever its goroutines do
-	Running bool // its functions run
+	Dead    bool // killed; its goroutines no longer count
+	Running bool // its run functions are active
 	Runs    []span
-	Unfit   error           // what its fitness check says
-	Lines   []time.Duration // when it logged
+	Unfit   error           // result of its fitness check
+	Lines   []time.Duration // times of its log lines
 }
 
-// span is one run of the functions; To is zero while it lasts.
+// span is one run of the run functions. To is zero while they run.
 type span struct{ From, To time.Time }
 
-// Ran notes the begin or the end of the functions.
+// Ran records the start or end of the run functions.
 func (p *part) Ran(is bool, now time.Time) {
 	if p.Dead {
 		return
@@ -29,7 +29,7 @@ func (p *part) Ran(is bool, now time.Time) {
 	}
 }
 
-// Kill is the end of a process without a word.
+// Kill records that the process was killed.
 func (p *part) Kill(now time.Time) {
 	if p.Running {
 		p.Ran(false, now)
@@ -42,9 +42,9 @@ func (p *part) Excludes(q *part) bool {
 	return p != q && !p.Make.Peer() && !q.Make.Peer()
 }
 
-// judge is one-at-a-time, and that tokens grow. Its users hold their own lock.
+// judge checks one-at-a-time, and that tokens increase. Callers synchronize its methods.
 type judge struct {
-	// Violated is told what must not be.
+	// Violated receives violations.
 	Violated func(format string, args ...any)
 
 	all   []*part
@@ -55,10 +55,10 @@ type judge struct {
 // Enters adds a process.
 func (j *judge) Enters(p *part) { j.all = append(j.all, p) }
 
-// Forget begins a new history, in which tokens start anew.
+// Forget starts a new history: tokens can be lower.
 func (j *judge) Forget() { j.token = 0 }
 
-// Starts is asked when a process's functions start. excused: their token belongs to no history.
+// Starts records that run functions start. If excused, their token belongs to no history.
 func (j *judge) Starts(p *part, token uint64, excused bool) {
 	if p.Dead {
 		return
@@ -78,7 +78,7 @@ func (j *judge) Starts(p *part, token uint64, excused bool) {
 	j.token = token
 }
 
-// Writes is asked when a write has passed the gate: no other's functions run.
+// Writes records that a write has passed the gate.
 func (j *judge) Writes(p *part) {
 	if p.Dead {
 		return
@@ -90,14 +90,14 @@ func (j *judge) Writes(p *part) {
 	}
 }
 
-// maxRequests is the most that a process may send about one object in ten RetryPeriods, in
-// whatever state and failure; a leader's renewals are ten of them.
+// maxRequests is the maximum number of requests of a process for one object in ten RetryPeriods. Ten of
+// them are renewals of a leader.
 const maxRequests = 100
 
-// maxLines is the most that it may log in that time.
+// maxLines is the maximum number of log lines in that time.
 const maxLines = 100
 
-// mostInSpan is the most of these instants, in their order, that fall in one span.
+// mostInSpan returns the maximum number of sorted times within a span.
 func mostInSpan(at []time.Duration, span time.Duration) (most int) {
 	for i, first := 0, 0; i < len(at); i++ {
 		for at[i]-at[first] > span {

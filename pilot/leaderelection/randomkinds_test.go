@@ -1,6 +1,6 @@
 package leaderelection
 
-// electorKind is what a process elects by.
+// electorKind is the kind of elector and lock of a process.
 type electorKind int
 
 const (
@@ -15,13 +15,13 @@ func (m electorKind) String() string {
 	return [...]string{"configmap", "both", "lease", "istiod", "client-go"}[m]
 }
 
-// Peer reports whether such a process is not ours, so that nobody answers for it.
+// Peer reports whether the elector is not incumbent.
 func (m electorKind) Peer() bool { return m == istiodPeer || m == clientGoPeer }
 
-// mix is the makes that may take part beside each other.
+// mix is kinds of electors that may take part together.
 type mix []electorKind
 
-// mixes are those that are played. A seed plays one of them.
+// mixes are all mixes. Each seed uses one of them.
 var mixes = []mix{
 	{configMapOnly, configMapOnly, istiodPeer},
 	{leaseOnly, leaseOnly, clientGoPeer},
@@ -33,5 +33,5 @@ var mixes = []mix{
 // ByLease reports whether all elect by one Lease alone.
 func (m mix) ByLease() bool { return m[0] == leaseOnly }
 
-// playRevisions are those that processes are of.
+// playRevisions are the revisions of processes.
 var playRevisions = []string{"stable", "canary"}

@@ -46,14 +46,14 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	return f
 }
 
-// upTo is some for those who hold mu.
+// upTo returns a random duration. The caller holds Mu.
 func (w *world) upTo(most time.Duration) time.Duration {
 	return time.Duration(w.Rand.Int64N(int64(most)))
 }
 
 func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
 
-// act does one thing to the processes, to their locks or to what is between them.
+// act makes one random move.
 func (w *world) act() {
 	makeMove(w)
 	if len(w.processes) < 2 {

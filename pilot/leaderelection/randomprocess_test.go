@@ -114,17 +114,17 @@ func (p *process) elector() (run func(context.Context)) {
 	if w.bug.ungated {
 		p.writes = playServer{p}
 	}
-	return func(ctx context.Context) { _ = p.l.RunContext(ctx) } // what functions fail with
+	return func(ctx context.Context) { _ = p.l.RunContext(ctx) } // errors of run functions
 }
 
-// hears is that its watcher knows the default revision.
+// hears sets the default revision of the watcher.
 func (p *process) hears(revision string) {
 	if !p.w.bug.deaf {
 		p.watcher.set(revision)
 	}
 }
 
-// waver has the default revision change all the time.
+// waver changes the default revision of the watcher repeatedly.
 func (p *process) waver(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
@@ -146,7 +146,7 @@ func (p *process) istiod() *locktest.Peer {
 	}
 }
 
-// peerWork ends with its context. What others do beside it is not ours to answer for.
+// peerWork is the run function of a peer.
 func (p *process) peerWork(ctx context.Context) {
 	p.ran(true)
 	<-ctx.Done()
@@ -161,10 +161,10 @@ func (p *process) ran(is bool) {
 	p.Ran(is, time.Now())
 }
 
-var errPlay = errors.New("the function has failed")
+var errPlay = errors.New("run function failed")
 
-// work is the run function: it writes through the gate for as long as it lasts, and leaves a
-// writer behind that goes on for a while. It returns late, fails or ends its goroutine.
+// work is the run function. It writes through the gate, and starts a writer that outlives it for a while. It
+// returns late, fails, or calls runtime.Goexit.
 func (p *process) work(ctx context.Context) error {
 	w := p.w
 	w.checkStart(p, ctx)

@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// playRun is a seed's choices and what came of them, whatever world it is played in.
+// playRun is the random choices of a seed, and their results.
 type playRun struct {
 	Mix    mix
 	Began  time.Time
-	Orders sync.WaitGroup // what an operator, or a late watch, still does
-	// Untouched is when a process may start again: before, it would not know what was there.
+	Orders sync.WaitGroup // pending operator commands
+	// Untouched is the earliest time for a new process, see AwaitUntouched.
 	Untouched time.Time
 	serial    int
 
-	Mu         sync.Mutex // guards the rest, and what is as much the world's
+	Mu         sync.Mutex // guards the following fields, and fields of world
 	Rand       *rand.Rand
-	Calm       bool // nothing goes wrong any more
+	Calm       bool // no more faults
 	Default    string
 	Ordered    int
 	Violations []string
 	log        strings.Builder
 }
 
-// newPlayRun begins the run of a seed.
+// newPlayRun returns the run of a seed.
 func newPlayRun(seed uint64) *playRun {
 	return &playRun{Mix: mixes[seed%uint64(len(mixes))], Began: time.Now(), Rand: rand.New(rand.NewPCG(seed, 17)), Default: playRevisions[0]}
 }
 
-// numberFrom is what a variable of the environment says, such as how many seeds are played.
+// numberFrom returns the number in an environment variable.
 func numberFrom(t testing.TB, getenv func(string) string, variable string, otherwise int) int {
 	t.Helper()
 	text := getenv(variable)
@@ -49,46 +49,46 @@ func numberFrom(t testing.TB, getenv func(string) string, variable string, other
 	return n
 }
 
-// Locked has f done under Mu.
+// Locked calls f with Mu held.
 func (r *playRun) Locked(f func()) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
 	f()
 }
 
-// Intn is a number below n.
+// Intn returns a random number below n.
 func (r *playRun) Intn(n int) (chosen int) {
 	r.Locked(func() { chosen = r.Rand.IntN(n) })
 	return chosen
 }
 
-// Within is a time shorter than most.
+// Within returns a random duration below most.
 func (r *playRun) Within(most time.Duration) time.Duration { return time.Duration(r.Intn(int(most))) }
 
-// Wait waits for a time shorter than most.
+// Wait waits for a random time below most.
 func (r *playRun) Wait(most time.Duration) { <-time.After(r.Within(most)) }
 
-// AwaitUntouched waits until a process that starts is not one that promises exclude: one that has
-// never seen a record whose holder may still act.
+// AwaitUntouched waits until a new process can start. one-at-a-time does not cover a candidate that has never
+// seen the record of a holder that may still be active.
 func (r *playRun) AwaitUntouched() {
 	if d := time.Until(r.Untouched); d > 0 {
 		<-time.After(d)
 	}
 }
 
-// NewName is a name that no process had.
+// NewName returns an unused name.
 func (r *playRun) NewName() string {
 	r.serial++
 	return "p" + string(rune('a'+r.serial/26)) + string(rune('a'+r.serial%26))
 }
 
-// AnyRevision is the revision of a new process.
+// AnyRevision returns a random revision.
 func (r *playRun) AnyRevision() string { return playRevisions[r.Intn(len(playRevisions))] }
 
-// AnyMake is what a new process elects by.
+// AnyMake returns a random kind of elector.
 func (r *playRun) AnyMake() electorKind { return r.Mix[r.Intn(len(r.Mix))] }
 
-// IsCalm reports whether nothing goes wrong any more.
+// IsCalm reports whether there are no more faults.
 func (r *playRun) IsCalm() (is bool) {
 	r.Locked(func() { is = r.Calm })
 	return is
@@ -99,20 +99,20 @@ func (r *playRun) Logf(format string, args ...any) {
 	r.Locked(func() { fmt.Fprintf(&r.log, "%v "+format+"\n", append([]any{time.Since(r.Began)}, args...)...) })
 }
 
-// Log is what was logged so far, for those who hold Mu.
+// Log returns the log. The caller holds Mu.
 func (r *playRun) Log() string { return r.log.String() }
 
-// Violate notes what must not be.
+// Violate records a violation.
 func (r *playRun) Violate(format string, args ...any) {
 	r.Locked(func() { r.Violated(format, args...) })
 }
 
-// Violated is Violate for those who hold Mu.
+// Violated records a violation. The caller holds Mu.
 func (r *playRun) Violated(format string, args ...any) {
 	r.Violations = append(r.Violations, fmt.Sprintf("%v: ", time.Since(r.Began))+fmt.Sprintf(format, args...))
 }
 
-// Logger is a process's: its lines are in the log, and counted.
+// Logger returns the logger of a process. It counts lines.
 func (r *playRun) Logger(p *part) *slog.Logger {
 	return slog.New(slog.NewTextHandler(&playLines{r, p}, nil))
 }
@@ -128,7 +128,7 @@ func (l *playLines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Fit is a process's fitness check.
+// Fit returns the fitness check of a process.
 func (r *playRun) Fit(p *part) func(context.Context) error {
 	return func(context.Context) (unfit error) {
 		r.Locked(func() { unfit = p.Unfit })
@@ -136,7 +136,7 @@ func (r *playRun) Fit(p *part) func(context.Context) error {
 	}
 }
 
-// TurnFitness changes whether a process wants to lead.
+// TurnFitness inverts the fitness of a process.
 func (r *playRun) TurnFitness(p *part) {
 	r.Locked(func() {
 		if p.Unfit == nil {
@@ -148,14 +148,14 @@ func (r *playRun) TurnFitness(p *part) {
 	r.Logf("%s is unfit: %v", p.Name, p.Unfit != nil)
 }
 
-// CheckLines is that a process logs no more than maxLines in that span, for those who hold Mu.
+// CheckLines checks the number of log lines of a process. The caller holds Mu.
 func (r *playRun) CheckLines(p *part, span time.Duration) {
 	if n := mostInSpan(p.Lines, span); n > maxLines {
 		r.Violated("%s logged %d lines in %v", p.Name, n, span)
 	}
 }
 
-// playOperator gives a person's orders about one election.
+// playOperator executes operator commands.
 type playOperator interface {
 	Transfer(ctx context.Context, to, key, why string, hold time.Duration) error
 	StepDown(ctx context.Context, why string, coolDown time.Duration) error
@@ -163,8 +163,8 @@ type playOperator interface {
 	Resume(ctx context.Context) error
 }
 
-// GiveOrder has an operator give one, which has to come back by itself. pick is who may be to lead,
-// longest what an order stands at most, and bound how long it may take.
+// GiveOrder starts a random operator command. pick returns the next leader of a transfer, longest is the maximum
+// duration of a hold, and the command must return within bound.
 func (r *playRun) GiveOrder(ctx context.Context, pick func() *part, operator func(revision string, m electorKind) playOperator, longest, bound time.Duration) {
 	m := r.AnyMake()
 	for m.Peer() {

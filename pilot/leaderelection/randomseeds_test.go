@@ -12,22 +12,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// bug is a mistake that is planted around what is played.
+// bug is a planted bug.
 type bug struct {
 	client     func(*process, coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter
 	ungated    bool // the work's writes pass no gate
 	leavesWork bool // functions return before their work has ended
 	token      bool // the token stays the same
 	deaf       bool // the watchers miss each change of the default revision
-	// wavers: the watchers change their minds again and again, and no two at once.
+	// wavers is the interval at which each watcher changes its default revision.
 	wavers time.Duration
 }
 
 // playedSeeds is how many runs an ordinary test plays.
 const playedSeeds = 400
 
-// One at a time, nothing given away with work alive, nobody waits for ever, nobody makes a
-// noise, whatever fails. A seed fixes what is done, not how goroutines interleave.
+// The promises hold under random faults. A seed determines the faults, but not the order of goroutines.
 func TestRandomElections(t *testing.T) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
 	defer klog.ClearLogger()
@@ -44,6 +43,6 @@ func TestRandomElections(t *testing.T) {
 	}
 	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
 	for _, violations := range failed {
-		t.Error(violations) // last, where one who sees the end of a long log finds it
+		t.Error(violations) // at the end of the log
 	}
 }

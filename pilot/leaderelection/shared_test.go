@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// emptyServer is an API server that has nothing, and counts what reaches it.
+// emptyServer is an API server without objects that counts requests.
 type emptyServer struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -70,7 +70,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// given is a caller's own kind of client, of which some cannot be a map's key.
+// given is a client type of a caller. Some of its values cannot be map keys.
 type given struct {
 	kube.Client
 	kube   kubernetes.Interface
@@ -93,8 +93,8 @@ type unlike struct {
 	_ map[string]string
 }
 
-// Elections of one client have the lock's client in common, from the first to the last that
-// runs; those of another client, or of one that cannot be told from others, do not.
+// Running elections of one client share the client for locks. Elections of another client do not, nor do
+// elections of a client that cannot be a map key.
 func TestRegistry(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
@@ -121,13 +121,13 @@ func TestRegistry(t *testing.T) {
 	other.release()
 	first.release()
 	if acquire(client) != first {
-		t.Error("what is used was given up")
+		t.Error("a client in use was released")
 	}
 	first.release()
 	first.release()
 	await(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
 	if again := acquire(client); again == first {
-		t.Error("what nobody uses was kept")
+		t.Error("an unused client was not released")
 	} else {
 		again.release()
 	}
@@ -138,7 +138,7 @@ func TestRegistry(t *testing.T) {
 	}
 	a.release()
 	b.release()
-	// There is no server behind such a client that a client of its own would reach.
+	// A new client could not reach the store of such a client.
 	memory := given{kube: serverless{}}
 	if c := acquire(memory); c.client != kube.Client(memory) || c.locks.Client != nil || c.locks.MaxConcurrentCalls == 0 {
 		t.Errorf("%+v", c)
@@ -161,7 +161,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// Elections of a Set share among themselves; those of the Istio-style constructors share by their client, wherever they are.
+// Elections share within their Set. Elections of istiod's constructors share in all Sets.
 func TestSetShares(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
@@ -194,7 +194,7 @@ func TestSetShares(t *testing.T) {
 	}
 }
 
-// What an election takes when it begins, it gives back when it ends or cannot begin.
+// prepare releases everything if it fails.
 func TestPrepare(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
@@ -222,15 +222,15 @@ func TestPrepare(t *testing.T) {
 	second()
 	release()
 	if len(global.clients) != 0 {
-		t.Error("not given back")
+		t.Error("not released")
 	}
-	// The next run has another watcher, which is followed anew.
+	// The next run follows another watcher.
 	before := l.cfg.DefaultWatcher
 	if release, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before {
 		t.Errorf("in the next run: %v", err)
 	}
 	release()
-	// A watcher has a handler of an election for as long as that runs.
+	// A watcher has a handler while the election runs.
 	c, err = global.acquire(client)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestPrepare(t *testing.T) {
 	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
 		t.Errorf("with a wrong lease: %v", err)
 	}
-	// One that was given a client for its lock shares nothing.
+	// An election with a LockClient shares nothing.
 	apart, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", LockClient: client.Kube()})
 	if err != nil {
 		t.Fatal(err)
