@@ -1,3 +1,3 @@
-// Package errlist words several errors in one line, as log fields and command lines want
-// them: go-multierror's own form counts them and takes a line for each.
+// Package errlist formats a multierror.Error in one line, for log fields and command lines. The format of
+// go-multierror has a line for each error.
 package errlist

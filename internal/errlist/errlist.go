@@ -6,7 +6,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-// Error is errs as an error whose text is theirs, in one line; nil when there are none.
+// Error returns errs as an error with the texts of all errors in one line. It returns nil if there are none.
 func Error(errs *multierror.Error) error {
 	if errs != nil {
 		errs.ErrorFormat = line

@@ -7,7 +7,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 )
 
-func TestErrorsAreOneLine(t *testing.T) {
+func TestError(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")
 	for want, list := range map[string]*multierror.Error{
 		"a": multierror.Append(nil, a), "a; b": multierror.Append(nil, a, b),

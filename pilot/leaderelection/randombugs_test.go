@@ -122,7 +122,7 @@ var playBugs = map[string]struct {
 	"each write counts as stored":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
 	"a refused write is sent again and again": {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
 	"a watch without events":                  {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
-	"no write succeeds after the faults":      {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "nobody leads"},
+	"no write succeeds after the faults":      {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "no candidate leads"},
 }
 
 // bugSeeds is the maximum number of seeds until a planted bug is found.
