@@ -1,3 +1,2 @@
-// Package example takes README.md's program out of the page, for tests that compile,
-// measure and run what a reader would copy.
+// Package example extracts the program of README.md, for tests that compile and run it.
 package example

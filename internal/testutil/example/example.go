@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Write puts README.md's Go program into a folder, as main.go, and returns that file's
-// path. root is the module's folder.
+// Write writes the Go program of README.md to main.go in a folder, and returns the path of the file. root is the
+// folder of the module.
 func Write(root, folder string) (file string, err error) {
 	page, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -26,13 +26,13 @@ func Write(root, folder string) (file string, err error) {
 	return file, os.WriteFile(file, []byte(source), 0o600)
 }
 
-// Build compiles a file of a program as part of the module at root.
+// Build compiles a program as part of the module in root.
 func Build(ctx context.Context, root, file, binary string, flags ...string) error {
 	args := append([]string{"build", "-o", binary}, flags...)
 	build := exec.CommandContext(ctx, "go", append(args, file)...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w\n%s", file, err, out)
+		return fmt.Errorf("build %s: %w\n%s", file, err, out)
 	}
 	return nil
 }

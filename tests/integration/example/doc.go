@@ -1,3 +1,2 @@
-// Package example runs README.md's program in a Pod of the embedded cluster, with no more
-// rights than it needs, and stops it as kubectl does.
+// Package example runs the program of README.md in a Pod, with the least permissions, and deletes the Pod with kubectl.
 package example

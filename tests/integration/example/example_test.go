@@ -26,11 +26,12 @@ const (
 	root = "../../.."
 	// patience bounds every wait; tests need much less time.
 	patience = 2 * time.Minute
-	// What the example calls its election.
-	home, election = "istio-system", "my-controller"
+	// home and election are the names in the example.
+	home     = "default"
+	election = "my-controller"
 )
 
-// prepare gives the service account of a namespace the rights of a candidate.
+// prepare creates a service account with the permissions of a candidate.
 func prepare(t *testing.T, admin kubernetes.Interface) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: home, Name: election}
@@ -42,28 +43,21 @@ func prepare(t *testing.T, admin kubernetes.Interface) {
 		}
 	}
 	none := metav1.CreateOptions{}
-	add(admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}}, none))
 	add(admin.CoreV1().ServiceAccounts(home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, none))
 	add(admin.RbacV1().Roles(home).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
 	}}, none))
 	add(admin.RbacV1().RoleBindings(home).Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: election},
-	}, none))
-	add(admin.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"get", "list", "watch"}},
-	}}, none))
-	add(admin.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: election},
 	}, none))
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A Pod of README.md's example leads. kubectl delete pod stops it by SIGTERM, and when the Pod
-// is gone the lock is released, long before its lease of 30 s: the next one need not wait.
+// A Pod of the example leads. kubectl delete pod stops it by SIGTERM. When the Pod is deleted, the lock is
+// released, and the next Pod does not wait for the lease.
 func TestExample_ReleasesLock(t *testing.T) {
 	c := cluster.Shared(t)
 	admin := c.Client(t).Kube()
@@ -79,14 +73,14 @@ func TestExample_ReleasesLock(t *testing.T) {
 	prepare(t, admin)
 	n := node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
 	snapshot := func() k8sresourcelock.Snapshot {
-		cm, err := admin.CoreV1().ConfigMaps(home).Get(t.Context(), election, metav1.GetOptions{})
+		lease, err := admin.CoordinationV1().Leases(home).Get(t.Context(), election, metav1.GetOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
 		if err != nil {
 			return k8sresourcelock.Snapshot{}
 		}
-		return k8sresourcelock.ConfigMapSnapshot(cm)
+		return k8sresourcelock.LeaseSnapshot(lease)
 	}
 	for transitions, name := range []string{"one", "two"} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{
@@ -108,7 +102,7 @@ func TestExample_ReleasesLock(t *testing.T) {
 		now := snapshot()
 		if now.Unreadable != nil || now.Record.HolderIdentity != "" || now.Record.LeaseDurationSeconds != 1 || now.Record.LeaderTransitions != transitions {
 			said, err := os.ReadFile(process.Log)
-			t.Errorf("after Pod %s was deleted the record is %+v; it said (%v):\n%s", name, now.Record, err, said)
+			t.Errorf("after Pod %s was deleted the record is %+v; its log (%v):\n%s", name, now.Record, err, said)
 		}
 		if len(now.Annotations) != 0 {
 			t.Errorf("still on the lock: %v", now.Annotations)
@@ -116,7 +110,7 @@ func TestExample_ReleasesLock(t *testing.T) {
 	}
 }
 
-// leads waits until a Pod holds the lock, and its run function has logged it.
+// leads waits until a Pod holds the lock and its run function has logged that.
 func leads(t *testing.T, name string, n *node.Node, snapshot func() k8sresourcelock.Snapshot) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -126,14 +120,14 @@ func leads(t *testing.T, name string, n *node.Node, snapshot func() k8sresourcel
 	for {
 		var said []byte
 		if process, err := n.Pod(home, name); err == nil {
-			said, _ = os.ReadFile(process.Log) // there is none before it starts
+			said, _ = os.ReadFile(process.Log)
 		}
 		if strings.Contains(string(said), " leading") && snapshot().Record.HolderIdentity == name {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("Pod %s does not lead within %v; the record is %+v; it said:\n%s", name, patience, snapshot().Record, said)
+			t.Fatalf("Pod %s does not lead within %v; the record is %+v; its log:\n%s", name, patience, snapshot().Record, said)
 		case <-ticker.C:
 		}
 	}
