@@ -158,7 +158,7 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 			await(t, "a leads", a.IsLeader)
 			from := writes(store)
 			await(t, "a renews", func() bool { return writes(store) >= from+6 })
-			if got := log.count("no compare-and-swap"); got != 1 {
+			if got := log.count("lock has no resource versions"); got != 1 {
 				t.Errorf("logged %d times:\n%s", got, &log.text)
 			}
 			// A fake clientset executes dry runs, so a MultiLock meets its own dry run.
