@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# progress.sh WHAT COMMAND...: runs a `go build -v`, says at once what is built, and every few
-# seconds how far it is, so that nobody wonders whether it hangs. What is up to date says nothing
-# more. Lines of the command that name no package or download, such as errors, are passed on.
+# progress.sh WHAT COMMAND...: runs `go build -v`. It prints WHAT immediately, and the numbers of
+# downloaded modules and compiled packages every few seconds, so that a slow build is visible. It
+# prints no progress for packages that are up to date. Other lines, such as errors, are passed through.
 set -euo pipefail
 
 what=$1
@@ -13,14 +13,14 @@ seen=$(mktemp)
 trap 'rm -f "$seen"' EXIT
 
 (
-	# It ends with its parent, whatever happens to that, and its sleep holds nobody's pipe open.
+	# The loop ends when its parent has ended, even after SIGKILL. Its sleep must not keep the pipes open.
 	while sleep "$every" >/dev/null 2>&1 && kill -0 $$ 2>/dev/null; do
 		downloads=$(grep -c '^go: downloading ' "$seen") || true
 		packages=$(grep -vc '^go: downloading ' "$seen") || true
 		echo "  $downloads modules downloaded, $packages packages compiled after $((SECONDS - began)) s"
 	done
 ) &
-teller=$!
+reporter=$!
 
 code=0
 "$@" 2>&1 | while IFS= read -r line; do
@@ -30,6 +30,6 @@ code=0
 	*) printf '%s\n' "$line" >>"$seen" ;;
 	esac
 done || code=$?
-kill $teller 2>/dev/null || true
-wait $teller 2>/dev/null || true
+kill $reporter 2>/dev/null || true
+wait $reporter 2>/dev/null || true
 exit $code

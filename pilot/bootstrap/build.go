@@ -12,7 +12,7 @@ import (
 type Build struct {
 	// Version is a tag, a pseudo-version with a commit, or "(devel)" outside a repository. The linker can set it.
 	Version string `json:"version"`
-	// Revision and Time are those of the commit. Modified reports uncommitted changes. They are empty outside a repository.
+	// Revision and Time describe the commit. Modified reports uncommitted changes. They are empty outside a repository.
 	Revision string `json:"revision"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`

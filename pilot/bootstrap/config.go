@@ -87,9 +87,8 @@ type Config struct {
 	DisableElections bool
 	// DisableGate gives controllers a client without a gate.
 	DisableGate bool
-	// Fence says that policies in the API server guard what controllers write (see
-	// FenceConfig). The server then finds out by itself, at its start and whenever a term
-	// begins or has ended, whether they do.
+	// Fence enables the self-test of the fence (package internal/fence/install). The server tests whether the policies in the API
+	// server are in effect, at its start and whenever a term begins or ends.
 	Fence bool
 	// ShutdownTimeout is the time for controllers to stop before their locks are released. 0 means 20 s. The whole stop
 	// takes a few seconds more at most.

@@ -50,7 +50,7 @@ type election struct {
 	newJob func(client kube.Client, config Config, tools tools) (job, error)
 	// rights returns everything that the controller reads and writes.
 	rights func(config Config) manifests.Rights
-	// writes are the writes that a fence newJob: those that names or labels select. A status has neither, so a missing lock
+	// writes are the writes that a fence guards. They are selected by names or labels. A status has neither, so a missing lock
 	// would reject the writes of all clients. Only the gate guards it, unless the user declares it (pilot fence --file, wide:
 	// true).
 	writes []fence.Guard

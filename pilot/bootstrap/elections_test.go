@@ -138,7 +138,7 @@ func TestLockTypes(t *testing.T) {
 	}
 }
 
-// TestLockTypeCheck shows the wiring of the check; internal/migration shows what it detects.
+// TestLockTypeCheck tests the wiring of the check. Package internal/migration tests the check itself.
 func TestLockTypeCheck(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)

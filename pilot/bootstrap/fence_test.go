@@ -51,8 +51,8 @@ func (e *environment) installFence(t *testing.T, rows []election) (remove func()
 	return remove
 }
 
-// TestFenceSelfTest shows the wiring of the self-test; internal/fence/install shows what it detects. The interval is an
-// hour, so a test is caused by a term or by a change of the policies.
+// TestFenceSelfTest tests the wiring of the self-test. Package internal/fence/install tests the self-test itself. The
+// interval is an hour, so only a term or a change of the policies starts a test.
 func TestFenceSelfTest(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)

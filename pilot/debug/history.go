@@ -11,7 +11,7 @@ import (
 type Change struct {
 	// At is the start of the period.
 	At time.Time
-	// Leader and Key are those of the record. Leader is empty if there was no holder.
+	// Leader and Key are the holder and its key in the record. Leader is empty if there was no holder.
 	Leader, Key string
 	// Acting reports that the holder acted. See Election.
 	Acting bool

@@ -47,7 +47,7 @@ func sample() State {
 	}
 }
 
-// hostile is a state in which everything that others wrote is markup.
+// hostile returns a state with markup in all values that other processes can write.
 func hostile() State {
 	const markup = `<script>alert("x")</script>' onload=x`
 	return State{Identity: markup, Revision: markup, Version: markup, Elections: []Election{{

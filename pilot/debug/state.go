@@ -9,7 +9,7 @@ import (
 
 // State is the state of all elections at one time.
 type State struct {
-	// Identity, Revision and Version are those of the process.
+	// Identity, Revision and Version describe the process.
 	Identity, Revision, Version string
 	// Default is the default revision, not synced if unknown.
 	Default k8sleaderelection.DefaultRevision
@@ -23,7 +23,7 @@ type Election struct {
 	ID, Namespace, Lock, Kind string
 	// Cluster is the cluster of the lock. Empty means the server's own cluster.
 	Cluster string
-	// Leader and Key are those of the record. Leader is empty if the lock has no holder.
+	// Leader and Key are the holder and its key in the record. Leader is empty if the lock has no holder.
 	Leader, Key string
 	// Strategy is the strategy of a coordinated election, else empty.
 	Strategy string

@@ -9,7 +9,7 @@ import (
 // bar is a part of an election's timeline, in percent of its width.
 type bar struct {
 	X, Width float64
-	// Class is acting, pending (the holder does not act) or gap. Sign is that of the revision.
+	// Class is acting, pending (the holder does not act) or gap. Sign is the sign of the revision.
 	Class string
 	Sign  int
 	// Wide reports that the sign fits.

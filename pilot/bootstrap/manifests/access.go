@@ -8,17 +8,16 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// manyLocks is from how many on elections share a watch of all Leases of the namespace,
-// which no rule can restrict to names. Without the right each is watched by its own.
+// manyLocks is the minimum number of elections that share a watch of all Leases of the namespace. A rule cannot restrict
+// that watch to names. Without the right each election watches its own lock.
 const manyLocks = 4
 
-// Rights are what a revision's servers may do, beside what every server may. bootstrap.Rights lists
-// those of a configuration.
+// Rights are the rights of a revision's servers, in addition to the rights of all servers. bootstrap.Rights returns the
+// rights of a configuration.
 type Rights struct {
-	// ConfigMaps and Leases are the names of lock objects. They are the only ones of their kinds that
-	// a server may read and change.
+	// ConfigMaps and Leases are the names of lock objects. A server may read and change no other objects of these kinds.
 	ConfigMaps, Leases []string
-	// Home and Everywhere are what its controllers need in the control plane's own namespace, and in all.
+	// Home and Everywhere are the rights of the controllers in the control plane's own namespace and in all namespaces.
 	Home, Everywhere []rbacv1.PolicyRule
 }
 
@@ -28,8 +27,8 @@ func (r *Rights) Add(more Rights) {
 	r.Home, r.Everywhere = append(r.Home, more.Home...), append(r.Everywhere, more.Everywhere...)
 }
 
-// NamespaceRules are what a server may do in its own namespace: keep its locks, write Events
-// about them, and what its controllers need.
+// NamespaceRules returns the rights in the server's own namespace: its locks, Events about them, and the rights of its
+// controllers.
 func NamespaceRules(rights Rights) []rbacv1.PolicyRule {
 	rules := append(lockRules("", "configmaps", rights.ConfigMaps), lockRules("coordination.k8s.io", "leases", rights.Leases)...)
 	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch", "list"}})

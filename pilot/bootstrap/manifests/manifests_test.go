@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the manifests as they are now to testdata")
+var rewrite = flag.Bool("rewrite", false, "write the rendered manifests to testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// full has a value of its own in each field.
+// full sets each field to a different value.
 func full() Values {
 	return Values{
 		Namespace: "mesh", Name: "plane", Revision: "canary", Rights: rights(), Image: "registry.example/plane:1", Replicas: 3,
@@ -33,7 +33,7 @@ func full() Values {
 	}
 }
 
-// rights are some of a controller's.
+// rights returns example rights.
 func rights() Rights {
 	return Rights{
 		ConfigMaps: []string{"lock-a", "lock-b"}, Leases: []string{"lock-b", "lock-c-canary"},
@@ -44,9 +44,8 @@ func rights() Rights {
 
 func minimal() Values { return Values{Rights: Rights{Leases: []string{"lock"}}, Image: "pilot"} }
 
-// The manifests word by word: rights, probes, grace period, selectors and all. A change
-// of them is a change of these files (-rewrite), which a reviewer reads.
-func TestManifestsAreAsWritten(t *testing.T) {
+// TestManifests_Golden compares the complete manifests with the files in testdata, so that a reviewer sees every change.
+func TestManifests_Golden(t *testing.T) {
 	many := minimal()
 	many.Rights.Leases = []string{"a", "b", "c", "d"}
 	alone := Values{WithoutElections: true, Rights: rights(), Image: "pilot"}
@@ -67,7 +66,7 @@ func TestManifestsAreAsWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s is not what is made of its values (go test -rewrite writes it):\n%s", file, difference(string(want), got))
+			t.Errorf("%s is out of date; update it with go test -rewrite:\n%s", file, difference(string(want), got))
 		}
 	}
 }
@@ -85,7 +84,7 @@ func text(t *testing.T, objects ...runtime.Object) string {
 	return all.String()
 }
 
-// difference is the first place where two texts differ.
+// difference returns the first lines that differ.
 func difference(want, got string) string {
 	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
 	for i := range min(len(w), len(g)) {
@@ -93,11 +92,11 @@ func difference(want, got string) string {
 			return "want " + w[i] + "\ngot  " + g[i]
 		}
 	}
-	return "one of them goes on"
+	return "one text is a prefix of the other"
 }
 
-// Each field of Values changes the manifests; one that is not in full fails.
-func TestEveryValueIsUsed(t *testing.T) {
+// TestValues_AllUsed fails if a field of Values does not change the manifests, or if full does not set it.
+func TestValues_AllUsed(t *testing.T) {
 	whole := reflect.ValueOf(full())
 	all := func(v Values) string {
 		all, err := Make(v)
@@ -110,11 +109,11 @@ func TestEveryValueIsUsed(t *testing.T) {
 	for i := range whole.NumField() {
 		v := minimal()
 		name, value := whole.Type().Field(i).Name, whole.Field(i)
-		if name == "WithoutElections" { // which goes with one replica
+		if name == "WithoutElections" { // requires one replica
 			value = reflect.ValueOf(true)
 		}
 		if value.IsZero() {
-			t.Errorf("full says nothing of %s", name)
+			t.Errorf("full does not set %s", name)
 			continue
 		}
 		reflect.ValueOf(&v).Elem().Field(i).Set(value)
@@ -124,7 +123,7 @@ func TestEveryValueIsUsed(t *testing.T) {
 	}
 }
 
-func TestWrongValuesAreNamed(t *testing.T) {
+func TestErrors_NameTheField(t *testing.T) {
 	for want, spoil := range map[string]func(*Values){
 		`Namespace "A"`:            func(v *Values) { v.Namespace = "A" },
 		`Name "a.b"`:               func(v *Values) { v.Name = "a.b" },
@@ -139,16 +138,16 @@ func TestWrongValuesAreNamed(t *testing.T) {
 		v := minimal()
 		spoil(&v)
 		if _, err := MakeAccess(v); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("MakeAccess says %v, not %s", err, want)
+			t.Errorf("MakeAccess returned %v, want %s", err, want)
 		}
 		if _, err := MakeDeployment(v); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("MakeDeployment says %v, not %s", err, want)
+			t.Errorf("MakeDeployment returned %v, want %s", err, want)
 		}
 	}
 }
 
-// The Pods get longer than the server takes to stop at most, and what selects them is on them.
-func TestDeploymentFitsTheServer(t *testing.T) {
+// TestDeployment_Selector checks that the selector matches the Pods of its own revision only.
+func TestDeployment_Selector(t *testing.T) {
 	d, err := MakeDeployment(full())
 	if err != nil {
 		t.Fatal(err)
@@ -156,13 +155,13 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 	pod := d.Spec.Template
 	for key, value := range d.Spec.Selector.MatchLabels {
 		if pod.Labels[key] != value {
-			t.Errorf("the selector wants %s=%s, the Pods have %q", key, value, pod.Labels[key])
+			t.Errorf("the selector requires %s=%s, the Pods have %q", key, value, pod.Labels[key])
 		}
 	}
 	stable := full()
 	stable.Revision = "stable"
 	if other, err := MakeDeployment(stable); err != nil || reflect.DeepEqual(other.Spec.Selector, d.Spec.Selector) || other.Name == d.Name {
-		t.Errorf("two revisions have one selector or one name: %v", err)
+		t.Errorf("two revisions share a selector or a name: %v", err)
 	}
 	args := pod.Spec.Containers[0].Args
 	if i := slices.Index(args, "--pprof"); i < 0 || args[0] != "server" {
@@ -170,7 +169,7 @@ func TestDeploymentFitsTheServer(t *testing.T) {
 	}
 }
 
-func TestManyLocksMayShareAWatch(t *testing.T) {
+func TestNamespaceRules_SharedWatch(t *testing.T) {
 	unnamed := func(locks ...string) (n int) {
 		for _, rule := range NamespaceRules(Rights{Leases: locks}) {
 			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
@@ -180,24 +179,24 @@ func TestManyLocksMayShareAWatch(t *testing.T) {
 		return n
 	}
 	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
-		t.Errorf("%d and %d rules allow to watch everything", few, many)
+		t.Errorf("%d and %d rules allow watching all Leases, want 0 and 1", few, many)
 	}
 }
 
-// Two revisions of one installation have no object in common, and two installations of one revision have none either: so
-// none of them is overwritten, or taken away with the other.
-func TestRevisionsShareNoObject(t *testing.T) {
+// TestObjects_NotShared checks that two revisions of an installation share no object, and that two installations of a
+// revision share none. Otherwise the second would overwrite an object, or remove it with its own.
+func TestObjects_NotShared(t *testing.T) {
 	seen := map[string]string{}
 	for what, change := range map[string]func(*Values){
-		"one":                  func(*Values) {},
-		"another revision":     func(v *Values) { v.Revision = "stable" },
-		"another namespace":    func(v *Values) { v.Namespace = "other" },
-		"another name":         func(v *Values) { v.Name = "second" },
-		"a hyphen on one side": func(v *Values) { v.Revision = "canary-a" },
-		"and on the other":     func(v *Values) { v.Namespace = "a-mesh" },
+		"first":                 func(*Values) {},
+		"another revision":      func(v *Values) { v.Revision = "stable" },
+		"another namespace":     func(v *Values) { v.Namespace = "other" },
+		"another name":          func(v *Values) { v.Name = "second" },
+		"a hyphen on one side":  func(v *Values) { v.Revision = "canary-a" },
+		"a hyphen on the other": func(v *Values) { v.Namespace = "a-mesh" },
 	} {
 		v := full()
-		v.GuardedLeases = nil // which are of the revision, whoever installs it
+		v.GuardedLeases = nil // their names depend on the revision only
 		change(&v)
 		access, err := MakeAccess(v)
 		if err != nil {
@@ -218,16 +217,16 @@ func TestRevisionsShareNoObject(t *testing.T) {
 			}
 			key := fmt.Sprintf("%T %s/%s", object, meta.GetNamespace(), meta.GetName())
 			if other := seen[key]; other != "" {
-				t.Errorf("%s: %s is that of %s", what, key, other)
+				t.Errorf("%s: %s also belongs to %s", what, key, other)
 			}
 			seen[key] = what
 			if meta.GetLabels()["istio.io/rev"] != v.Revision {
-				t.Errorf("%s: %s does not say of which revision it is", what, key)
+				t.Errorf("%s: %s has no label of its revision", what, key)
 			}
 		}
 		if account := deployment.Spec.Template.Spec.ServiceAccountName; account != access.ServiceAccount.Name ||
 			access.RoleBinding.Subjects[0].Name != account || access.ClusterRoleBinding.Subjects[0].Name != account {
-			t.Errorf("%s: the Pods are %s, and the rights are those of %s", what, account, access.RoleBinding.Subjects[0].Name)
+			t.Errorf("%s: the Pods use the service account %s, the bindings %s", what, account, access.RoleBinding.Subjects[0].Name)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type Values struct {
 	// WithoutElections is for one replica without elections and without rights to locks. A rollout ends it before the next
 	// one starts.
 	WithoutElections bool
-	// Rights are those of bootstrap.Rights for the revision, Args and Env.
+	// Rights is the result of bootstrap.Rights for the revision, Args and Env.
 	Rights Rights
 	// Image is the image to run. Its program accepts the arguments of cmd/pilot.
 	Image string

@@ -1,3 +1,3 @@
-// Package alerts tests the alerts and the dashboard of the chart pilot: each expression parses, names what a real control plane
-// shows, and fires when it should and at no other time.
+// Package alerts tests the alerts and the dashboard of the chart pilot. Each expression parses, uses metrics that a real
+// control plane exports, and fires only in the intended situation.
 package alerts

@@ -96,14 +96,14 @@ func TestAlertAnnotations(t *testing.T) {
 		if !slices.Contains(there, rule.Alert) {
 			there = append(there, rule.Alert)
 		}
-		says := rule.Annotations
-		if len(says["summary"]) < 20 || len(says["description"]) < 80 || says["runbook_url"] != "https://here.example/alerts#"+strings.ToLower(rule.Alert) {
-			t.Errorf("%s has the annotations %q", rule.Alert, says)
+		annotations := rule.Annotations
+		if len(annotations["summary"]) < 20 || len(annotations["description"]) < 80 || annotations["runbook_url"] != "https://here.example/alerts#"+strings.ToLower(rule.Alert) {
+			t.Errorf("%s has the annotations %q", rule.Alert, annotations)
 		}
 		if s := rule.Labels["severity"]; s != "critical" && s != "warning" {
 			t.Errorf("%s has the severity %q", rule.Alert, s)
 		}
-		for _, text := range append([]string{rule.Expr.String(), rule.Labels["cluster"], rule.Labels["name"]}, says["summary"], says["description"]) {
+		for _, text := range append([]string{rule.Expr.String(), rule.Labels["cluster"], rule.Labels["name"]}, annotations["summary"], annotations["description"]) {
 			if left := placeholder.FindString(text); left != "" {
 				t.Errorf("%s contains %s in %q", rule.Alert, left, text)
 			}

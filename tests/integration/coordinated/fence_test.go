@@ -103,7 +103,7 @@ func (w *world) othersCandidates(mine kube.Client) {
 	}
 	own.ObjectMeta = metav1.ObjectMeta{Name: "stable-1.0.y", Namespace: w.home}
 	_, err = candidates.Create(ctx, own, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	w.refused("create that of a Pod with the same prefix", err)
+	w.refused("create a LeaseCandidate of a Pod with the same prefix", err)
 	lease, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(ctx, "x", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func nominated(l *coordinationv1.Lease) bool {
 	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity)
 }
 
-// preferred are those that have been preferred to a holder, in order.
+// preferred returns the values of preferredHolder, in order.
 func (h *history) preferred() (all []string) {
 	for _, l := range h.versions() {
 		all = append(all, value(l.Spec.PreferredHolder))

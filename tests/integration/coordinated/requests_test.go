@@ -12,13 +12,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// wire is what a process has sent: each request, answered or not, watches as well.
+// wire records the requests of a process, including watches and requests without a response.
 type wire struct {
 	mu   sync.Mutex
 	sent []string
 }
 
-// wired is a copy of config whose requests are noted.
+// wired returns a copy of config that records requests.
 func wired(config *rest.Config) (*rest.Config, *wire) {
 	w := &wire{}
 	config = rest.CopyConfig(config)

@@ -2,7 +2,7 @@ package page
 
 import (
 	"context"
-	_ "embed" // for what measures inside the page
+	_ "embed" // for the script that measures inside the page
 	"fmt"
 	"net"
 	"net/http"
@@ -26,7 +26,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// BenchmarkFlipVisible: from the instant at which a watch shows another holder in the lock until the page shows it.
+// BenchmarkFlipVisible measures the time from the watch event with a new holder until the page shows the holder.
 func BenchmarkFlipVisible(b *testing.B) {
 	p, browser := newPlane(b), newBrowser(b)
 	tab := open(b, browser, p.pages["stable"], desk)
@@ -67,18 +67,18 @@ func BenchmarkFlipVisible(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// crowd are elections that change hands one after the other.
+// crowd is a set of elections. Their leaders change one after the other.
 type crowd struct {
 	mu  sync.Mutex
 	all []debug.Election
-	// until is when each cover ends.
+	// until has the end of each validity.
 	until []time.Time
-	// gone is what was dropped last, with its cover's end.
+	// gone is the election that was removed last. goneUntil is the end of its validity.
 	gone      debug.Election
 	goneUntil time.Time
 }
 
-// A leader of the crowd renews when so much of its cover is over.
+// A leader of the crowd renews crowdRenew after its previous renewal.
 const (
 	crowdValidity = 15 * time.Second
 	crowdRenew    = 7500 * time.Millisecond
@@ -93,7 +93,7 @@ func newCrowd(n int) *crowd {
 			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Validity: crowdValidity, Gate: "open", Fence: "in effect",
 			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
 		})
-		// The renewals of a process that leads many lie apart.
+		// A process that leads many elections spreads its renewals.
 		c.until = append(c.until, time.Now().Add(crowdValidity-crowdRenew*time.Duration(i)/time.Duration(n)))
 	}
 	return c
@@ -130,22 +130,23 @@ func (c *crowd) drop(i int) {
 	c.all, c.until = slices.Delete(c.all, i, i+1), slices.Delete(c.until, i, i+1)
 }
 
-// back puts what was dropped last at the front again.
+// back inserts the election that was removed last at the front.
 func (c *crowd) back() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all, c.until = slices.Insert(c.all, 0, c.gone), slices.Insert(c.until, 0, c.goneUntil)
 }
 
-// framesMeasured is for how long a browser is watched while it draws.
+// framesMeasured is the duration of a measurement.
 const framesMeasured = 10 * time.Second
 
-// frames.js counts the frames of the page, and what held them up.
+// frames is a script that counts the frames of the page and the tasks that delayed them.
 //
 //go:embed testdata/frames.js
 var frames string
 
-// BenchmarkFrames: 200 elections on one page, ten changes a second. Stalls are tasks of the page's own of more than 50 ms.
+// BenchmarkFrames measures a page with 200 elections and ten changes per second. Stalls are tasks of the page that take
+// more than 50 ms.
 func BenchmarkFrames(b *testing.B) {
 	browser := newBrowser(b)
 	for range b.N {
@@ -178,8 +179,8 @@ func BenchmarkFrames(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// present serves a page of its own until the test's end. A page that is opened after it is closed before it: one that is
-// open when its server ends complains, rightly.
+// present serves a separate page until the test ends. Open tabs after present, so that they close before the server stops.
+// A tab that is open when its server stops reports an error.
 func present(b testing.TB, c *crowd, changed <-chan struct{}) string {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -212,8 +213,8 @@ const (
 	cpuMeasured = 20 * time.Second
 )
 
-// BenchmarkOpenPages: what a leader, a process of its own, spends on its elections without a page and with a hundred of
-// them open, in hundredths of one core.
+// BenchmarkOpenPages measures the CPU time of a leader in a separate process, without open pages and with a hundred, in
+// percent of one core.
 func BenchmarkOpenPages(b *testing.B) {
 	p := emptyPlane(b)
 	bundle := filepath.Join(b.TempDir(), "root-cert.pem")
@@ -230,7 +231,7 @@ func BenchmarkOpenPages(b *testing.B) {
 	}, self)
 	p.leads(b, watched, "pilot-stable")
 	for range b.N {
-		harness.Until(b, "the page is there", func() bool {
+		harness.Until(b, "the page is served", func() bool {
 			response, err := http.Get("http://" + address + debug.Path)
 			if err != nil {
 				return false
@@ -240,18 +241,18 @@ func BenchmarkOpenPages(b *testing.B) {
 		without := share(b, process.PID())
 		var events atomic.Int64
 		end := readers(b, "http://"+address+debug.Path+"/events", &events)
-		harness.Until(b, "all read", func() bool { return events.Load() >= pagesOpen })
-		begun := events.Load()
+		harness.Until(b, "all streams received a frame", func() bool { return events.Load() >= pagesOpen })
+		before := events.Load()
 		with := share(b, process.PID())
 		b.ReportMetric(without, "%cpu-without")
 		b.ReportMetric(with, "%cpu-with-100")
-		b.ReportMetric(float64(events.Load()-begun)/cpuMeasured.Seconds()/pagesOpen, "frames/s/page")
+		b.ReportMetric(float64(events.Load()-before)/cpuMeasured.Seconds()/pagesOpen, "frames/s/page")
 		end()
 	}
 	b.ReportMetric(0, "ns/op")
 }
 
-// readers read a stream, a hundred at a time, until they are told to stop.
+// readers opens a hundred connections that read a stream until end is called.
 func readers(b *testing.B, stream string, events *atomic.Int64) (end func()) {
 	ctx, stop := context.WithCancel(b.Context())
 	transport := &http.Transport{}
@@ -286,7 +287,7 @@ func readers(b *testing.B, stream string, events *atomic.Int64) (end func()) {
 	}
 }
 
-// share is how much of a core a process takes, in hundredths, while one waits.
+// share measures the CPU time of a process, in percent of one core.
 func share(b *testing.B, pid int) float64 {
 	before := ticks(b, pid)
 	time.Sleep(cpuMeasured)
@@ -294,7 +295,7 @@ func share(b *testing.B, pid int) float64 {
 	return float64(ticks(b, pid)-before) / perSecond / cpuMeasured.Seconds() * 100
 }
 
-// ticks are those that a process has used so far.
+// ticks returns the CPU time that a process has used, in clock ticks.
 func ticks(b *testing.B, pid int) (sum int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package page has the tests of the elections page in Chromium: what people see of real elections on a real API server, and
-// what it costs. Without Chromium they are skipped, but in CI.
+// Package page tests the elections page in Chromium, with real elections on a real API server, and measures its cost.
+// Without Chromium the tests are skipped, except in CI.
 package page

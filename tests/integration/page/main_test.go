@@ -9,14 +9,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(serverVariable) != "" { // the benchmarks' leader, a process of its own
+	if os.Getenv(serverVariable) != "" { // the leader of a benchmark, in a separate process
 		serveAsProcess()
 		return
 	}
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }
 
-// newBrowser starts Chromium until the test's end. Without it the test is skipped, but in CI.
+// newBrowser starts Chromium and stops it when the test ends. Without Chromium the test is skipped, except in CI.
 func newBrowser(t testing.TB) *chromium.Browser {
 	t.Helper()
 	_, err := chromium.Program()
@@ -32,13 +32,13 @@ func newBrowser(t testing.TB) *chromium.Browser {
 	}
 	t.Cleanup(func() {
 		if err := b.Stop(); err != nil {
-			t.Errorf("chromium has not ended as it should: %v", err)
+			t.Errorf("failed to stop Chromium: %v", err)
 		}
 	})
 	return b
 }
 
-// open opens an address until the test's end, and fails the test if the page complains of anything.
+// open opens an address in a tab until the test ends. The test fails if the page reported errors.
 func open(t testing.TB, b *chromium.Browser, address string, look chromium.Look) *chromium.Tab {
 	t.Helper()
 	tab, err := b.Open(address, look)
@@ -46,8 +46,8 @@ func open(t testing.TB, b *chromium.Browser, address string, look chromium.Look)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, wrong := range tab.Wrong() {
-			t.Errorf("the page complains: %s", wrong)
+		for _, problem := range tab.Problems() {
+			t.Errorf("the page reported: %s", problem)
 		}
 		if err := tab.Close(); err != nil {
 			t.Error(err)
@@ -64,7 +64,7 @@ func until(t testing.TB, tab *chromium.Tab, what, expression string) {
 	}
 }
 
-// ask is what an expression gives in the page.
+// ask returns the value of an expression in the page.
 func ask[T any](t testing.TB, tab *chromium.Tab, expression string) T {
 	t.Helper()
 	answer, err := chromium.Ask[T](tab, expression)

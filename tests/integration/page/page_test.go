@@ -1,7 +1,7 @@
 package page
 
 import (
-	_ "embed" // for what looks at the page from inside
+	_ "embed" // for the script that inspects the page
 	"fmt"
 	"net/url"
 	"slices"
@@ -20,41 +20,41 @@ var (
 	phone = chromium.Look{Width: 390, Height: 844, Phone: true}
 )
 
-// row is the watched election's row, and leader who leads it by the page.
+// row selects the row of the watched election, leader the identity of its leader.
 const (
 	row     = `[...document.querySelectorAll("tbody tr")].find(r => r.querySelector(".id")?.textContent === "` + watched + `")`
 	leader  = row + `?.querySelector("td .identity")?.textContent`
 	settled = `document.getElementById("live").textContent === "live"`
 )
 
-// contrasts lists texts that stand out too little from what is behind them.
+// contrasts is a script that lists texts with too little contrast to their background.
 //
 //go:embed testdata/contrasts.js
 var contrasts string
 
 func led(by string) string { return fmt.Sprintf("%s === %q", leader, by) }
 
-// One control plane and one browser are enough for all of it.
-func TestElectionsPageInABrowser(t *testing.T) {
+// All subtests share one control plane and one browser.
+func TestElectionsPage(t *testing.T) {
 	p, b := newPlane(t), newBrowser(t)
-	t.Run("it shows who leads, and asks nobody else", func(t *testing.T) { shows(t, p, b) })
-	t.Run("it follows a flip without being loaded anew", func(t *testing.T) { follows(t, p, b) })
-	t.Run("the keyboard is enough, and focus stays", func(t *testing.T) { keys(t, p, b) })
-	t.Run("it fits a telephone and a desk, light and dark", func(t *testing.T) { fits(t, p, b) })
-	t.Run("what is drawn of many is what is sent", func(t *testing.T) { many(t, b) })
-	t.Run("it says when the server is gone", func(t *testing.T) { gone(t, b) })
+	t.Run("shows leaders without other requests", func(t *testing.T) { shows(t, p, b) })
+	t.Run("shows a handover without reloading", func(t *testing.T) { follows(t, p, b) })
+	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keys(t, p, b) })
+	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fits(t, p, b) })
+	t.Run("document equals the rendered page", func(t *testing.T) { many(t, b) })
+	t.Run("reports a lost connection", func(t *testing.T) { gone(t, b) })
 }
 
 func shows(t *testing.T, p *plane, b *chromium.Browser) {
 	tab := open(t, b, p.pages["stable"], desk)
-	until(t, tab, "it is live", settled)
+	until(t, tab, "the page is live", settled)
 	until(t, tab, "stable leads", led("pilot-stable"))
 	until(t, tab, "canary follows", row+`.querySelector("summary")?.textContent === "1, 1 ready"`)
 	if title := ask[string](t, tab, "document.title"); title != "Elections · pilot-stable" {
 		t.Errorf("the title is %q", title)
 	}
 	if n := ask[int](t, tab, `document.querySelectorAll("tbody tr").length`); n != 2 {
-		t.Errorf("it shows %d elections, of 2", n)
+		t.Errorf("%d elections, want 2", n)
 	}
 	own, err := url.Parse(p.pages["stable"])
 	if err != nil {
@@ -62,7 +62,7 @@ func shows(t *testing.T, p *plane, b *chromium.Browser) {
 	}
 	for _, request := range tab.Requests() {
 		if u, err := url.Parse(request); err != nil || u.Host != own.Host {
-			t.Errorf("it asks for %s", request)
+			t.Errorf("the page requests %s", request)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func follows(t *testing.T, p *plane, b *chromium.Browser) {
 	tabs := map[string]*chromium.Tab{}
 	for _, revision := range revisions {
 		tabs[revision] = open(t, b, p.pages[revision], desk)
-		until(t, tabs[revision], "it is live", settled)
+		until(t, tabs[revision], "the page is live", settled)
 		ask[bool](t, tabs[revision], `window.sameDocument = true`)
 	}
 	for _, revision := range []string{"canary", "stable"} {
@@ -79,23 +79,23 @@ func follows(t *testing.T, p *plane, b *chromium.Browser) {
 		for at, tab := range tabs {
 			until(t, tab, "the page of "+at+" shows that "+revision+" leads", led("pilot-"+revision))
 			if !ask[bool](t, tab, `window.sameDocument === true`) {
-				t.Errorf("the page of %s was loaded anew", at)
+				t.Errorf("the page of %s was reloaded", at)
 			}
 		}
 	}
 	for at, tab := range tabs {
 		until(t, tab, "the timeline of "+at+" has marks", `document.querySelectorAll(".strip .mark").length > 0`)
-		until(t, tab, "the list of "+at+" tells of the flip",
+		until(t, tab, "the list of "+at+" contains the handover",
 			`[...document.querySelectorAll(".events .what")].some(e => e.textContent.includes("changed from pilot-canary (canary) to pilot-stable (stable)"))`)
 	}
 }
 
 func keys(t *testing.T, p *plane, b *chromium.Browser) {
 	tab := open(t, b, p.pages["stable"], desk)
-	until(t, tab, "it is live", settled)
-	until(t, tab, "there are followers to open", row+`?.querySelector("details")`)
+	until(t, tab, "the page is live", settled)
+	until(t, tab, "the row lists followers", row+`?.querySelector("details")`)
 	ask[bool](t, tab, `window.sameDocument = true`)
-	// Every link and every summary is reached, in the order in which they stand there.
+	// Tab reaches every link and every summary, in document order.
 	want := ask[[]string](t, tab, `[...document.querySelectorAll("a[href], summary")].map(e => e.textContent.trim())`)
 	var got []string
 	for range want {
@@ -103,37 +103,37 @@ func keys(t *testing.T, p *plane, b *chromium.Browser) {
 		got = append(got, ask[string](t, tab, `document.activeElement.textContent.trim()`))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("Tab goes through %q, want %q", got, want)
+		t.Errorf("Tab reaches %q, want %q", got, want)
 	}
 	if outline := ask[string](t, tab, `getComputedStyle(document.activeElement).outlineStyle`); outline == "none" {
-		t.Error("one cannot see what has the focus")
+		t.Error("the focused element has no outline")
 	}
 	ask[bool](t, tab, `(`+row+`.querySelector("summary").focus(), true)`)
 	press(t, tab, kb.Enter)
 	until(t, tab, "Enter opens the followers", row+`.querySelector("details").open`)
 	p.flip(t, "canary")
-	until(t, tab, "the page follows", led("pilot-canary"))
+	until(t, tab, "the page shows canary", led("pilot-canary"))
 	if !ask[bool](t, tab, `document.activeElement === `+row+`.querySelector("summary") && `+row+`.querySelector("details").open`) {
-		t.Error("after the flip the focus is elsewhere, or what was open is shut")
+		t.Error("the handover moved the focus or closed the details")
 	}
 	p.flip(t, "stable")
-	until(t, tab, "the page follows back", led("pilot-stable"))
+	until(t, tab, "the page shows stable again", led("pilot-stable"))
 
 	const hour = `document.querySelector("nav a[href='?range=1h']")`
 	ask[bool](t, tab, `(`+hour+`.focus(), true)`)
 	press(t, tab, kb.Enter)
 	until(t, tab, "the timeline shows an hour", hour+`.getAttribute("aria-current") === "true" && location.search === "?range=1h"`)
 	if !ask[bool](t, tab, `document.activeElement === `+hour+` && window.sameDocument`) {
-		t.Error("another range has taken the focus away, or loaded the page anew")
+		t.Error("the change of the range moved the focus or reloaded the page")
 	}
 	if err := tab.Do(chromedp.NavigateBack()); err != nil {
 		t.Fatal(err)
 	}
-	until(t, tab, "back shows five minutes", `document.querySelector("nav[aria-label='Range of the timeline'] a[aria-current]")?.textContent === "5 min"`)
+	until(t, tab, "the back button restores five minutes", `document.querySelector("nav[aria-label='Range of the timeline'] a[aria-current]")?.textContent === "5 min"`)
 	const canary = `document.querySelector("nav a[href$='default=canary']")`
 	ask[bool](t, tab, `(`+canary+`.focus(), true)`)
 	press(t, tab, kb.Enter)
-	until(t, tab, "what would be is said", `document.querySelector(".if")?.textContent.includes("2 of 2 elections would change leaders")`)
+	until(t, tab, "the page shows the preview", `document.querySelector(".if")?.textContent.includes("2 of 2 elections would change leaders")`)
 }
 
 func press(t *testing.T, tab *chromium.Tab, key string) {
@@ -144,9 +144,9 @@ func press(t *testing.T, tab *chromium.Tab, key string) {
 }
 
 func fits(t *testing.T, p *plane, b *chromium.Browser) {
-	grounds := map[string]bool{}
+	backgrounds := map[string]bool{}
 	tab := open(t, b, p.pages["stable"]+"?default=canary", desk)
-	until(t, tab, "it is live", settled)
+	until(t, tab, "the page is live", settled)
 	until(t, tab, "stable leads", led("pilot-stable"))
 	for _, look := range []chromium.Look{desk, {Width: 820, Height: 1100}, phone, {Width: 320, Height: 700, Phone: true}} {
 		for _, dark := range []bool{false, true} {
@@ -154,52 +154,53 @@ func fits(t *testing.T, p *plane, b *chromium.Browser) {
 			if err := tab.Look(look); err != nil {
 				t.Fatal(err)
 			}
-			until(t, tab, "it has that width", fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: dark)').matches === %t", look.Width, dark))
+			until(t, tab, "the page has the width and theme", fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: dark)').matches === %t", look.Width, dark))
 			ask[int](t, tab, `(document.querySelectorAll("details").forEach(d => d.open = true), 0)`)
 			if wide := ask[int](t, tab, `document.documentElement.scrollWidth`); wide > int(look.Width) {
-				t.Errorf("%+v: it is %d wide", look, wide)
+				t.Errorf("%+v: the page is %d wide", look, wide)
 			}
 			if cut := ask[[]string](t, tab, `[...document.querySelectorAll("td, th, dd, .bar, .lane, .events li")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.textContent.trim())`); len(cut) > 0 {
-				t.Errorf("%+v: these are cut off: %q", look, cut)
+				t.Errorf("%+v: elements are cut off: %q", look, cut)
 			}
 			if faint := ask[[]string](t, tab, contrasts); len(faint) > 0 {
-				t.Errorf("%+v: hard to read:\n%s", look, strings.Join(faint, "\n"))
+				t.Errorf("%+v: too little contrast:\n%s", look, strings.Join(faint, "\n"))
 			}
-			grounds[ask[string](t, tab, `getComputedStyle(document.body).backgroundColor`)] = true
+			backgrounds[ask[string](t, tab, `getComputedStyle(document.body).backgroundColor`)] = true
 		}
 	}
-	if len(grounds) != 2 {
-		t.Errorf("light and dark have the grounds %v", grounds)
+	if len(backgrounds) != 2 {
+		t.Errorf("light and dark have the backgrounds %v", backgrounds)
 	}
 }
 
-// drawn is the page as it is, and sent as it would be were it loaded anew: but for what has passed of a cover, the same.
+// drawn is the content of the document, sent the content that the server renders. Both omit the elapsed share of the
+// validity, which differs.
 const (
-	told  = `.replace(/ over-\d+"/g, '"')`
-	drawn = `document.querySelector("main").outerHTML` + told
-	sent  = `fetch(location.href).then(r => r.text()).then(html => new DOMParser().parseFromString(html, "text/html").querySelector("main").outerHTML` + told + `)`
+	fixed = `.replace(/ over-\d+"/g, '"')`
+	drawn = `document.querySelector("main").outerHTML` + fixed
+	sent  = `fetch(location.href).then(r => r.text()).then(html => new DOMParser().parseFromString(html, "text/html").querySelector("main").outerHTML` + fixed + `)`
 )
 
-// Only what differs from one frame to the next is parsed and drawn. Whatever comes, goes and moves, nothing old stays.
+// The page merges only the differences between frames. After each change the document equals a newly loaded page.
 func many(t *testing.T, b *chromium.Browser) {
 	c, changed := newCrowd(30), make(chan struct{}, 1)
 	tab := open(t, b, present(t, c, changed), desk)
-	until(t, tab, "it is live", settled)
+	until(t, tab, "the page is live", settled)
 	for _, step := range []struct {
 		name string
 		do   func()
 	}{
-		{"one changes hands", func() { c.move(3) }},
-		{"five change hands", func() {
+		{"one leader changes", func() { c.move(3) }},
+		{"five leaders change", func() {
 			for i := range 5 {
 				c.move(7 * i)
 			}
 		}},
-		{"one is gone", func() { c.drop(4) }},
-		{"another changes hands", func() { c.move(4) }},
-		{"another is gone", func() { c.drop(0) }},
-		{"it is back as it was", func() { c.back() }},
-		{"and changes hands", func() { c.move(0) }},
+		{"one election is removed", func() { c.drop(4) }},
+		{"another leader changes", func() { c.move(4) }},
+		{"the first election is removed", func() { c.drop(0) }},
+		{"the first election returns", func() { c.back() }},
+		{"the leader of the first election changes", func() { c.move(0) }},
 	} {
 		step.do()
 		changed <- struct{}{}
@@ -207,7 +208,7 @@ func many(t *testing.T, b *chromium.Browser) {
 		for _, e := range c.state().Elections {
 			terms += e.Transitions
 		}
-		until(t, tab, step.name+", and it is drawn", fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d && `, len(c.state().Elections))+
+		until(t, tab, step.name+": the document is up to date", fmt.Sprintf(`document.querySelectorAll("tbody tr").length === %d && `, len(c.state().Elections))+
 			fmt.Sprintf(`[...document.querySelectorAll("tbody .number")].reduce((sum, n) => sum + +n.textContent, 0) === %d && `, terms)+
 			`(() => { `+sent+`.then(s => { window.alike = s === `+drawn+`; }); return window.alike === true; })()`)
 		ask[bool](t, tab, `(window.alike = false, true)`)
@@ -222,9 +223,9 @@ func gone(t *testing.T, b *chromium.Browser) {
 		if tab, err = b.Open(address, desk); err != nil {
 			t.Fatal(err)
 		}
-		until(t, tab, "it is live", settled)
-	}) // which ends here
-	until(t, tab, "it says so", `document.getElementById("live").textContent === "disconnected; retrying"`)
+		until(t, tab, "the page is live", settled)
+	}) // the server stops here
+	until(t, tab, "the page reports the lost connection", `document.getElementById("live").textContent === "disconnected; retrying"`)
 	if err := tab.Close(); err != nil {
 		t.Error(err)
 	}

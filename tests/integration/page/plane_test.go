@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// patience bounds every wait; none is expected to come near.
+	// patience bounds every wait. Tests need much less time.
 	patience = harness.Patience
 	// defaultTag is the webhook that names the default revision.
 	defaultTag = "istio-revision-tag-default"
@@ -34,10 +34,10 @@ const (
 	watched = "istio-namespace-controller-election"
 )
 
-// revisions have a replica each.
+// revisions are the revisions of the control plane. Each has one replica.
 var revisions = []string{"stable", "canary"}
 
-// plane is a control plane in two revisions on the shared cluster, whose pages people look at.
+// plane is a control plane with two revisions on the shared cluster.
 type plane struct {
 	kube kubernetes.Interface
 	home string
@@ -55,7 +55,7 @@ func newPlane(t testing.TB) *plane {
 	return p
 }
 
-// emptyPlane has no replica yet. The default revision is stable.
+// emptyPlane returns a control plane without replicas. The default revision is stable.
 func emptyPlane(t testing.TB) *plane {
 	t.Helper()
 	shared := cluster.Shared(t)
@@ -76,7 +76,7 @@ func emptyPlane(t testing.TB) *plane {
 	return p
 }
 
-// configOf is that of a replica. Its lease is long: what happens within a test was not caused by one that ran out.
+// configOf returns the configuration of a replica. Its lease is long, so that no lease expires within a test.
 func configOf(t testing.TB, home, revision string) bootstrap.Config {
 	t.Helper()
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
@@ -92,7 +92,7 @@ func configOf(t testing.TB, home, revision string) bootstrap.Config {
 
 var pageField = regexp.MustCompile(`http://[0-9.:]+/debug/elections`)
 
-// serve runs a replica until the test's end, and returns its page's address.
+// serve runs a replica until the test ends, and returns the address of its page.
 func serve(t testing.TB, config bootstrap.Config) string {
 	t.Helper()
 	var lines harness.Log
@@ -113,14 +113,15 @@ func serve(t testing.TB, config bootstrap.Config) string {
 			t.Logf("%s logged:\n%s", config.Identity, lines.String())
 		}
 	})
-	harness.Until(t, "it serves its page", func() bool { return pageField.MatchString(lines.String()) })
+	harness.Until(t, config.Identity+" serves its page", func() bool { return pageField.MatchString(lines.String()) })
 	return pageField.FindString(lines.String())
 }
 
-// serverVariable holds the page's address of a server that is a process of its own, and the others say what else it is to be.
+// serverVariable is the environment variable with the address of the page, for a server in a separate process. Other
+// variables configure the rest.
 const serverVariable = "PAGE_TEST_SERVER"
 
-// serveAsProcess is that server, until it is told to stop.
+// serveAsProcess runs such a server until SIGTERM.
 func serveAsProcess() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -137,7 +138,7 @@ func serveAsProcess() {
 	}
 }
 
-// flip makes a revision the default one.
+// flip changes the default revision.
 func (p *plane) flip(t testing.TB, revision string) {
 	t.Helper()
 	patch := []byte(`{"metadata":{"labels":{"istio.io/rev":"` + revision + `"}}}`)
@@ -147,13 +148,13 @@ func (p *plane) flip(t testing.TB, revision string) {
 	}
 }
 
-// holds reports whether a Lease is held by somebody.
+// holds reports whether a candidate holds a Lease.
 func holds(object runtime.Object, identity string) bool {
 	lease, ok := object.(*coordinationv1.Lease)
 	return ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity == identity
 }
 
-// leads waits until a replica holds an election.
+// leads waits until a replica holds the lock of an election.
 func (p *plane) leads(t testing.TB, election, identity string) {
 	t.Helper()
 	harness.Until(t, identity+" holds "+election, func() bool {

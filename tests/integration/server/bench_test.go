@@ -22,16 +22,16 @@ const (
 	every = 200 * time.Millisecond
 )
 
-// BenchmarkServer measures pilot over as many objects as BENCH_NAMESPACES, BENCH_INGRESSES and BENCH_GATEWAYS say,
-// with each limit of requests a second that BENCH_QPS lists (-1: none):
+// BenchmarkServer measures pilot with the numbers of objects in BENCH_NAMESPACES, BENCH_INGRESSES and BENCH_GATEWAYS.
+// It runs once for each limit of requests per second in BENCH_QPS (-1 means no limit). Results:
 //
-//   - <controller>-s: from its election to the answer of the last write of the first reconcile;
-//   - <controller>-writes and -objects: what it wrote in that time, and how many different objects; -refused: what
-//     was answered with an error, such as a conflict with another controller's write;
-//   - <controller>-first-write-ms: at a take-over, from the election of a follower that was warm to the arrival of its
-//     first write, which an object needs that came while nobody led;
-//   - needless-writes: of that follower, to objects that had all they need;
-//   - heap- and resident-MiB: of a server without objects, of the one that leads and of the one that follows.
+//   - <controller>-s: time from the election to the response of the last write of the first reconciliation;
+//   - <controller>-writes, -objects and -refused: writes in that time, different objects, and rejected writes, for
+//     example conflicts with another controller;
+//   - <controller>-first-write-ms: after the leader is killed, time from the election of a warm follower to the arrival
+//     of its first write, for an object that was created while there was no leader;
+//   - needless-writes: writes of that follower to objects that were up to date;
+//   - heap-MiB and resident-MiB: memory of a server without objects, of a leader and of a follower.
 func BenchmarkServer(b *testing.B) {
 	program, n := build(b), sizeOf(b)
 	rates := os.Getenv("BENCH_QPS")

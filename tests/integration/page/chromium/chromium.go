@@ -18,10 +18,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Install is how to come by it.
+// Install is the command that installs Chromium.
 const Install = "apt-get install --no-install-recommends chromium"
 
-// Program is where Chromium lies.
+// Program returns the path of Chromium.
 func Program() (string, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -30,13 +30,14 @@ func Program() (string, error) {
 	return path, nil
 }
 
-// options let it run without a display, as root, and without a word to anybody but the page.
+// options returns the options to run Chromium as root, without a display, and without requests other than those of the
+// page.
 func options(program string) []chromedp.ExecAllocatorOption {
 	all := []chromedp.ExecAllocatorOption{chromedp.ExecPath(program), chromedp.NoFirstRun, chromedp.NoDefaultBrowserCheck}
 	for _, flag := range []string{
 		"headless", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-component-update", "disable-sync",
 		"disable-dev-shm-usage", "hide-scrollbars", "enable-automation",
-		// What is looked at in turns is drawn all the time.
+		// Render all tabs, not only the tab in the foreground.
 		"disable-background-timer-throttling", "disable-backgrounding-occluded-windows", "disable-renderer-backgrounding",
 	} {
 		all = append(all, chromedp.Flag(flag, true))
@@ -44,13 +45,13 @@ func options(program string) []chromedp.ExecAllocatorOption {
 	return all
 }
 
-// Browser is a Chromium that runs.
+// Browser is a running Chromium.
 type Browser struct{ ctx context.Context }
 
-// stopTimeout bounds how long it may take to end.
+// stopTimeout is the maximum time to close a tab or the browser.
 const stopTimeout = 20 * time.Second
 
-// Start starts one.
+// Start starts Chromium.
 func Start(ctx context.Context) (*Browser, error) {
 	program, err := Program()
 	if err != nil {
@@ -65,33 +66,33 @@ func Start(ctx context.Context) (*Browser, error) {
 	return &Browser{browser}, nil
 }
 
-// Stop ends it, and returns when it has ended.
+// Stop ends Chromium and waits until it has ended.
 func (b *Browser) Stop() error {
 	ctx, cancel := context.WithTimeout(b.ctx, stopTimeout)
 	defer cancel()
 	return chromedp.Cancel(ctx)
 }
 
-// Look is how a page is looked at.
+// Look has the size and the theme of a tab.
 type Look struct {
 	Width, Height int64
 	Dark, Phone   bool
 }
 
-// Tab is one page.
+// Tab is an open page.
 type Tab struct {
 	ctx context.Context
 
 	mu       sync.Mutex
-	wrong    []string
+	problems []string
 	requests []string
 }
 
-// Open opens an address.
+// Open opens an address in a new tab.
 func (b *Browser) Open(address string, look Look) (*Tab, error) {
 	ctx, _ := chromedp.NewContext(b.ctx) // ends with Close
 	t := &Tab{ctx: ctx}
-	if err := chromedp.Listen(ctx, t.hear); err != nil {
+	if err := chromedp.Listen(ctx, t.record); err != nil {
 		return nil, err
 	}
 	if err := t.Look(look); err != nil {
@@ -103,14 +104,14 @@ func (b *Browser) Open(address string, look Look) (*Tab, error) {
 	return t, nil
 }
 
-// Close closes it.
+// Close closes the tab.
 func (t *Tab) Close() error {
 	ctx, cancel := context.WithTimeout(t.ctx, stopTimeout)
 	defer cancel()
 	return chromedp.Cancel(ctx)
 }
 
-// Look changes how it is looked at.
+// Look changes the size and the theme.
 func (t *Tab) Look(look Look) error {
 	theme := "light"
 	if look.Dark {
@@ -129,17 +130,17 @@ func (t *Tab) Look(look Look) error {
 		}))
 }
 
-// Do does something to the page.
+// Do runs actions on the page.
 func (t *Tab) Do(steps ...chromedp.Action[chromedp.Void]) error { return chromedp.Do(t.ctx, steps...) }
 
-// Ask is what an expression gives in the page, or what its promise does.
+// Ask returns the value of an expression in the page. If the value is a promise, Ask returns its result.
 func Ask[T any](t *Tab, expression string) (T, error) {
 	return chromedp.Run(t.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
 const pollInterval = 20 * time.Millisecond
 
-// Wait waits until an expression is true, within a bound.
+// Wait waits until an expression is true, for at most bound.
 func (t *Tab) Wait(expression string, bound time.Duration) error {
 	_, err := chromedp.Run(t.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(bound), chromedp.WithPollingInterval(pollInterval)))
 	if err != nil {
@@ -148,39 +149,39 @@ func (t *Tab) Wait(expression string, bound time.Duration) error {
 	return nil
 }
 
-// Picture is what the page looks like, as PNG.
+// Picture returns a screenshot of the page as PNG.
 func (t *Tab) Picture() ([]byte, error) { return chromedp.Run(t.ctx, chromedp.CaptureScreenshot()) }
 
-// Wrong is what the page has complained of so far.
-func (t *Tab) Wrong() []string {
+// Problems returns the errors and warnings of the page so far.
+func (t *Tab) Problems() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.wrong)
+	return slices.Clone(t.problems)
 }
 
-// Requests are the addresses that it has asked for.
+// Requests returns the URLs that the page has requested.
 func (t *Tab) Requests() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.requests)
 }
 
-// hear notes what DevTools would show in red.
-func (t *Tab) hear(event any) {
+// record stores requests, exceptions, errors and warnings.
+func (t *Tab) record(event any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
 		t.requests = append(t.requests, e.Request.URL)
 	case *runtime.EventExceptionThrown:
-		t.wrong = append(t.wrong, fmt.Sprintf("%+v", e.ExceptionDetails))
+		t.problems = append(t.problems, fmt.Sprintf("%+v", e.ExceptionDetails))
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" || e.Type == "warning" || e.Type == "assert" {
-			t.wrong = append(t.wrong, fmt.Sprintf("console: %+v", e.Args))
+			t.problems = append(t.problems, fmt.Sprintf("console: %+v", e.Args))
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == "error" || e.Entry.Level == "warning" {
-			t.wrong = append(t.wrong, fmt.Sprintf("%s: %s (%s)", e.Entry.Source, e.Entry.Text, e.Entry.URL))
+			t.problems = append(t.problems, fmt.Sprintf("%s: %s (%s)", e.Entry.Source, e.Entry.Text, e.Entry.URL))
 		}
 	}
 }

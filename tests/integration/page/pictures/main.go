@@ -1,5 +1,5 @@
-// Command pictures takes those of the elections page that the documentation shows, from the demo: it starts `playground run`,
-// flips the default revision to and fro, stops the leader, and looks at the page of who leads.
+// Command pictures takes the screenshots of the elections page for the documentation. It runs the demo (`playground run`),
+// changes the default revision twice, deletes a lock, and opens the page of the leader.
 package main
 
 import (
@@ -21,9 +21,9 @@ import (
 )
 
 func main() {
-	root := flag.String("root", "../../..", "where the project lies, with its programs in bin")
-	out := flag.String("out", "../../../docs/images", "where to write the pictures")
-	all := flag.Bool("all", false, "in every width and theme, not only those that the documentation shows")
+	root := flag.String("root", "../../..", "root of the repository, with programs in bin")
+	out := flag.String("out", "../../../docs/images", "output folder")
+	all := flag.Bool("all", false, "take every width and theme, including pictures that the documentation does not use")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -33,11 +33,11 @@ func main() {
 	}
 }
 
-// shot is one picture.
+// shot describes a picture.
 type shot struct {
 	name string
 	look chromium.Look
-	// query is what is asked of the page, and shown what documentation shows.
+	// query is the query of the page. shown reports that the documentation uses the picture.
 	query string
 	shown bool
 }
@@ -90,11 +90,11 @@ func take(ctx context.Context, root, out string, all bool) (err error) {
 	return nil
 }
 
-// demo is `playground run`, a process of its own.
+// demo is a process of `playground run`.
 type demo struct {
 	root string
 	cmd  *exec.Cmd
-	// page is the address that it prints, and kubeconfig that of its cluster.
+	// page is the address that the demo prints, kubeconfig the file for its cluster.
 	page, kubeconfig string
 }
 
@@ -103,22 +103,22 @@ var (
 	kubeLine = regexp.MustCompile(`export KUBECONFIG=(\S+)`)
 )
 
-// start returns when the demo has said where to look.
+// start starts the demo and waits until it has printed the address of the page.
 func start(ctx context.Context, root string) (*demo, error) {
 	d := &demo{root: root, cmd: exec.CommandContext(ctx, "bin/playground", "run")}
 	d.cmd.Dir, d.cmd.Stderr = root, os.Stderr
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) }
-	says, err := d.cmd.StdoutPipe()
+	output, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	if err := d.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the demo (make build tools): %w", err)
 	}
-	lines := bufio.NewScanner(says)
+	lines := bufio.NewScanner(output)
 	for d.page == "" || d.kubeconfig == "" {
 		if !lines.Scan() {
-			return nil, errors.Join(errors.New("the demo has ended without the address of a page"), d.cmd.Wait())
+			return nil, errors.Join(errors.New("the demo ended without printing the address of a page"), d.cmd.Wait())
 		}
 		if page := pageLine.FindString(lines.Text()); page != "" && d.page == "" {
 			d.page = page
@@ -127,7 +127,7 @@ func start(ctx context.Context, root string) (*demo, error) {
 			d.kubeconfig = found[1]
 		}
 	}
-	go func() { // what it says further
+	go func() { // discard further output
 		for lines.Scan() {
 		}
 	}()
@@ -139,12 +139,12 @@ func (d *demo) end() error {
 		return err
 	}
 	if err := d.cmd.Wait(); err != nil {
-		return fmt.Errorf("the demo has ended: %w", err)
+		return fmt.Errorf("run the demo: %w", err)
 	}
 	return nil
 }
 
-// play makes a past for the timeline to show.
+// play changes the leader several times, so that the timeline has a history.
 func (d *demo) play(ctx context.Context) error {
 	for _, step := range []struct {
 		command string

@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// mostColours is what a palette holds.
+// mostColours is the maximum number of colours in a palette.
 const mostColours = 256
 
-// small is a PNG of the colours that the picture has most of: a page has few, and the edges of its letters many.
+// small returns a PNG with the most frequent colours of the picture. A page has few colours, except for the edges of letters.
 func small(picture []byte) ([]byte, error) {
 	decoded, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {

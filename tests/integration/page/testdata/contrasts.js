@@ -1,5 +1,5 @@
-// The texts of a page whose contrast with what is behind them is less than WCAG's AA asks for: signs, which are no text, stand
-// out less. What is drawn in SVG and what cannot be seen is left out.
+// Returns the texts of a page with less contrast to their background than WCAG level AA requires. Signs are not text and
+// require less. Text in SVG and hidden text are skipped.
 (() => {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 1;

@@ -1,4 +1,4 @@
-// Counts frames, and the tasks of more than 50 ms that hold them up, from now on.
+// Counts frames, and tasks of more than 50 ms that delay them, from the call on.
 (() => {
   let last = performance.now(), frames = 0, over = 0, longest = 0, stalls = 0, stalled = 0, morphs = 0;
   const frame = (now) => {
