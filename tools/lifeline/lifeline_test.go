@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	switch os.Getenv("LIFELINE_TEST") {
 	case "":
 		os.Exit(m.Run())
-	case "deaf":
+	case "ignores SIGTERM":
 		signal.Ignore(syscall.SIGTERM)
 	}
 	Hold()
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // start starts the test program with the descriptor in the variable. Descriptor 3 is the lifeline.
-func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os.File, said *bytes.Buffer) {
+func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os.File, stderr *bytes.Buffer) {
 	t.Helper()
 	reader, writer, err := os.Pipe()
 	if err != nil {
@@ -38,14 +38,14 @@ func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os
 		t.Fatal(err)
 	}
 	defer output.Close()
-	said = &bytes.Buffer{}
+	stderr = &bytes.Buffer{}
 	command = exec.Command(os.Args[0])
 	command.Env = append(os.Environ(), "LIFELINE_TEST="+kind)
 	if variable != "" {
 		command.Env = append(command.Env, Variable+"="+variable)
 	}
 	command.ExtraFiles = []*os.File{reader}
-	command.Stdout, command.Stderr = outputEnd, said
+	command.Stdout, command.Stderr = outputEnd, stderr
 	err = command.Start()
 	outputEnd.Close()
 	if err != nil {
@@ -54,7 +54,7 @@ func start(t *testing.T, kind, variable string) (command *exec.Cmd, lifeline *os
 	t.Cleanup(func() { _ = command.Process.Kill() })
 	// The program is running, or it has ended.
 	_, _ = output.Read(make([]byte, 3))
-	return command, writer, said
+	return command, writer, stderr
 }
 
 func TestHold_LifelineCloses(t *testing.T) {
@@ -62,16 +62,16 @@ func TestHold_LifelineCloses(t *testing.T) {
 	lifeline.Close()
 	_ = command.Wait()
 	if status := command.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGTERM {
-		t.Errorf("it ended with %v", command.ProcessState)
+		t.Errorf("the program ended with %v", command.ProcessState)
 	}
 }
 
 func TestHold_SIGTERMIgnored(t *testing.T) {
-	command, lifeline, said := start(t, "deaf", "3")
+	command, lifeline, stderr := start(t, "ignores SIGTERM", "3")
 	lifeline.Close()
 	_ = command.Wait()
-	if command.ProcessState.ExitCode() != 1 || !strings.Contains(said.String(), "still running 5s after") {
-		t.Errorf("it ended with %v and printed %q", command.ProcessState, said)
+	if command.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "still running 5s after") {
+		t.Errorf("the program ended with %v and printed %q", command.ProcessState, stderr)
 	}
 }
 
@@ -79,10 +79,10 @@ func TestHold_InvalidVariable(t *testing.T) {
 	for variable, words := range map[string]string{
 		"three": "want the number", "0": "want the number", "99": "no open file descriptor",
 	} {
-		command, _, said := start(t, "ordinary", variable)
+		command, _, stderr := start(t, "ordinary", variable)
 		_ = command.Wait()
-		if command.ProcessState.ExitCode() != 2 || !strings.Contains(said.String(), words) {
-			t.Errorf("%s: it ended with %v and printed %q", variable, command.ProcessState, said)
+		if command.ProcessState.ExitCode() != 2 || !strings.Contains(stderr.String(), words) {
+			t.Errorf("%s: the program ended with %v and printed %q", variable, command.ProcessState, stderr)
 		}
 	}
 }

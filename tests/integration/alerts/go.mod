@@ -1,5 +1,5 @@
-// The alerts and the dashboard: what their expressions say, by Prometheus' own parser, and what a real Prometheus makes of a
-// real control plane. A module of its own, so that what Prometheus needs stays out of incumbent's.
+// Tests of the alerts and the dashboard, with the parser of Prometheus and with a real Prometheus and control plane. It is a
+// separate module, so that incumbent does not depend on Prometheus.
 module incumbent.dev/incumbent/tests/integration/alerts
 
 go 1.26.0

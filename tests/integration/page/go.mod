@@ -1,5 +1,5 @@
-// The elections page in a real browser, on a real API server. A module of its own, so that what drives a browser stays out of
-// incumbent's.
+// Tests of the elections page in a real browser with a real API server. It is a separate module, so that incumbent does not
+// depend on browser automation.
 module incumbent.dev/incumbent/tests/integration/page
 
 go 1.26.0

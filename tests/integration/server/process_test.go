@@ -25,8 +25,8 @@ const (
 func build(b testing.TB) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "pilot")
-	if said, err := exec.CommandContext(b.Context(), "go", "build", "-o", path, "incumbent.dev/incumbent/cmd/pilot").CombinedOutput(); err != nil {
-		b.Fatalf("building pilot: %v\n%s", err, said)
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", path, "incumbent.dev/incumbent/cmd/pilot").CombinedOutput(); err != nil {
+		b.Fatalf("building pilot: %v\n%s", err, out)
 	}
 	return path
 }
@@ -37,7 +37,7 @@ type pilot struct {
 	b testing.TB
 }
 
-// pilot starts a server, which ends with the benchmark.
+// pilot starts a server and stops it when the benchmark ends.
 func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
 	config := bootstrap.Config{Revision: revision}
@@ -55,15 +55,15 @@ func (w *world) pilot(name string, qps float64) *pilot {
 		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))}
 }
 
-// said returns its log.
-func (p *pilot) said() string { return p.Out.String() + p.Errors.String() }
+// log returns the output of the server.
+func (p *pilot) log() string { return p.Out.String() + p.Errors.String() }
 
 var address = regexp.MustCompile(`address"?[=: ]"?(127[0-9.]+:[0-9]+)`)
 
 // page returns a page of the server.
 func (p *pilot) page(path string) string {
 	p.b.Helper()
-	found := address.FindStringSubmatch(p.said())
+	found := address.FindStringSubmatch(p.log())
 	if found == nil {
 		return ""
 	}
@@ -71,7 +71,7 @@ func (p *pilot) page(path string) string {
 	return text
 }
 
-// memory is the live heap and the resident set in MiB.
+// memory has the live heap and the resident set in MiB.
 type memory struct{ heap, resident float64 }
 
 var alive = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
