@@ -33,7 +33,7 @@ func TestReadBuild(t *testing.T) {
 	releaseVersion = "1.2.3"
 	defer func() { releaseVersion = "" }()
 	if release := ReadBuild(); release.Version != "1.2.3" {
-		t.Errorf("with releaseVersion 1.2.3 it is %s", release.Version)
+		t.Errorf("with releaseVersion 1.2.3 the version is %s", release.Version)
 	}
 	if here := ReadBuild(); here.Go != runtime.Version() {
 		t.Errorf("the Go version is %s", here.Go)

@@ -87,8 +87,8 @@ type Config struct {
 	DisableElections bool
 	// DisableGate gives controllers a client without a gate.
 	DisableGate bool
-	// Fence enables the self-test of the fence (package internal/fence/install). The server tests whether the policies in the API
-	// server are in effect, at its start and whenever a term begins or ends.
+	// Fence enables the self-test of the fence (package internal/fence/install). The server tests whether the policies in
+	// the API server are in effect, at its start and whenever a term begins or ends.
 	Fence bool
 	// ShutdownTimeout is the time for controllers to stop before their locks are released. 0 means 20 s. The whole stop
 	// takes a few seconds more at most.
@@ -105,8 +105,8 @@ type Config struct {
 
 	// remote marks the configuration for the remote cluster.
 	remote bool
-	// Tests set these: the time for which run functions may exceed their lease before the server is unhealthy, and the
-	// interval of the fence's self-test.
+	// For tests. healthTolerance is how long run functions may exceed their lease before the server is unhealthy.
+	// fenceEvery is the interval of the fence's self-test.
 	healthTolerance, fenceEvery time.Duration
 }
 

@@ -95,7 +95,7 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 				began := time.Now()
 				cancel()
 				if err := <-ended; err != nil || time.Since(began) != test.took {
-					t.Errorf("it ended after %v with %v", time.Since(began), err)
+					t.Errorf("the recorder ended after %v with %v", time.Since(began), err)
 				}
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "after")
 				synctest.Wait()

@@ -109,11 +109,11 @@ func TestReady(t *testing.T) {
 		ready   bool
 		problem string
 	}{
-		"not synced":       {fakeWatcher{}, false, errNotReached.Error()},
-		"away":             {fakeWatcher{problem: errAway}, false, errAway.Error()},
-		"synced":           {fakeWatcher{synced: true}, true, ""},
-		"forbidden":        {fakeWatcher{problem: forbidden}, true, ""},
-		"synced, and away": {fakeWatcher{synced: true, problem: errAway}, true, ""},
+		"not synced":    {fakeWatcher{}, false, errNotReached.Error()},
+		"fails":         {fakeWatcher{problem: errAway}, false, errAway.Error()},
+		"synced":        {fakeWatcher{synced: true}, true, ""},
+		"forbidden":     {fakeWatcher{problem: forbidden}, true, ""},
+		"synced, fails": {fakeWatcher{synced: true, problem: errAway}, true, ""},
 	} {
 		s := mustNew(t, goodConfig(), nil)
 		now := test.first
@@ -162,22 +162,22 @@ func TestReadiness_RealAPIServer(t *testing.T) {
 	}
 	await(t, "/readyz contains the cause", ready(503, errAway.Error()))
 	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("unhealthy while the API server is away: %s", text)
+		t.Errorf("unhealthy while the API server fails: %s", text)
 	}
 	gone.Store(false)
-	await(t, "it is ready", ready(200, "ok"))
+	await(t, "the server is ready", ready(200, "ok"))
 	r.leads(t)
 	gone.Store(true)
-	await(t, "the API server is away again", func() bool { return r.lines.Count("level=WARN", errAway.Error()) >= 2 })
+	await(t, "the API server fails again", func() bool { return r.lines.Count("level=WARN", errAway.Error()) >= 2 })
 	if !ready(200, "ok")() {
-		t.Error("not ready after the API server went away")
+		t.Error("not ready after the API server failed")
 	}
 	gone.Store(false)
 	stopped := make(chan error, 1)
 	go func() { stopped <- r.end() }()
 	await(t, "not ready while it stops", ready(503, errStopping.Error()))
 	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("unhealthy while it stops: %s", text)
+		t.Errorf("unhealthy while the server stops: %s", text)
 	}
 	close(c.held)
 	if err := <-stopped; err != nil {
@@ -193,7 +193,7 @@ func TestReadiness_WithoutRightToReadTags(t *testing.T) {
 		Namespace: e.home, PodName: "b", ServiceAccount: "other", Rules: e.rules(),
 	})
 	r := start(t, config, newController().rows())
-	await(t, "it is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+	await(t, "the server is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	r.leads(t)
 	if r.lines.Count("level=WARN", "permission denied") == 0 {
 		t.Error("the missing permission was not logged")
@@ -225,7 +225,7 @@ func TestHealth_StuckController(t *testing.T) {
 	r := start(t, config, c.rows())
 	r.leads(t)
 	e.breakRecord(t)
-	await(t, "it is unhealthy", func() bool {
+	await(t, "the server is unhealthy", func() bool {
 		code, text := r.page(t, "/healthz")
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "run functions")
 	})
@@ -233,7 +233,7 @@ func TestHealth_StuckController(t *testing.T) {
 		t.Errorf("/readyz answers %d", code)
 	}
 	close(c.held)
-	await(t, "it is healthy again", func() bool { code, _ := r.page(t, "/healthz"); return code == http.StatusOK })
+	await(t, "the server is healthy again", func() bool { code, _ := r.page(t, "/healthz"); return code == http.StatusOK })
 }
 
 func TestElectionsJSON(t *testing.T) {
@@ -271,7 +271,7 @@ func TestHTTPServerStop(t *testing.T) {
 				fmt.Fprint(w, "answer")
 			}), quiet)
 			if h.address() != "" {
-				t.Error("it listens before listen")
+				t.Error("the server listens before listen")
 			}
 			if err := h.listen(); err != nil {
 				t.Fatal(err)

@@ -15,7 +15,7 @@ type partLog struct{ lines []string }
 
 func (l *partLog) add(line string) { l.lines = append(l.lines, line) }
 
-// part takes stopTime to end and fails to start with err.
+// part returns a part that needs stopTime to end. If err is set, the part fails to start.
 func (l *partLog) part(name string, stopTime time.Duration, err error) part {
 	return part{
 		name: name, bound: 10 * time.Second,
@@ -95,7 +95,7 @@ func TestRunParts(t *testing.T) {
 					t.Errorf("%q, want %q", l.lines, test.want)
 				}
 				if took := time.Since(began); errors.Is(err, errStopTimeout) && took != 11*time.Second {
-					t.Errorf("it took %v", took)
+					t.Errorf("the stop took %v", took)
 				}
 				time.Sleep(time.Minute) // for the stuck part
 			})

@@ -41,12 +41,12 @@ func TestAwaitKinds(t *testing.T) {
 	}
 	away := func(*http.Request) (*http.Response, error) { return nil, errAway }
 	for name, test := range map[string]struct {
-		answers []func(r *http.Request) (*http.Response, error) // of the group, look by look
+		answers []func(r *http.Request) (*http.Response, error) // of the group, for each check
 		missing string
 		took    time.Duration
 	}{
 		"all served":        {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
-		"API server away":   {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
+		"API server fails":  {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
 		"group missing":     {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
 		"one missing":       {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
 		"one appears first": {[]func(r *http.Request) (*http.Response, error){none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
@@ -73,7 +73,7 @@ func TestAwaitKinds(t *testing.T) {
 				}
 				began := time.Now()
 				if err := s.awaitKinds(t.Context(), "x", kinds, config.Logger); err != nil || time.Since(began) != test.took {
-					t.Errorf("it took %v: %v", time.Since(began), err)
+					t.Errorf("the wait took %v: %v", time.Since(began), err)
 				}
 				logged := map[bool]int{true: 1}[test.missing != ""]
 				if text.Count("waiting for missing CustomResourceDefinitions", `missing="`+test.missing+`"`)+text.Count("waiting for missing CustomResourceDefinitions", "missing="+test.missing) < logged ||
@@ -112,7 +112,7 @@ func TestRowWaitsForItsKinds(t *testing.T) {
 		id: leaderelection.NamespaceController, newJob: namespaceController, rights: namespaceRights,
 	}}, row))
 	const line = "waiting for missing CustomResourceDefinitions"
-	await(t, "it is logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
+	await(t, "the missing kinds are logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
 	await(t, "the other row leads", func() bool { return r.election(t).Leading })
 	absent := fmt.Sprintf("incumbent_election_missing_kinds{name=%q}", electionID)
 	if n := r.metric(t, absent); n != "2" {
@@ -223,9 +223,9 @@ func TestNoWritesWithStaleTags(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- j.Run(ctx) }()
-			await(t, "it waits for current tags", func() bool { return tags.asked.Load() > 0 })
+			await(t, "the controller waits for current tags", func() bool { return tags.asked.Load() > 0 })
 			if changed() {
-				t.Error("it writes before the tags are current")
+				t.Error("the controller writes before the tags are current")
 			}
 			close(tags.current)
 			await(t, "it writes", changed)

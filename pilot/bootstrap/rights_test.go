@@ -98,7 +98,7 @@ func allowed(verb, resource, place, name string) bool {
 	return false
 }
 
-// TestRights asks a real API server for every combination: the manifests allow mayDo and nothing else.
+// TestRights checks every combination with a real API server. The manifests allow mayDo and nothing else.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)

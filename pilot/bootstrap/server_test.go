@@ -111,7 +111,7 @@ func TestServerClients(t *testing.T) {
 	}
 }
 
-func TestServerLogsWhetherItsRevisionIsDefault(t *testing.T) {
+func TestServerLogsDefaultRevision(t *testing.T) {
 	for revision, ours := range map[string]string{"stable": "ours=true", "canary": "ours=false"} {
 		synctest.Test(t, func(t *testing.T) {
 			config := goodConfig()
@@ -172,7 +172,7 @@ func TestServerUsesKubeconfigContext(t *testing.T) {
 	r := start(t, config, newController().rows())
 	r.leads(t)
 	if r.lines.Count("msg=\"starting server\"", "cluster=the-cluster") != 1 || !strings.HasPrefix(r.Address(), "127.0.0.3:") {
-		t.Errorf("it listens on %s, or its log does not name the cluster", r.Address())
+		t.Errorf("the server listens on %s, or its log does not name the cluster", r.Address())
 	}
 }
 
@@ -217,7 +217,7 @@ func TestServerRemoteCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := New(config); !errors.Is(err, errOwnCluster) {
-		t.Errorf("its own cluster as the remote one: %v", err)
+		t.Errorf("the own cluster as the remote cluster: %v", err)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestServerStop_StuckController(t *testing.T) {
 	select {
 	case err = <-ended:
 		if took := time.Since(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
-			t.Errorf("it ended after %v", took)
+			t.Errorf("the server stopped after %v", took)
 		}
 	case <-time.After(patience):
 	}

@@ -58,7 +58,7 @@ func (w *world) restart(args ...string) {
 type stage struct {
 	args       []string
 	candidates bool // it serves LeaseCandidates
-	spec       bool // it keeps strategy and preferredHolder
+	spec       bool // it stores strategy and preferredHolder
 }
 
 var (
@@ -68,8 +68,8 @@ var (
 	served = stage{[]string{"--runtime-config=coordination.k8s.io/v1beta1=true"}, true, false}
 )
 
-// The feature is disabled and enabled while an election runs. The leader stays. Without LeaseCandidates the coordinator chooses among
-// members. Without the feature it uses annotations.
+// TestFeatureSwitched disables and enables the feature while an election runs. The leader does not change. Without
+// LeaseCandidates the coordinator chooses among members. Without the feature it uses annotations.
 func TestFeatureSwitched(t *testing.T) {
 	newSwitched(t).through(off, served, on)
 }
@@ -91,7 +91,7 @@ type process struct {
 
 func newSwitched(t *testing.T) *switched {
 	w := newWorld(t)
-	w.patience *= 3 // a watch that the restart of an API server ended can take a minute to begin again
+	w.patience *= 3 // after a restart of the API server, a watch can need a minute to resume
 	s := &switched{world: w, now: on, leader: "stable", processes: map[string]*process{}}
 	s.coordinate()
 	s.start("stable")

@@ -15,7 +15,8 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// The fence identifies the leader by its Pod, lets the coordinator name candidates, and keeps Pods from changing other LeaseCandidates.
+// TestFence checks that the fence identifies the leader by its Pod, allows the coordinator to name candidates, and prevents
+// Pods from changing other LeaseCandidates.
 func TestFence(t *testing.T) {
 	for _, account := range []string{"pilot", "coordinator"} {
 		t.Run(account, func(t *testing.T) { fenced(t, account) })

@@ -10,8 +10,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// Replicas are switched to coordination one by one, and back. At most one leader is active, each step ends with a leader, and the
-// transitions never decrease.
+// TestMixedReplicas switches replicas to coordination one by one, and back. At most one leader is active, each step ends with
+// a leader, and the transitions never decrease.
 func TestMixedReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

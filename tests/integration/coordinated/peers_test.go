@@ -42,7 +42,8 @@ func (i istiod) write(holder string, transitions int32) {
 	})
 }
 
-// istiod preempts and removes the strategy. After it releases the lock, the strategy is restored and a candidate leads.
+// TestIstiod_RemovesStrategy: istiod preempts and removes the strategy. After istiod releases the lock, the coordinator
+// restores the strategy and a candidate leads.
 func TestIstiod_RemovesStrategy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,7 +70,7 @@ func TestIstiod_RemovesStrategy(t *testing.T) {
 	peer.write("", 0)
 	w.await("new default leads", canary.leads.Load)
 	for _, c := range []*candidate{stable, canary} {
-		w.await("it is over", func() bool { return c.log.Count("lock has a strategy again") == 1 })
+		w.await("the end is logged", func() bool { return c.log.Count("lock has a strategy again") == 1 })
 		if c.log.Count(strategyRemoved) != 1 {
 			t.Errorf("logged more than once:\n%s", c.log.String())
 		}

@@ -49,7 +49,7 @@ func (w *world) coordinates() string {
 	return value(l.Spec.HolderIdentity)
 }
 
-// A process that may not list LeaseCandidates does not become the coordinator until it may.
+// TestCoordinator_WithoutPermission: a process without permission to list LeaseCandidates does not become the coordinator.
 func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -61,8 +61,8 @@ func count(sent []string, words ...string) (n int) {
 	return n
 }
 
-// Without changes, followers and coordinator send no requests. A change of the default revision takes one write of the lock by the
-// coordinator, and at most one ping per candidate.
+// TestRequests counts requests. Without changes, followers and coordinator send none. If the default revision changes, the
+// coordinator writes the lock once and pings each candidate at most once.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -103,7 +103,7 @@ func withoutRight(rules []rbacv1.PolicyRule, verb, resource string) (left []rbac
 	return left
 }
 
-// candidate is a process that takes part until the test ends or stop is called.
+// candidate is a process that campaigns until the test ends or stop is called.
 type candidate struct {
 	client   kube.Client
 	election *leaderelection.LeaderElection

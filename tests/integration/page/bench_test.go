@@ -30,7 +30,7 @@ import (
 func BenchmarkFlipVisible(b *testing.B) {
 	p, browser := newPlane(b), newBrowser(b)
 	tab := open(b, browser, p.pages["stable"], desk)
-	until(b, tab, "it is live", settled)
+	until(b, tab, "the page is live", settled)
 	ask[int](b, tab, `(() => {
 		window.seen = {};
 		new MutationObserver(() => { const l = `+leader+`; window.seen[l] ??= performance.timeOrigin + performance.now(); })
@@ -153,7 +153,7 @@ func BenchmarkFrames(b *testing.B) {
 		c, changed := newCrowd(200), make(chan struct{}, 1)
 		address := present(b, c, changed)
 		tab := open(b, browser, address, desk)
-		until(b, tab, "it is live", settled)
+		until(b, tab, "the page is live", settled)
 		ask[int](b, tab, frames)
 		done := time.After(framesMeasured)
 		tick := time.NewTicker(100 * time.Millisecond)

@@ -37,15 +37,15 @@ func led(by string) string { return fmt.Sprintf("%s === %q", leader, by) }
 // All subtests share one control plane and one browser.
 func TestElectionsPage(t *testing.T) {
 	p, b := newPlane(t), newBrowser(t)
-	t.Run("shows leaders without other requests", func(t *testing.T) { shows(t, p, b) })
-	t.Run("shows a handover without reloading", func(t *testing.T) { follows(t, p, b) })
-	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keys(t, p, b) })
-	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fits(t, p, b) })
-	t.Run("document equals the rendered page", func(t *testing.T) { many(t, b) })
-	t.Run("reports a lost connection", func(t *testing.T) { gone(t, b) })
+	t.Run("shows leaders without other requests", func(t *testing.T) { showsLeaders(t, p, b) })
+	t.Run("shows a handover without reloading", func(t *testing.T) { showsHandover(t, p, b) })
+	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keyboard(t, p, b) })
+	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, p, b) })
+	t.Run("document equals the rendered page", func(t *testing.T) { merges(t, b) })
+	t.Run("reports a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
 
-func shows(t *testing.T, p *plane, b *chromium.Browser) {
+func showsLeaders(t *testing.T, p *plane, b *chromium.Browser) {
 	tab := open(t, b, p.pages["stable"], desk)
 	until(t, tab, "the page is live", settled)
 	until(t, tab, "stable leads", led("pilot-stable"))
@@ -67,7 +67,7 @@ func shows(t *testing.T, p *plane, b *chromium.Browser) {
 	}
 }
 
-func follows(t *testing.T, p *plane, b *chromium.Browser) {
+func showsHandover(t *testing.T, p *plane, b *chromium.Browser) {
 	tabs := map[string]*chromium.Tab{}
 	for _, revision := range revisions {
 		tabs[revision] = open(t, b, p.pages[revision], desk)
@@ -90,7 +90,7 @@ func follows(t *testing.T, p *plane, b *chromium.Browser) {
 	}
 }
 
-func keys(t *testing.T, p *plane, b *chromium.Browser) {
+func keyboard(t *testing.T, p *plane, b *chromium.Browser) {
 	tab := open(t, b, p.pages["stable"], desk)
 	until(t, tab, "the page is live", settled)
 	until(t, tab, "the row lists followers", row+`?.querySelector("details")`)
@@ -143,7 +143,7 @@ func press(t *testing.T, tab *chromium.Tab, key string) {
 	}
 }
 
-func fits(t *testing.T, p *plane, b *chromium.Browser) {
+func fitsScreens(t *testing.T, p *plane, b *chromium.Browser) {
 	backgrounds := map[string]bool{}
 	tab := open(t, b, p.pages["stable"]+"?default=canary", desk)
 	until(t, tab, "the page is live", settled)
@@ -182,7 +182,7 @@ const (
 )
 
 // The page merges only the differences between frames. After each change the document equals a newly loaded page.
-func many(t *testing.T, b *chromium.Browser) {
+func merges(t *testing.T, b *chromium.Browser) {
 	c, changed := newCrowd(30), make(chan struct{}, 1)
 	tab := open(t, b, present(t, c, changed), desk)
 	until(t, tab, "the page is live", settled)
@@ -215,7 +215,7 @@ func many(t *testing.T, b *chromium.Browser) {
 	}
 }
 
-func gone(t *testing.T, b *chromium.Browser) {
+func lostConnection(t *testing.T, b *chromium.Browser) {
 	var tab *chromium.Tab
 	t.Run("server", func(t *testing.T) {
 		address := serve(t, configOf(t, cluster.Shared(t).Namespace(t), "stable"))
