@@ -304,7 +304,7 @@ func (d *demo) writeAsFrozen(ctx context.Context) error {
 	body := []byte(`{"data":{"root-cert.pem":"written by a paused leader"}}`)
 	_, err = client.Kube().CoreV1().ConfigMaps(rollout.Namespace).Patch(ctx, "istio-ca-root-cert", types.MergePatchType, body, metav1.PatchOptions{})
 	if !fence.IsRefusal(err) {
-		return fmt.Errorf("the fence did not reject a write of the paused leader: %v", err)
+		return fmt.Errorf("the fence did not reject a write of the paused leader: %w", err)
 	}
 	d.note("the API server rejected a write with its token: %s", firstSentence(err.Error()))
 	return nil

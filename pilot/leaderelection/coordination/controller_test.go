@@ -233,7 +233,8 @@ func TestController_DefaultRevision(t *testing.T) {
 	if spec.Strategy == nil || *spec.Strategy != coordination.DefaultRevision || spec.PreferredHolder != nil || *spec.LeaseTransitions < 5 {
 		t.Errorf("%+v", spec)
 	}
-	if len(recorded.of("LeaderNamed")) == 0 || len(recorded.of("LeaderPreferred")) != 3 {
+	// One Event per change of the default revision. If the coordinator sees that b stops before b has released the lock, it prefers a.
+	if n := len(recorded.of("LeaderPreferred")); len(recorded.of("LeaderNamed")) == 0 || n < 3 || n > 4 {
 		t.Errorf("Events: %q", recorded.all)
 	}
 	if strings.Contains(a.log.String(), "level=WARN") || strings.Contains(a.log.String(), "settling") {
@@ -351,10 +352,10 @@ type events struct {
 	all []string
 }
 
-func (e *events) Eventf(object runtime.Object, eventType, reason, _ string, _ ...any) {
+func (e *events) Eventf(object runtime.Object, eventType, reason, message string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.all = append(e.all, fmt.Sprintf("%s %s %T %s", reason, eventType, object, object.(metav1.Object).GetName()))
+	e.all = append(e.all, fmt.Sprintf("%s %s %T %s: %s", reason, eventType, object, object.(metav1.Object).GetName(), fmt.Sprintf(message, args...)))
 }
 
 // of returns the Events of a reason.
@@ -363,7 +364,8 @@ func (e *events) of(reason string) (found []string) {
 	defer e.mu.Unlock()
 	for _, event := range e.all {
 		if rest, match := strings.CutPrefix(event, reason+" "); match {
-			found = append(found, rest)
+			object, _, _ := strings.Cut(rest, ": ")
+			found = append(found, object)
 		}
 	}
 	slices.Sort(found)
