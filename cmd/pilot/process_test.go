@@ -274,7 +274,7 @@ func TestStartErrors_ExitWith1(t *testing.T) {
 	defer taken.Close()
 	config := "--kubeconfig=" + kubeconfig(t, identity(t, cluster.Shared(t).Namespace(t), "a"))
 	for want, args := range map[string][]string{
-		"listen on " + taken.Addr().String():             {"server", config, "--identity=a", "--ca-bundle=x", "--address=" + taken.Addr().String()},
+		"listen on " + taken.Addr().String():                {"server", config, "--identity=a", "--ca-bundle=x", "--address=" + taken.Addr().String()},
 		`pilot: unknown command "serve"`:                    {"serve"},
 		"pilot: environment variable ENABLE_WRITE_GATE=\"x": {"server", "--ca-bundle=x"},
 	} {

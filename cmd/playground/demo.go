@@ -303,6 +303,9 @@ func (d *demo) writeAsFrozen(ctx context.Context) error {
 	defer kube.CloseIdleConnections(client)
 	body := []byte(`{"data":{"root-cert.pem":"written by a paused leader"}}`)
 	_, err = client.Kube().CoreV1().ConfigMaps(rollout.Namespace).Patch(ctx, "istio-ca-root-cert", types.MergePatchType, body, metav1.PatchOptions{})
+	if err == nil {
+		return errors.New("the fence did not reject a write of the paused leader")
+	}
 	if !fence.IsRefusal(err) {
 		return fmt.Errorf("the fence did not reject a write of the paused leader: %w", err)
 	}
