@@ -123,13 +123,6 @@ func (r *Relay) Made() int {
 	return r.made
 }
 
-// Open is how many connections are there.
-func (r *Relay) Open() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.links)
-}
-
 func (r *Relay) accept() {
 	for {
 		client, err := r.listener.Accept()

@@ -76,14 +76,6 @@ func nominated(l *coordinationv1.Lease) bool {
 	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity)
 }
 
-// preferred returns the values of preferredHolder, in order.
-func (h *history) preferred() (all []string) {
-	for _, l := range h.versions() {
-		all = append(all, value(l.Spec.PreferredHolder))
-	}
-	return slices.DeleteFunc(slices.Compact(all), func(who string) bool { return who == "" })
-}
-
 // renewals counts the renewals of a holder in its current term.
 func (h *history) renewals(who string) (n int) {
 	for _, l := range slices.Backward(h.versions()) {
