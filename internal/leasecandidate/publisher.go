@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientv1beta1 "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -141,7 +141,7 @@ type Publisher struct {
 	objects clientv1beta1.LeaseCandidateInterface
 	// published is true once this process has written the object. Before, the object may be from an earlier process.
 	published bool
-	trouble   *kube.Trouble
+	trouble   *apirequest.Trouble
 	unserved  bool // it was logged that LeaseCandidates are not served
 
 	unfit   atomic.Bool
@@ -159,7 +159,7 @@ func New(cfg Config) (*Publisher, error) {
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
 	return &Publisher{
 		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1),
-		trouble: kube.NewTrouble(cfg.Logger, map[string]string{publishVerb: "no coordinator sees this candidate"}),
+		trouble: apirequest.NewTrouble(cfg.Logger, map[string]string{publishVerb: "no coordinator sees this candidate"}),
 	}, nil
 }
 
@@ -188,10 +188,10 @@ func (p *Publisher) Run(ctx context.Context) error {
 		// The first retry is immediate, because a coordinator waits only five seconds for an answer.
 		switch {
 		case apierrors.IsNotFound(err):
-			_ = kube.Pause(ctx, unserved)
+			_ = apirequest.Pause(ctx, unserved)
 			unserved = min(2*unserved, longestUnserved)
 		case time.Since(ended) < retryPeriod:
-			_ = kube.Pause(ctx, retryPeriod)
+			_ = apirequest.Pause(ctx, retryPeriod)
 		}
 		ended = time.Now()
 	}

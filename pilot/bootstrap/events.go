@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/record"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -41,7 +42,7 @@ func (e *events) run(ctx context.Context) error {
 	// Events about the end of elections are written after ctx ends.
 	writeCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	trouble := kube.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same information"})
+	trouble := apirequest.NewTrouble(e.log, map[string]string{eventVerb: "the log has the same information"})
 	sink := &eventSink{ctx: writeCtx, client: e.client, trouble: trouble, flushed: make(chan struct{})}
 	broadcaster := record.NewBroadcaster(record.WithContext(writeCtx))
 	broadcaster.StartRecordingToSink(sink)
@@ -75,7 +76,7 @@ type eventSink struct {
 	ctx     context.Context
 	client  kube.Client
 	flushed chan struct{}
-	trouble *kube.Trouble
+	trouble *apirequest.Trouble
 }
 
 func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -131,7 +132,7 @@ func TestEventSink_BoundsRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer kube.CloseIdleConnections(client)
-	sink := &eventSink{ctx: t.Context(), client: client, trouble: kube.NewTrouble(quiet, nil)}
+	sink := &eventSink{ctx: t.Context(), client: client, trouble: apirequest.NewTrouble(quiet, nil)}
 	event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "an-event"}}
 	for verb, send := range map[string]func() (*corev1.Event, error){
 		"create": func() (*corev1.Event, error) { return sink.Create(event) },
@@ -148,7 +149,7 @@ func TestEventSink_BoundsRequests(t *testing.T) {
 // TestEventSink_LogsForbiddenOnce also shows that other errors go to the broadcaster, which retries.
 func TestEventSink_LogsForbiddenOnce(t *testing.T) {
 	var log bytes.Buffer
-	sink := &eventSink{trouble: kube.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
+	sink := &eventSink{trouble: apirequest.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 	event := &corev1.Event{Message: "mine"}
 	for i, step := range []struct {

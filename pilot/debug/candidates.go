@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -36,7 +37,7 @@ const watchMembers = "watch the Leases of members"
 func NewCandidateWatch(client kube.Client, namespace string, changed func(), log *slog.Logger) *CandidateWatch {
 	w := &CandidateWatch{changed: changed, members: map[string]members.Member{}}
 	leases := client.Kube().CoordinationV1().Leases(namespace)
-	trouble := kube.NewTrouble(log, map[string]string{watchMembers: "the elections page cannot show the candidates"})
+	trouble := apirequest.NewTrouble(log, map[string]string{watchMembers: "the elections page cannot show the candidates"})
 	w.informer = cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector = members.Selector

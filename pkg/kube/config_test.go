@@ -64,11 +64,11 @@ func TestLoadConfig_Errors(t *testing.T) {
 	}{
 		"missing":                           {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
 		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
-		"directory":                            {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
+		"directory":                         {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
 		"garbage":                           {Source{Path: garbage}, []string{garbage, advice}},
 		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", advice}},
 		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
-		"directory in list":                    {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
+		"directory in list":                 {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
 		"no context, and one that is named": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
 		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
 		"no current context":                {Source{Path: none}, []string{none + `, context ""`, advice}},

@@ -10,6 +10,4 @@
 // After a request timed out, the next one uses another connection. FreshConnections describes this.
 //
 // No function changes the configuration of its caller.
-//
-// Trouble logs each failure of requests once. Pause waits between two attempts. Older compares resourceVersions.
 package kube

@@ -43,10 +43,10 @@ func TestAwaitCurrent(t *testing.T) {
 		"a watch that breaks off":     {nil, 0, nil, [2]time.Duration{}, [2]time.Duration{1, time.Second}, [2]time.Duration{}},
 		"an API server that restarts": {gone, 30 * time.Second, nil, [2]time.Duration{}, [2]time.Duration{9 * time.Second, 13 * time.Second}, [2]time.Duration{}},
 		// The fourth attempt is at least 0.8 s after the cut, and less than 1.2 s after the third.
-		"server that forbids everything at first":   {forbidden, 20800 * time.Millisecond, nil, [2]time.Duration{}, [2]time.Duration{800 * time.Millisecond, 2 * time.Second}, [2]time.Duration{}},
-		"server that stays down":            {gone, time.Hour, nil, [2]time.Duration{}, [2]time.Duration{minute, minute}, [2]time.Duration{}},
-		"no permission to watch":                 {nil, 0, forbidden, [2]time.Duration{}, [2]time.Duration{}, [2]time.Duration{}},
-		"watches that the server does not serve": {nil, 0, gone, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}},
+		"server that forbids everything at first": {forbidden, 20800 * time.Millisecond, nil, [2]time.Duration{}, [2]time.Duration{800 * time.Millisecond, 2 * time.Second}, [2]time.Duration{}},
+		"server that stays down":                  {gone, time.Hour, nil, [2]time.Duration{}, [2]time.Duration{minute, minute}, [2]time.Duration{}},
+		"no permission to watch":                  {nil, 0, forbidden, [2]time.Duration{}, [2]time.Duration{}, [2]time.Duration{}},
+		"watches that the server does not serve":  {nil, 0, gone, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}, [2]time.Duration{0, 3 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

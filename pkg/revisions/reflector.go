@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
@@ -51,7 +51,7 @@ type reflector[T any] struct {
 	// poll is the interval of reads if watching is forbidden.
 	poll    time.Duration
 	to      sink[T]
-	trouble *kube.Trouble
+	trouble *apirequest.Trouble
 	behind  *behind
 	// known reports whether the sink has received all objects.
 	known bool
@@ -59,13 +59,13 @@ type reflector[T any] struct {
 
 // run follows the objects until ctx ends. Each round reads, and watches from the version of the read until the watch ends.
 func (f *reflector[T]) run(ctx context.Context) {
-	backoff := kube.Backoff(firstRetry, lastRetry)
+	backoff := apirequest.Backoff(firstRetry, lastRetry)
 	for ctx.Err() == nil {
 		lasted, err := f.round(ctx)
 		var wait time.Duration
 		switch {
 		case lasted:
-			backoff = kube.Backoff(firstRetry, lastRetry)
+			backoff = apirequest.Backoff(firstRetry, lastRetry)
 			wait = jitter(firstRetry)
 		case apierrors.IsForbidden(err) && backoff.Duration == lastRetry:
 			wait = jitter(f.poll)
@@ -74,7 +74,7 @@ func (f *reflector[T]) run(ctx context.Context) {
 			// until it has read its roles.
 			wait = jitter(backoff.Step())
 		}
-		_ = kube.Pause(ctx, wait)
+		_ = apirequest.Pause(ctx, wait)
 	}
 	f.behind.remove(f.of) // no caller may wait for a read that does not happen
 }
@@ -205,7 +205,7 @@ func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest str
 				return apierrors.FromObject(event.Object)
 			case !ok:
 				return nil // the watch has ended, or sent an object of another kind
-			case !kube.Older(metaOf(item).GetResourceVersion(), oldest):
+			case !apirequest.Older(metaOf(item).GetResourceVersion(), oldest):
 				f.forward(event.Type, item)
 			}
 		}

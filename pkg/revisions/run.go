@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -82,7 +83,7 @@ type runner struct {
 	client  kube.Client
 	poll    time.Duration
 	running atomic.Bool
-	trouble *kube.Trouble
+	trouble *apirequest.Trouble
 	behind  *behind
 }
 
@@ -95,7 +96,7 @@ func (r *runner) AwaitCurrent(ctx context.Context) { r.behind.await(ctx) }
 func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {
 	return &runner{
 		log: log, client: client, poll: poll,
-		trouble: kube.NewTrouble(log, instead), behind: newBehind(),
+		trouble: apirequest.NewTrouble(log, instead), behind: newBehind(),
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
@@ -170,7 +170,7 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 	if s.label == "" {
 		s.name = "a"
 	}
-	f := reflector[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: kube.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
+	f := reflector[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: apirequest.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // defaultTag is the webhook that is labelled with the default revision.
@@ -120,7 +120,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 // lookAgain waits and reads again.
 func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Duration, progress func() (stop func())) (*seen, error) {
 	defer progress()()
-	if err := kube.Pause(ctx, after); err != nil {
+	if err := apirequest.Pause(ctx, after); err != nil {
 		return nil, err
 	}
 	return c.look(ctx, namespace)

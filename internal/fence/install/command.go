@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -101,7 +102,7 @@ func (to *connection) await(ctx context.Context, set fence.Set, declarations []f
 		if err == nil {
 			return findings, nil
 		}
-		if ended := kube.Pause(ctx, verifyPause); ended != nil {
+		if ended := apirequest.Pause(ctx, verifyPause); ended != nil {
 			return findings, errors.Join(err, ended)
 		}
 	}

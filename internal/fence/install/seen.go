@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -62,7 +62,7 @@ func seen(ctx context.Context, set string, client kubernetes.Interface, o Option
 			case ctx.Err() == nil:
 				last = err
 			}
-			if failed := kube.Pause(ctx, seenPause); failed != nil {
+			if failed := apirequest.Pause(ctx, seenPause); failed != nil {
 				return fmt.Errorf("API server %d: %w (last response: %w)", i+1, failed, last)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -165,7 +166,7 @@ func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last St
 		if settled {
 			last = state
 		}
-		if last.InEffect || kube.Pause(ctx, tryPause) != nil {
+		if last.InEffect || apirequest.Pause(ctx, tryPause) != nil {
 			break
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -32,7 +32,7 @@ const (
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
 	events := make(chan struct{}, 1)
 	const instead = "changes of the fence are detected by the next periodic test"
-	trouble := kube.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
+	trouble := apirequest.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, s := range sources(ctx, client) {
@@ -92,8 +92,8 @@ type source struct {
 }
 
 // follow watches until ctx ends. It restarts the watch after each failure.
-func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
-	backoff := kube.Backoff(watchPause, watchLongest)
+func (s *source) follow(ctx context.Context, trouble *apirequest.Trouble) {
+	backoff := apirequest.Backoff(watchPause, watchLongest)
 	for ctx.Err() == nil {
 		w, err := s.open()
 		if ctx.Err() == nil {
@@ -101,9 +101,9 @@ func (s *source) follow(ctx context.Context, trouble *kube.Trouble) {
 		}
 		if err == nil {
 			s.learn(ctx, w)
-			backoff = kube.Backoff(watchPause, watchLongest)
+			backoff = apirequest.Backoff(watchPause, watchLongest)
 		}
-		_ = kube.Pause(ctx, backoff.Step())
+		_ = apirequest.Pause(ctx, backoff.Step())
 	}
 }
 

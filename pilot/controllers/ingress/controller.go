@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -27,7 +28,7 @@ type Controller struct {
 	services  *reconcile.Cache[key, *corev1.Service]
 	pods      *reconcile.Cache[key, *corev1.Pod]
 	nodes     *reconcile.Cache[key, *corev1.Node]
-	trouble   *kube.Trouble // logs whether the Service exists
+	trouble   *apirequest.Trouble // logs whether the Service exists
 	problems  *reconcile.Problems[key]
 }
 
@@ -43,7 +44,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	config.Mode, _ = ParseMode(string(config.Mode)) // validated
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	c := &Controller{config: config, trouble: kube.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	c := &Controller{config: config, trouble: apirequest.NewTrouble(config.Logger, nil), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Ingress gets no status", Over: "Ingress problem is solved", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
@@ -184,8 +185,8 @@ func (c *Controller) addresses() (all []address, exists bool) {
 }
 
 // missing returns the condition that the Service does not exist.
-func (c *Controller) missing() kube.Condition {
-	return kube.Condition{
+func (c *Controller) missing() apirequest.Condition {
+	return apirequest.Condition{
 		Name:   "missing service",
 		Begins: "gateway Service does not exist; Ingresses keep their status",
 		Ends:   "gateway Service exists now", About: []any{"service", c.config.Service},

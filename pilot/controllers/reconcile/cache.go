@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Object is a pointer to an API object.
@@ -246,8 +246,8 @@ func (k *Cache[K, T]) tried(verb string, err error) {
 }
 
 // missing returns the condition that the API server does not serve the kind.
-func (k *Cache[K, T]) missing() kube.Condition {
-	return kube.Condition{
+func (k *Cache[K, T]) missing() apirequest.Condition {
+	return apirequest.Condition{
 		Name:   missingPrefix + k.kind.Name,
 		Begins: "resource kind is not served by the API server; waiting for its CustomResourceDefinition",
 		Ends:   "resource kind is served now", About: []any{"kind", k.kind.Name},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -56,7 +57,7 @@ type Config[K comparable] struct {
 type Controller[K comparable] struct {
 	config   Config[K]
 	client   kube.Client
-	trouble  *kube.Trouble
+	trouble  *apirequest.Trouble
 	instead  map[string]string // passed to trouble: effect by request or condition name
 	failures *failures[K]
 	kinds    []kind[K]
@@ -95,7 +96,7 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	instead := map[string]string{}
 	return &Controller[K]{
 		config: config, client: finishing, instead: instead,
-		trouble: kube.NewTrouble(config.Logger, instead), failures: newFailures[K](config.Logger),
+		trouble: apirequest.NewTrouble(config.Logger, instead), failures: newFailures[K](config.Logger),
 	}, nil
 }
 

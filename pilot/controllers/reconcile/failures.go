@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // failures tracks the failing keys. It logs the first failure of each reason and the end of the
@@ -27,7 +27,7 @@ func (f *failures[K]) note(key K, err error) (started bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	before := f.reason[key]
-	now := kube.Reason(err)
+	now := apirequest.Reason(err)
 	if now != "" {
 		f.reason[key] = now
 		f.keys[now]++

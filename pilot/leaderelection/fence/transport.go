@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Transport returns a round tripper that passes writes to next only while the gate is open. Set it with rest.Config.Wrap.
@@ -147,7 +147,7 @@ func (t *gated) answered(caller context.Context, pass admitted, o outcome) (*htt
 func (t *gated) send(req *http.Request, pass admitted) outcome {
 	caller := req.Context()
 	req = detached(req, pass.ctx)
-	for backoff := kube.Backoff(firstPause, lastPause); ; {
+	for backoff := apirequest.Backoff(firstPause, lastPause); ; {
 		resp, err := t.next.RoundTrip(req)
 		if err != nil || !refused(resp) {
 			return outcome{resp, err}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
@@ -29,7 +29,7 @@ var errFinal = errors.New("not retried")
 // retry calls until call succeeds, ctx ends, or the error wraps errFinal. It passes each new error to report, and
 // reports success.
 func retry(ctx context.Context, report func(error), call func(context.Context) error) bool {
-	backoff := kube.Backoff(firstPause, lastPause)
+	backoff := apirequest.Backoff(firstPause, lastPause)
 	said := ""
 	for {
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -45,7 +45,7 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 			report(err)
 			said = text
 		}
-		if errors.Is(err, errFinal) || kube.Pause(ctx, backoff.Step()) != nil {
+		if errors.Is(err, errFinal) || apirequest.Pause(ctx, backoff.Step()) != nil {
 			return false
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
@@ -184,7 +184,7 @@ func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, re
 		if err := flush.Flush(); err != nil {
 			return err
 		}
-		if !request.follow || !alive || request.limit == 0 || kube.Pause(ctx, followInterval) != nil {
+		if !request.follow || !alive || request.limit == 0 || apirequest.Pause(ctx, followInterval) != nil {
 			return nil
 		}
 	}

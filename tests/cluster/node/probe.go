@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // eager is the interval of readiness probes until the first success. A kubelet would wait a whole period.
@@ -48,7 +48,7 @@ func (w *worker) probe(ctx context.Context, address string) {
 				w.setReady(false, err.Error())
 			}
 		}
-		if kube.Pause(ctx, wait) != nil {
+		if apirequest.Pause(ctx, wait) != nil {
 			return
 		}
 	}
@@ -65,7 +65,7 @@ func (w *worker) watchLife(ctx context.Context, address string) error {
 	ask, done := asker(probe, container, address)
 	defer done()
 	failures := 0
-	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; kube.Pause(ctx, wait) == nil; wait = seconds(probe.PeriodSeconds) {
+	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; apirequest.Pause(ctx, wait) == nil; wait = seconds(probe.PeriodSeconds) {
 		err := ask(ctx)
 		if err == nil {
 			failures = 0

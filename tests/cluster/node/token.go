@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -34,7 +34,7 @@ func (w *worker) setUp() bool {
 // keepToken replaces the token until the Pod is gone.
 func (w *worker) keepToken() {
 	complain := func(err error) { w.logger.Warn("failed to refresh token of Pod; retrying", "err", err) }
-	for kube.Pause(w.exists, w.node.options.TokenRefresh) == nil {
+	for apirequest.Pause(w.exists, w.node.options.TokenRefresh) == nil {
 		retry(w.exists, complain, w.writeToken)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
@@ -131,7 +131,7 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 		delay := delays.next()
 		w.status.backOff(delay, err)
 		w.logger.Info("process of Pod ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
-		if kube.Pause(w.wanted, delay) != nil {
+		if apirequest.Pause(w.wanted, delay) != nil {
 			return
 		}
 		w.show(func(view *Pod) { view.Restarts++ })

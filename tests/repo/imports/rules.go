@@ -50,8 +50,9 @@ var rules = []importRule{
 	// Base packages.
 	{path: errlist},
 	{path: features, environment: true},
+	{path: "internal/apirequest", testImports: harness, without: library},
 	{path: client, testImports: harness, without: library},
-	{path: revisions, allowed: []string{client}, testImports: harness, without: library},
+	{path: revisions, allowed: []string{client, "internal/apirequest"}, testImports: harness, without: library},
 
 	// The elector, which can be used alone.
 	{
@@ -63,30 +64,30 @@ var rules = []importRule{
 
 	// Elections and the fence.
 	{path: "internal/fence", allowed: []string{locks, members}, testImports: append([]string{elector}, harness...), without: library},
-	{path: elections + "/fence", allowed: []string{"internal/fence", elector, client}, testImports: harness, without: library},
-	{path: "internal/fence/install", allowed: []string{elections, "internal/fence", locks, client}, testImports: append([]string{revisions}, harness...), without: library},
+	{path: elections + "/fence", allowed: []string{"internal/fence", elector, client, "internal/apirequest"}, testImports: harness, without: library},
+	{path: "internal/fence/install", allowed: []string{elections, "internal/fence", locks, client, "internal/apirequest"}, testImports: append([]string{revisions}, harness...), without: library},
 	{path: elections + "/coordination", allowed: []string{elector, locks, members}, testImports: append(slices.Clone(harness), candidate), without: library},
-	{path: candidate, allowed: []string{elections + "/coordination", client}, testImports: harness, without: library},
+	{path: candidate, allowed: []string{elections + "/coordination", client, "internal/apirequest"}, testImports: harness, without: library},
 	// The state of an election, from lock objects.
 	{path: inspect, allowed: []string{elector, locks, members}, testImports: harness, without: alone},
 	// One Lease per process.
 	{path: members, testImports: harness, without: alone},
 	{
 		path:        elections,
-		allowed:     []string{elector, locks, elections + "/fence", elections + "/coordination", candidate, client, revisions, errlist},
+		allowed:     []string{elector, locks, elections + "/fence", elections + "/coordination", candidate, client, revisions, errlist, "internal/apirequest"},
 		testImports: harness, without: library,
 		// Constructors of Istio read the variables of an election.
 		environmentFile: "environment.go",
 	},
 
 	// Controllers. They get a client and a context, and do not depend on elections.
-	{path: "pilot/controllers", allowed: []string{reconcile, client, revisions}, testImports: harness},
-	{path: reconcile, allowed: []string{client}, testImports: harness, without: library},
+	{path: "pilot/controllers", allowed: []string{reconcile, client, revisions, "internal/apirequest"}, testImports: harness},
+	{path: reconcile, allowed: []string{client, "internal/apirequest"}, testImports: harness, without: library},
 
 	// The server.
 	{path: "internal/istiolog"},
-	{path: "internal/migration", allowed: []string{elections, locks, client}, testImports: harness, without: library},
-	{path: "pilot/debug", allowed: []string{inspect, members, elections, elector, client}, testImports: harness, without: library},
+	{path: "internal/migration", allowed: []string{elections, locks, client, "internal/apirequest"}, testImports: harness, without: library},
+	{path: "pilot/debug", allowed: []string{inspect, members, elections, elector, client, "internal/apirequest"}, testImports: harness, without: library},
 	{path: "pilot/bootstrap", allowed: []string{"pilot/...", "pkg/...", "internal/..."}, testImports: harness},
 	// Code that pilot and electionctl share.
 	{path: "cmd/fencecommand", allowed: []string{"pilot/bootstrap", features, "internal/fence/install"}, testImports: harness},
@@ -95,7 +96,7 @@ var rules = []importRule{
 
 	// Only tests import tests.
 	{path: "internal/testutil", allowed: []string{revisions}, environment: true},
-	{path: "tests/cluster", allowed: []string{client, "internal/testutil"}, environment: true},
+	{path: "tests/cluster", allowed: []string{client, "internal/testutil", "internal/apirequest"}, environment: true},
 	{
 		path: "tests", allowed: []string{
 			"cmd/...", "pilot/...", "pkg/...", "internal/...", "tests/cluster",
