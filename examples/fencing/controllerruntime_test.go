@@ -17,8 +17,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// The election's gate works in a client that incumbent does not know, made of the gated
-// configuration, and its refusal can be told from other errors.
 func TestGate_ControllerRuntimeClient(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)

@@ -127,8 +127,6 @@ func TestStores_RejectEarlierTerms(t *testing.T) {
 	})
 }
 
-// Terms race: whatever the order, the last value that stands is of the largest token seen
-// before it.
 func TestStores_RacingTerms(t *testing.T) {
 	both(t, func(t *testing.T, s store) {
 		const terms, writes = 8, 20
@@ -151,8 +149,6 @@ func TestStores_RacingTerms(t *testing.T) {
 	})
 }
 
-// Two candidates on a real API server, each writing with its term's token. The first one's last
-// write is held up until the second one leads.
 func TestStores_RejectLateWrite(t *testing.T) {
 	c := cluster.Shared(t)
 	namespace := c.Namespace(t)

@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// A coordinated lock is a Lease, whose holder is known by its Pod's name and by that with the lock's behind it.
 func TestValidate_Coordinated(t *testing.T) {
 	d := Declaration{Election: "x", Namespace: "n", Lock: ConfigMap, Coordinated: true, ServiceAccounts: []string{"n/a"}}
 	if err := d.Validate(); err == nil || !strings.Contains(err.Error(), "give lease") {

@@ -7,7 +7,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// What narrows a guard down may come in any number, and a revision in a label where there are revisions.
 func TestValidate_Accepts(t *testing.T) {
 	for name, change := range map[string]func(d *fence.Declaration){
 		"as many labels as names": func(d *fence.Declaration) {
@@ -33,7 +32,6 @@ func TestValidate_Accepts(t *testing.T) {
 	}
 }
 
-// To say deny and to say nothing is the same.
 func TestRender_DefaultMode(t *testing.T) {
 	said := good()
 	said.Mode = fence.Deny
@@ -55,7 +53,6 @@ func TestRender_DefaultMode(t *testing.T) {
 	}
 }
 
-// What is not given is said once, and not what is wrong with nothing.
 func TestValidate_MissingFields(t *testing.T) {
 	d := good()
 	d.Election, d.Namespace = "", ""
@@ -65,7 +62,6 @@ func TestValidate_MissingFields(t *testing.T) {
 	}
 }
 
-// Each kind of which an empty object is valid can be tried before there is one.
 func TestProbes_WithoutObjects(t *testing.T) {
 	for resource, group := range map[string]string{
 		"configmaps": "", "secrets": "", "serviceaccounts": "", "leases": "coordination.k8s.io", "roles": "rbac.authorization.k8s.io", "networkpolicies": "networking.k8s.io",
@@ -100,7 +96,6 @@ func TestProbes_WithoutObjects(t *testing.T) {
 	}
 }
 
-// Kubernetes' own kinds without a namespace are not narrowed down by one.
 func TestValidate_ClusterScopedKinds(t *testing.T) {
 	for group, resources := range map[string][]string{
 		"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
@@ -124,7 +119,6 @@ func TestValidate_ClusterScopedKinds(t *testing.T) {
 	}
 }
 
-// The locks of a namespace have one guard against the deletion of collections, and one of the namespace.
 func TestRender_OneLockPolicyPerNamespace(t *testing.T) {
 	other := good()
 	other.Election = "other"

@@ -2,7 +2,6 @@ package fence
 
 import "testing"
 
-// What stands in CEL as a string is one, whatever it says.
 func TestQuote(t *testing.T) {
 	for in, want := range map[string]string{`a`: `'a'`, `a'b`: `'a\'b'`, `a\`: `'a\\'`, "a\nb": `'a\nb'`} {
 		if got := quote(in); got != want {

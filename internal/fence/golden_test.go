@@ -15,8 +15,6 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
-// What is rendered, word for word: a change of what an API server is to do is to be seen as such.
-// What it does is tested on a real one (tests/faults/fence).
 func TestRender_Golden(t *testing.T) {
 	configMap := good()
 	configMap.Coordinators = []string{"system:apiserver"}
@@ -74,9 +72,6 @@ func TestRender_Golden(t *testing.T) {
 	}
 }
 
-// FuzzDeclarations: whatever a declaration says, it is refused with an error or rendered into
-// policies whose names are their own, that match something, and that refuse nothing in modes that refuse
-// nothing. It does not ask an API server whether that takes them.
 func FuzzDeclarations(f *testing.F) {
 	f.Add("s", "e", "ns", "lease", "ns/a", "configmaps", "", "x", "", "deny", "create", false)
 	f.Add("s", "e", "ns", "configmap", "ns/a", "deployments/scale", "apps", "", "ns", "audit", "update", true)

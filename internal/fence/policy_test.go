@@ -155,7 +155,6 @@ func TestRender_DeniesByDefault(t *testing.T) {
 	}
 }
 
-// A guard that is declared word for word twice makes one policy.
 func TestRender_DuplicateGuards(t *testing.T) {
 	twice := good()
 	twice.Guards = append(twice.Guards, twice.Guards[0])
@@ -168,7 +167,6 @@ func TestRender_DuplicateGuards(t *testing.T) {
 	}
 }
 
-// Guards that differ in their names alone have one policy against deletions of collections; others have their own.
 func TestRender_SharedCollectionPolicy(t *testing.T) {
 	one, two, three := good(), good(), good()
 	two.Election, two.Guards[0] = "two", fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}}
@@ -242,7 +240,6 @@ func TestRender_EscapesNames(t *testing.T) {
 	}
 }
 
-// An API server takes nothing twice, and no subresource beside the wildcard that has it.
 func TestRender_RulesWithoutDuplicates(t *testing.T) {
 	d := good()
 	d.Guards = []fence.Guard{{

@@ -16,7 +16,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// What no policy sees can be guarded by none, whichever such kind it is.
 func TestValidate_KindsWithoutAdmission(t *testing.T) {
 	for group, resources := range map[string][]string{
 		"admissionregistration.k8s.io": {"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
@@ -33,7 +32,6 @@ func TestValidate_KindsWithoutAdmission(t *testing.T) {
 	}
 }
 
-// Labels narrow down what has labels: objects, and those of their subresources that are judged by them.
 func TestValidate_SubresourceLabels(t *testing.T) {
 	for resource, accepted := range map[string]bool{
 		"pods": true, "pods/status": true, "pods/ephemeralcontainers": true, "pods/resize": true, "namespaces/finalize": true,
@@ -48,7 +46,6 @@ func TestValidate_SubresourceLabels(t *testing.T) {
 	}
 }
 
-// A guard with namespaces and labels is narrowed down by both.
 func TestRender_NamespacesAndLabels(t *testing.T) {
 	d := good()
 	d.WithoutLockGuard = true
@@ -73,7 +70,6 @@ func TestRender_NamespacesAndLabels(t *testing.T) {
 	}
 }
 
-// What tries whether policies are in use is the very object that its policy refuses, where it is to be tried.
 func TestBarrier(t *testing.T) {
 	p, object := fence.Barrier("set", "nonce", "somewhere")
 	rule := p.Policy.Spec.MatchConstraints.ResourceRules[0]
@@ -85,7 +81,6 @@ func TestBarrier(t *testing.T) {
 	}
 }
 
-// Of many locks that share a policy a refusal names some, and how many more there are, if there are any.
 func TestRender_MessageNamesLocks(t *testing.T) {
 	for n, want := range map[int]string{1: "istio-system/e1", 3: "istio-system/e3", 4: " and 1 more", 6: " and 3 more"} {
 		var all []fence.Declaration
@@ -115,7 +110,6 @@ func TestRender_MessageNamesLocks(t *testing.T) {
 	}
 }
 
-// A coordinator without a name would be everyone whose request has none.
 func TestValidate_Coordinators(t *testing.T) {
 	d := fence.Declaration{
 		Election: "e", Namespace: "n", Lock: fence.Lease, ServiceAccounts: []string{"n/b", "n/a"},
@@ -136,7 +130,6 @@ func TestValidate_Coordinators(t *testing.T) {
 	}
 }
 
-// The name of a mistake leads to its remedy.
 func TestValidate_NamesTheValue(t *testing.T) {
 	for resource, want := range map[string]string{"*": "A wildcard for all resources", "*/status": "A wildcard for all resources", "pods*": "invalid name"} {
 		d := good()
@@ -159,7 +152,6 @@ func TestValidate_NamesTheValue(t *testing.T) {
 	}
 }
 
-// A kind may be called as a lock's is and be of another group: then other groups may have it as well.
 func TestRender_MatchPolicy(t *testing.T) {
 	for group, want := range map[string]admissionv1.MatchPolicyType{"": admissionv1.Exact, "x.y": admissionv1.Equivalent} {
 		d := good()
@@ -176,8 +168,6 @@ func TestRender_MatchPolicy(t *testing.T) {
 	}
 }
 
-// A policy is named after its lock; one that several locks share after none of them. A namespace of locks that
-// guard nothing may go.
 func TestRender_PolicyNames(t *testing.T) {
 	one, two, idle := good(), good(), good()
 	two.Election, idle.Election, idle.Guards, idle.Namespace = "two", "idle", nil, "elsewhere"
@@ -201,7 +191,6 @@ func TestRender_PolicyNames(t *testing.T) {
 	}
 }
 
-// What is tried has all without which an API server would refuse it before it asks any policy.
 func TestProbes_ValidObjects(t *testing.T) {
 	d := good()
 	d.Guards = []fence.Guard{{Resources: []string{"services"}, Names: []string{"x"}}, {Group: "apps", Resources: []string{"deployments"}, Names: []string{"x"}}}

@@ -73,7 +73,6 @@ func TestInstall_RepeatsVerification(t *testing.T) {
 	})
 }
 
-// An API server that is listed and not reachable: Install changes nothing unless that is accepted.
 func TestCommands_UnreachableServer(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		for _, command := range []string{"install", "verify", "remove"} {

@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// What is accepted, for each verdict.
 func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		verdict                 Verdict

@@ -21,7 +21,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// Installing what stands changes nothing, and says so of each object.
 func TestApply_Unchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(1), simple(t, home, "home/p1")
@@ -45,8 +44,6 @@ func TestApply_Unchanged(t *testing.T) {
 	})
 }
 
-// What others have changed of ours is taken back: what they took away by applying, what they added by
-// replacing.
 func TestApply_RevertsChanges(t *testing.T) {
 	for name, change := range map[string]func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding){
 		"a rule that leaves all out": func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
@@ -101,8 +98,6 @@ func TestApply_RevertsChanges(t *testing.T) {
 	}
 }
 
-// Labels and annotations that others have put there are left alone; without the accounts that a policy was for,
-// the set may have others.
 func TestApply_KeepsForeignMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(1)
@@ -137,7 +132,6 @@ func TestApply_KeepsForeignMetadata(t *testing.T) {
 	})
 }
 
-// A lock belongs to one set, and to accounts of which some stay; who takes it over says so.
 func TestApply_LockOfAnotherSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(1)
@@ -181,8 +175,6 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 	})
 }
 
-// An API server that never acts on policies, and an installer that is interrupted: both are told, and by
-// which object or server.
 func TestApply_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(2), simple(t, home, "home/p1")
@@ -208,7 +200,6 @@ func TestApply_Errors(t *testing.T) {
 	})
 }
 
-// Kinds that lie in no namespace are known by discovery, with all that is below them.
 func TestApply_ClusterScopedKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for resource, refused := range map[string]bool{"buoys": false, "beacons": true, "beacons/status": true, "beacons/*": true, "krakens": false} {
@@ -227,7 +218,6 @@ func TestApply_ClusterScopedKinds(t *testing.T) {
 	})
 }
 
-// What is obsolete and cannot be removed is said: without that the fence is not as it was declared.
 func TestApply_OldObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(1), simple(t, home, "home/p1")
@@ -247,7 +237,6 @@ func TestApply_OldObjectStays(t *testing.T) {
 	})
 }
 
-// Only the version that was read is replaced, and nothing that somebody else has written since.
 func TestTarget_ReplacesReadVersion(t *testing.T) {
 	p := simple(t, home, "home/p1").Work[0]
 	client := newScripted(t, func(string, string) (any, error) { return nil, nil })
@@ -275,7 +264,6 @@ func TestTarget_ReplacesReadVersion(t *testing.T) {
 	}
 }
 
-// What was answered last is in the error: of which kinds there are, and whether an API server acts on policies.
 func TestApply_LastResponse(t *testing.T) {
 	away := errors.New("the API server is away")
 	set, err := fence.Render("sys", guarding(fence.Guard{Resources: []string{"pods"}, Namespaces: []string{"apps"}}))
@@ -303,7 +291,6 @@ func TestApply_LastResponse(t *testing.T) {
 	})
 }
 
-// What cannot be read is not written over: an installation ends with the reason, and has changed nothing.
 func TestApply_CannotRead(t *testing.T) {
 	away := errors.New("the API server is away")
 	set := simple(t, home, "home/p1")
@@ -323,8 +310,6 @@ func TestApply_CannotRead(t *testing.T) {
 	}
 }
 
-// An object that others change as well is tried again so often and no more, and any other refusal is
-// not tried again.
 func TestApply_RetriesConflicts(t *testing.T) {
 	set := simple(t, home, "home/p1")
 	gr := schema.GroupResource{Resource: bothPolicies}
@@ -351,7 +336,6 @@ func TestApply_RetriesConflicts(t *testing.T) {
 	}
 }
 
-// A label that is missing on a binding alone is missed, too.
 func TestTarget_ComparesMetadata(t *testing.T) {
 	p := simple(t, home, "home/p1").Work[0]
 	client := newScripted(t, func(string, string) (any, error) { return nil, nil })

@@ -15,8 +15,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// A removal says so until it is whole: when it was interrupted anywhere, and when an API server does
-// not notice. What somebody else removes meanwhile is no error, and what has the set's label alone goes as well.
 func TestRemove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := simple(t, home, "home/p1")
@@ -72,7 +70,6 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// Each lock has accounts of its own: those of another are none of its.
 func TestConflicts_AccountsPerLock(t *testing.T) {
 	declared := func(election, account string) fence.Declaration {
 		return fence.Declaration{
@@ -93,7 +90,6 @@ func TestConflicts_AccountsPerLock(t *testing.T) {
 	}
 }
 
-// Kinds of the core, too, may lie in no namespace.
 func TestScopes_CoreKinds(t *testing.T) {
 	j := newJudging(t)
 	j.serves("v1", "/api/v1", "pods", "-beacons")
@@ -113,7 +109,6 @@ func TestScopes_CoreKinds(t *testing.T) {
 	}
 }
 
-// Whose a lock is already is said once, however many objects say so.
 func TestConflicts_OncePerLock(t *testing.T) {
 	set, others := simple(t, home, "home/p1"), simple(t, "another", "home/p1")
 	var all inventory
@@ -133,7 +128,6 @@ func TestConflicts_OncePerLock(t *testing.T) {
 	}
 }
 
-// A kind without namespaces may be guarded by labels, and nobody asks which kinds there are for that.
 func TestScopes_LabelsNeedNoDiscovery(t *testing.T) {
 	set, err := fence.Render(home, fence.Declaration{
 		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"},
@@ -155,7 +149,6 @@ func TestScopes_LabelsNeedNoDiscovery(t *testing.T) {
 	}
 }
 
-// Which set an object is of: what its name says, if it is one that was rendered, and else its label.
 func TestObject_Set(t *testing.T) {
 	for name, x := range map[string]struct {
 		object, label string

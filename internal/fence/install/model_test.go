@@ -316,10 +316,6 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// Random upgrades between random declarations, interrupted anywhere, while API servers take in what is
-// written when they like, and locks change hands. Between any two steps everyone writes everything at
-// every API server: what was guarded and goes on being so is refused to whoever does not
-// lead, and the leader is never refused.
 func TestModel_Upgrades(t *testing.T) {
 	trials, first := (number(t, upgradesVariable, 400)+perTrial-1)/perTrial, number(t, firstVariable, 0)
 	lanes := runtime.GOMAXPROCS(0)
@@ -341,7 +337,6 @@ func TestModel_Upgrades(t *testing.T) {
 	}
 }
 
-// The model shows what each of these faults would do.
 func TestModel_FindsPlantedFaults(t *testing.T) {
 	const most = 600 // trials
 	for _, planted := range []plant{oldFirst, byPosition, noWait, oneServer, oneBarrier, noKeepers} {

@@ -26,7 +26,6 @@ func TestReport_OtherEvents(t *testing.T) {
 	}
 }
 
-// A report counts what is the same, and tells subresources from their objects.
 func TestReport_Counts(t *testing.T) {
 	const refused = `{"stage":"ResponseComplete","verb":"%s","objectRef":{"resource":"deployments","subresource":"%s","namespace":"ns","name":"x"},"user":{"username":"u"},` +
 		`"responseStatus":{"message":"ValidatingAdmissionPolicy 'incumbent-fence.s.work-1' with binding 'y' denied request: not the leader"}}` + "\n"
@@ -46,8 +45,6 @@ func TestReport_Counts(t *testing.T) {
 	}
 }
 
-// Each kind of write is counted for itself, with its first and last time and its last message; the most
-// frequent is first, then by object, by who, by policy and by verb.
 func TestReport(t *testing.T) {
 	const ours, other = fence.PolicyPrefix + "s.work-1", fence.PolicyPrefix + "s.work-2"
 	base := auditLine{stage: "ResponseComplete", verb: "update", user: "u", pods: `"p"`, resource: "configmaps", namespace: "ns", name: "x", message: denied(ours, "first")}

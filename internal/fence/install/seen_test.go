@@ -14,7 +14,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// Where the barrier cannot be put up, or may not be tried, nobody waits for it.
 func TestSeen_Forbidden(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
 	for name, test := range map[string]struct {

@@ -66,7 +66,6 @@ func configMap() fence.Guard {
 	return fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Namespaces: []string{"apps"}}
 }
 
-// What is tried of each kind of resource: as which pod, of which account, where, and all of it dry.
 func TestVerify_Writes(t *testing.T) {
 	for name, x := range map[string]struct {
 		guard fence.Guard
@@ -155,7 +154,6 @@ func TestVerify_Writes(t *testing.T) {
 	}
 }
 
-// Of two kinds of which there is nothing yet, the one is tried that can be made out of nothing.
 func TestVerify_EachKind(t *testing.T) {
 	d := guarding(fence.Guard{Resources: []string{"pods", "secrets"}, Names: []string{"s"}})
 	j, set := fenced(t, d)
@@ -170,7 +168,6 @@ func TestVerify_EachKind(t *testing.T) {
 	}
 }
 
-// Which example is looked for: one, by what narrows the guard down, place by place.
 func TestVerify_FindsExample(t *testing.T) {
 	d := guarding(fence.Guard{Resources: []string{"secrets"}, Names: []string{"a", "b"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"k": "v"}})
 	j, set := fenced(t, d)
@@ -184,7 +181,6 @@ func TestVerify_FindsExample(t *testing.T) {
 	}
 }
 
-// What is made of the answers.
 func TestVerify_Findings(t *testing.T) {
 	const guards = "lease sys/e guards configmaps for sys/pilot: "
 	const other, unbound, leader = guards + "a pod that does not lead is rejected", guards + "an unbound token is rejected", guards + "leader pod pod-1 may write"
@@ -289,8 +285,6 @@ func tried(err error, verbs ...string) string {
 	return strings.Join(all, "; ")
 }
 
-// What is not installed as it was rendered, by a ConfigMap's lock, and an account that several guards name is
-// looked for once.
 func TestVerify_InstalledObjects(t *testing.T) {
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
 	d.Lock = fence.ConfigMap
@@ -335,7 +329,6 @@ func TestVerify_InstalledObjects(t *testing.T) {
 	}
 }
 
-// What cannot be asked ends a verification with an error, which says what it was.
 func TestVerify_CannotRead(t *testing.T) {
 	unable := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}}
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
@@ -380,7 +373,6 @@ func TestVerify_CannotRead(t *testing.T) {
 	}
 }
 
-// What stands in the way of a search for an example is said.
 func TestVerify_ExampleForbidden(t *testing.T) {
 	d := guarding(configMap())
 	j, set := fenced(t, d)
@@ -391,7 +383,6 @@ func TestVerify_ExampleForbidden(t *testing.T) {
 	}
 }
 
-// Of several refusals the first is quoted. A verification leaves no connection behind.
 func TestVerify_ClosesConnections(t *testing.T) {
 	d := guarding(configMap())
 	j, set := fenced(t, d)
@@ -408,7 +399,6 @@ func TestVerify_ClosesConnections(t *testing.T) {
 	}
 }
 
-// A probe's write, dry, and what its answer says.
 func TestTry(t *testing.T) {
 	j := newJudging(t)
 	client, err := dynamic.NewForConfig(impersonate(j.config(), "sys/pilot", "pod-2"))

@@ -20,7 +20,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// A watch that cannot begin is said, whichever of the two kinds it is of and whether reading or watching fails.
 func TestWatch_CannotStart(t *testing.T) {
 	away := errors.New("the API server is away")
 	for _, verb := range []string{"list", "watch"} {
@@ -45,7 +44,6 @@ func TestWatch_CannotStart(t *testing.T) {
 	}
 }
 
-// A change is told at once, and again when API servers act on it; what changes nothing is not.
 func TestWatch_ReportsChanges(t *testing.T) {
 	labelled := policyNamed("copied-by-hand", 1)
 	labelled.Labels = map[string]string{fence.SetLabel: "s"}
@@ -106,8 +104,6 @@ func TestWatch_ReportsChanges(t *testing.T) {
 	})
 }
 
-// A watch that ends goes on after a second, and misses nothing; one that fails is told once for each
-// spell, and tried less and less often.
 func TestWatch_Restarts(t *testing.T) {
 	inWatch(t, func(t *testing.T, w *watching) {
 		w.last().Stop()

@@ -24,7 +24,6 @@ import (
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Nothing listens at the address: a request that gets out fails with another error.
 func TestNotLeaderError_ThroughClients(t *testing.T) {
 	gate, _, _ := newGate()
 	config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1}

@@ -166,7 +166,6 @@ func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
 	})
 }
 
-// An answer whose body nobody closes: its context ends with the cover, and so does the wait.
 func TestGate_DrainIgnoresUnclosedBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()

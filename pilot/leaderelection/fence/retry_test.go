@@ -94,7 +94,6 @@ func TestTransport_NoRetry(t *testing.T) {
 	}
 }
 
-// Between two tries the caller leaves, or the term ends, or it drains: none follows.
 func TestTransport_RetriesEnd(t *testing.T) {
 	for name, end := range map[string]func(*fence.Gate, context.CancelFunc){
 		"caller": func(_ *fence.Gate, cancel context.CancelFunc) { cancel() },

@@ -79,7 +79,6 @@ func TestGate_ReasonAndLastTerm(t *testing.T) {
 	})
 }
 
-// A renewal each few seconds, and every loop of one that does not lead, end here.
 func TestGate_SetUnchanged(t *testing.T) {
 	gate, clock, _ := newGate()
 	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
@@ -95,7 +94,6 @@ func TestGate_SetUnchanged(t *testing.T) {
 	}
 }
 
-// Two drains wait for two writes, of which one takes longer.
 func TestGate_DrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()
@@ -127,8 +125,6 @@ func TestGate_DrainWaits(t *testing.T) {
 	})
 }
 
-// A term may last for months, and the caller's context as long: what a write registers
-// with either goes with the write.
 func TestGate_FinishedWritesAreForgotten(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
@@ -191,7 +187,6 @@ func answering(status int, b *body) http.RoundTripper {
 	})
 }
 
-// A round tripper has to close the body of a request, refused or not.
 func TestTransport_ClosesRejectedBody(t *testing.T) {
 	gate, _, _ := newGate()
 	b := &body{Reader: strings.NewReader("{}")}
@@ -216,7 +211,6 @@ func TestTransport_ClosesRejectedBody(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// Whatever the transport below says goes through: of reads, writes, bodies.
 func TestTransport_PassesErrors(t *testing.T) {
 	gate, clock, _ := newGate()
 	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
@@ -282,8 +276,6 @@ func (b *breaksOnce) Read([]byte) (int, error) {
 	return 0, errBroken
 }
 
-// While an answer is read its caller gives up: the reader gets that as its error, but
-// not in place of an answer that was whole.
 func TestTransport_CallerCancelsRead(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for name, c := range map[string]struct {
@@ -316,8 +308,6 @@ func TestTransport_CallerCancelsRead(t *testing.T) {
 	}
 }
 
-// Nobody reads the answer of a write whose caller has left; its body is closed, and an
-// error in its place is no panic. The election is named.
 func TestTransport_DiscardsLateResponse(t *testing.T) {
 	for _, fails := range []error{nil, errBroken} {
 		synctest.Test(t, func(t *testing.T) {
@@ -346,7 +336,6 @@ func TestTransport_DiscardsLateResponse(t *testing.T) {
 	}
 }
 
-// A caller whose answer is never closed gives up later: then the write is over.
 func TestTransport_UnclosedBodyEndsWithCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, clock, _ := newGate()

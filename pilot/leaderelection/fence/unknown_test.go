@@ -52,7 +52,6 @@ func finish(resp *http.Response, err error) error {
 	return err
 }
 
-// The process is stopped for 45 s in the middle of the check, after the clocks were read.
 func TestGate_PauseAfterClockReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, stopped := time.Now(), time.Duration(0)
@@ -120,8 +119,6 @@ func TestTransport_CallerDeadline(t *testing.T) {
 	})
 }
 
-// rest.Config.Timeout ends a request by a channel beside its context, which the transport
-// below heeds, too.
 func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
 	release, arrived := make(chan struct{}), make(chan struct{})
 	applied := atomic.Bool{}

@@ -12,8 +12,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// The leader's connections fail, in each of the ways of networks, and new ones can be made.
-// Its term goes on, and so does its work.
 func TestConnections_OpenOnesFail(t *testing.T) {
 	for name, fail := range map[string]func(*relay.Relay){
 		"silent":               func(r *relay.Relay) { r.Present(relay.Silent) },
@@ -40,7 +38,6 @@ func TestConnections_OpenOnesFail(t *testing.T) {
 
 var slow = relay.Fate{Up: relay.Flow{Delay: 100 * time.Millisecond}, Down: relay.Flow{Delay: 100 * time.Millisecond}}
 
-// New connections are swallowed, those that are there work: nobody needs new ones.
 func TestConnections_NewOnesFail(t *testing.T) {
 	t.Parallel()
 	d := enter(t, cluster.Shared(t), clientGo)
@@ -49,8 +46,6 @@ func TestConnections_NewOnesFail(t *testing.T) {
 	d.goesOn(t, 3, 5)
 }
 
-// Nothing passes any more: the leader stops by itself, and its work with it. When things
-// pass again it leads again.
 func TestConnections_AllFail(t *testing.T) {
 	t.Parallel()
 	d := enter(t, cluster.Shared(t), brisk)
@@ -67,8 +62,6 @@ func TestConnections_AllFail(t *testing.T) {
 	d.goesOn(t, 1, 5)
 }
 
-// A balancer gives out three API servers in turn, and one of them is stopped: its
-// connections are taken and not answered, the new ones as well.
 func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	t.Parallel()
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
@@ -111,7 +104,6 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	}
 }
 
-// How many terms dead connections cost. DEAD_CONNECTIONS is how many times; a few by default.
 func TestTermsLostByDeadConnections(t *testing.T) {
 	t.Parallel()
 	times := 4

@@ -45,9 +45,6 @@ func (l *lateness) report(b *testing.B, what string) {
 	}
 }
 
-// BenchmarkFenceFollowsTheLock changes the holder again and again, and asks without a pause
-// as the former one and as the new one. How late is the fence for each, when idle and beside a
-// thousand updates of locks a second? Nothing gates the former one here.
 func BenchmarkFenceFollowsTheLock(b *testing.B) {
 	for _, rate := range []int{0, 1000} {
 		b.Run(fmt.Sprintf("%d updates a second", rate), func(b *testing.B) {

@@ -12,7 +12,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// The steps of an administrator on a real API server.
 func TestCommands_StepByStep(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

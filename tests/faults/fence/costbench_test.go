@@ -57,11 +57,6 @@ func newSide(b *testing.B) *side {
 	return m
 }
 
-// BenchmarkFenceCost is what many fences cost a guarded write, one that nothing guards, and the
-// renewal of a lock: in one run with a second cluster without any fence, turn by turn, so that
-// whatever else the machine does slows both down. The median of the ratios of each turn is what
-// holds on a busy machine; milliseconds are not. What an API server does for a while after an
-// installation, when it has compiled the policies and collects the garbage of that, is left out.
 func BenchmarkFenceCost(b *testing.B) {
 	none, some := newSide(b), newSide(b)
 	for _, c := range []struct {

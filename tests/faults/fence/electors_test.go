@@ -53,8 +53,6 @@ func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderel
 	return le, quit
 }
 
-// Electors go through acquiring, a handover with its request and nomination, and releases,
-// with the lock guarded. The lease is longer than the test waits: only a handover is in time.
 func TestFence_AdmitsElectors(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s := newStage(t, kind)
@@ -90,7 +88,6 @@ func TestFence_AdmitsElectors(t *testing.T) {
 	})
 }
 
-// client-go's elector under the guard: it acquires, renews, releases, and another follows.
 func TestFence_AdmitsClientGoElector(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)

@@ -15,8 +15,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// A write of some subresources is judged by an object of their own, which has no labels: a guard
-// with labels never sees it. Such a declaration is refused, and what the error advises guards it.
 func TestFence_SubresourcesWithoutLabels(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
@@ -79,8 +77,6 @@ func TestFence_SubresourcesWithoutLabels(t *testing.T) {
 	}
 }
 
-// Without the lock everyone's guarded writes are refused, deletions too, so that a namespace whose
-// lock goes first can never be emptied. Its deletion is refused, with the way out.
 func TestFence_NamespaceOfLock(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, cluster.Options{})

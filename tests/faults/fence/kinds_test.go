@@ -70,8 +70,6 @@ func (s *stage) as(account, pod string) *rest.Config {
 	return config
 }
 
-// Namespaces narrow nothing down where objects lie in none, which is found out when a fence is
-// installed; by name such objects are guarded as others are.
 func TestFence_ClusterScopedCustomKinds(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)

@@ -171,8 +171,6 @@ func (s *stage) patch(as kubernetes.Interface, body string) error {
 	return err
 }
 
-// By an ownerReference the garbage collector deletes the lock, and a finalizer keeps it from being
-// made anew.
 func TestLock_OwnersAndFinalizers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
@@ -200,7 +198,6 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 	})
 }
 
-// Whoever may patch the lock could fill it up to what an object may hold.
 func TestLock_Size(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
@@ -230,8 +227,6 @@ func TestLock_Size(t *testing.T) {
 	})
 }
 
-// Any number of field managers can own the same keys, by server-side apply, and the API server's notes of that lie in the
-// lock: of many short keys, some 120 KiB for each.
 func TestLock_FieldManagers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)

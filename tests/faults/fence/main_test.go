@@ -7,7 +7,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// TestMain also is a Pod's process (see writer).
 func TestMain(m *testing.M) {
 	if os.Getenv(roleVariable) == "writer" {
 		os.Exit(writer())

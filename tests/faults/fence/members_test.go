@@ -25,8 +25,6 @@ func patched(as kubernetes.Interface, t *testing.T, namespace, name, text string
 	return err
 }
 
-// A process publishes under its own Pod's name, with the rights that RBAC can give, and the fence
-// keeps it from all else that these rights would allow.
 func TestFence_MemberLeases(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)

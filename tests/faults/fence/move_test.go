@@ -17,8 +17,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// An election and its fence move from a ConfigMap to a Lease as docs/migration.md has it, while the
-// leader writes, whoever it is, and another pod as well. In the end the API server need not watch ConfigMaps.
 func TestFence_MigrationToLease(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)

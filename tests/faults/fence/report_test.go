@@ -10,8 +10,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// What mode audit let pass is in the audit log, and the report tells it apart from what deny
-// refused.
 func TestReport_AuditLog(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{Audit: true})

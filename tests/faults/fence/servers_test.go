@@ -136,8 +136,6 @@ func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
 	}
 }
 
-// Policies go and come while the election goes on. With the keepers in place the API
-// server keeps up; without them it judges by what it saw last, until it is restarted.
 func TestFence_Reinstalled(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
@@ -197,7 +195,6 @@ func (s *stage) restart() {
 	}
 }
 
-// An API server that comes up admits nothing that it cannot judge yet.
 func TestFence_APIServerRestart(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
@@ -222,8 +219,6 @@ func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernet
 	return cluster.ClientFor(s.t, there).Kube()
 }
 
-// Two API servers judge each by what it has seen. One that was stopped for a while goes on
-// with what it knew.
 func TestFence_TwoAPIServers(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{})
@@ -285,7 +280,6 @@ func TestFence_TwoAPIServers(t *testing.T) {
 		stale, last, <-queued)
 }
 
-// A Pod that is deleted keeps its right to write, if it leads, until its token is refused.
 func TestFence_DeletedPod(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)

@@ -66,7 +66,6 @@ func (s *stage) versions() string {
 	return strings.Join(all, " ")
 }
 
-// Each verb and each resource is tried, as the leader and as others, and nothing is changed by it.
 func TestVerify_TriesEveryWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
@@ -142,7 +141,6 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	}
 }
 
-// audit and warn admit what they find wrong, and a missing lock refuses nobody.
 func TestFence_Modes(t *testing.T) {
 	for _, mode := range []fence.Mode{fence.Audit, fence.Warn} {
 		t.Run(string(mode), func(t *testing.T) {

@@ -176,8 +176,6 @@ func (s *stage) runNode() *node.Node {
 	})
 }
 
-// A leader's process is stopped until another leads, and goes on with writes that it had
-// queued. With the gate none gets out; without it, the fence refuses each.
 func TestFence_PausedLeader(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{Audit: true, AuditPolicy: auditGuarded})

@@ -13,8 +13,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// A term is lost at once, without a drain that could still write: when the function is told,
-// the gate is shut, although the function goes on.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock leaderelection.LockType
@@ -45,8 +43,6 @@ func TestWrites_RejectedAfterLoss(t *testing.T) {
 	}
 }
 
-// A leader that stops, or hands over, drains with the gate open, and has it shut before the
-// lock is given away.
 func TestWrites_RejectedAfterRelease(t *testing.T) {
 	for name, leave := range map[string]func(*stage, *defaults.Watcher, *candidate){
 		"stop": func(s *stage, _ *defaults.Watcher, a *candidate) {

@@ -26,8 +26,6 @@ func (l late) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errors.Join(context.Cause(req.Context()), resp.Body.Close())
 }
 
-// The API server applies a write whose answer comes too late: the leader is not told that
-// it was not the leader, as that would say that nothing was written.
 func TestLateResponse_UnknownAndApplied(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, leaderelection.LockTypeLease)

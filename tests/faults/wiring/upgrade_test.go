@@ -111,8 +111,6 @@ func (s *stage) aggregate(u *upgrader) {
 	})
 }
 
-// Through an aggregated API, as through the proxy of a pod, a service or a node, any path may
-// upgrade its connection, and here nothing says so above the gate: the wire below sets the headers.
 func TestUpgradeThroughProxy_Rejected(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, leaderelection.LockTypeLease)
