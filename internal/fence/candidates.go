@@ -9,7 +9,7 @@ import (
 
 // candidateGuards returns policies for LeaseCandidates in the namespaces of coordinated locks. RBAC cannot limit them by
 // name. A pod may write those with its name, "<pod>.<lock>". A coordinator may write only the pingTime of others, and delete
-// those that did not respond to a ping. CEL has no clock, so the policy does not check for how long.
+// candidates that did not respond to a ping. CEL has no clock, so the policy does not check for how long.
 func candidateGuards(set string, locks []single) (pairs []Pair) {
 	reason := metav1.StatusReasonForbidden
 	for _, group := range byPlace(locks, func(s single) bool { return s.Coordinated }, func(s single) string { return s.Namespace }) {

@@ -13,7 +13,7 @@ import (
 // LockKind is the kind of object that has an election's record.
 type LockKind string
 
-// The kinds of lock. A MultiLock is declared as the one whose record counts.
+// The kinds of lock. For a MultiLock it is the kind of the lock whose record counts.
 const (
 	ConfigMap LockKind = "configmap"
 	Lease     LockKind = "lease"
@@ -32,7 +32,7 @@ const (
 	Audit Mode = "audit"
 )
 
-// RevisionWord stands for the revision in the names of service accounts and in the
+// RevisionWord is replaced by the revision in the names of service accounts and in the
 // labels of a declaration with Revisions.
 const RevisionWord = "{revision}"
 
@@ -47,7 +47,7 @@ type Declaration struct {
 	// Revisions makes it a per-revision election: one lock, "<election>-<revision>",
 	// and one set of policies for each.
 	Revisions []string `json:"revisions,omitempty"`
-	// Multi is true if the lock is part of a MultiLock. Its transitions may then change to those of the other lock.
+	// Multi is true if the lock is part of a MultiLock. Its transitions may then change to the transitions of the other lock.
 	Multi bool `json:"multi,omitempty"`
 	// Mode is "deny" (default), "warn" or "audit".
 	Mode Mode `json:"mode,omitempty"`
@@ -57,7 +57,7 @@ type Declaration struct {
 	// ServiceAccounts of the candidates, as "namespace/name". Writes of other users are not guarded.
 	ServiceAccounts []string `json:"serviceAccounts"`
 	// Others are further service accounts whose pods may hold the lock, as "namespace/name",
-	// where a * at the end stands for any rest. This fence does not judge their guarded
+	// where a * at the end matches any suffix. This fence does not judge their guarded
 	// writes; a declaration of their own can. So each of two revisions can have a fence of its
 	// own about a lock that they share.
 	Others []string `json:"others,omitempty"`
@@ -133,7 +133,7 @@ func (d Declaration) validateRevisions() (errs []error) {
 	}
 	for i, g := range d.Guards {
 		if !g.perRevision() {
-			// A token tells the pod and its account, not its revision: with one account, the
+			// A token contains the pod and its account, not its revision: with one account, the
 			// leader of each revision would be refused by the locks of all others.
 			errs = append(errs, fmt.Errorf("guard %d (%s): revisions %s share their service accounts and objects: put %s into the accounts' names, or into a label of the objects",
 				i+1, strings.Join(g.Resources, ", "), strings.Join(d.Revisions, ", "), RevisionWord))
@@ -144,7 +144,7 @@ func (d Declaration) validateRevisions() (errs []error) {
 
 func (d Declaration) validateWho() (errs []error) {
 	if len(d.ServiceAccounts) == 0 {
-		errs = append(errs, errors.New("no service accounts: name those of the candidates, such as istio-system/pilot"))
+		errs = append(errs, errors.New("no service accounts: name the accounts of the candidates, such as istio-system/pilot"))
 	}
 	for _, account := range d.ServiceAccounts {
 		namespace, name, ok := strings.Cut(strings.ReplaceAll(account, RevisionWord, "x"), "/")
@@ -227,7 +227,7 @@ func (s single) users() []string {
 	return users
 }
 
-// serviceAccountPrefix begins the name by which an API server knows a service account.
+// serviceAccountPrefix is the prefix of the user name of a service account.
 const serviceAccountPrefix = "system:serviceaccount:"
 
 func user(account string) string {

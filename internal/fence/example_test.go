@@ -6,7 +6,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// The policies by which the API server lets only the pod that the lock names write the status of Ingresses.
+// The policies let only the pod that the lock names write the status of Ingresses.
 func ExampleRender() {
 	set, err := fence.Render("istio-system", fence.Declaration{
 		Election: "istio-leader", Namespace: "istio-system", Lock: fence.Lease,
@@ -24,5 +24,5 @@ func ExampleRender() {
 	fmt.Println(err)
 	// Output:
 	// incumbent-fence.istio-system.istio-leader.lease.work-36e256ce03
-	// fence for election "istio-leader": no service accounts: name those of the candidates, such as istio-system/pilot
+	// fence for election "istio-leader": no service accounts: name the accounts of the candidates, such as istio-system/pilot
 }

@@ -9,11 +9,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// PodClaim is where the API server puts the name of the pod that a token is bound to,
-// among what it knows of a user beyond its name.
+// PodClaim is the key in the extra attributes of a user that contains the name of the pod to which the token is bound.
 const PodClaim = "authentication.kubernetes.io/pod-name"
 
-// quote writes a string as CEL does.
+// quote returns a string literal of CEL.
 func quote(s string) string {
 	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`).Replace(s) + "'"
 }
@@ -26,29 +25,29 @@ func quoteAll(all []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// podVariable is the pod that writes, "" for a token that is bound to none. The key has
-// to be looked for before it is read: what is missing is an error in CEL.
+// podVariable is the name of the pod that writes, or "" if the token is not bound to a pod. The expression tests for the key, because
+// reading a missing key is an error in CEL.
 func podVariable() admissionv1.Variable {
 	claim := quote(PodClaim)
 	return admissionv1.Variable{Name: "pod", Expression: "has(request.userInfo.extra) && " + claim + " in request.userInfo.extra && " +
 		"request.userInfo.extra[" + claim + "].size() == 1 ? request.userInfo.extra[" + claim + "][0] : ''"}
 }
 
-// isOneOf is true for requests of these users.
+// isOneOf is true for requests of the users.
 func isOneOf(users []string) string { return "request.userInfo.username in " + quoteAll(users) }
 
-// annotation reads one of an object, "" when it has none. The object may be null.
+// annotation returns an annotation of an object, or "". The object may be null.
 func annotation(object, key string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations ? %[1]s.metadata.annotations[%[2]s] : ''",
 		object, quote(key))
 }
 
-// recordBegin is how a ConfigMap's record begins, up to the holder.
+// recordBegin is the text of the record of a ConfigMap before the holder.
 const recordBegin = `{"holderIdentity":"`
 
-// The canonical form of a record: as istiod, client-go and incumbent write it. What reads
-// otherwise may say one thing to CEL and another to a JSON decoder: two holders, say. What
-// these take has to be what decoders take, too: no control characters, no leading zeros.
+// The canonical form of a record, as istiod, client-go and incumbent write it. CEL and a JSON decoder may read another form differently,
+// for example a record with two holders. Decoders must accept each text that these expressions match, so control characters and leading
+// zeros are not allowed.
 const (
 	nameForm  = `[^"\\\x00-\x1f\x7f]{0,512}`
 	timeForm  = `("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"|null)`
@@ -59,13 +58,12 @@ const (
 		`(,"(strategy|preferredHolder)":"` + nameForm + `")*[}]$`
 )
 
-// mostTransitions is the most that a Lease can carry. Nobody counts beyond it; what an operator has put
-// there stays as it is, or becomes less.
+// mostTransitions is the largest number in a Lease. No candidate writes a larger one. A larger number that an operator wrote may stay or
+// decrease.
 const mostTransitions = 1<<31 - 1
 
-// recordVariables decode what a lock object carries: <as>Record and <as>Form (of a
-// ConfigMap), <as>Holder and <as>Transitions, which is -1 where electors can read none. The
-// object may be null.
+// recordVariables returns the variables of the record in an object: <as>Record and <as>Form (ConfigMap only), <as>Holder and
+// <as>Transitions. Transitions is -1 if electors cannot read it. The object may be null.
 func recordVariables(kind LockKind, object, as string) []admissionv1.Variable {
 	if kind == Lease {
 		spec := fmt.Sprintf("%[1]s != null && has(%[1]s.spec)", object)
@@ -85,8 +83,8 @@ func recordVariables(kind LockKind, object, as string) []admissionv1.Variable {
 	}
 }
 
-// readableTimes is true when the times of a ConfigMap's record, which has the canonical
-// form, are ones. A day that no month has is an error in CEL, which refuses the write as well.
+// readableTimes is true if the times in a canonical record of a ConfigMap are valid. An invalid day is an error in CEL, which also rejects
+// the write.
 func readableTimes(as string) string {
 	readable := func(name string) string {
 		quoted := fmt.Sprintf("variables.%sRecord.find(%s)", as, quote(`"`+name+`":"[^"]*"`))
@@ -95,14 +93,14 @@ func readableTimes(as string) string {
 	return readable("acquireTime") + " && " + readable("renewTime")
 }
 
-// writer is the pod's name in a request for which boundToPod is true. Conditions know no variables.
+// writer is the name of the pod of a request for which boundToPod is true. Match conditions cannot use variables.
 const (
 	writer     = "request.userInfo.extra['" + PodClaim + "'][0]"
 	boundToPod = "has(request.userInfo.extra) && '" + PodClaim + "' in request.userInfo.extra && " +
 		"request.userInfo.extra['" + PodClaim + "'].size() == 1 && " + writer + " != ''"
 )
 
-// leads is true when the record in an object names the pod that writes. The object may be null.
+// leads is true if the pod that writes is the holder in the record of an object. The object may be null.
 func (s single) leads(object string) string {
 	if s.Lock == Lease {
 		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[3]s", boundToPod, object, s.isPod(object+".spec.holderIdentity", writer))
@@ -110,7 +108,7 @@ func (s single) leads(object string) string {
 	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasRecord(object), recordOf(object), quote(recordBegin))
 }
 
-// isPod is true when a holder is that pod: it is called as the pod or, where a coordinator chooses, as the pod's candidate.
+// isPod is true if a holder is the pod. The holder has the name of the pod or, in a coordinated election, of its LeaseCandidate.
 func (s single) isPod(holder, pod string) string {
 	same := holder + " == " + pod
 	if !s.Coordinated {
@@ -119,7 +117,7 @@ func (s single) isPod(holder, pod string) string {
 	return fmt.Sprintf("(%s || %s == %s + %s)", same, holder, pod, quote("."+s.lock))
 }
 
-// recordOf is a ConfigMap's record, where hasRecord is true.
+// recordOf is the record of a ConfigMap for which hasRecord is true.
 func recordOf(object string) string {
 	return object + ".metadata.annotations[" + quote(k8sresourcelock.LeaderElectionRecordAnnotationKey) + "]"
 }
@@ -128,9 +126,8 @@ func hasRecord(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.annotations) && %[2]s in %[1]s.metadata.annotations", object, quote(k8sresourcelock.LeaderElectionRecordAnnotationKey))
 }
 
-// plainForm matches the record of a renewal: of the canonical form, with times of which a calendar has the day, and a
-// count that a term more does not bring to its end. With at most plainSize characters, its names are short enough, too. It is
-// cheaper to match than recordForm, since it counts less.
+// plainForm matches the record of a renewal: canonical form, days that exist in each month, and transitions below the maximum. A record with
+// at most plainSize characters also has valid names. Matching it is cheaper than matching recordForm.
 const (
 	plainSize = 512
 	plainName = `[^"\\\x00-\x1f\x7f]*`
@@ -139,9 +136,8 @@ const (
 		`"acquireTime":` + plainTime + `,"renewTime":` + plainTime + `,"leaderTransitions":(0|[1-9][0-9]{0,8})[}]$`
 )
 
-// renewal is true for what its holder writes again and again: the record with another time of renewal, ownerReferences and finalizers
-// as they are. It is never an error, and whatever it is true for, the guard's rules admit: it says renews, counts, and the
-// form of the record in one, to be cheap.
+// renewal is true for a renewal by the holder: only renewTime changes, and ownerReferences and finalizers do not. It never fails. The rules of
+// the guard allow each write for which it is true. It is one cheap expression for several rules.
 func (s single) renewal() string {
 	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), s.leads("oldObject")}
 	if s.Lock == Lease {
@@ -159,13 +155,12 @@ func (s single) renewal() string {
 	return strings.Join(append(clauses, sameField("ownerReferences"), sameField("finalizers")), " && ")
 }
 
-// managers is how many field managers an object has.
+// managers is the number of field managers of an object.
 func managers(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.managedFields) ? %[1]s.metadata.managedFields.size() : 0", object)
 }
 
-// bulk is how many bytes an object carries in what anyone may write, annotations aside
-// that has the record.
+// bulk is the number of bytes in the parts of an object that any account may write, without the annotation that contains the record.
 func bulk(kind LockKind, object string) string {
 	size := func(field, leaveOut string) string {
 		where := object + "." + field

@@ -11,29 +11,28 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// lockGuard judges changes of a lock object. The record's, by what it was and what it is to be:
+// lockGuard returns the policy that checks changes of a lock object. It allows these changes of the record:
 //
-//	same        anyone: annotations, labels and data alone
-//	begins      anyone: a new lock without a holder
-//	renews      the holder, with the same count
-//	takes       a candidate, for itself; a term that follows another's counts one more
-//	releases    the holder, to nobody, with the same count
-//	handsOver   the holder, to a candidate that has asked, or that the coordinator prefers
-//	nominates   a coordinator, to a candidate
+//	same       any account: annotations, labels and data only
+//	creates    any account: a new lock without a holder
+//	renews     the holder, with the same number of transitions
+//	acquires   a candidate, for itself; after the term of another candidate with one transition more
+//	releases   the holder, with an empty holder and the same number of transitions
+//	handsOver  the holder, to a candidate that requested it or that the coordinator prefers
+//	nominates  a coordinator, to a candidate
 //
-// and what could take the lock from everybody: jumps of the count, ownerReferences and
-// finalizers, more notes than leave room for the record, its deletion. Each is a variable of
-// the policy, by which a refusal names it.
+// It also rejects changes that could prevent every candidate from acquiring the lock: jumps of the transitions, ownerReferences and
+// finalizers, annotations that leave no space for the record, and deletion. Each of them is a variable of the policy, and a rejection
+// contains its name.
 //
-// A candidate is a pod of a declared service account. A user that may delete policies may do all
-// of it: operators, and the controllers that delete the objects of a namespace.
+// A candidate is a pod of a declared service account. Users that may delete policies may make every change. These are operators and
+// the controllers that delete the objects of a namespace.
 //
-// That a live holder is displaced too early cannot be seen here, as CEL has no clock.
-// The displaced one cannot write any more, then, so it costs a term and no safety.
+// The policy cannot reject a candidate that preempts a live holder too early, because CEL has no clock. The old holder cannot write
+// after that, so this costs a term but not safety.
 //
-// The policy matches by the lock's name, so that a cluster's other locks are not slowed down by
-// it; what has no name is aroundLocks'. Renewals, of which there are many, are told by a condition and not by the
-// validations: an API server evaluates all of those and their messages for each write that meets the conditions.
+// The policy selects the lock by name, so it does not slow down other locks. aroundLocks checks requests without a name. Renewals are
+// frequent. A match condition excludes them, because an API server evaluates all validations and messages for each matching write.
 func (s single) lockGuard(set string) Pair {
 	group, resource := s.Lock.resource()
 	return part{
@@ -52,24 +51,23 @@ func (s single) lockGuard(set string) Pair {
 // operator is true for users that may delete policies.
 const operator = "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('delete').allowed()"
 
-// Bounds of what may lie in a lock object beside its record, in bytes. An object with more than
-// 256 KiB of annotations, or 1.5 MiB altogether, can be written by nobody. Candidates get more, so that
-// others cannot keep a request out.
+// Limits of the data in a lock object without its record, in bytes. The API server rejects every write of an object with more than
+// 256 KiB of annotations or 1.5 MiB in total. The limit of candidates is higher, so that others cannot prevent a request.
 const (
 	othersBulk     = 32 << 10
 	candidatesBulk = 64 << 10
-	// keyBulk is added to the bytes of each key: an API server notes it once for each of its managers.
+	// keyBulk is added for each key, because managedFields contains the key once per manager.
 	keyBulk = 16
 )
 
-// Bounds of how many field managers a lock has. By server-side apply, any number of them can own the same keys, and the
-// API server's note of that lies in the object.
+// Limits of the number of field managers of a lock. With server-side apply, many managers can own the same keys, and managedFields is
+// part of the object.
 const (
 	othersManagers     = 16
 	candidatesManagers = 20
 )
 
-// jump bounds the count to which the lock of a MultiLock may follow the other's.
+// jump is the largest increase of the transitions with which one lock of a MultiLock may follow the other.
 const jump = 1_000_000
 
 func (s single) lockVariables() []admissionv1.Variable {
@@ -88,7 +86,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 	if s.Coordinated {
 		variables = append(variables, admissionv1.Variable{Name: "preferred", Expression: preferredHolder("oldObject")})
 		wanted = "(" + wanted + " || variables.preferred == variables.newHolder)"
-		// It also writes its strategy on a lock that nobody holds.
+		// It also writes its strategy to a lock without a holder.
 		nominates = "variables.coordinator && (variables.newHolder != '' || variables.oldHolder == '')"
 	}
 	return append(variables, []admissionv1.Variable{
@@ -97,7 +95,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "coordinator", Expression: s.coordinates()},
 		{Name: "requested", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
-		// At its end the count stays, or the lock could never be taken again.
+		// At the maximum the transitions do not change. Otherwise no candidate could acquire the lock.
 		{Name: "counts", Expression: counts},
 		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
 		{Name: "creates", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
@@ -115,7 +113,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 	}...)
 }
 
-// holds is true for requests of the pod that the lock names.
+// holds is true for requests of the holder.
 func (s single) holds() string {
 	if !s.Coordinated {
 		return "variables.pod == variables.oldHolder"
@@ -123,8 +121,8 @@ func (s single) holds() string {
 	return s.isPod("variables.oldHolder", "variables.pod")
 }
 
-// coordinates is true for requests of those that may write a candidate in as holder. Where no service account is declared for
-// that, each candidate may: any of them can have become the coordinator.
+// coordinates is true for requests of accounts that may write a candidate as holder. If no service account is declared for that, each
+// candidate may do it, because each can become the coordinator.
 func (s single) coordinates() string {
 	declared := slices.ContainsFunc(s.Coordinators, func(user string) bool { return strings.HasPrefix(user, serviceAccountPrefix) })
 	if !s.Coordinated || declared {
@@ -133,13 +131,13 @@ func (s single) coordinates() string {
 	return "variables.candidate || " + isOneOf(s.Coordinators)
 }
 
-// preferredHolder is whom a coordinator prefers to the holder of a Lease, "" for nobody.
+// preferredHolder is the candidate that the coordinator prefers to the holder of a Lease, or "".
 func preferredHolder(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.spec) && has(%[1]s.spec.preferredHolder) ? %[1]s.spec.preferredHolder : %[2]s",
 		object, annotation(object, k8sresourcelock.PreferredHolderAnnotation))
 }
 
-// sameRecord is true for an update that leaves the record alone.
+// sameRecord is true for an update that does not change the record.
 func sameRecord(kind LockKind) string {
 	if kind == Lease {
 		return "request.operation == 'UPDATE' && has(oldObject.spec) == has(object.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
@@ -147,7 +145,7 @@ func sameRecord(kind LockKind) string {
 	return "request.operation != 'DELETE' && variables.oldRecord == variables.newRecord"
 }
 
-// countless is true for an object that carries no count of terms at all.
+// countless is true for an object without transitions.
 func countless(kind LockKind) string {
 	if kind == Lease {
 		return "!has(object.spec) || !has(object.spec.leaseTransitions)"
@@ -155,15 +153,14 @@ func countless(kind LockKind) string {
 	return "variables.newRecord == ''"
 }
 
-// sameField is true for a write that leaves a field of metadata as it was, which is without it
-// in a new object.
+// sameField is true for a write that does not change a field of metadata, or creates an object without it.
 func sameField(field string) string {
 	return fmt.Sprintf("(oldObject != null && has(oldObject.metadata.%[1]s) ? has(object.metadata.%[1]s) && object.metadata.%[1]s == oldObject.metadata.%[1]s : !has(object.metadata.%[1]s))", field)
 }
 
 func (s single) lockRules() []admissionv1.Validation {
 	reason := metav1.StatusReasonForbidden
-	// Operators and the garbage collector delete. What is no deletion is judged by the rest.
+	// Operators and the garbage collector may delete. The other rules check writes that are not deletions.
 	judge := func(expression, message, detail string) admissionv1.Validation {
 		v := admissionv1.Validation{Expression: expression, Message: s.where() + ": " + message, Reason: &reason}
 		if detail != "" {
@@ -197,7 +194,7 @@ func (s single) lockRules() []admissionv1.Validation {
 	return all
 }
 
-// aroundLocks guards what a rule with a lock's name cannot match: deletions of collections, which have no name.
+// aroundLocks returns the policy that checks deletions of collections, which have no name.
 func aroundLocks(set string, locks []single) []Pair {
 	var pairs []Pair
 	reason := metav1.StatusReasonForbidden
@@ -229,8 +226,8 @@ func aroundLocks(set string, locks []single) []Pair {
 	return pairs
 }
 
-// aroundNamespaces guards the namespaces of locks against deletion, which would delete a lock before what it guards. A missing
-// lock refuses everyone, so that the namespace could never be emptied.
+// aroundNamespaces returns the policy that protects the namespaces of locks from deletion. It would delete a lock before the objects that
+// the lock guards. A missing lock rejects every write, so the namespace could never be emptied.
 func aroundNamespaces(set string, locks []single) []Pair {
 	var pairs []Pair
 	reason := metav1.StatusReasonForbidden
@@ -254,7 +251,7 @@ func aroundNamespaces(set string, locks []single) []Pair {
 	return pairs
 }
 
-// byPlace groups the locks that are wanted by where they lie, in order of the places.
+// byPlace groups locks by namespace and kind, in order.
 func byPlace(locks []single, wanted func(single) bool, place func(single) string) [][]single {
 	var groups [][]single
 	for _, s := range locks {
@@ -270,7 +267,7 @@ func byPlace(locks []single, wanted func(single) bool, place func(single) string
 	return groups
 }
 
-// mildest is the mode of several locks' guard: it refuses only if all do.
+// mildest returns the mode of a guard of several locks. It rejects only if all of them do.
 func mildest(locks []single) Mode {
 	mild := Deny
 	for _, s := range locks {

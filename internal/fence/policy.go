@@ -329,7 +329,7 @@ func rules(group string, versions, resources, verbs, names []string) []admission
 }
 
 // within returns the selectors of the binding. The API server parses selectors of every policy for each request, which is
-// expensive. It parses those of a binding only after the rules of the policy matched. It does so before it looks up the
+// expensive. It parses the expressions of a binding only after the rules of the policy matched. It does so before it looks up the
 // parameter, so a missing lock rejects only selected objects. Namespaces are selected by their automatic label.
 func (p part) within() *admissionv1.MatchResources {
 	if len(p.namespaces)+len(p.labels) == 0 {

@@ -18,10 +18,10 @@ type Probe struct {
 	Coordinated bool
 	// ServiceAccounts are those whose writes are judged.
 	ServiceAccounts []string
-	// Mode says how a write that is found wrong is to be treated.
+	// Mode is the mode for a write that is found wrong is to be treated.
 	Mode  Mode
 	Guard Guard
-	// Resource and Object say which object to create; Object is nil when no write is known that
+	// Resource and Object say which object to create; Object is nil if there is no write that
 	// the API server would judge by the fence and not refuse for another reason.
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured
@@ -55,7 +55,7 @@ var creatable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Group: "networking.k8s.io", Resource: "networkpolicies"}: {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 }
 
-// content is the least that the others need: an API server refuses what is not valid before it asks policies.
+// content is the least that the others need: an API server rejects invalid objects before it evaluates policies.
 func content(kind string) map[string]any {
 	labels := map[string]any{"app": probeName}
 	switch kind {

@@ -70,7 +70,7 @@ func (to *connection) close() {
 
 func (to *connection) first() kubernetes.Interface { return to.clients[0].Kube() }
 
-// further are the API servers besides the first one.
+// further has all API servers except the first.
 func (to *connection) further() (all []kubernetes.Interface) {
 	for _, client := range to.clients[1:] {
 		all = append(all, client.Kube())

@@ -32,7 +32,7 @@ type Config struct {
 	Namespace string
 	// Lock is "configmap", "lease" or "multi", which is fenced by the Lease. The default is configmap.
 	Lock string
-	// ServiceAccounts of the servers, as name or namespace/name. fence.RevisionWord in them stands for each
+	// ServiceAccounts of the servers, as name or namespace/name. fence.RevisionWord in them is replaced by each
 	// revision. The default is "pilot-{revision}", which package manifests creates.
 	ServiceAccounts []string
 	// Others are further service accounts that may hold the locks, as name or namespace/name. A * at the end
@@ -67,7 +67,7 @@ type Config struct {
 // Election is an election of the servers and the writes that only its leader may make.
 type Election struct {
 	ID string
-	// Lease is true if the lock is a Lease whatever Config.Lock is.
+	// Lease is true if the lock is a Lease regardless of Config.Lock.
 	Lease bool
 	// PerRevision is true if each revision has its own lock.
 	PerRevision bool
@@ -194,7 +194,7 @@ func (c Config) render() (fence.Set, []fence.Declaration, error) {
 	return set, declarations, err
 }
 
-// Render writes the policies and bindings as YAML, in the order in which they have to be installed.
+// Render writes the policies and bindings as YAML, in installation order.
 func (c Config) Render(out io.Writer) error {
 	set, _, err := c.render()
 	if err != nil {

@@ -6,7 +6,7 @@
 //	permanent policies · policies · bindings of locks · bindings of guarded writes · removal of old objects
 //
 // A policy without a binding rejects nothing, so it takes effect as a whole with its binding. Old objects are removed last,
-// bindings first. Each step can be repeated, and the next Apply completes one that was interrupted. Each API server loads
+// bindings first. Each step can be repeated, and the next Apply completes an interrupted Apply. Each API server loads
 // policies separately, within about a second.
 //
 // Verify and SelfTest share their probes. Verify tries guarded writes as other users by impersonation. SelfTest tries them

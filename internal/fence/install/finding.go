@@ -23,7 +23,7 @@ const (
 type Finding struct {
 	// Server is the API server that was checked.
 	Server string `json:"server"`
-	// What is the statement that was checked.
+	// What has the checked statement.
 	What    string  `json:"what"`
 	Verdict Verdict `json:"verdict"`
 	// Why is the reason of the verdict.

@@ -21,7 +21,7 @@ import (
 // reachTimeout limits the test whether a further API server is reachable.
 const reachTimeout = 5 * time.Second
 
-// apiServers returns configurations for the further API servers: those of APIServers, or else the reachable ones
+// apiServers returns configurations for the further API servers: the servers in APIServers, or else the reachable ones
 // that the cluster lists. The findings name the servers that cannot be checked.
 func (c Config) apiServers(ctx context.Context, client kube.Client) ([]*rest.Config, []Finding) {
 	config := client.RESTConfig()

@@ -181,7 +181,7 @@ func (v *verifier) resource(p fence.Probe, account, resource, holder string, the
 	}
 }
 
-// refused tries writes that must be rejected, and returns those that the fence rejected. RBAC may reject some of them. If
+// refused tries writes that must be rejected, and returns the writes that the fence rejected. RBAC may reject some of them. If
 // it rejects all, the result is unclear.
 func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []write) (judged []write) {
 	var done, why []string
