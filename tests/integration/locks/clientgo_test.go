@@ -71,19 +71,19 @@ func TestLeaseLock_ReadsClientGo(t *testing.T) {
 	if first.Record != want {
 		t.Errorf("read %+v\nwant %+v", first.Record, want)
 	}
-	// It renews by less than a second: that is a change.
+	// A renewal after less than a second changes Raw.
 	renewed := theirs("theirs", 2)
 	renewed.RenewTime = metav1.NewTime(renewed.RenewTime.Add(time.Millisecond))
 	if err := peer.Update(t.Context(), renewed); err != nil {
 		t.Fatal(err)
 	}
 	if second := read(t, s.lock("pod-a", "stable")); string(second.Raw) == string(first.Raw) {
-		t.Errorf("the renewal does not show: %s", second.Raw)
+		t.Errorf("the renewal did not change Raw: %s", second.Raw)
 	}
 }
 
-// client-go carries our annotations along. The marker's own guard tells that it is
-// void; of the key, the API server's notes on who wrote what tell.
+// client-go preserves our annotations. The marker is void because its term does not match. managedFields shows
+// that the key is outdated.
 func TestKey_OfFormerHolder(t *testing.T) {
 	tests := []struct {
 		name, agent, want string
@@ -108,7 +108,7 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
-			// A watch decides the same.
+			// A watch returns the same key.
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := a.Watch(ctx, "", func() {}, func(w k8sresourcelock.Snapshot) {
 				if w.Record != snap.Record || string(w.Raw) != string(snap.Raw) {
@@ -128,7 +128,7 @@ func TestKey_OfFormerHolder(t *testing.T) {
 	}
 }
 
-// A whole client-go elector takes what we release, and leaves what we can take.
+// An elector of client-go acquires a released lock. The lock is not changed while client-go holds it.
 func TestClientGo_Elector(t *testing.T) {
 	s := newScene(t, locktest.Lease, func(*rest.Config) {})
 	a := s.lock("pod-a", "stable")
@@ -171,7 +171,7 @@ func TestClientGo_Elector(t *testing.T) {
 	write(t, a, snap, ours("pod-a", "stable", 3), nil)
 }
 
-// renewing is client-go's lock, and says when an update of its record was answered.
+// renewing is the lock of client-go. It reports when an update has been acknowledged.
 type renewing struct {
 	resourcelock.Interface
 	renewed func()

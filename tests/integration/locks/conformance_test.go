@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// The encodings in which typed clients may talk to the API server.
+// The encodings of typed clients.
 var encodings = []struct{ name, content string }{
 	{"json", "application/json"},
 	{"protobuf", "application/vnd.kubernetes.protobuf"},
@@ -29,8 +29,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Locks that share watches show the same, with the right to watch the whole namespace
-// and without it.
+// Locks that share watches pass the suite with and without permission to watch the namespace.
 func TestConformance_Shared(t *testing.T) {
 	wide := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"watch"}}
 	for name, more := range map[string][]rbacv1.PolicyRule{"allowed": {wide}, "by name alone": nil} {
@@ -42,7 +41,7 @@ func TestConformance_Shared(t *testing.T) {
 	}
 }
 
-// What a candidate may not do is said with the lock's name and the API server's reason.
+// An error about missing permissions contains the name of the lock and the reason of the API server.
 func TestForbidden(t *testing.T) {
 	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
 		t.Run(string(kind), func(t *testing.T) {

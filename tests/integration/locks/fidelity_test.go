@@ -15,9 +15,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// What the store in memory imitates beyond what our locks ever send: traps of a PUT
-// that they stay clear of, and that another elector may fall into. Each is played on
-// both stores.
+// The in-memory store handles PUT requests like the API server, including requests that only other electors send.
 func TestPutOnBothStores(t *testing.T) {
 	for _, kind := range []locktest.Kind{locktest.ConfigMap, locktest.Lease} {
 		t.Run(string(kind), func(t *testing.T) {

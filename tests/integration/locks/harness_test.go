@@ -24,8 +24,7 @@ import (
 
 const lockName = "istio-leader"
 
-// rights are the least that a candidate needs: it can make an object of the kind,
-// and get, update and watch the one that is its lock.
+// rights are the permissions that a candidate needs: create objects, and get, update and watch its lock.
 func rights(kind locktest.Kind) []rbacv1.PolicyRule {
 	groups := []string{""}
 	if kind == locktest.Lease {
@@ -47,7 +46,7 @@ func clientset(t *testing.T, config *rest.Config) kubernetes.Interface {
 	return set
 }
 
-// scene is one lock object of a kind in a namespace of its own.
+// scene is one lock object in its own namespace.
 type scene struct {
 	kind      locktest.Kind
 	shared    *k8sresourcelock.Shared // nil: each lock has a watch of its own
@@ -58,8 +57,8 @@ type scene struct {
 
 var started sync.Once
 
-// forgetful starts the API server anew, once: for its watches the past begins with what it
-// finds then, so that version 1 is long gone.
+// forgetful restarts the API server once. Its watch cache then starts with the state that it
+// finds, so that version 1 has expired.
 func forgetful(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	started.Do(func() {
@@ -69,8 +68,8 @@ func forgetful(t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-// newScene makes a scene for a candidate with the least rights and a token bound to
-// its Pod. change may adjust how it connects.
+// newScene returns a scene for a candidate with the least permissions and a token that is bound to its Pod. change
+// may adjust the connection.
 func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more ...rbacv1.PolicyRule) scene {
 	t.Helper()
 	c := cluster.Shared(t)
@@ -79,7 +78,7 @@ func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more 
 	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "pilot", Rules: append(rights(kind), more...)})
 	change(config)
 	s := scene{kind: kind, namespace: namespace, admin: clientset(t, c.Admin()), candidate: clientset(t, config)}
-	// The API server's authorizer learns of new permissions through a watch of its own.
+	// The API server's authorizer receives new permissions from a watch.
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := s.lock("pilot", "").Read(ctx)
 		if apierrors.IsForbidden(err) {
@@ -129,7 +128,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
 		WriteOther: func() {
 			neighbours++
-			s.mutate(t, "otherName", func(obj locktest.Object) {
+			s.mutate(t, "other-object", func(obj locktest.Object) {
 				obj.SetLabels(map[string]string{"n": fmt.Sprint(neighbours)})
 			})
 		},

@@ -39,7 +39,7 @@ func read(t *testing.T, l locktest.Locker) k8sresourcelock.Snapshot {
 	return snap
 }
 
-// stored is the lock object as JSON, as far as it is of interest here.
+// stored is the relevant part of the lock object as JSON.
 type stored struct {
 	Metadata struct {
 		Annotations map[string]string `json:"annotations"`
@@ -95,7 +95,7 @@ func TestGoldenLease(t *testing.T) {
 	}
 }
 
-// A ConfigMap as istiod leaves it.
+// A ConfigMap of istiod is decoded.
 func TestConfigMapOfIstiod(t *testing.T) {
 	s := newScene(t, locktest.ConfigMap, func(*rest.Config) {})
 	const raw = `{"holderIdentity":"istiod-7d5c8","holderKey":"canary","leaseDurationSeconds":30,` +

@@ -16,9 +16,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// A candidate of the second step holds two objects, and either can be harmed.
-
-// damages are what a hand with rights may do to one of the two.
+// damages change one of the two objects.
 var damages = map[string]func(ctx context.Context, s *stage) error{
 	"the ConfigMap is deleted": func(ctx context.Context, s *stage) error {
 		return s.admin.CoreV1().ConfigMaps(s.namespace).Delete(ctx, election, metav1.DeleteOptions{})
@@ -31,7 +29,7 @@ var damages = map[string]func(ctx context.Context, s *stage) error{
 			delete(cm.Annotations, k8sresourcelock.LeaderElectionRecordAnnotationKey)
 		})
 	},
-	"the ConfigMap cannot be read": func(ctx context.Context, s *stage) error {
+	"the ConfigMap is unreadable": func(ctx context.Context, s *stage) error {
 		return s.editConfigMap(ctx, func(cm *corev1.ConfigMap) {
 			cm.Annotations[k8sresourcelock.LeaderElectionRecordAnnotationKey] = "{"
 		})
@@ -75,7 +73,7 @@ func TestMulti_ObjectDamaged(t *testing.T) {
 				lives := b1.Spans()
 				return !lives[0].To.IsZero()
 			})
-			s.eventually("one of them leads by both", func() bool {
+			s.eventually("one of them leads with both", func() bool {
 				for _, r := range []*replica{b1, b2} {
 					if r.Live() && r.Status().Token != token {
 						both := s.try()
@@ -89,7 +87,7 @@ func TestMulti_ObjectDamaged(t *testing.T) {
 	}
 }
 
-// try is holders where an object may be missing.
+// try returns the holders, or an error if an object does not exist.
 func (s *stage) try() string {
 	cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
 	if err != nil {
@@ -108,23 +106,23 @@ func TestMulti_AcquisitionCompleted(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
-	letGo := b1.hold("leases")
+	release := b1.hold("leases")
 	b1.start(t)
-	s.eventually("the ConfigMap is b1's, the Lease is not", func() bool { return strings.HasPrefix(s.half(), "b1/") })
+	s.eventually("only the ConfigMap names b1", func() bool { return strings.HasPrefix(s.half(), "b1/") })
 	if b1.Live() || b1.IsLeader() {
-		t.Error("b1 works with one of both")
+		t.Error("b1 leads with one of two objects")
 	}
 	if got := s.half(); got != "b1/" {
 		t.Errorf("holders %q", got)
 	}
-	letGo()
-	s.leads(b1, "its second write has arrived")
+	release()
+	s.leads(b1, "its second write was stored")
 	if got := s.holders(); got != "b1/b1" {
 		t.Errorf("holders %q", got)
 	}
 }
 
-// half is holders where there may be no Lease yet.
+// half returns the holders. The Lease may not exist yet.
 func (s *stage) half() string {
 	holders := s.try()
 	if !strings.Contains(holders, "leases") {
@@ -140,7 +138,7 @@ func TestMulti_AcquisitionExpires(t *testing.T) {
 	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
 	b1.hold("leases")
 	b1.start(t)
-	s.eventually("the ConfigMap is b1's", func() bool { return strings.HasPrefix(s.half(), "b1/") })
+	s.eventually("the ConfigMap names b1", func() bool { return strings.HasPrefix(s.half(), "b1/") })
 	b1.cut(true)
 	claimed := s.configMap().Record.RenewTime.Time
 	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
@@ -175,8 +173,8 @@ func TestMulti_HandoverCompleted(t *testing.T) {
 		t.Errorf("b1 works: %v, b2 works: %v", b1.Live(), b2.Live())
 	}
 	(<-held)()
-	s.leads(b2, "it was handed both")
-	s.eventually("b2 stands in both", func() bool { return s.try() == "b2/b2" })
+	s.leads(b2, "both were handed over")
+	s.eventually("both name b2", func() bool { return s.try() == "b2/b2" })
 	lives.Apart(s.t, s.all...)
 }
 
@@ -193,9 +191,9 @@ func TestMulti_ForbiddenLease(t *testing.T) {
 	}
 	b := s.prepare("b", "stable", leaderelection.LockTypeMulti, "poor", poor)
 	b.start(t)
-	s.eventually("b says what it lacks", func() bool { return strings.Contains(b.log.String(), "forbidden") })
+	s.eventually("b logs the missing permission", func() bool { return strings.Contains(b.log.String(), "forbidden") })
 	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
-	s.leads(c, "the ConfigMap was left alone")
+	s.leads(c, "the ConfigMap was free")
 	if len(b.Spans()) != 0 {
 		t.Errorf("b worked at %v", b.Spans())
 	}
@@ -206,23 +204,23 @@ func TestSteps_Back(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := s.enter("l", "stable", leaderelection.LockTypeLease)
-	s.leads(l, "alone, by the Lease")
+	s.leads(l, "alone, with the Lease")
 	b1 := s.enter("b1", "stable", leaderelection.LockTypeMulti)
 	b2 := s.enter("b2", "canary", leaderelection.LockTypeMulti)
 	s.must(l.Quit())
 	s.eventually("b1 or b2 leads", func() bool { return b1.Live() || b2.Live() })
 	s.leads(b1, "l was replaced; b1 is of the default revision")
 	s.defaultRevision.Set("canary")
-	s.leads(b2, "one of step two asks the other")
+	s.leads(b2, "handover within step two")
 	c1 := s.enter("c1", "stable", leaderelection.LockTypeConfigMap)
 	s.defaultRevision.Set("stable")
 	s.eventually("b1 or c1 leads", func() bool { return b1.Live() || c1.Live() })
 	s.must(b1.Quit())
 	s.leads(c1, "b1 was replaced")
 	c1.cut(true)
-	s.leads(b2, "c1 is lost: its lease is waited for")
+	s.leads(b2, "c1 is lost: its lease has expired")
 	c1.cut(false)
-	s.leads(c1, "it is back, and asks")
+	s.leads(c1, "it is back and requests the lock")
 	s.must(b2.Quit())
 	if got := s.configMap(); got.Record.HolderIdentity != "c1" || !c1.Live() {
 		t.Errorf("the ConfigMap in the end: %+v, c1 works: %v", got.Record, c1.Live())
@@ -230,7 +228,7 @@ func TestSteps_Back(t *testing.T) {
 	lives.Apart(s.t, s.all...)
 }
 
-// The leader of the old kind is lost. Its lease is waited for, from the last that was seen of it.
+// If the old leader is lost, the new one waits for its lease, from its last observed renewal.
 func TestPredecessor_HolderLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -26,20 +26,20 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// election is the one that moves.
+// election is the ID of the election.
 const election = leaderelection.GatewayStatusController
 
-// The timing, so short that a whole migration takes a minute.
+// The durations are short, so that a migration takes a minute.
 const (
 	leaseDuration = 6 * time.Second
 	renewDeadline = 4 * time.Second
 	retryPeriod   = 750 * time.Millisecond
 )
 
-// soon bounds every wait; what takes this long has failed.
+// soon limits each wait.
 const soon = time.Minute
 
-// rights are the least that a candidate needs for both kinds of lock.
+// rights are the permissions that a candidate needs for both lock types.
 func rights() (rules []rbacv1.PolicyRule) {
 	for group, resource := range map[string]string{"": "configmaps", coordinationv1.GroupName: "leases"} {
 		rules = append(rules,
@@ -52,7 +52,7 @@ func rights() (rules []rbacv1.PolicyRule) {
 	return rules
 }
 
-// stage is a namespace in which replicas elect.
+// stage is a namespace with an election.
 type stage struct {
 	t               *testing.T
 	cluster         *cluster.Cluster
@@ -70,7 +70,7 @@ func newStage(t *testing.T) *stage {
 	return &stage{t: t, cluster: c, namespace: c.Namespace(t), admin: admin, defaultRevision: defaults.New("stable"), began: time.Now()}
 }
 
-// replica is one process's part, with a run function whose life it records.
+// replica is a candidate that records when its run function runs.
 type replica struct {
 	*leaderelection.LeaderElection
 	lives.Recorder
@@ -80,14 +80,14 @@ type replica struct {
 
 	mu     sync.Mutex
 	cutOff bool
-	stuck  map[string]chan struct{} // by resource: writes of it wait
-	onStop func()                   // what the run function does before it returns; nil: nothing
+	stuck  map[string]chan struct{} // blocked writes, by resource
+	onStop func()                   // what the run function does before it returns. Optional.
 }
 
-// Lives is lives.Candidate's.
+// Lives implements lives.Candidate.
 func (r *replica) Lives() (string, lives.Spans) { return r.name, r.Spans() }
 
-// wire is a replica's connection, which can be cut.
+// wire is the connection of a replica, which can be cut.
 type wire struct {
 	of   *replica
 	next http.RoundTripper
@@ -112,7 +112,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(req)
 }
 
-// waitsFor is what a request has to wait for; nil: nothing.
+// waitsFor returns the channel for which a request waits, or nil.
 func (r *replica) waitsFor(req *http.Request) <-chan struct{} {
 	if req.Method == http.MethodGet || req.URL.Query().Get("dryRun") != "" {
 		return nil
@@ -127,8 +127,8 @@ func (r *replica) waitsFor(req *http.Request) <-chan struct{} {
 	return nil
 }
 
-// hold keeps writes of a resource from being sent, until what it returns is called.
-func (r *replica) hold(resource string) (letGo func()) {
+// hold blocks writes to a resource until the returned function is called.
+func (r *replica) hold(resource string) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := make(chan struct{})
@@ -141,7 +141,7 @@ func (r *replica) hold(resource string) (letGo func()) {
 	}
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper returns the wrapped transport, for client-go.
 func (w *wire) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 func (r *replica) isCut() bool {
@@ -156,7 +156,7 @@ func (r *replica) cut(is bool) {
 	r.cutOff = is
 }
 
-// enter runs a replica until the test or quit ends it.
+// enter starts a replica.
 func (s *stage) enter(name, revision string, lock leaderelection.LockType, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
 	r := s.prepare(name, revision, lock, "pilot", rights(), change...)
@@ -164,7 +164,7 @@ func (s *stage) enter(name, revision string, lock leaderelection.LockType, chang
 	return r
 }
 
-// prepare makes a replica with the given rights that does not run yet.
+// prepare returns a replica that does not run yet.
 func (s *stage) prepare(name, revision string, lock leaderelection.LockType, account string, rules []rbacv1.PolicyRule, change ...func(*leaderelection.Config)) *replica {
 	s.t.Helper()
 	r := &replica{name: name, log: &logs.Buffer{}, stuck: map[string]chan struct{}{}}
@@ -220,13 +220,13 @@ func (r *replica) work(ctx context.Context) error {
 	return nil
 }
 
-// eventually waits until f holds.
+// eventually waits until f returns true.
 func (s *stage) eventually(what string, f func() bool) {
 	s.t.Helper()
 	waits.Until(s.t, what, f)
 }
 
-// leads waits until r works.
+// leads waits until the run function of r runs.
 func (s *stage) leads(r *replica, why string) {
 	s.t.Helper()
 	from := time.Now()
@@ -252,7 +252,7 @@ func (s *stage) lease() k8sresourcelock.Snapshot {
 	return k8sresourcelock.LeaseSnapshot(lease)
 }
 
-// holders says who stands in the two objects.
+// holders returns the holders in the ConfigMap and the Lease.
 func (s *stage) holders() string {
 	s.t.Helper()
 	return fmt.Sprintf("%s/%s", s.configMap().Record.HolderIdentity, s.lease().Record.HolderIdentity)

@@ -10,7 +10,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// perRevision elects by a lock per revision, with the ConfigMap as the predecessor.
+// perRevision configures a lock per revision, with the ConfigMap as predecessor.
 func perRevision(c *leaderelection.Config) {
 	c.PerRevision = true
 	c.Predecessor = &leaderelection.Predecessor{Name: election, Lock: leaderelection.LockTypeConfigMap}

@@ -20,7 +20,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// sent takes in writes, and answers as if it had stored them as version 9.
+// sent records writes and returns them as stored with version 9.
 type sent struct {
 	corev1client.ConfigMapInterface
 	all []*corev1.ConfigMap
@@ -52,7 +52,7 @@ func (s *sent) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOp
 
 func (s *sent) last() *corev1.ConfigMap { return s.all[len(s.all)-1] }
 
-// shownAs is a base of a write, with these annotations.
+// shownAs returns a base with these annotations.
 func shownAs(annotations map[string]string) Snapshot {
 	cm := configMap("istio-leader", "7")
 	cm.UID, cm.Annotations = "u", annotations
@@ -140,7 +140,7 @@ func TestAnnotate_Invalid(t *testing.T) {
 		DryRun(context.Context, Snapshot, LeaderElectionRecord, map[string]string) error
 	}{"configmap": lockOn(&sent{err: errors.New("broken")}), "lease": &LeaseLock{}} {
 		if err := l.DryRun(t.Context(), Snapshot{}, golden, nil); err == nil {
-			t.Errorf("%s: rehearsed without an error", name)
+			t.Errorf("%s: dryRunRecorder without an error", name)
 		}
 	}
 	if len(store.all) > 0 {
@@ -163,7 +163,7 @@ func TestGet_Errors(t *testing.T) {
 	}
 }
 
-// events notes what Events are about.
+// eventLog records the objects and messages of Events.
 type eventLog struct {
 	about []metav1.Object
 	kinds []string
@@ -207,7 +207,7 @@ func TestRecordEvent_Object(t *testing.T) {
 	}
 }
 
-// leaseStore takes in Leases.
+// leaseStore records created Leases.
 type leaseStore struct {
 	coordinationv1client.LeaseInterface
 	sent []*coordinationv1.Lease

@@ -50,18 +50,18 @@ func TestCall_Limit(t *testing.T) {
 	})
 }
 
-// counted is a context that counts the functions that wait for its end.
-type counted struct {
+// countedContext is a context that counts the functions that wait for its end.
+type countedContext struct {
 	context.Context
 	mu      sync.Mutex
 	waiting int
 }
 
-// Value hides the context below, which the package context would go to directly.
-func (*counted) Value(any) any { return nil }
+// Value hides the inner context from the package context.
+func (*countedContext) Value(any) any { return nil }
 
 // AfterFunc implements an optional interface of the package context.
-func (c *counted) AfterFunc(f func()) func() bool {
+func (c *countedContext) AfterFunc(f func()) func() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.waiting++
@@ -74,7 +74,7 @@ func (c *counted) AfterFunc(f func()) func() bool {
 	}
 }
 
-func (c *counted) count() int {
+func (c *countedContext) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waiting
@@ -114,7 +114,7 @@ func TestCall_RunsOnce(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		made := 0
 		d.Call(t.Context(), time.Minute, func(func()) {}, func() {})
-		ctx := &counted{Context: t.Context()}
+		ctx := &countedContext{Context: t.Context()}
 		d.Call(ctx, time.Minute, func(func()) { made++ }, func() { t.Error("given up") })
 		if n := ctx.count(); n != 1 {
 			t.Fatalf("%d wait for the end of its context", n)
@@ -142,7 +142,7 @@ func TestCall_MaxWait(t *testing.T) {
 		d := &Shared{MaxConcurrentCalls: 1}
 		d.Call(t.Context(), time.Minute, func(func()) {}, func() {})
 		made := 0
-		patient := &counted{Context: t.Context()}
+		patient := &countedContext{Context: t.Context()}
 		d.Call(patient, time.Second, func(ended func()) { made++; ended() }, func() { t.Error("given up") })
 		<-time.After(time.Second)
 		synctest.Wait()

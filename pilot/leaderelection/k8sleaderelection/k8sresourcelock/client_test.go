@@ -116,7 +116,7 @@ type body struct {
 
 func (b body) Close() error { return b.closed }
 
-// answer is an answer after its way through a lock's client.
+// answer returns a response as the client of a lock receives it.
 func answer(t *testing.T, code int, after string, content io.ReadCloser) (*http.Response, error) {
 	t.Helper()
 	config := ClientConfig(&rest.Config{})

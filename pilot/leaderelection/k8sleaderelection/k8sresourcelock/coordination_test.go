@@ -24,7 +24,7 @@ func TestLeaseSnapshot_Coordination(t *testing.T) {
 		carry(lease, "example.com/Zone", "pod-z")
 		snap := LeaseSnapshot(lease)
 		if snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "pod-z" || len(snap.Annotations) != 0 {
-			t.Errorf("%s: strategy %q, preferred %q, notes %v", name, snap.Strategy, snap.PreferredHolder, snap.Annotations)
+			t.Errorf("%s: strategy %q, preferred %q, annotations %v", name, snap.Strategy, snap.PreferredHolder, snap.Annotations)
 		}
 	}
 	if snap := LeaseSnapshot(goldenLease()); snap.Strategy != "" || snap.PreferredHolder != "" {

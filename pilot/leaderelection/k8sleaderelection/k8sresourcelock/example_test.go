@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// Two candidates decide on the same state; the store lets one of them through.
+// Two candidates write on the same base. The store accepts one of them.
 func ExampleLeaseLock() {
 	ctx := context.Background()
 	server := locktest.NewStore(locktest.Lease) // in production: kubernetes.Interface's CoordinationV1()

@@ -84,7 +84,7 @@ func TestLeaseSnapshot(t *testing.T) {
 		t.Errorf("%+v", snap)
 	}
 	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3"}; !reflect.DeepEqual(snap.Annotations, want) {
-		t.Errorf("notes %v, want %v", snap.Annotations, want)
+		t.Errorf("annotations %v, want %v", snap.Annotations, want)
 	}
 	if want := strings.NewReplacer(`05Z`, `05.000000Z`, `12Z`, `12.000000Z`).Replace(goldenJSON); string(snap.Raw) != want {
 		t.Errorf("raw %s\nwant %s", snap.Raw, want)

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// attempt is one Watch of a scriptedWatch.
+// attempt is the result of one Watch.
 type attempt struct {
 	at   time.Duration // since the first
 	from string
 	ctx  context.Context
 }
 
-// scriptedWatch does what a test says, once for each Watch, and then the last of it again.
+// scriptedWatch plays one attempt for each Watch, and repeats the last one.
 type scriptedWatch struct {
 	began    time.Time
 	attempts []attempt
@@ -39,7 +39,7 @@ func (s *scriptedWatch) from() (all []string) {
 	return all
 }
 
-// lasts is up, and ends with its context.
+// lasts connects and ends with its context.
 func lasts(ctx context.Context, up func(), _ func(Snapshot)) (string, error) {
 	up()
 	<-ctx.Done()

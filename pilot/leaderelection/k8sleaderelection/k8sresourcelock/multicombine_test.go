@@ -14,13 +14,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// side is one object of a pair. Of an absent one version is the last that was known.
+// side is one object of a pair. version is its last known version.
 type side struct {
 	Snapshot
 	version uint64
 }
 
-// shown is the Snapshot of two objects together.
+// shown returns the Snapshot of both objects.
 func shown(t *testing.T, p, s side, self string) Snapshot {
 	t.Helper()
 	objects := Pair{p.Snapshot, s.Snapshot}
@@ -32,13 +32,13 @@ func shown(t *testing.T, p, s side, self string) Snapshot {
 	return combine(core.PairView{Pair: pair}, objects, self)
 }
 
-// needsBoth is the note of a holder that needs the other object too.
+// needsBoth returns the MultiLockAnnotation of a holder.
 func needsBoth(r LeaderElectionRecord, other string) string {
 	return formatNeeds(core.NeedsBoth{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Other: other})
 }
 
-// one is one object of a pair in short: "@version", then "absent", "no-record",
-// "unreadable", or "holder/transitions" ("-" for an empty holder), and as needed "half" (with the
+// one parses one object of a pair: "@version", then "absent", "no-record",
+// "unreadable", or "holder/transitions" ("-" for an empty holder), and optionally "half" (with the
 // other object's UID after "="), "nominated", "renewed", "marker", "request=…", "hold=…".
 func one(t *testing.T, uid, text string) side {
 	t.Helper()
@@ -91,14 +91,14 @@ func one(t *testing.T, uid, text string) side {
 
 func TestCombine(t *testing.T) {
 	for _, c := range []struct{ name, primary, secondary, want string }{
-		// The first step: who needs the primary alone decides.
+		// Step one: the holder of the primary alone is selected.
 		{"step one, no secondary yet", "@5 c/3 marker", "@0 absent", "c/3 in 1"},
 		{"step one, a stale claim in the secondary", "@9 c/4", "@7 b/3 half", "c/4 in 1"},
 		{"step one, released", "@9 -/4", "@7 b/3 half", "-/4 in 1"},
 		{"step one, released, no secondary yet", "@9 -/4", "@0 absent", "-/4 in 1"},
 		{"step one, handed over", "@9 me/5 nominated", "@7 b/3 half", "me/5 in 1"},
 		{"step one, handed over within step one", "@9 c/5", "@7 c/5 nominated", "c/5 in 1"},
-		// The third step: who needs the secondary alone does.
+		// Step three: the holder of the secondary alone is selected.
 		{"step three", "@5 b/3 half", "@9 l/4", "l/4 in 2"},
 		{"step three, released", "@5 b/3 half=s", "@9 -/4", "-/4 in 2"},
 		{"step three, handed over", "@5 b/3 half=s", "@9 me/5 nominated", "me/5 in 2"},
@@ -109,7 +109,7 @@ func TestCombine(t *testing.T) {
 		{"both, the primary renewed first", "@7 b/3 half", "@6 b/3 half", "b/3 in 3"},
 		{"both free", "@7 -/3", "@8 -/3", "-/3 in 3"},
 		{"both handed over", "@7 me/4 nominated", "@8 me/4 nominated", "me/4 in 3"},
-		// A claim under way is not disturbed.
+		// An acquisition in progress is selected.
 		{"a claim", "@7 b/4 half=s", "@6 -/3", "b/4 in 1"},
 		{"a claim, and a late release", "@7 b/4 half=s", "@8 -/3", "b/4 in 1"},
 		{"a claim over another", "@7 b/4 half=s", "@6 a/3 half", "b/4 in 1"},
@@ -121,7 +121,7 @@ func TestCombine(t *testing.T) {
 		{"half released", "@7 -/3", "@6 b/3 half marker", "b/3 in 2"},
 		{"half handed over", "@7 c/4 nominated", "@6 b/3 half marker", "b/3 in 2"},
 		{"released before the present claim", "@5 -/3", "@8 b/4 half", "b/4 in 2"},
-		// A hand.
+		// Changes by an administrator.
 		{"the primary deleted", "@9 absent", "@8 b/3 half", "b/3 in 2"},
 		{"the primary emptied", "@9 no-record", "@8 b/3 half", "b/3 in 2"},
 		{"the secondary deleted", "@5 b/3 half=s", "@9 absent", "b/3 in 1"},
@@ -129,7 +129,7 @@ func TestCombine(t *testing.T) {
 		{"the secondary unreadable", "@9 c/3", "@8 unreadable", "unreadable"},
 		{"neither", "@9 absent", "@8 absent", "absent"},
 		{"neither has a record", "@9 no-record", "@8 no-record", "no record"},
-		// The steps that must not meet.
+		// Steps one and three at the same time.
 		{"one and three, the newer", "@9 c/3", "@8 l/3", "c/3 in 1"},
 		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
 	} {
@@ -137,7 +137,7 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// checkShown is that these two objects are to me, in words, the lock that is wanted.
+// checkShown checks the Snapshot of two objects for candidate "me".
 func checkShown(t *testing.T, primary, secondary string, words func(Snapshot) string, want string) {
 	t.Helper()
 	if is := words(shown(t, one(t, "p", primary), one(t, "s", secondary), "me")); is != want {
@@ -250,7 +250,7 @@ func TestCombine_Annotations(t *testing.T) {
 			p, s := one(t, "p", c.primary), one(t, "s", c.secondary)
 			before := [2]map[string]string{maps.Clone(p.Annotations), maps.Clone(s.Annotations)}
 			if got := shown(t, p, s, "me").Annotations; !maps.Equal(got, c.want) {
-				t.Errorf("notes %v, want %v", got, c.want)
+				t.Errorf("annotations %v, want %v", got, c.want)
 			}
 			if !maps.Equal(p.Annotations, before[0]) || !maps.Equal(s.Annotations, before[1]) {
 				t.Errorf("the objects' own notes became %v and %v", p.Annotations, s.Annotations)
@@ -263,7 +263,7 @@ func TestCombine_NilAnnotations(t *testing.T) {
 	p, s := one(t, "p", "@7 -/3 request=old"), one(t, "s", "@8 -/3")
 	s.Annotations = nil
 	if got := shown(t, p, s, "me").Annotations; got[HandoverRequestAnnotation] != "old" {
-		t.Errorf("notes %v", got)
+		t.Errorf("annotations %v", got)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// termOf is a record of that holder's n-th term, or so many seconds later.
+// termOf returns a record of this holder and term. later moves its times by seconds.
 func termOf(holder string, term, later int) k8sresourcelock.LeaderElectionRecord {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5+later, 0, time.UTC))
 	return k8sresourcelock.LeaderElectionRecord{
@@ -56,7 +56,7 @@ func (t pairTrial) held() k8sresourcelock.Snapshot {
 	return snap
 }
 
-// betweenTheWrites runs f when the primary was written and the secondary is next.
+// betweenTheWrites runs f after the primary and before the secondary is written.
 func (t pairTrial) betweenTheWrites(f func()) {
 	written := t.Primary.Version()
 	done := false
@@ -87,7 +87,7 @@ func TestMultiLock_RequestDuringRenewal(t *testing.T) {
 	p.betweenTheWrites(func() { p.Secondary.Annotate(k8sresourcelock.HandoverRequestAnnotation, request) })
 	snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
 	if err != nil || snap.Half() || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] != request {
-		t.Errorf("error %v, notes %v", err, snap.Annotations)
+		t.Errorf("error %v, annotations %v", err, snap.Annotations)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestMultiLock_AnnotatesSelectedObject(t *testing.T) {
 	notes := map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b"}`}
 	snap, err := p.lock.Annotate(t.Context(), base, notes)
 	if err != nil || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" {
-		t.Fatalf("error %v, notes %v", err, snap.Annotations)
+		t.Fatalf("error %v, annotations %v", err, snap.Annotations)
 	}
 	if p.Primary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" || p.Secondary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] != "" {
 		t.Error("the request is not where the leader looks for it, and only there")
@@ -215,49 +215,49 @@ func TestMultiLock_Validate(t *testing.T) {
 	}
 }
 
-// odd answers reads or writes with a version that is none.
-type odd struct {
+// badVersions returns an invalid version from reads or writes.
+type badVersions struct {
 	locktest.Locker
 	reads, writes bool
 }
 
-func (o odd) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+func (o badVersions) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
 	snap, err := o.Locker.Read(ctx)
 	return o.spoil(o.reads, snap), err
 }
 
-func (o odd) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+func (o badVersions) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
 	snap, err := o.Locker.Write(ctx, base, r, notes)
 	return o.spoil(o.writes, snap), err
 }
 
-func (o odd) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+func (o badVersions) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
 	snap, err := o.Locker.Annotate(ctx, base, notes)
 	return o.spoil(o.writes, snap), err
 }
 
-func (o odd) spoil(yes bool, snap k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
+func (o badVersions) spoil(yes bool, snap k8sresourcelock.Snapshot) k8sresourcelock.Snapshot {
 	if yes {
 		snap.ResourceVersion = "1a"
 	}
 	return snap
 }
 
-// hear is a lock that passes its writes to a function of the test.
-type hear struct {
+// hooked is a lock that passes its writes to a function of the test.
+type hooked struct {
 	locktest.Locker
 	annotated func(notes map[string]string)
 	wrote     func()
 }
 
-func (h hear) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+func (h hooked) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, notes map[string]string) (k8sresourcelock.Snapshot, error) {
 	if h.annotated != nil {
 		h.annotated(notes)
 	}
 	return h.Locker.Annotate(ctx, base, notes)
 }
 
-func (h hear) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+func (h hooked) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
 	snap, err := h.Locker.Write(ctx, base, r, notes)
 	if h.wrote != nil {
 		h.wrote()
@@ -346,8 +346,8 @@ func TestMultiLock_InvalidVersion(t *testing.T) {
 	a, b := p.lock.Primary.Locker, p.lock.Secondary.Locker
 	later := 0
 	for name, lock := range map[string]*k8sresourcelock.MultiLock{
-		"primary":   {Primary: odd{Locker: a, reads: true, writes: true}, Secondary: b},
-		"secondary": {Primary: a, Secondary: odd{Locker: b, reads: true, writes: true}},
+		"primary":   {Primary: badVersions{Locker: a, reads: true, writes: true}, Secondary: b},
+		"secondary": {Primary: a, Secondary: badVersions{Locker: b, reads: true, writes: true}},
 	} {
 		if _, err := lock.Read(t.Context()); err == nil {
 			t.Errorf("%s: read", name)
@@ -371,8 +371,8 @@ func TestMultiLock_InvalidVersion(t *testing.T) {
 			t.Errorf("%s: annotated, error %v", name, err)
 		}
 	}
-	// The secondary's answers to reads alone are odd, and one is needed.
-	lock := &k8sresourcelock.MultiLock{Primary: a, Secondary: odd{Locker: b, reads: true}}
+	// Only reads of the secondary return an invalid version, and the write needs one.
+	lock := &k8sresourcelock.MultiLock{Primary: a, Secondary: badVersions{Locker: b, reads: true}}
 	fresh, err := p.lock.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -437,7 +437,7 @@ func TestMultiLock_CompletesRelease(t *testing.T) {
 			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
 		}
 		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Annotations[needs] != "" {
-			t.Errorf("the Lease: %+v, notes %v", is.Record, is.Annotations)
+			t.Errorf("the Lease: %+v, annotations %v", is.Record, is.Annotations)
 		}
 	}
 }
@@ -480,7 +480,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 		base := p.held()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "{}") })
 		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[hold] != "{}" {
-			t.Errorf("error %v, notes %v", err, snap.Annotations)
+			t.Errorf("error %v, annotations %v", err, snap.Annotations)
 		}
 	})
 	t.Run("answered request is not restored", func(t *testing.T) {
@@ -490,7 +490,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 		base := p.read()
 		p.betweenTheWrites(func() { p.Secondary.Annotate("example.com/x", "y") })
 		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[request] != "" {
-			t.Errorf("error %v, notes %v", err, snap.Annotations)
+			t.Errorf("error %v, annotations %v", err, snap.Annotations)
 		}
 	})
 	t.Run("concurrently removed request", func(t *testing.T) {
@@ -512,7 +512,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 		base := p.read()
 		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "{}") })
 		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil); err != nil || snap.Half() || snap.Annotations[request] != "" {
-			t.Errorf("error %v, notes %v", err, snap.Annotations)
+			t.Errorf("error %v, annotations %v", err, snap.Annotations)
 		}
 	})
 	for name, fail := range map[string]func(pairTrial){
@@ -543,7 +543,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 		p := newPairTrial(t)
 		base := p.held()
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker}
-		lock.Secondary = hear{Locker: p.lock.Secondary.Locker, wrote: func() {
+		lock.Secondary = hooked{Locker: p.lock.Secondary.Locker, wrote: func() {
 			p.Secondary.Put("l", termOf("l", 4, 1))
 			if _, err := lock.Read(t.Context()); err != nil { // as a watch would show it
 				t.Error(err)
@@ -555,7 +555,7 @@ func TestMultiLock_SecondWrite(t *testing.T) {
 	})
 }
 
-// disturb has a label of the secondary change before each update arrives.
+// disturb changes the secondary before each update arrives.
 func (t pairTrial) disturb() {
 	n := 0
 	t.lock.Secondary.SetFault(func(v locktest.Verb) locktest.Fault {

@@ -8,7 +8,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// A response does not replace what another has shown.
+// A response does not replace a newer state.
 func TestPairMemory(t *testing.T) {
 	at := func(version string) Snapshot {
 		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte(version)}
@@ -47,7 +47,7 @@ func TestPairMemory(t *testing.T) {
 				if got := m.view.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
 					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
 				}
-				// What is shown is of that version too, and one that was never known is no version 0.
+				// The shown state has this version. An unknown object has no version 0.
 				if is := m.objects.Primary; is.ResourceVersion != strings.TrimPrefix(s.want, "0") || is.Exists && string(is.Raw) != s.want {
 					t.Fatalf("%s %s: version %q is shown, of version %s, want %s", s.what, s.version, is.ResourceVersion, is.Raw, s.want)
 				}

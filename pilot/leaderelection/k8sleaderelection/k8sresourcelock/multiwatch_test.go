@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
 )
 
-// played is a lock whose watch does what a test says, step by step.
+// played is a lock with a watch that the test controls.
 type played struct {
 	locktest.Locker
 	steps chan func(up func(), seen func(k8sresourcelock.Snapshot))
@@ -46,7 +46,7 @@ func (p *played) show(snap k8sresourcelock.Snapshot) {
 	synctest.Wait()
 }
 
-// watchedPair is a MultiLock's Subscription with both of its halves played, after a Read.
+// watchedPair is the Subscription of a MultiLock of two played locks, after a Read.
 type watchedPair struct {
 	pairTrial
 	halves [2]*played

@@ -16,7 +16,7 @@ import (
 
 // Annotations are written to the object with the selected record. On the other object only a hold is replaced.
 func TestMultiLock_Annotate(t *testing.T) {
-	// begin has both objects show a hold, the secondary a request and a marker too.
+	// begin writes a hold and a marker to both objects.
 	begin := func(t *testing.T) (pairTrial, k8sresourcelock.Snapshot) {
 		p := newPairTrial(t)
 		base := p.held()
@@ -40,10 +40,10 @@ func TestMultiLock_Annotate(t *testing.T) {
 				t.Errorf("%q: requests %v, then %v", next, before, after)
 			}
 			if err != nil || snap.Annotations[hold] != next || p.read().Annotations[hold] != next {
-				t.Errorf("%q: error %v, notes %v, then %v", next, err, snap.Annotations, p.read().Annotations)
+				t.Errorf("%q: error %v, annotations %v, then %v", next, err, snap.Annotations, p.read().Annotations)
 			}
 			if other := p.Primary.Snapshot().Annotations; other[hold] != next || other[marker] != "v1 b 3" || other[needs] == "" {
-				t.Errorf("%q: the primary's notes %v", next, other)
+				t.Errorf("%q: the primary's annotations %v", next, other)
 			}
 		}
 	})
@@ -65,12 +65,12 @@ func TestMultiLock_Annotate(t *testing.T) {
 		p, base := begin(t)
 		p.Primary.Annotate("example.com/x", "y")
 		if _, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Annotations[hold] != "new" {
-			t.Errorf("error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
+			t.Errorf("error %v, the primary's annotations %v", err, p.Primary.Snapshot().Annotations)
 		}
 		p, base = begin(t)
 		p.Primary.Put("c", termOf("c", 4, 1))
 		if snap, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"}); err != nil || p.Primary.Snapshot().Annotations[hold] != "old" || snap.Record.HolderIdentity != "c" {
-			t.Errorf("error %v, the primary's notes %v, shown %+v", err, p.Primary.Snapshot().Annotations, snap.Record)
+			t.Errorf("error %v, the primary's annotations %v, shown %+v", err, p.Primary.Snapshot().Annotations, snap.Record)
 		}
 	})
 	t.Run("record in one object only", func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Fatalf("shown in %v", base.Parts)
 		}
 		if _, err := p.lock.Annotate(t.Context(), base, nil); err != nil || p.Secondary.Snapshot().Annotations[hold] != "old" {
-			t.Errorf("error %v, the secondary's notes %v", err, p.Secondary.Snapshot().Annotations)
+			t.Errorf("error %v, the secondary's annotations %v", err, p.Secondary.Snapshot().Annotations)
 		}
 	})
 	for name, fail := range map[string]func(pairTrial){
@@ -112,7 +112,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 				t.Errorf("error %v, want an unknown result", err)
 			}
 			if p.Secondary.Snapshot().Annotations[hold] != "new" || writes(p)-before > 4 {
-				t.Errorf("the secondary's notes %v, %d requests", p.Secondary.Snapshot().Annotations, writes(p)-before)
+				t.Errorf("the secondary's annotations %v, %d requests", p.Secondary.Snapshot().Annotations, writes(p)-before)
 			}
 		})
 	}
@@ -126,7 +126,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("written as notes alone: error %v", err)
 		}
 		if p.Primary.Snapshot().Annotations[hold] != "old" {
-			t.Errorf("the primary's notes %v", p.Primary.Snapshot().Annotations)
+			t.Errorf("the primary's annotations %v", p.Primary.Snapshot().Annotations)
 		}
 	})
 	t.Run("lock that implements only Versioned", func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
 		snap, err := lock.Annotate(t.Context(), base, notes{hold: "new", marker: "v1 b 3"})
 		if err != nil || p.Secondary.Snapshot().Annotations[hold] != "new" || snap.Record.HolderIdentity != "b" {
-			t.Errorf("error %v, notes %v", err, p.Secondary.Snapshot().Annotations)
+			t.Errorf("error %v, annotations %v", err, p.Secondary.Snapshot().Annotations)
 		}
 		if _, err := lock.Annotate(t.Context(), base, notes{hold: "newer"}); !k8sresourcelock.IsConflict(err) {
 			t.Errorf("on an outdated base: error %v", err)
@@ -152,9 +152,9 @@ func TestMultiLock_Annotate(t *testing.T) {
 	t.Run("keeps MultiLockAnnotation", func(t *testing.T) {
 		p, base := begin(t)
 		var got notes
-		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hear{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
+		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hooked{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
 		if _, err := lock.Annotate(t.Context(), base, nil); err != nil || got[needs] != p.Secondary.Snapshot().Annotations[needs] || got[needs] == "" {
-			t.Errorf("error %v, notes %v", err, got)
+			t.Errorf("error %v, annotations %v", err, got)
 		}
 	})
 }
@@ -181,31 +181,31 @@ func TestMultiLock_InvalidVersionOfHold(t *testing.T) {
 			}
 		}
 	}
-	lock := &k8sresourcelock.MultiLock{Primary: odd{Locker: p.lock.Primary.Locker, reads: true}, Secondary: p.lock.Secondary.Locker}
+	lock := &k8sresourcelock.MultiLock{Primary: badVersions{Locker: p.lock.Primary.Locker, reads: true}, Secondary: p.lock.Secondary.Locker}
 	base := p.read()
 	p.Primary.Annotate("example.com/x", "y")
 	_, err := lock.Annotate(t.Context(), base, notes{hold: "new"})
 	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Annotations[hold] != "old" {
-		t.Errorf("after another read: error %v, the primary's notes %v", err, p.Primary.Snapshot().Annotations)
+		t.Errorf("after another read: error %v, the primary's annotations %v", err, p.Primary.Snapshot().Annotations)
 	}
 }
 
-// said collects Events.
-type said struct{ all []string }
+// recordedEvents records Events.
+type recordedEvents struct{ all []string }
 
-func (s *said) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
+func (s *recordedEvents) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
 	s.all = append(s.all, kind+" "+obj.GetObjectKind().GroupVersionKind().Kind+" "+args[0].(string))
 }
 
-// speechless is a lock that knows no warnings.
-type speechless struct{ k8sresourcelock.Versioned }
+// noWarnings is a lock that does not implement Warning.
+type noWarnings struct{ k8sresourcelock.Versioned }
 
 func TestMultiLock_Events(t *testing.T) {
-	pair, events := locktest.NewPair(), &said{}
+	pair, events := locktest.NewPair(), &recordedEvents{}
 	config := k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "stable", EventRecorder: events}
 	primary, secondary := pair.Primary.LockWith(config), pair.Secondary.LockWith(config)
 	both := &k8sresourcelock.MultiLock{Primary: primary.Locker, Secondary: secondary.Locker}
-	mute := &k8sresourcelock.MultiLock{Primary: speechless{primary}, Secondary: secondary.Locker}
+	mute := &k8sresourcelock.MultiLock{Primary: noWarnings{primary}, Secondary: secondary.Locker}
 	both.RecordEvent("leads")
 	both.RecordWarning("is stuck")
 	mute.RecordWarning("is stuck")
@@ -383,13 +383,13 @@ func TestMultiLock_DryRunBeforeRequest(t *testing.T) {
 	}
 }
 
-// rehearsed keeps the records whose write it was asked for to dryRun.
-type rehearsed struct {
+// dryRunRecorder records the records of dry runs.
+type dryRunRecorder struct {
 	locktest.Locker
 	records []k8sresourcelock.LeaderElectionRecord
 }
 
-func (r *rehearsed) DryRun(_ context.Context, _ k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, _ map[string]string) error {
+func (r *dryRunRecorder) DryRun(_ context.Context, _ k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, _ map[string]string) error {
 	r.records = append(r.records, record)
 	return nil
 }
@@ -413,7 +413,7 @@ func TestMultiLock_DryRunRecord(t *testing.T) {
 			p := newPairTrial(t)
 			p.Primary.Put("c", termOf("c", 4, 0))
 			x.put(p)
-			secondary := &rehearsed{Locker: p.lock.Secondary.Locker}
+			secondary := &dryRunRecorder{Locker: p.lock.Secondary.Locker}
 			lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: secondary}
 			ask := map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b"}`}
 			base, err := lock.Read(t.Context())
@@ -421,7 +421,7 @@ func TestMultiLock_DryRunRecord(t *testing.T) {
 				_, err = lock.Annotate(t.Context(), base, ask)
 			}
 			if err != nil || len(secondary.records) != 1 || !x.want(secondary.records[0]) {
-				t.Errorf("error %v, rehearsed %+v", err, secondary.records)
+				t.Errorf("error %v, dry runs %+v", err, secondary.records)
 			}
 			plain := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
 			if base, err = plain.Read(t.Context()); err == nil {

@@ -20,7 +20,7 @@ func (n *noted) Eventf(obj runtime.Object, eventType, reason, message string, ar
 	n.about, n.text = obj.(*corev1.ConfigMap), eventType+" "+reason+": "+fmt.Sprintf(message, args...)
 }
 
-// echo stores nothing and answers each write as if it had.
+// echo returns each write as stored but stores nothing.
 type echo struct {
 	corev1client.ConfigMapInterface
 	sent []*corev1.ConfigMap
@@ -53,7 +53,7 @@ func TestRecordEvent(t *testing.T) {
 	}
 }
 
-// A lock that is made carries what its meta asks for.
+// A created object has the labels, annotations and owners of the lock.
 func TestCreate_Meta(t *testing.T) {
 	client := &echo{}
 	l := lockOn(client)

@@ -19,7 +19,7 @@ func at(s string) metav1.Time {
 	return metav1.NewTime(t.UTC())
 }
 
-// golden is the example of the wire format.
+// golden is the example record of the wire format.
 var golden = LeaderElectionRecord{
 	HolderIdentity: "pod-a", HolderKey: "stable", LeaseDurationSeconds: 30,
 	AcquireTime: at("2026-01-02T03:04:05Z"), RenewTime: at("2026-01-02T03:04:12Z"), LeaderTransitions: 3,
@@ -154,7 +154,7 @@ func TestConfigMapSnapshot(t *testing.T) {
 		t.Errorf("%+v", snap)
 	}
 	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3", "incumbent.dev/later": "x"}; !reflect.DeepEqual(snap.Annotations, want) {
-		t.Errorf("notes %v, want %v", snap.Annotations, want)
+		t.Errorf("annotations %v, want %v", snap.Annotations, want)
 	}
 	before.ManagedFields = nil
 	if !reflect.DeepEqual(snap.Object, before) {

@@ -19,7 +19,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// leaseServer serves some Leases of one namespace, and watches that a test plays.
+// leaseServer serves Leases of one namespace and watches that the test controls.
 type leaseServer struct {
 	coordinationv1client.LeaseInterface
 
@@ -66,7 +66,7 @@ func (s *leaseServer) Watch(ctx context.Context, opts metav1.ListOptions) (watch
 	return w, nil
 }
 
-// say has a Lease change, and the namespace's watch show it.
+// say changes a Lease and sends a watch event.
 func (s *leaseServer) say(kind watch.EventType, name, version string) {
 	s.mu.Lock()
 	s.present[name] = version
@@ -239,13 +239,13 @@ func TestShared_QueueFull(t *testing.T) {
 		}
 		s.say(watch.Added, "b", "900")
 		wantTold(t, other, "up after a gap", "changed900")
-		if got := newsOf(a); got[0] != "down: "+errQueueFull.Error() || got[1] != "up after a gap" {
+		if got := eventsOf(a); got[0] != "down: "+errQueueFull.Error() || got[1] != "up after a gap" {
 			t.Errorf("told %q", got)
 		}
 	})
 }
 
-// wholeNamespace refuses the watch of a namespace with this, and no other.
+// wholeNamespace is the error for watches of a namespace.
 func wholeNamespace(err error) func(string) error {
 	return func(selector string) error {
 		if selector == "" {
@@ -255,7 +255,7 @@ func wholeNamespace(err error) func(string) error {
 	}
 }
 
-// set has requests for watches answered so from now on.
+// set sets the result of further watch requests.
 func (s *leaseServer) set(refuse func(string) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,7 +283,7 @@ func subscribed(t *testing.T, h *Shared, name string) *lockWatch {
 	return w
 }
 
-// shared are the watches of the whole namespace.
+// shared returns the watches of the whole namespace.
 func (s *leaseServer) shared() []string {
 	return slices.DeleteFunc(s.watches(), func(w string) bool { return !strings.HasPrefix(w, "@") })
 }
@@ -360,7 +360,7 @@ func TestShared_CountsWatches(t *testing.T) {
 	})
 }
 
-// A watch that is over does not take the next one's place away.
+// forget ignores a watch that has ended if there is a newer one.
 func TestShared_Forget(t *testing.T) {
 	next := &sharedWatch{namespace: "ns"}
 	h := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
@@ -489,7 +489,7 @@ func (e empty) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return watch.NewEmptyWatch(), nil
 }
 
-// erring serves watches whose first event is an error.
+// erring serves watches with an error as their first event.
 type erring struct{ *leaseServer }
 
 func (e erring) Leases(string) coordinationv1client.LeaseInterface { return e }
@@ -545,12 +545,12 @@ func TestShared_StoreRestored(t *testing.T) {
 	sharedTest(t, "late events of the old connection does not count", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
-		newsOf(a)
+		eventsOf(a)
 		a.StoreRestored("40")
 		if err := a.share.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
 			t.Error(err)
 		}
-		for _, n := range newsOf(a) {
+		for _, n := range eventsOf(a) {
 			if strings.HasPrefix(n, "changed") {
 				t.Errorf("told %q", n)
 			}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// newsOf is the subscription's Event, in short.
-func newsOf(s Subscription) []string {
+// eventsOf returns the events of the subscription as text.
+func eventsOf(s Subscription) []string {
 	synctest.Wait()
 	var all []string
 	for _, n := range s.Next() {
@@ -34,7 +34,7 @@ func newsOf(s Subscription) []string {
 
 func wantTold(t *testing.T, s Subscription, want ...string) {
 	t.Helper()
-	if got := newsOf(s); !slices.Equal(got, want) {
+	if got := eventsOf(s); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 }
@@ -63,8 +63,8 @@ func TestSubscription(t *testing.T) {
 		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
 		s.say(watch.Added, "a", "90")
 		s.say(watch.Added, "b", "91")
-		newsOf(a)
-		newsOf(b)
+		eventsOf(a)
+		eventsOf(b)
 		a.StoreRestored("40")
 		wantTold(t, a, "down", "up after a gap")
 		b.StoreRestored("41")
@@ -110,7 +110,7 @@ func TestSubscription_WakesOnce(t *testing.T) {
 		if wakes != 1 {
 			t.Errorf("woken %d times without a call of Next", wakes)
 		}
-		newsOf(a)
+		eventsOf(a)
 		s.say(watch.Modified, "a", "11")
 		if wakes != 2 {
 			t.Errorf("%d wakes", wakes)

@@ -18,22 +18,22 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// shelf keeps one ConfigMap as it is sent: it gives nothing a version and compares
-// nothing, like the stores that people's unit tests have.
-type shelf struct {
+// unversionedStore stores one ConfigMap as sent. It sets no version and compares
+// nothing, like client-go's fake clientsets.
+type unversionedStore struct {
 	corev1client.ConfigMapInterface
 
 	mu     sync.Mutex
 	object *corev1.ConfigMap
-	// fail answers the n-th request of all, from 1, in the store's place.
+	// fail contains errors by request number, from 1.
 	fail   func(n int) error
 	n      int
 	events chan watch.Event
 }
 
-func (s *shelf) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
+func (s *unversionedStore) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
 
-func (s *shelf) begin() error {
+func (s *unversionedStore) begin() error {
 	runtime.Gosched() // others may come between
 	s.n++
 	if s.fail != nil {
@@ -42,7 +42,7 @@ func (s *shelf) begin() error {
 	return nil
 }
 
-func (s *shelf) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
+func (s *unversionedStore) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(); err != nil {
@@ -54,7 +54,7 @@ func (s *shelf) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigM
 	return s.object.DeepCopy(), nil
 }
 
-func (s *shelf) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
+func (s *unversionedStore) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(); err != nil {
@@ -67,7 +67,7 @@ func (s *shelf) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateO
 	return cm.DeepCopy(), nil
 }
 
-func (s *shelf) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
+func (s *unversionedStore) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.begin(); err != nil {
@@ -80,12 +80,12 @@ func (s *shelf) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateO
 	return cm.DeepCopy(), nil
 }
 
-func (s *shelf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (s *unversionedStore) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return watch.NewProxyWatcher(s.events), nil
 }
 
-// failNext has the n-th request from now on fail.
-func (s *shelf) failNext(n int, err error) {
+// failNext makes the n-th further request fail.
+func (s *unversionedStore) failNext(n int, err error) {
 	last := s.n + n
 	s.fail = func(n int) error {
 		if n == last {
@@ -101,7 +101,7 @@ func termed(term int) LeaderElectionRecord {
 	return r
 }
 
-// versionOf is a version as a number, which it has to be.
+// versionOf parses a version.
 func versionOf(t *testing.T, s Snapshot) uint64 {
 	t.Helper()
 	v, err := strconv.ParseUint(s.ResourceVersion, 10, 64)
@@ -112,7 +112,7 @@ func versionOf(t *testing.T, s Snapshot) uint64 {
 }
 
 func TestUnversioned_Lock(t *testing.T) {
-	store := &shelf{}
+	store := &unversionedStore{}
 	l := lockOn(store)
 	first, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
 	if err != nil || !first.Unversioned() || !strings.HasPrefix(string(first.UID), uidPrefix) {
@@ -130,7 +130,7 @@ func TestUnversioned_Lock(t *testing.T) {
 		t.Errorf("on a changed object: error %v, version %s", err, store.object.ResourceVersion)
 	}
 	if err := l.DryRun(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
-		t.Errorf("rehearsed: error %v, version %s", err, store.object.ResourceVersion)
+		t.Errorf("dryRunRecorder: error %v, version %s", err, store.object.ResourceVersion)
 	}
 	store.object = nil
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) || !apierrors.IsNotFound(err) || store.object != nil {
@@ -147,7 +147,7 @@ func TestUnversioned_Lock(t *testing.T) {
 
 // An object of another writer has neither UID nor version, and may change at any time.
 func TestUnversioned_OtherWriters(t *testing.T) {
-	store := &shelf{object: configMap("istio-leader", "")}
+	store := &unversionedStore{object: configMap("istio-leader", "")}
 	l := lockOn(store)
 	first, err := l.Read(t.Context())
 	if err != nil || !first.Exists || first.UID != "" || !first.Unversioned() {
@@ -223,7 +223,7 @@ func TestUnversioned_Errors(t *testing.T) {
 			return err
 		}},
 	} {
-		store := &shelf{}
+		store := &unversionedStore{}
 		l := lockOn(store)
 		var base Snapshot
 		if c.there {
@@ -238,18 +238,18 @@ func TestUnversioned_Errors(t *testing.T) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	// It went while it was looked at again.
-	store := &shelf{object: configMap("istio-leader", "")}
+	// The object was deleted before the second read.
+	store := &unversionedStore{object: configMap("istio-leader", "")}
 	store.failNext(2, apierrors.NewNotFound(configMaps.resource, "istio-leader"))
 	if snap, err := lockOn(store).Read(t.Context()); err != nil || snap.Exists {
 		t.Errorf("gone: %+v, error %v", snap, err)
 	}
 }
 
-// It excludes the electors of one process from each other.
+// Only one of several electors in a process succeeds.
 func TestUnversioned_ManyWriters(t *testing.T) {
 	for range 20 {
-		store := &shelf{}
+		store := &unversionedStore{}
 		base, err := lockOn(store).Write(t.Context(), Snapshot{}, golden, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -274,21 +274,21 @@ func TestUnversioned_ManyWriters(t *testing.T) {
 	}
 }
 
-// Its watches show objects without versions: each is looked at again.
+// Watch events have no versions, so each object is read again.
 func TestUnversioned_Watch(t *testing.T) {
 	broken := errors.New("broken")
 	shown := configMap("istio-leader", "")
 	for name, c := range map[string]struct {
-		prepare func(*shelf)
+		prepare func(*unversionedStore)
 		exists  bool
 		err     error
 	}{
-		"there":  {func(s *shelf) { s.object = shown }, true, nil},
-		"gone":   {func(*shelf) {}, false, nil},
-		"broken": {func(s *shelf) { s.failNext(1, broken) }, false, broken},
+		"there":  {func(s *unversionedStore) { s.object = shown }, true, nil},
+		"gone":   {func(*unversionedStore) {}, false, nil},
+		"broken": {func(s *unversionedStore) { s.failNext(1, broken) }, false, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &shelf{events: make(chan watch.Event, 1)}
+			store := &unversionedStore{events: make(chan watch.Event, 1)}
 			c.prepare(store)
 			store.events <- watch.Event{Type: watch.Added, Object: shown}
 			close(store.events)

@@ -58,7 +58,7 @@ func TestValidateLease(t *testing.T) {
 	}
 }
 
-// A lock without a client answers with an error, it does not panic.
+// A lock without a client returns an error and does not panic.
 func TestLock_WithoutClient(t *testing.T) {
 	for _, l := range []Versioned{&ConfigMapLock{}, &LeaseLock{}} {
 		if _, err := l.Read(t.Context()); err == nil {

@@ -17,7 +17,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// scripted is a client whose watch plays what a test wrote down.
+// scripted is a client with scripted watch events.
 type scripted struct {
 	corev1client.ConfigMapInterface
 	watch func(metav1.ListOptions) (watch.Interface, error)
@@ -37,7 +37,7 @@ func lockOn(client corev1client.ConfigMapsGetter) *ConfigMapLock {
 	}
 }
 
-// playing gives a lock whose watch shows these events and ends.
+// playing returns a lock with a watch that shows these events and ends.
 func playing(events ...watch.Event) *ConfigMapLock {
 	return lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) {
 		w := watch.NewFakeWithChanSize(len(events), false)
@@ -98,7 +98,7 @@ func TestWatchEvents(t *testing.T) {
 	}
 }
 
-// client-go answers a connection that broke off with an empty watch and no error.
+// client-go returns an empty watch without an error for a failed connection.
 func TestWatch_Empty(t *testing.T) {
 	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewEmptyWatch(), nil }})
 	if _, err := l.Watch(t.Context(), "", func() { t.Error("up") }, nil); !errors.Is(err, errNotAccepted) {
@@ -144,7 +144,7 @@ func TestWatchOptions(t *testing.T) {
 	}
 }
 
-// opening is a watch being opened, and the context that it was given.
+// opening is the call that opens a watch, with its context.
 type opening struct {
 	ctx context.Context
 	w   *watch.FakeWatcher

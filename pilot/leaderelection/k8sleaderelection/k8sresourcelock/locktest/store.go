@@ -188,7 +188,7 @@ func (s *Store) publish(e Event) {
 }
 
 // otherName is the name of another object in the namespace.
-const otherName = "otherName"
+const otherName = "other-object"
 
 // WriteOther writes another object of the same resource. Only watches without a name selector show it.
 func (s *Store) WriteOther() {
