@@ -180,7 +180,7 @@ func TestBadOrders(t *testing.T) {
 		"-out is missing":             {},
 		"-version is missing":         {"-out=x"},
 		"-platforms is missing":       {"-out=x", "-version=1"},
-		`"linux" is none`:             {"-out=x", "-version=1", "-platforms=linux"},
+		`invalid platform "linux"`:             {"-out=x", "-version=1", "-platforms=linux"},
 		`unexpected argument "there"`: {"there"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
