@@ -47,7 +47,7 @@ func Command(options Options) *cobra.Command {
 	does := options.verb(config)
 	installCmd := does("install", "Install or update the fence and wait until it is in effect")
 	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait")
-	installCmd.Flags().BoolVar(&config.TakeOver, "take-over", false, "replace guards of another set for the same locks, or of this set for other service accounts")
+	installCmd.Flags().BoolVar(&config.Replace, "replace", false, "replace guards of another set for the same locks, or of this set for other service accounts")
 	verify := does("verify", "Check the fence with dry-run writes as the leader and as other pods")
 	verify.Flags().BoolVar(&config.Strict, "strict", false, "require that every check was made and passed; needs mode deny and a leader")
 	for _, cmd := range []*cobra.Command{installCmd, verify} {
@@ -75,7 +75,7 @@ func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace)")
 	f.StringVarP(&config.File, "file", "f", "", "YAML file with declarations (default the elections of pilot server)")
 	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of the lock objects: configmap, lease or multi (LEADER_ELECTION_LOCK)")
-	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "service accounts of the servers, as name or namespace/name; {revision} stands for each revision (default pilot-{revision})")
+	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "service accounts of the servers, as name or namespace/name; {revision} is replaced by each revision (default pilot-{revision})")
 	f.StringSliceVar(&config.Others, "other-service-account", nil, "further service accounts that may hold the locks, as name or namespace/name; a * at the end matches any suffix. Their other writes are not guarded")
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "revisions that exist, for elections per revision and for {revision}")
 	f.StringSliceVar(&config.Coordinators, "coordinator", nil, "users that may nominate holders, such as system:apiserver")

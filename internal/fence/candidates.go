@@ -38,8 +38,8 @@ func candidateGuards(set string, locks []single) (pairs []Pair) {
 				},
 				Validations: []admissionv1.Validation{{
 					Expression: "variables.own || variables.pings || variables.collects", Reason: &reason,
-					Message: "a pod may write its own LeaseCandidates, ping others, and delete those that do not respond",
-					MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a pod may write its own, ping others, and delete those that do not respond (' + " +
+					Message: "a pod may write its own LeaseCandidates, ping others, and delete LeaseCandidates without a response",
+					MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a pod may write its own, ping others, and delete LeaseCandidates without a response (' + " +
 						"(variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod) + ')'",
 				}},
 			},

@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+var rewrite = flag.Bool("rewrite", false, "update the golden files")
 
 func TestRender_Golden(t *testing.T) {
 	configMap := good()
@@ -65,7 +65,7 @@ func TestRender_Golden(t *testing.T) {
 	if !bytes.Equal(got.Bytes(), want) {
 		for i, line := range bytes.Split(got.Bytes(), []byte("\n")) {
 			if wants := bytes.Split(want, []byte("\n")); i >= len(wants) || !bytes.Equal(line, wants[i]) {
-				t.Fatalf("line %d of %s is now %q; go test -rewrite writes it anew", i+1, name, line)
+				t.Fatalf("line %d of %s is now %q; go test -rewrite updates it", i+1, name, line)
 			}
 		}
 		t.Fatalf("%s has more than what is rendered now", name)

@@ -188,9 +188,9 @@ func (p *staleTags) AwaitCurrent(ctx context.Context) {
 	}
 }
 
-// TestNoWritesWithStaleTags shows that no controller writes before the tags are current again. With stale tags, two
+// TestStaleTags_PreventWrites shows that no controller writes before the tags are current again. With stale tags, two
 // revisions could overwrite each other's changes to a Gateway.
-func TestNoWritesWithStaleTags(t *testing.T) {
+func TestStaleTags_PreventWrites(t *testing.T) {
 	e := newEnvironment(t)
 	client := e.gateways(t)
 	if _, err := client.Gateways(e.home).Create(t.Context(), newGateway("gw"), metav1.CreateOptions{}); err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // nobody is a client that reaches no API server.
-func nobody(t *testing.T) kube.Client {
+func unreachable(t *testing.T) kube.Client {
 	t.Helper()
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
@@ -33,7 +33,7 @@ func TestConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := New(nobody(t), Config{Namespace: "istio-system", ElectionID: "new"})
+	l, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestConfigDefaults(t *testing.T) {
 		LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		HealthTolerance: time.Second, Logger: slog.New(slog.DiscardHandler),
 	}
-	if l, err = New(nobody(t), given); err != nil || !sameConfig(l.cfg, given) {
+	if l, err = New(unreachable(t), given); err != nil || !sameConfig(l.cfg, given) {
 		t.Errorf("%v, %+v", err, l.cfg)
 	}
 }
@@ -110,8 +110,8 @@ func TestConfigValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary"}
 			x.change(&cfg)
-			l, err := New(nobody(t), cfg)
-			ended := newElection(nobody(t), cfg)
+			l, err := New(unreachable(t), cfg)
+			ended := newElection(unreachable(t), cfg)
 			if len(x.want) == 0 {
 				if err != nil || l == nil || ended.invalid != nil {
 					t.Errorf("rejected: %v, %v", err, ended.invalid)
@@ -140,7 +140,7 @@ func TestConfigValidate(t *testing.T) {
 }
 
 func TestConstructors(t *testing.T) {
-	client := nobody(t)
+	client := unreachable(t)
 	base := Config{Namespace: "istio-system", Identity: "a", ElectionID: "new", Revision: "canary"}
 	with := func(change func(*Config)) Config { c := base; change(&c); return c.withDefaults() }
 	for name, x := range map[string]struct {
@@ -236,7 +236,7 @@ func TestLocationPrioritizedComparison(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	refused := newElection(nobody(t), Config{})
+	refused := newElection(unreachable(t), Config{})
 	if refused.currentDefault() != (k8sleaderelection.DefaultRevision{}) {
 		t.Error("an invalid election has a default revision")
 	}
@@ -252,7 +252,7 @@ func TestLocationPrioritizedComparison(t *testing.T) {
 
 // Client never returns an ungated client for an election that has a gate.
 func TestClient(t *testing.T) {
-	client := nobody(t)
+	client := unreachable(t)
 	l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", Disabled: true})
 	if err != nil || l.Client() != client {
 		t.Errorf("without an election the client is another one: %v", err)

@@ -18,7 +18,7 @@ func TestCoordinatedElection(t *testing.T) {
 			},
 		}
 		change(&cfg)
-		return New(nobody(t), cfg)
+		return New(unreachable(t), cfg)
 	}
 	l, err := of(func(*Config) {})
 	if err != nil {

@@ -193,7 +193,7 @@ func TestEndsWaitForCalls(t *testing.T) {
 		w.let <- struct{}{} // for the first call
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 		end := a.pollDefault()
-		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: nobody(t)}
+		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: unreachable(t)}
 		c.running.Go(func() { <-c.stop; <-w.let })
 		passes(playRetry + time.Millisecond)
 		var ended, released bool

@@ -302,7 +302,7 @@ func TestSet(t *testing.T) {
 		}
 		both := NewSet()
 		for _, name := range []string{"d", "e"} {
-			both.Add(newElection(nobody(t), Config{ElectionID: name})) // without a namespace
+			both.Add(newElection(unreachable(t), Config{ElectionID: name})) // without a namespace
 		}
 		if err := both.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "d" in`) || !strings.Contains(err.Error(), `election "e" in`) {
 			t.Errorf("two invalid elections: %v", err)

@@ -38,7 +38,7 @@ func TestElectorConfig(t *testing.T) {
 		PreemptImmediately: true, ExitOnStuckDrain: true, OnStuckDrain: func() { stuck++ },
 		DefaultWatcher: watcher("?"), Observer: &silentObserver{}, Logger: slog.New(slog.DiscardHandler), HealthTolerance: time.Second,
 	}
-	l, err := New(nobody(t), cfg)
+	l, err := New(unreachable(t), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestElectorConfig(t *testing.T) {
 	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
 		t.Error("the health check has no elector")
 	}
-	plain, err := New(nobody(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})
+	plain, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ type process struct {
 	writes  http.RoundTripper
 	cancel  context.CancelFunc
 	done    chan struct{}
-	beside  sync.WaitGroup // writers that its functions leave behind
+	alongside  sync.WaitGroup // writers that its functions leave behind
 
 	// w.Mu guards these.
 	cut    bool
@@ -65,13 +65,13 @@ func (w *world) start(name, revision string, m electorKind) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	if w.bug.wavers > 0 {
-		p.beside.Go(func() { p.waver(ctx) })
+		p.alongside.Go(func() { p.waver(ctx) })
 	}
 	run := p.elector()
 	go func() {
 		defer close(p.done)
 		run(ctx)
-		p.beside.Wait()
+		p.alongside.Wait()
 	}()
 	w.Logf("start %s (%s, %v)", name, revision, m)
 	w.processes = append(w.processes, p)
@@ -171,14 +171,14 @@ func (p *process) work(ctx context.Context) error {
 	p.ran(true)
 	drain, fails := w.Within(playDrain), w.Within(20*playLease)
 	straggling, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p.beside.Go(func() { p.write(straggling) })
-	p.beside.Go(func() {
+	p.alongside.Go(func() { p.write(straggling) })
+	p.alongside.Go(func() {
 		defer stop()
 		<-ctx.Done()
 		<-time.After(playLease / 2)
 	})
 	if w.bug.leavesWork {
-		p.beside.Go(func() {
+		p.alongside.Go(func() {
 			<-ctx.Done()
 			<-time.After(drain)
 			p.ran(false)

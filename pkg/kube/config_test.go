@@ -69,7 +69,7 @@ func TestLoadConfig_Errors(t *testing.T) {
 		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", advice}},
 		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
 		"directory in list":                 {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
-		"no context, and one that is named": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
+		"no context, but a context name": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
 		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
 		"no current context":                {Source{Path: none}, []string{none + `, context ""`, advice}},
 		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},

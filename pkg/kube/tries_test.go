@@ -86,7 +86,7 @@ func TestRetriable(t *testing.T) {
 }
 
 // A connection that is ready when the attempt expires gets no body, so the request is sent again.
-func TestExpiredAttempt_SendsNoBody(t *testing.T) {
+func TestExpiredAttempt_BodyNotSent(t *testing.T) {
 	for name, test := range map[string]struct {
 		body io.Reader
 		sent []string

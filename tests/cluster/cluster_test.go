@@ -153,7 +153,7 @@ func TestGatewayAPI(t *testing.T) {
 }
 
 // The test disturbs the API server, so it needs its own cluster.
-func TestAPIServer_PauseAndKill(t *testing.T) {
+func TestPauseAndKill_APIServer(t *testing.T) {
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {
 		t.Fatal(err)

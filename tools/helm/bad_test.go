@@ -100,8 +100,8 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
 		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not made by this chart", "istioctl tag set theirs --revision canary --overwrite")
-	p.mustHelm(t, tags("install", "tags", "--set", "default=nobody,force=true")...)
-	p.refused(t, tags("install", "more", "--set", "default=nobody,force=true"), "tag default is that of the release tags in namespace "+p.namespace, "helm upgrade tags")
+	p.mustHelm(t, tags("install", "tags", "--set", "default=ghost,force=true")...)
+	p.refused(t, tags("install", "more", "--set", "default=ghost,force=true"), "tag default is that of the release tags in namespace "+p.namespace, "helm upgrade tags")
 
 	labels := map[string]string{"app": "pilot", "istio.io/rev": "mine", "app.kubernetes.io/part-of": "incumbent"}
 	none := int32(0)

@@ -87,7 +87,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	p.lockIsServedFirst(t, "pilot-stable")
 	p.mustHelm(t, tags("upgrade", "tags", "--set", "default=canary")...)
 	leads("canary")
-	p.refused(t, tags("upgrade", "tags", "--set", "default=nobody"), "no replica of revision nobody is available", "(there are canary, stable)")
+	p.refused(t, tags("upgrade", "tags", "--set", "default=ghost"), "no replica of revision ghost is available", "(there are canary, stable)")
 	p.mustHelm(t, "rollback", "tags", "1")
 	leads("stable")
 	p.mustHelm(t, "uninstall", "canary", "--wait")

@@ -31,8 +31,8 @@ type description struct {
 	created time.Time
 }
 
-// nobody is the numeric user ID, so that a kubelet can verify that it is not root.
-const nobody = 65532
+// unprivileged is the numeric user ID, so that a kubelet can verify that it is not root.
+const unprivileged = 65532
 
 // build creates the image.
 func (d description) build() (v1.Image, error) {
@@ -64,7 +64,7 @@ func (d description) build() (v1.Image, error) {
 	file.Created = v1.Time{Time: d.created}
 	file.OS, file.Architecture, file.Variant = d.platform.OS, d.platform.Architecture, d.platform.Variant
 	file.Config = v1.Config{
-		Entrypoint: []string{"/" + d.name}, User: fmt.Sprintf("%d:%[1]d", nobody), WorkingDir: "/", Labels: d.labels(),
+		Entrypoint: []string{"/" + d.name}, User: fmt.Sprintf("%d:%[1]d", unprivileged), WorkingDir: "/", Labels: d.labels(),
 		ExposedPorts: map[string]struct{}{"15014/tcp": {}},
 	}
 	if image, err = mutate.ConfigFile(image, file); err != nil {

@@ -130,7 +130,7 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
 	}
-	changes, err := Apply(ctx, to.first(), set, Options{TakeOver: c.TakeOver, Servers: to.further()})
+	changes, err := Apply(ctx, to.first(), set, Options{Replace: c.Replace, Servers: to.further()})
 	for _, change := range changes {
 		fmt.Fprintln(out, change)
 	}

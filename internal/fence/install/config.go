@@ -52,8 +52,8 @@ type Config struct {
 	// APIServers are the addresses of further API servers that Install, Verify and Remove check. The default is
 	// the addresses behind the Service default/kubernetes.
 	APIServers []string
-	// TakeOver allows Install to replace the guards of another set for the same locks.
-	TakeOver bool
+	// Replace allows Install to replace the guards of another set for the same locks.
+	Replace bool
 	// AllowUnclear accepts checks that could not be made. Strict accepts only checks that were made and passed.
 	AllowUnclear, Strict bool
 	// Output is the format of Verify and Report: table, json or yaml. The default is table.

@@ -40,8 +40,8 @@ const (
 type Options struct {
 	// Servers are further API servers. Apply removes old objects only after all servers have loaded the new ones.
 	Servers []kubernetes.Interface
-	// TakeOver lets Apply replace the guards of other sets for the same locks, and all service accounts of a set.
-	TakeOver bool
+	// Replace lets Apply replace the guards of other sets for the same locks, and all service accounts of a set.
+	Replace bool
 }
 
 // servers returns all API servers that must load the policies.
@@ -57,7 +57,7 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 	installed, err := list(ctx, client)
 	if err == nil {
 		err = scopes(client, set)
-		if !o.TakeOver {
+		if !o.Replace {
 			err = errors.Join(installed.conflicts(set), err)
 		}
 	}
@@ -82,7 +82,7 @@ func Apply(ctx context.Context, client kubernetes.Interface, set fence.Set, opti
 		return a.changes, fmt.Errorf("install fence %q: %w", set.Name, a.err)
 	}
 	obsolete, err := remove(ctx, client, func(was object) bool {
-		taken := o.TakeOver && len(was.locks()) > 0 && len(was.shared(set)) == len(was.locks())
+		taken := o.Replace && len(was.locks()) > 0 && len(was.shared(set)) == len(was.locks())
 		return (was.of(set.Name) || taken) && !slices.ContainsFunc(rest, func(p fence.Pair) bool { return p.Name() == was.GetName() })
 	})
 	if err != nil {

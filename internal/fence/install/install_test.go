@@ -127,7 +127,7 @@ func TestApply_KeepsForeignMetadata(t *testing.T) {
 			delete(b.Annotations, fence.AccountsAnnotation)
 		}
 		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
-			t.Errorf("for other accounts than nobody: %v", err)
+			t.Errorf("for an account without permissions: %v", err)
 		}
 	})
 }
@@ -144,8 +144,8 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 			set  fence.Set
 			want []string
 		}{
-			{simple(t, "away", "home/p1"), []string{`already guarded by fence "home"`, "lease home/one", "--take-over"}},
-			{simple(t, home, "home/p2"), []string{"guarded for home/p1", "service accounts are home/p2", "--take-over"}},
+			{simple(t, "away", "home/p1"), []string{`already guarded by fence "home"`, "lease home/one", "--replace"}},
+			{simple(t, home, "home/p2"), []string{"guarded for home/p1", "service accounts are home/p2", "--replace"}},
 		} {
 			_, err := Apply(t.Context(), client, c.set)
 			for _, want := range c.want {
@@ -164,7 +164,7 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1")); err == nil || !strings.Contains(err.Error(), `already guarded by fence "home"`) {
 			t.Errorf("without labels: %v", err)
 		}
-		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1"), Options{TakeOver: true}); err != nil {
+		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1"), Options{Replace: true}); err != nil {
 			t.Error(err)
 		}
 		if i := slices.IndexFunc(w.policies.stored, func(o *admissionv1.ValidatingAdmissionPolicy) bool {

@@ -107,7 +107,7 @@ func (all inventory) conflicts(set fence.Set) error {
 			continue
 		}
 		if !o.of(set.Name) {
-			conflict("%s is already guarded by fence %q. A lock can belong to one fence only: remove that fence, or replace its guards with --take-over",
+			conflict("%s is already guarded by fence %q. A lock can belong to one fence only: remove that fence, or replace its guards with --replace",
 				strings.Join(shared, ", "), o.set())
 			continue
 		}
@@ -116,7 +116,7 @@ func (all inventory) conflicts(set fence.Set) error {
 			after := listed(p.Policy, fence.AccountsAnnotation)
 			same := slices.Equal(o.locks(), listed(p.Policy, fence.LocksAnnotation))
 			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
-				conflict("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --take-over",
+				conflict("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --replace",
 					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
 			}
 		}

@@ -50,7 +50,7 @@ func TestRemove(t *testing.T) {
 		w := standing(1)
 		w.bindings.remade = true
 		if changes, err := Remove(t.Context(), w.clients(none)[0], home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
-			t.Errorf("what was made anew meanwhile goes, too: %v, %v", changes, err)
+			t.Errorf("a recreated object is deleted too: %v, %v", changes, err)
 		}
 		w = standing(1)
 		w.servers[0].stalled = true

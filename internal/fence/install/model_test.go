@@ -227,7 +227,7 @@ func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades 
 		if r.IntN(10) == 0 {
 			ds = nil // it is removed
 		}
-		err := w.operation(ctx, set, ds, Options{TakeOver: several}, planted)
+		err := w.operation(ctx, set, ds, Options{Replace: several}, planted)
 		upgrades++
 		if len(w.wrong) > 0 {
 			return w, upgrades, nil

@@ -18,7 +18,7 @@ type plant string
 
 const (
 	none       plant = ""
-	oldFirst   plant = "what is obsolete goes before what is new stands"
+	oldFirst   plant = "deletes obsolete policies before new ones are in effect"
 	byPosition plant = "policies are named by their position"
 	noWait     plant = "it does not wait until the API servers have seen it"
 	oneServer  plant = "it waits for the first API server alone"

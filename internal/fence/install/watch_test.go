@@ -53,9 +53,9 @@ func TestWatch_ReportsChanges(t *testing.T) {
 		event watch.Event
 		want  int
 	}{
-		"one that is made":     {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
+		"a created object":     {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
 		"one that changes":     {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 2)}, 2},
-		"one that is made new": {watch.Event{Type: watch.Modified, Object: recreated}, 2},
+		"a recreated object": {watch.Event{Type: watch.Modified, Object: recreated}, 2},
 		"one that goes":        {watch.Event{Type: watch.Deleted, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 2},
 		"one by its label":     {watch.Event{Type: watch.Added, Object: labelled}, 2},
 		"its status":           {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 0},
@@ -74,7 +74,7 @@ func TestWatch_ReportsChanges(t *testing.T) {
 				}
 				w.last().Action(x.event.Type, x.event.Object)
 				if changes, _ := w.counts(); changes != x.want/2 {
-					t.Errorf("at once: told %d times", changes)
+					t.Errorf("immediately: called %d times", changes)
 				}
 				goesBy(loadTime - time.Millisecond)
 				if changes, _ := w.counts(); changes != x.want/2 {
@@ -129,7 +129,7 @@ func TestWatch_Restarts(t *testing.T) {
 		w.last().Stop()
 		goesBy(watchPause + time.Millisecond)
 		if changes, _ := w.counts(); changes != 1 {
-			t.Errorf("one has gone meanwhile: told %d times", changes)
+			t.Errorf("deleted in between: called %d times", changes)
 		}
 		goesBy(time.Minute)
 		w.watched.mu.Lock()
@@ -138,7 +138,7 @@ func TestWatch_Restarts(t *testing.T) {
 		w.last().Stop()
 		goesBy(time.Minute)
 		if changes, _ := w.counts(); changes != 4 {
-			t.Errorf("and is there again: told %d times", changes)
+			t.Errorf("and exists again: called %d times", changes)
 		}
 	})
 	inWatch(t, func(t *testing.T, w *watching) {

@@ -243,6 +243,6 @@ func TestTransport_RejectsHiddenUpgrades(t *testing.T) {
 	}
 	gate.Set(le.Term{}, le.Validity{})
 	if err := send(t, gate, server{}, http.MethodPost, "/api/v1/namespaces/a/pods/b/exec"); !errors.Is(err, fence.ErrNotLeader) {
-		t.Errorf("a declared upgrade of one that does not lead: %v", err)
+		t.Errorf("a declared upgrade of a follower: %v", err)
 	}
 }

@@ -42,9 +42,9 @@ func TestCommands_StepByStep(t *testing.T) {
 		{"verify", with(func(c *install.Config) { c.AllowUnclear, c.Output = true, "json" }), `"verdict": "holds"`, "holds  ", ""},
 		{"verify", with(func(c *install.Config) { c.AllowUnclear, c.APIServers = true, []string{"https://127.0.0.1:1"} }), "holds ", "", "127.0.0.1:1"},
 		// Another set for the same locks.
-		{"install", with(func(c *install.Config) { c.Set = home + "-2" }), "", "applied ", "--take-over"},
+		{"install", with(func(c *install.Config) { c.Set = home + "-2" }), "", "applied ", "--replace"},
 		{"verify", unclear, "holds ", "FAILS", ""},
-		{"install", with(func(c *install.Config) { c.Set, c.TakeOver = home+"-2", true }), "applied ", "", ""},
+		{"install", with(func(c *install.Config) { c.Set, c.Replace = home+"-2", true }), "applied ", "", ""},
 		{"remove", with(func(c *install.Config) { c.Set = home + "-2" }), "removed ", "not installed", ""},
 		{"remove", base, "fence \"" + home + "\" is not installed\n", "removed ", ""},
 		{"install", with(func(c *install.Config) { c.WithoutLockGuard = true }), ".work-", ".lock", ""},

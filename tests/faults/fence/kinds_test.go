@@ -84,7 +84,7 @@ func TestFence_ClusterScopedCustomKinds(t *testing.T) {
 	}
 	here := []string{s.namespace}
 
-	t.Log("a kind that is not there yet: it cannot be tried, so that nobody believes that it is guarded")
+	t.Log("a kind without a definition cannot be verified")
 	d := declare(fence.Guard{Resources: []string{"beacons"}, Namespaces: here})
 	s.install(d)
 	findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)

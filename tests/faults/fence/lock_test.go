@@ -52,7 +52,7 @@ func TestLock_Changes(t *testing.T) {
 			{"a follower lowers the transitions", held, b, record{holder: "b", transitions: 2}, false},
 			{"the holder lowers them", held, a, record{holder: "a", transitions: 2}, false},
 			{"a follower takes it with a count far ahead", held, b, record{holder: "b", transitions: 2147483646}, false},
-			{"a follower takes it with two terms at once", held, b, record{holder: "b", transitions: 5}, false},
+			{"a follower acquires it and adds two transitions", held, b, record{holder: "b", transitions: 5}, false},
 			{"the holder counts on without a new term to its release", held, a, record{transitions: 4}, false},
 			{"the holder counts far ahead", held, a, record{holder: "a", transitions: 1000}, false},
 			{"a coordinator counts far ahead", held, coordinator, record{holder: "b", transitions: 1000}, false},
@@ -64,7 +64,7 @@ func TestLock_Changes(t *testing.T) {
 			{"an unbound token takes it for b", held, unbound, record{holder: "b", transitions: 4}, false},
 			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
 			{"another account frees it", held, other, record{transitions: 3}, false},
-			{"the holder gives it to one who has not asked", held, a, record{holder: "b", transitions: 4}, false},
+			{"the holder hands it to a candidate without a request", held, a, record{holder: "b", transitions: 4}, false},
 			{"the holder gives it to another than has asked", record{holder: "a", transitions: 3, notes: request("c")}, a, record{holder: "b", transitions: 4}, false},
 			{"a coordinator empties it", held, coordinator, record{transitions: 3}, false},
 
@@ -80,7 +80,7 @@ func TestLock_Changes(t *testing.T) {
 			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes the last that can be counted", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
-			{"a candidate takes one at the very end, and begins anew", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
+			{"a candidate acquires a lock at the maximum and resets it", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
 			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
@@ -111,7 +111,7 @@ func TestLock_CreateAndDelete(t *testing.T) {
 		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 		s.refused("making it for another", s.create(b, record{holder: "a"}, dry))
 		s.refused("making it with an unbound token", s.create(s.unbound(account), record{holder: "b"}, dry))
-		s.allowed("making it for nobody", s.create(b, record{}, dry))
+		s.allowed("creating it without a holder", s.create(b, record{}, dry))
 		s.allowed("making it for oneself", s.create(a, record{holder: "a"}, dry))
 	})
 }
@@ -151,7 +151,7 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 	eventually(t, "nobody may write", func() bool { return fence.IsRefusal(s.write(a)) })
 	s.allowed("replacing it", s.update(b, record{holder: "b", transitions: 4}))
 	s.stands(b, a)
-	t.Log("a count that an operator has put beyond what a Lease can carry stays, and nobody else puts one there")
+	t.Log("transitions above the maximum of a Lease stay, and only an operator may write them")
 	s.put(record{holder: "a", transitions: 9999999999})
 	s.allowed("taking it", s.update(b, record{holder: "b", transitions: 9999999999}))
 	s.allowed("renewing it", s.update(b, record{holder: "b", transitions: 9999999999, renewed: epoch.Add(second)}))
@@ -182,7 +182,7 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 		}
 		s.allowed("a finalizer by an operator", s.patch(s.admin, held))
 		s.refused("taking it away", s.patch(b, `{"metadata":{"finalizers":null}}`), "ownerReferences and finalizers")
-		s.allowed("what leaves it alone", s.patch(b, `{"metadata":{"labels":{"x":"y"}}}`))
+		s.allowed("changes without effect on it", s.patch(b, `{"metadata":{"labels":{"x":"y"}}}`))
 		s.allowed("an operator takes it away", s.patch(s.admin, `{"metadata":{"finalizers":null}}`))
 
 		t.Log("a new lock has none")
@@ -217,10 +217,10 @@ func TestLock_Size(t *testing.T) {
 		}
 		s.allowed("30 KiB of annotations", s.patch(other, fill("annotations", 30<<10)))
 		s.refused("more by others", s.patch(other, fill("annotations", 33<<10)), "more than 32768 bytes")
-		s.allowed("a candidate's request beside it", s.patch(b, fill("annotations", 40<<10)))
+		s.allowed("a request of a candidate", s.patch(b, fill("annotations", 40<<10)))
 		s.refused("too much by a candidate", s.patch(b, fill("annotations", 70<<10)), "bytes")
 
-		t.Log("what an operator has put there keeps nobody from writing what does not add to it")
+		t.Log("data of an operator does not prevent writes that add nothing")
 		s.allowed("an operator", s.patch(s.admin, fill("annotations", 100<<10)))
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
 		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 100<<10)}}))
@@ -231,7 +231,7 @@ func TestLock_FieldManagers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
-		s.refused("short keys, of which each counts more than its letters", s.applyNotes(other, "m", 1800), "more than 32768 bytes")
+		s.refused("short keys, each of which counts more than its letters", s.applyNotes(other, "m", 1800), "more than 32768 bytes")
 		managers, err := 0, error(nil)
 		for ; err == nil && managers < 30; managers++ {
 			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 100)

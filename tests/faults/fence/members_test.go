@@ -62,7 +62,7 @@ func TestFence_MemberLeases(t *testing.T) {
 	}
 	refused := map[string]func() error{
 		"another's member":           func() error { return patched(one, t, s.namespace, theirs, seize) },
-		"a member of nobody":         func() error { return create(named(members.NamePrefix+"pilot-3", "pilot-3")) },
+		"a member without a pod":         func() error { return create(named(members.NamePrefix+"pilot-3", "pilot-3")) },
 		"one's own, for another":     func() error { return patched(one, t, s.namespace, mine, `{"spec":{"holderIdentity":"pilot-2"}}`) },
 		"deleting another's":         func() error { return remove(theirs) },
 		"a Lease that is no lock":    func() error { return patched(one, t, s.namespace, "not-a-lock", seize) },

@@ -276,7 +276,7 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	if admitted, refused := after(); admitted > 0 || refused == 0 {
 		t.Errorf("after its first refusal the server that was stopped admitted %d stale writes, and refused %d", admitted, refused)
 	}
-	t.Logf("figure: a server that was stopped over a handover admitted %d stale writes sent after it went on, the last one after %v; the one that waited for it: %v",
+	t.Logf("figure: a server that was stopped over a handover admitted %d stale writes sent after it continued, the last after %v; the waiting write: %v",
 		stale, last, <-queued)
 }
 

@@ -97,7 +97,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 		t.Errorf("without any Deployment, its scale is %v", f)
 	}
 	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "deployments/scale") {
-		t.Errorf("what could not be tried stands: %v", err)
+		t.Errorf("an unverified guard is in effect: %v", err)
 	}
 	if err := install.Judge(findings, install.Judging{AllowUnclear: true}); err != nil {
 		t.Errorf("what could not be tried was to be accepted: %v", err)
@@ -157,7 +157,7 @@ func TestFence_Modes(t *testing.T) {
 			s.allowed("a lock deleted", s.delete(b))
 			s.put(record{holder: "a", transitions: 3})
 			var warned bool
-			eventually(t, "the API server knows the lock", func() bool {
+			eventually(t, "the API server has the lock", func() bool {
 				findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)
 				if err != nil {
 					t.Fatal(err)

@@ -23,10 +23,10 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 		t.Log("a handover: the right to write goes with the record")
 		s.put(record{holder: "b", transitions: 4})
 		s.stands(b, a)
-		t.Log("a release: nobody may")
+		t.Log("a release: no pod may write")
 		s.put(record{transitions: 4})
 		eventually(t, "b is refused", func() bool { return fence.IsRefusal(s.write(b)) })
-		s.refused("a write of nobody's time", s.write(a), "has no holder")
+		s.refused("a write without a holder", s.write(a), "has no holder")
 		t.Log("a name that another's begins with")
 		s.put(record{holder: "ab", transitions: 5})
 		s.refused("a write of pod a while ab leads", s.write(a))
@@ -38,7 +38,7 @@ func TestFence_UsesPodOfToken(t *testing.T) {
 		s := newStage(t, kind)
 		_, b := s.guarded()
 		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "unbound token")
-		t.Log("another account is RBAC's matter, whatever its pod is called")
+		t.Log("another account is checked by RBAC, even with the name of the pod")
 		s.allowed("a write by another account", s.write(s.podOf("elsewhere", "other").Kube()))
 		t.Log("a second pod that claims the first one's name in the election")
 		if err := s.update(b, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}); !fence.IsRefusal(err) {
@@ -134,12 +134,12 @@ func TestFence_EveryVerb(t *testing.T) {
 	if err := exec(t, a, s.namespace); fence.IsRefusal(err) {
 		t.Errorf("exec by the holder: %v", err)
 	}
-	t.Log("whole collections, in which what is guarded has no name")
+	t.Log("collections, in which guarded objects have no name")
 	for who, as := range map[string]kubernetes.Interface{"another": b, "the holder": a} {
 		err := as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dry}, metav1.ListOptions{})
 		s.refused("deleting all by "+who, err, "delete them by name")
 	}
-	t.Log("what is not guarded, and who is not judged")
+	t.Log("unguarded objects and accounts judged")
 	_, err := b.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), "free", mergePatch, []byte(`{"data":{"a":"b"}}`), metav1.PatchOptions{DryRun: dry})
 	s.allowed("another ConfigMap", err)
 	_, err = b.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("plain", nil), metav1.CreateOptions{DryRun: dry})
@@ -164,8 +164,8 @@ func TestFence_MissingLock(t *testing.T) {
 		}
 		eventually(t, "everyone is refused", func() bool { return fence.IsRefusal(s.write(a)) })
 		s.refused("a write of the former holder", s.write(a), "no params found")
-		t.Log("whoever makes the lock anew is let to, and leads")
-		s.allowed("making the lock anew", s.create(b, record{holder: "b"}))
+		t.Log("a candidate may recreate the lock, and leads")
+		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
 		s.stands(b, a)
 	})
 }

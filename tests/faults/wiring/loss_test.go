@@ -71,7 +71,7 @@ func TestWrites_RejectedAfterRelease(t *testing.T) {
 				t.Errorf("the lock names %q while it drains", holder)
 			}
 			a.mayReturn()
-			eventually(t, "the lock is given away", func() bool { return s.holder() != "pilot-0" })
+			eventually(t, "the lock is handed over", func() bool { return s.holder() != "pilot-0" })
 			a.isShut()
 		})
 	}

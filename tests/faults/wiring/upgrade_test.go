@@ -144,12 +144,12 @@ func TestUpgradeThroughProxy_Rejected(t *testing.T) {
 	eventually(t, "the connection is closed", func() bool { return u.over.Load() == 1 })
 	a.Gate().AllowUpgrades(func(req *http.Request) bool { return strings.Contains(req.URL.Path, "/"+upgrades+"/") })
 	if code, err := post(); code != http.StatusSwitchingProtocols || err != nil {
-		t.Errorf("one that was declared: status %d, %v", code, err)
+		t.Errorf("a declared upgrade: status %d, %v", code, err)
 	}
 	overwrite(a)
 	a.isTold()
 	if _, err := post(); !errors.Is(err, fence.ErrNotLeader) || u.asked.Load() != 2 {
-		t.Errorf("one that was declared, after the loss: %v", err)
+		t.Errorf("a declared upgrade after the loss: %v", err)
 	}
 	a.mayReturn()
 }

@@ -44,7 +44,7 @@ func TestMonitoringObjects(t *testing.T) {
 	}
 }
 
-func TestNoLeaderRule_PerElection(t *testing.T) {
+func TestRules_NoLeaderPerElection(t *testing.T) {
 	t.Parallel() // the live test mostly waits
 	for set, want := range map[string][]string{
 		"": {"istio-gateway-deployment-stable", "istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election"},

@@ -81,11 +81,11 @@ func measure(b *testing.B, program string, n size, qps float64) {
 		b.ReportMetric(m.heap, name+"-heap-MiB")
 		b.ReportMetric(m.resident, name+"-resident-MiB")
 	}
-	w.takeOver(b, first, second)
+	w.killLeader(b, first, second)
 }
 
-// takeOver kills the leader, creates objects while there is no leader, and reports the writes of the follower.
-func (w *world) takeOver(b *testing.B, leader, follower *pilot) {
+// killLeader kills the leader, creates objects while there is no leader, and reports the writes of the follower.
+func (w *world) killLeader(b *testing.B, leader, follower *pilot) {
 	w.Helper()
 	leader.Kill()
 	w.fresh(0)

@@ -26,8 +26,8 @@ import (
 // patience is the maximum time without progress.
 const patience = 3 * time.Minute
 
-// atOnce is the number of objects that are created concurrently.
-const atOnce = 16
+// concurrently is the number of objects that are created concurrently.
+const concurrently = 16
 
 // size is the number of objects in the cluster, from the environment.
 type size struct{ namespaces, ingresses, gateways int }
@@ -125,9 +125,9 @@ func space(i int) string { return fmt.Sprint("space-", i) }
 // each calls do for each number below n, concurrently.
 func (w *world) each(n int, do func(ctx context.Context, i int) error) {
 	w.Helper()
-	numbers, failed := make(chan int), make(chan error, atOnce)
+	numbers, failed := make(chan int), make(chan error, concurrently)
 	var ended sync.WaitGroup
-	for range atOnce {
+	for range concurrently {
 		ended.Go(func() {
 			for i := range numbers {
 				if err := do(w.Context(), i); err != nil {

@@ -230,7 +230,7 @@ func TestMissingKey_NoPreemption(t *testing.T) {
 func TestKnownDefects(t *testing.T) {
 	for name, shows := range defects {
 		t.Run(name, func(t *testing.T) {
-			somebody := false
+			other := false
 			for _, library := range electors.Libraries {
 				shown := false
 				synctest.Test(t, func(t *testing.T) {
@@ -241,9 +241,9 @@ func TestKnownDefects(t *testing.T) {
 				if shown && library == electors.Incumbent {
 					t.Error("incumbent has the defect")
 				}
-				somebody = somebody || shown
+				other = other || shown
 			}
-			if !somebody {
+			if !other {
 				t.Error("no elector has the defect: the case proves nothing")
 			}
 		})

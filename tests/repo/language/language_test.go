@@ -139,7 +139,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
-			if id, ok := node.(*ast.Ident); ok && bannedIdentifiers.MatchString(id.Name) {
+			if id, ok := node.(*ast.Ident); ok && id.Name != "NoBody" && bannedIdentifiers.MatchString(id.Name) {
 				t.Errorf("%s: the identifier %s: the glossary has another word", file.path, id.Name)
 			}
 			return true

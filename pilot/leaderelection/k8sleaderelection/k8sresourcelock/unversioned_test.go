@@ -136,9 +136,9 @@ func TestUnversioned_Lock(t *testing.T) {
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) || !apierrors.IsNotFound(err) || store.object != nil {
 		t.Errorf("on a deleted object: error %v", err)
 	}
-	anew, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
-	if err != nil || anew.UID == first.UID {
-		t.Errorf("recreated with UID %s, error %v", anew.UID, err)
+	recreation, err := l.Write(t.Context(), Snapshot{}, termed(1), nil)
+	if err != nil || recreation.UID == first.UID {
+		t.Errorf("recreated with UID %s, error %v", recreation.UID, err)
 	}
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) {
 		t.Errorf("on a recreated object: error %v", err)

@@ -143,7 +143,7 @@ func TestLossReason(t *testing.T) {
 		want Reason
 	}{
 		"deleted":                      {lock("mine", deleted), LockDeleted},
-		"recreated":                    {lock("mine", anew), LockDeleted},
+		"recreated":                    {lock("mine", recreation), LockDeleted},
 		"unreadable":                   {lock("mine", unreadable), RecordUnreadable},
 		"an older state":               {lock("mine", older), HistoryRewound},
 		"record removed":               {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},

@@ -119,7 +119,7 @@ func unreadable(s *Snapshot) { s.Content = Unreadable }
 
 func released(s *Snapshot) { s.Record.Holder, s.Sum = "", s.Sum+1 }
 
-func anew(s *Snapshot) { s.UID.First = "v" }
+func recreation(s *Snapshot) { s.UID.First = "v" }
 
 func older(s *Snapshot) { s.Version = 9 }
 

@@ -141,9 +141,9 @@ func TestPairWrite_SecondEnumerated(t *testing.T) {
 				w := PairWrite{Self: "me", Base: p, Record: r}
 				n++
 				changed := now.Content != p.Secondary.Content || now.Record != p.Secondary.Record || now.Annotations.Nominated != p.Secondary.Annotations.Nominated
-				anew := now.UID != p.Secondary.UID
-				allowed := !anew && !changed
-				if !anew && changed && r.Holder == w.Self && !w.IsRenewal() && now.Content == Readable {
+				recreation := now.UID != p.Secondary.UID
+				allowed := !recreation && !changed
+				if !recreation && changed && r.Holder == w.Self && !w.IsRenewal() && now.Content == Readable {
 					was := now.Record.Transitions
 					switch now.presence() {
 					case ended, claim:

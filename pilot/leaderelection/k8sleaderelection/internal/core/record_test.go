@@ -112,7 +112,7 @@ func TestSameRecordAndHolder(t *testing.T) {
 		"a label":        {newer, true, true},
 		"a renewal":      {func(s *Snapshot) { s.Sum++ }, false, true},
 		"deleted":        {deleted, false, false},
-		"recreated":      {anew, false, false},
+		"recreated":      {recreation, false, false},
 		"unreadable":     {unreadable, false, false},
 		"another holder": {to("c", 3), false, false},
 	} {
@@ -125,7 +125,7 @@ func TestSameRecordAndHolder(t *testing.T) {
 			t.Errorf("%s: same holder: not %v", name, c.holder)
 		}
 	}
-	if other := lock("equal", anew); continues(was, other) || !continues(was, was) {
+	if other := lock("equal", recreation); continues(was, other) || !continues(was, was) {
 		t.Error("a recreated lock continues the previous one")
 	}
 }
@@ -153,7 +153,7 @@ func TestEndedWell(t *testing.T) {
 		"another marker added":       {settling, release(marked("d", 1)), false},
 		"a marker added":             {unmarked, release(marked("d", 1)), false},
 		"deleted":                    {acting, release(deleted), false},
-		"recreated":                  {acting, release(anew), false},
+		"recreated":                  {acting, release(recreation), false},
 		"an older state":             {acting, release(older), false},
 		"the same state":             {acting, release(func(s *Snapshot) { s.Version = acting.Version }), true},
 		"another term":               {acting, release(to("", 4)), false},

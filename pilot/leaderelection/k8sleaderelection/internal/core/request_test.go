@@ -47,7 +47,7 @@ func TestCountIgnored(t *testing.T) {
 		"another term, old marker":       {was, with(newer, to("b", 4)), nil, 2, 0},
 		"marker removed":                 {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
 		"marker changed":                 {was, with(newer, renewed, func(s *Snapshot) { s.Annotations.Marker.Unfit = true }), nil, 2, 0},
-		"recreated":                      {was, with(newer, renewed, anew), nil, 2, 0},
+		"recreated":                      {was, with(newer, renewed, recreation), nil, 2, 0},
 		"not an incumbent leader before": {with(marked("c", 2)), with(newer, renewed, marked("c", 2)), nil, 2, 0},
 	} {
 		s := seenAt(0, x.was)

@@ -117,8 +117,8 @@ func TestIsHighestRank(t *testing.T) {
 		if c.Ranked = false; !c.isHighestRank(s) {
 			t.Errorf("unranked, %s is not the highest", key)
 		}
-		nobody := State{Default: DefaultRevision{Synced: true}}
-		if c.Ranked = true; c.isHighestRank(nobody) != (key[0] != '^') {
+		noHolder := State{Default: DefaultRevision{Synced: true}}
+		if c.Ranked = true; c.isHighestRank(noHolder) != (key[0] != '^') {
 			t.Errorf("no default, %s", key)
 		}
 	}

@@ -40,7 +40,7 @@ func (w *world) order(v view, to string) {
 	w.tracef("operator request: from %s in term %d to %q", r.Holder, r.Transitions, to)
 	v = w.store.foreignEdit(v, false)
 	if w.mode.Net == 0 && w.mode.Ambush == 0 {
-		w.checkObeyed(v)
+		w.checkExecuted(v)
 	}
 }
 
@@ -66,8 +66,8 @@ func (w *world) resumeRank() {
 // seconds returns a random duration of up to d.
 func (w *world) seconds(d time.Duration) int { return 1 + int(w.within(d).Seconds()) }
 
-// checkObeyed checks that a live leader accepts an operator request within a RetryPeriod.
-func (w *world) checkObeyed(ordered view) {
+// checkExecuted checks that a live leader accepts an operator request within a RetryPeriod.
+func (w *world) checkExecuted(ordered view) {
 	p := ordered.term.p
 	if p == nil || p.ended || !p.n.attends() || p.s.Phase != core.Leading {
 		return
