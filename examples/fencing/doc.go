@@ -22,5 +22,5 @@ package fencing
 
 import "errors"
 
-// ErrStale is what a write with a token fails with that is smaller than one seen before.
+// ErrStale is the error of a write with a token that is smaller than an earlier token.
 var ErrStale = errors.New("a later term has written: this one is over")

@@ -54,7 +54,7 @@ func sqlStore(t *testing.T) store {
 	return s
 }
 
-// etcdStore starts the etcd beside the API server's program.
+// etcdStore starts the etcd of the directory of the API server.
 func etcdStore(t *testing.T) store {
 	t.Helper()
 	address := "http://" + freeAddress(t)
@@ -66,7 +66,7 @@ func etcdStore(t *testing.T) store {
 	}
 	t.Cleanup(func() {
 		_ = etcd.Process.Kill()
-		_ = etcd.Wait() // it was killed, and says so
+		_ = etcd.Wait() // it was killed
 	})
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: soon, Context: context.WithoutCancel(t.Context())})
 	if err != nil {

@@ -143,7 +143,7 @@ func TestRender_DeniesByDefault(t *testing.T) {
 		if *ref.ParameterNotFoundAction != admissionv1.DenyAction || ref.Selector != nil || ref.Namespace != "istio-system" {
 			t.Errorf("%s: params %+v", p.Name(), ref)
 		}
-		// Whoever makes a missing lock anew must not be refused for want of it.
+		// A candidate that recreates a missing lock must not be rejected because the lock is missing.
 		if left := p.Policy.Spec.MatchConstraints.ExcludeResourceRules; len(left) != 2 || len(left[1].ResourceNames) != 2 {
 			t.Errorf("%s: locks are not left out: %+v", p.Name(), left)
 		}

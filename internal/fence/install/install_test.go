@@ -157,7 +157,7 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 		if after := len(w.policies.events) + len(w.bindings.events); after != before {
 			t.Errorf("%d objects were changed all the same", after-before)
 		}
-		// Labels can be taken away: the name says the set as well.
+		// Labels can be removed, so the name contains the set too.
 		for _, o := range w.policies.stored {
 			o.Labels = nil
 		}

@@ -153,7 +153,7 @@ func TestObject_Set(t *testing.T) {
 	for name, x := range map[string]struct {
 		object, label string
 		set           string
-		of            []string // besides
+		of            []string // also
 	}{
 		"rendered":            {object: fence.PolicyPrefix + "a.istio-leader.lease.work-0123456789", set: "a"},
 		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a", of: []string{"b"}},

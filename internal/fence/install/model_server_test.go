@@ -16,15 +16,15 @@ import (
 type asked struct {
 	user, pod                              string
 	op, group, resource, namespace, name   string
-	object                                 string // the name of what it is about, of a deletion of a collection too
+	object                                 string // the name of the object, also for a deletion of a collection
 	labels                                 map[string]string
 	election                               string // whose guards it is meant to meet
 	steals, renews, everyone, clusterScope bool
 	place                                  int // in the universe, from 1 on
 }
 
-// server is one API server: what it has been told of policies, bindings and locks, each kind in
-// order and each for itself; and what it acts on, which it makes of the former now and then.
+// server is one API server. It receives policies, bindings and locks, each kind in
+// order and independent of the others. Sometimes it loads them; then they are in effect.
 type server struct {
 	w               *world
 	toldOf, boundTo int // events taken in
@@ -85,7 +85,7 @@ func tell[T metav1.Object](events []event[T], told *int, into map[string]T) bool
 	return true
 }
 
-// refresh takes into use what it was told of both kinds, at once.
+// refresh loads the received policies and bindings together.
 func (s *server) refresh() {
 	s.inUse = s.inUse[:0:0]
 	params := map[fence.LockKind]bool{}
@@ -128,7 +128,7 @@ func (s *server) follow(kind fence.LockKind) {
 }
 
 // settled is the holder of an election if it is the same in all that this server may have
-// been told of its locks so far.
+// received of its locks so far.
 func (s *server) settled(election string) string {
 	newest := s.w.holder(election)
 	for _, i := range s.locks {
@@ -172,8 +172,8 @@ func (s *server) verdict(w asked) verdict {
 	return verdict{waits: waits}
 }
 
-// refuses evaluates a policy by what its expressions mean; one that this does not know is a mistake of the
-// model's, and not of what it judges.
+// refuses evaluates the expressions of a policy. An unknown expression is a mistake of the
+// model, not of the policy.
 func (h hook) refuses(w asked, holder string) bool {
 	for _, c := range h.policy.Spec.MatchConditions {
 		met := false
@@ -210,7 +210,7 @@ func (h hook) refuses(w asked, holder string) bool {
 	}
 }
 
-// about is a policy with a binding, whatever is made of them.
+// about is a policy with a binding.
 type about struct {
 	policy  *admissionv1.ValidatingAdmissionPolicy
 	binding *admissionv1.ValidatingAdmissionPolicyBinding

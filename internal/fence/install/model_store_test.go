@@ -29,9 +29,9 @@ type shelf[T metav1.Object] struct {
 	w      *world
 	group  schema.GroupResource
 	stored []T // in order of creation
-	// raced: somebody else deletes what is to be deleted a moment before.
+	// raced: another client deletes the object immediately before.
 	raced bool
-	// remade: somebody else makes anew what is to be deleted, a moment before.
+	// remade: another client recreates the object immediately before.
 	remade bool
 	events []event[T]
 }
@@ -67,7 +67,7 @@ func (s *shelf[T]) another(name string) (T, bool) {
 	return s.stored[i], len(s.stored[i].GetManagedFields()) > 0
 }
 
-// force has keep look at what is stored of another field manager, if applying may take its fields.
+// force reads the fields of another field manager if applying may take its fields.
 func (s *shelf[T]) force(name string, o metav1.PatchOptions, keep func(was T)) error {
 	was, another := s.another(name)
 	switch {
@@ -268,7 +268,7 @@ func (c bindingsAPI) Patch(_ context.Context, name string, kind types.PatchType,
 		return nil, err
 	}
 	if err := c.s.force(name, o, func(was *admissionv1.ValidatingAdmissionPolicyBinding) {
-		// What narrows it down is the other's; applying leaves it.
+		// Another manager owns the selector; applying keeps it.
 		if was.Spec.MatchResources != nil && object.Spec.MatchResources == nil {
 			object.Spec.MatchResources, object.ManagedFields = was.Spec.MatchResources, was.ManagedFields
 		}

@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// upgradesVariable says how many random upgrades to play, firstVariable from which trial on.
+// upgradesVariable is the number of random upgrades, firstVariable the number of the first.
 const (
 	upgradesVariable = "FENCE_MODEL_UPGRADES"
 	firstVariable    = "FENCE_MODEL_FIRST"
@@ -73,7 +73,7 @@ func everything() (all []asked) {
 	return all
 }
 
-// mayGuard says from the declarations alone whether a write has to be refused to whoever does not lead.
+// mayGuard reports whether a write of a follower must be rejected, from the declarations alone.
 func mayGuard(ds []fence.Declaration, w asked) bool {
 	for _, d := range ds {
 		if d.Election != w.election || d.Mode != "" && d.Mode != fence.Deny {
@@ -130,7 +130,7 @@ func (s standing) has(i int) bool {
 	return o != nil && o.writes[i]
 }
 
-// shrink leaves what a set goes on guarding, and begun notes that it is at it.
+// shrink keeps the guards that a set has before and after a change, and begun records that it runs.
 func (s standing) shrink(set string, ds []fence.Declaration) {
 	for e, o := range s {
 		declared := slices.ContainsFunc(ds, func(d fence.Declaration) bool { return d.Election == e })
@@ -151,7 +151,7 @@ func (s standing) shrink(set string, ds []fence.Declaration) {
 	}
 }
 
-// grow is for when a set stands.
+// grow is called when a set is in effect.
 func (s standing) grow(set string, ds []fence.Declaration) {
 	for _, d := range ds {
 		s[d.Election].by = map[string]bool{set: true}
@@ -257,7 +257,7 @@ func (w *world) forget(set string) {
 	w.settle()
 }
 
-// operation installs what is declared, or removes the set.
+// operation installs the declarations, or removes the set.
 func (w *world) operation(ctx context.Context, set string, ds []fence.Declaration, o Options, planted plant) error {
 	clients := w.clients(planted)
 	if o.Servers = clients[1:]; planted == oneServer {

@@ -13,7 +13,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// plant is a fault of the installer's, or of what it is told, that the model has to show.
+// plant is a defect of the installer or its inputs that the model must find.
 type plant string
 
 const (
@@ -32,8 +32,8 @@ const barrierOfAll = "the-barrier"
 // lockChange is a new holder of an election's lock; it has one of each kind, held together.
 type lockChange struct{ election, holder string }
 
-// world is a cluster as far as fences go: what is stored, what each API server has taken in of
-// it, and what has to be refused at all times.
+// world is a cluster reduced to fences: stored objects, the objects that each API server has
+// loaded, and the writes that must be rejected at all times.
 type world struct {
 	r          *rand.Rand
 	version    int
@@ -80,7 +80,7 @@ func (w *world) holder(election string) string {
 	return ""
 }
 
-// clients are those of the API servers.
+// clients returns a client per API server.
 func (w *world) clients(planted plant) []kubernetes.Interface {
 	var all []kubernetes.Interface
 	for _, s := range w.servers {
@@ -89,7 +89,7 @@ func (w *world) clients(planted plant) []kubernetes.Interface {
 	return all
 }
 
-// request is one of the installer's. Before it, API servers take in what they take in.
+// request is a request of the installer. Before it, API servers load a random part of the objects.
 func (w *world) request(write bool) error {
 	for range w.r.IntN(6) {
 		w.step()
@@ -104,7 +104,7 @@ func (w *world) request(write bool) error {
 	return nil
 }
 
-// step lets something happen that nobody waits for.
+// step performs one random event.
 func (w *world) step() {
 	s := w.servers[w.r.IntN(len(w.servers))]
 	if w.r.IntN(100) < w.lazy || s.stalled {

@@ -105,7 +105,7 @@ func TestReport(t *testing.T) {
 		fmt.Sprintf(line, 1, "rejected", "update", "pods/exec ns/x", "u (pod p)", 0, "first"),
 	}
 	want[6] = fmt.Sprintf(line, 2, "rejected", "update", "configmaps ns/x", "u", 0, "first")
-	// Two pods' claims are none: both count as one that is bound to no pod, the second most frequent.
+	// A token with two pods counts as not bound to a pod, the second most frequent case.
 	want = append([]string{want[0], want[6]}, append(want[1:6:6], want[7:]...)...)
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

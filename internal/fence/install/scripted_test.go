@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// scripted is an API server on which nothing is, and that answers some of what it is asked as a test
-// says. That policies do what they should is tried on a real one.
+// scripted is an API server without objects that responds to some requests as defined by the test.
+// Tests on a real API server show the effect of policies.
 type scripted struct {
 	kubernetes.Interface
 	writes []string

@@ -23,7 +23,7 @@ func TestSeen_Forbidden(t *testing.T) {
 		"it may not be tried": {"create", "configmaps", "check whether API server 1 enforces the policies"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p, _ := fence.Barrier("s", "n", "default") // what is applied is another one: it is replaced
+			p, _ := fence.Barrier("s", "n", "default") // the applied object is another object: it is replaced
 			objects := map[string]any{bothPolicies: p.Policy, bothBindings: p.Binding}
 			client := newScripted(t, func(verb, resource string) (any, error) {
 				switch {

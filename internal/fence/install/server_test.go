@@ -21,15 +21,15 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// judging is an API server as a verifier meets it: it has what it was given, and answers writes
+// judging is an API server for a verifier: it has the given objects and responds to writes
 // as it is told. A write that would change something fails the test.
 type judging struct {
 	*httptest.Server
 	// objects are the answers by the path of the request; lists are those for collections.
 	objects, lists map[string]any
-	// answers says what becomes of a write: nil for admitted.
+	// answers returns the result of a write: nil if admitted.
 	answers func(attempt) error
-	// warns is the warning beside an answer.
+	// warns is the warning of a response.
 	warns string
 
 	// open counts the connections.
@@ -78,7 +78,7 @@ func newJudging(t *testing.T) *judging {
 	return j
 }
 
-// serves makes kinds known; "-" before one that lies in no namespace.
+// serves makes kinds available; "-" marks a cluster-scoped kind.
 func (j *judging) serves(version, path string, resources ...string) {
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
 	for _, r := range resources {
@@ -180,7 +180,7 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 		refuse(w, err)
 		return
 	}
-	if object, there := j.objects[r.URL.Path]; there { // a patch says nothing of itself
+	if object, there := j.objects[r.URL.Path]; there { // a patch without content
 		answer(w, object)
 		return
 	}
@@ -210,7 +210,7 @@ func refuse(w http.ResponseWriter, err error) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-// byPolicy is a refusal by a policy of ours, byRBAC one that came before.
+// byPolicy is a rejection by a policy, byRBAC an earlier rejection.
 func byPolicy(a attempt) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: "x"}, "y",
 		fmt.Errorf("ValidatingAdmissionPolicy '%ss.work-1' with binding 'b' denied request: pod %s is not the leader", fence.PolicyPrefix, a.pod))

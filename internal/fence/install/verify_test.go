@@ -22,7 +22,7 @@ func guarding(guards ...fence.Guard) fence.Declaration {
 	return fence.Declaration{Election: "e", Namespace: "sys", Lock: fence.Lease, ServiceAccounts: []string{"sys/pilot"}, Guards: guards}
 }
 
-// fenced is an API server with a fence that stands: pod-1 leads and may write, nobody else.
+// fenced is an API server with a fence in effect: only pod-1 leads and may write.
 func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 	t.Helper()
 	set, err := fence.Render("sys", d)
@@ -43,7 +43,7 @@ func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 	return j, set
 }
 
-// verified are the findings about guards, one a line, and those about what is installed if they fail.
+// verified returns the findings about guards, one per line, and failed findings about the installation.
 func verified(t *testing.T, j *judging, set fence.Set, d fence.Declaration) []string {
 	t.Helper()
 	found, err := Verify(t.Context(), j.config(), set, d)

@@ -53,16 +53,16 @@ func TestWatch_ReportsChanges(t *testing.T) {
 		event watch.Event
 		want  int
 	}{
-		"a created object":     {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
-		"one that changes":     {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 2)}, 2},
-		"a recreated object": {watch.Event{Type: watch.Modified, Object: recreated}, 2},
-		"one that goes":        {watch.Event{Type: watch.Deleted, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 2},
-		"one by its label":     {watch.Event{Type: watch.Added, Object: labelled}, 2},
-		"its status":           {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 0},
-		"another's":            {watch.Event{Type: watch.Modified, Object: policyNamed("another", 2)}, 0},
-		"another's that goes":  {watch.Event{Type: watch.Deleted, Object: policyNamed("another", 1)}, 0},
-		"a bookmark":           {watch.Event{Type: watch.Bookmark, Object: policyNamed(fence.PolicyPrefix+"b", 5)}, 0},
-		"no object":            {watch.Event{Type: watch.Added, Object: &metav1.Status{}}, 0},
+		"a created object":    {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
+		"one that changes":    {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 2)}, 2},
+		"a recreated object":  {watch.Event{Type: watch.Modified, Object: recreated}, 2},
+		"one that goes":       {watch.Event{Type: watch.Deleted, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 2},
+		"one by its label":    {watch.Event{Type: watch.Added, Object: labelled}, 2},
+		"its status":          {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 0},
+		"another's":           {watch.Event{Type: watch.Modified, Object: policyNamed("another", 2)}, 0},
+		"another's that goes": {watch.Event{Type: watch.Deleted, Object: policyNamed("another", 1)}, 0},
+		"a bookmark":          {watch.Event{Type: watch.Bookmark, Object: policyNamed(fence.PolicyPrefix+"b", 5)}, 0},
+		"no object":           {watch.Event{Type: watch.Added, Object: &metav1.Status{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWatch(t, func(t *testing.T, w *watching) {
@@ -273,7 +273,7 @@ func policyNamed(name string, generation int64) *admissionv1.ValidatingAdmission
 	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("u-" + name)}}
 }
 
-// watching runs a Watch and counts what it tells.
+// watching runs a Watch and counts its calls.
 type watching struct {
 	*watched
 	mu      sync.Mutex

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// Fate is what becomes of a connection. The zero Fate is a good one.
+// Fate is the treatment of a connection. The zero Fate changes nothing.
 type Fate struct {
 	// Up is towards the server, Down towards the client.
 	Up, Down Flow
 }
 
-// Flow is what becomes of the bytes that go in one direction.
+// Flow is the treatment of the bytes in one direction.
 type Flow struct {
 	// Vanish takes them and does not pass them on.
 	Vanish bool
-	// Stall does not even take them; what was being taken already is held.
+	// Stall accepts no bytes. Bytes that were accepted before are held.
 	Stall bool
 	// Delay is how long each piece takes.
 	Delay time.Duration
@@ -220,7 +220,7 @@ func (l *link) flow(of func(Fate) Flow) (Flow, <-chan struct{}) {
 }
 
 // pump carries one direction. A connection that one side ends is ended for the other, unless
-// nothing passes: then the other does not hear of it.
+// no bytes pass: then the other side is not notified
 func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 	buffer := make([]byte, 32<<10)
 	var carried int64

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// echo is a server that sends back what it gets, and notes it.
+// echo is a server that sends back the received bytes and records them.
 func echo(t *testing.T) (addr string, got chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +74,7 @@ func write(t *testing.T, conn net.Conn, text string) {
 	}
 }
 
-// read is what comes within a while; "" for nothing.
+// read returns the bytes that arrive within a short time, or "".
 func read(t *testing.T, conn net.Conn, within time.Duration) (string, error) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {

@@ -131,7 +131,7 @@ func TestTermsLostByDeadConnections(t *testing.T) {
 // be about connections and not about a machine that has no processor left.
 const prompt = time.Second
 
-// tally is what became of dead connections.
+// tally counts the results of dead connections.
 type tally struct {
 	mu                   sync.Mutex
 	runs, lost, repeated int
@@ -139,7 +139,7 @@ type tally struct {
 }
 
 // kill has one leader's connections die. A term that is lost while the API server answers
-// nobody is tried again, twice at most.
+// a run without a leader is repeated, at most twice
 func (a *tally) kill(t *testing.T, timing timing) {
 	for tries := 1; ; tries++ {
 		d := enter(t, cluster.Shared(t), timing)

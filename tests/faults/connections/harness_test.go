@@ -72,12 +72,12 @@ type candidate struct {
 	admin     kubernetes.Interface
 	namespace string
 	log       *logs.Buffer
-	slowest   time.Duration // that the API server took to answer the test, which goes by no relay
+	slowest   time.Duration // response time of the API server without a relay
 
 	mu      sync.Mutex
 	terms   int
 	written int           // writes of the work that succeeded
-	longest time.Duration // that one took, whatever came of it
+	longest time.Duration // time of a request with any result
 	last    error
 }
 
@@ -200,7 +200,7 @@ func (d *candidate) goesOn(t testing.TB, renewals, writes int) {
 	}
 }
 
-// carriesOn is goesOn, and says what is wrong; empty: nothing.
+// carriesOn is goesOn with the problem as a text, or "".
 func (d *candidate) carriesOn(t testing.TB, renewals, writes int) (problem string) {
 	t.Helper()
 	before, written := d.counts()

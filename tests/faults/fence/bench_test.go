@@ -77,7 +77,7 @@ func BenchmarkFenceFollowsTheLock(b *testing.B) {
 	}
 }
 
-// untilRefused writes without a pause until the fence refuses, and tells when the last write
+// untilRefused writes without a pause until the fence rejects a write, and returns the time of the last write
 // that was admitted had been sent.
 func (s *stage) untilRefused(as kubernetes.Interface, since time.Time) (last time.Duration, slipped, tries int) {
 	for {

@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// fences are n declarations of elections in one namespace. The first guards what is written;
+// fences returns n declarations of elections in one namespace. The first guards the written objects;
 // the others guard it as well if all match, and something of their own otherwise.
 func (s *stage) fences(n int, all bool) []fence.Declaration {
 	var declarations []fence.Declaration
@@ -38,7 +38,7 @@ func (s *stage) fences(n int, all bool) []fence.Declaration {
 type side struct {
 	*stage
 	as kubernetes.Interface
-	// lock is as the last renewal left it, which is what an elector renews.
+	// lock is the lock after the last renewal. An elector renews this version.
 	lock *coordinationv1.Lease
 }
 

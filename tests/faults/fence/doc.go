@@ -1,4 +1,4 @@
-// Package fence holds the fence against a real API server: who may write what is guarded,
-// who may change a lock, and what happens when locks, policies, pods and tokens come
+// Package fence tests the fence on a real API server: permissions for guarded objects,
+// permissions for locks, and the effect of locks, policies, pods and tokens that come
 // and go. Writers have tokens bound to Pods of their own.
 package fence

@@ -62,7 +62,7 @@ func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 	return &stage{t: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
 }
 
-// ownCluster is one whose servers the test stops, or looks into.
+// ownCluster is a cluster whose servers the test stops or inspects.
 func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 	t.Helper()
 	options.WithoutControllers = true
@@ -120,7 +120,7 @@ func cleanup(t testing.TB) context.Context {
 	return ctx
 }
 
-// rights are a candidate's, and more: what is refused is refused by the fence.
+// rights are the permissions of a candidate and more, so that only the fence can reject a write.
 func rights() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{"", "coordination.k8s.io", "apps"}, Verbs: []string{"*"},
@@ -143,7 +143,7 @@ func (s *stage) identity(name, account string) *rest.Config {
 	})
 }
 
-// record is what a lock carries.
+// record is the record of a lock.
 type record struct {
 	holder, key string
 	transitions int
@@ -186,7 +186,7 @@ func (r record) lease() *coordinationv1.Lease {
 	}
 }
 
-// create makes the lock, update replaces it whatever its version.
+// create creates the lock. update replaces it without a version.
 func (s *stage) create(as kubernetes.Interface, r record, options ...metav1.CreateOptions) error {
 	opts := append(options, metav1.CreateOptions{})[0]
 	var err error
@@ -248,14 +248,14 @@ func (s *stage) write(as kubernetes.Interface) error {
 // eventually waits until something holds.
 var eventually = waits.Until
 
-// stands waits until the API server has taken in what was installed: the holder may
+// stands waits until the installed fence is in effect: the holder may
 // write and another pod may not.
 func (s *stage) stands(holder, other kubernetes.Interface) {
 	s.t.Helper()
 	eventually(s.t, "the fence stands", func() bool { return fence.IsRefusal(s.write(other)) && s.write(holder) == nil })
 }
 
-// guarded is two pods whose fence stands, and the first one leads.
+// guarded has two pods with a fence in effect. The first pod leads.
 func (s *stage) guarded() (holder, other kubernetes.Interface) {
 	s.t.Helper()
 	holder, other = s.pod("a"), s.pod("b")

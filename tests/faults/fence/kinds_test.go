@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// customGroup has a kind that lies in namespaces, buoys, and one that does not, beacons.
+// customGroup has a namespaced kind, buoys, and a cluster-scoped kind, beacons.
 const customGroup = "fence.incumbent.dev"
 
 func customKind(plural, kind, scope string) string {
@@ -58,8 +58,8 @@ func loadKinds(t testing.TB, c *cluster.Cluster, kinds ...string) {
 	})
 }
 
-// as is a pod of an account by impersonation, as verify does it. Of RBAC it has all rights: what is
-// refused is refused by the fence.
+// as returns a client that impersonates a pod of an account, as verify does. It has all permissions of RBAC:
+// only the fence rejects its requests.
 func (s *stage) as(account, pod string) *rest.Config {
 	config := rest.CopyConfig(s.cluster.Admin())
 	namespace, name, _ := strings.Cut(account, "/")

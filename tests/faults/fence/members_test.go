@@ -31,7 +31,7 @@ func TestFence_MemberLeases(t *testing.T) {
 	rule := func(verbs []string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs}
 	}
-	// Those that RBAC can give: no name limits the first rule.
+	// Permissions that RBAC can grant: no name limits the first rule.
 	rules := []rbacv1.PolicyRule{rule([]string{"create", "patch", "delete", "get"}), rule([]string{"update"}, election, "another-lock")}
 	as := func(pod string) kubernetes.Interface {
 		return cluster.ClientFor(t, s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})).Kube()
@@ -62,7 +62,7 @@ func TestFence_MemberLeases(t *testing.T) {
 	}
 	refused := map[string]func() error{
 		"another's member":           func() error { return patched(one, t, s.namespace, theirs, seize) },
-		"a member without a pod":         func() error { return create(named(members.NamePrefix+"pilot-3", "pilot-3")) },
+		"a member without a pod":     func() error { return create(named(members.NamePrefix+"pilot-3", "pilot-3")) },
 		"one's own, for another":     func() error { return patched(one, t, s.namespace, mine, `{"spec":{"holderIdentity":"pilot-2"}}`) },
 		"deleting another's":         func() error { return remove(theirs) },
 		"a Lease that is no lock":    func() error { return patched(one, t, s.namespace, "not-a-lock", seize) },
@@ -93,7 +93,7 @@ func TestFence_MemberLeases(t *testing.T) {
 	}
 }
 
-// publish lets a Pod publish until end, and waits until it is seen as one who can read sees it.
+// publish lets a Pod publish until end, and waits until a reader sees the member.
 func (s *stage) publish(t *testing.T, as kubernetes.Interface, pod string) (end func() (said string)) {
 	t.Helper()
 	object, err := s.admin.CoreV1().Pods(s.namespace).Get(t.Context(), pod, metav1.GetOptions{})

@@ -55,7 +55,7 @@ func (s *stage) reinstall(other kubernetes.Interface, holder string) {
 	}
 }
 
-// lapse waits for what cannot be seen.
+// lapse waits for a state that cannot be observed.
 func lapse(t testing.TB, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -80,7 +80,7 @@ func (s *stage) handTo(holder string) {
 	})
 }
 
-// tally writes all the time, and counts what was admitted and what the fence refused
+// tally writes continuously, and counts admitted writes and writes that the fence rejected
 // until stop.
 func (s *stage) tally(as kubernetes.Interface) (stop func() (admitted, refused int)) {
 	return s.tallyOf(func() error { return s.write(as) })
@@ -104,7 +104,7 @@ func (s *stage) tallyOf(write func() error) (stop func() (admitted, refused int)
 	return func() (int, int) { cancel(); writer.Wait(); return admitted, refused }
 }
 
-// A fence comes up while the leader writes, and changes while it stands.
+// A fence is installed while the leader writes, and changes while it is in effect.
 func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
 	s.t.Helper()
 	leader := s.tally(a)
@@ -265,7 +265,7 @@ func TestFence_TwoAPIServers(t *testing.T) {
 		}
 		return fence.IsRefusal(err)
 	})
-	// What it has seen it does not forget: stale writes come before the first refusal or not at all.
+	// A server keeps its state: stale writes come before the first rejection or not at all.
 	after := s.tally(b2)
 	s.stands(a2, b2)
 	for range 20 {
@@ -299,7 +299,7 @@ func TestFence_DeletedPod(t *testing.T) {
 	eventually(t, "its successor may write", func() bool { return s.write(b) == nil })
 }
 
-// installsEverywhere: what stands is not taken away before every API server has taken in what
+// installsEverywhere checks that a guard is not removed before every API server has loaded the guard
 // replaces it.
 func (s *stage) installsEverywhere(second *cluster.APIServer) {
 	s.t.Helper()

@@ -11,7 +11,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 )
 
-// finding is the one whose sentence has all these words, once.
+// finding returns the only finding whose statement contains all words.
 func finding(t *testing.T, findings []install.Finding, words ...string) install.Finding {
 	t.Helper()
 	var found []install.Finding
@@ -30,7 +30,7 @@ func finding(t *testing.T, findings []install.Finding, words ...string) install.
 	return found[0]
 }
 
-// versions are those of all objects of the namespace that a probe could have touched.
+// versions returns the versions of all objects of the namespace that a probe could have changed.
 func (s *stage) versions() string {
 	s.t.Helper()
 	var all []string

@@ -28,11 +28,11 @@ const (
 	lockVariable = "FENCE_TEST_LOCK"
 )
 
-// writers is how many writes a process has under way at once.
+// writers is the number of concurrent writes of a process.
 const writers = 4
 
 // writer is a Pod's process: a candidate whose controller is the worst there can be. Once it
-// has led, it writes for the rest of its life, whoever leads, as fast as it is answered.
+// has led, it writes until it ends, even if another process leads, as fast as it gets responses.
 func writer() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -86,7 +86,7 @@ func write(ctx context.Context) error {
 // tries counts all writes of this process, for the log.
 var tries atomic.Int64
 
-// writeOn writes until the process ends, and tells of its tries now and then.
+// writeOn writes until the process ends, and prints its attempts regularly.
 func writeOn(ctx context.Context, client kube.Client, namespace, pod string) {
 	for ctx.Err() == nil {
 		n := tries.Add(1)

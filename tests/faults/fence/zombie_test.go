@@ -21,7 +21,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
-// auditGuarded has the API server note writes to what is guarded, and nothing else.
+// auditGuarded configures the audit log for writes to guarded objects only.
 const auditGuarded = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -135,7 +135,7 @@ func (s *stage) follow() *history {
 	return h
 }
 
-// holder is who the lock names, and the version that says so.
+// holder is the holder of the lock, with the version of the lock.
 func (s *stage) holder() (string, uint64) {
 	s.t.Helper()
 	var object metav1.Object
@@ -220,7 +220,7 @@ func TestFence_PausedLeader(t *testing.T) {
 	}
 }
 
-// prepare makes the guarded ConfigMap and the fence, before anybody leads.
+// prepare creates the guarded ConfigMap and the fence before a candidate leads.
 func (s *stage) prepare() *history {
 	s.t.Helper()
 	s.identity("nobody", account) // the account and its rights
@@ -232,7 +232,7 @@ func (s *stage) prepare() *history {
 	return history
 }
 
-// tries is how often a process says it has tried to write.
+// tries is the number of attempts that a process reports.
 func (s *stage) tries(n *node.Node, pod string) int {
 	s.t.Helper()
 	p, err := n.Pod(s.namespace, pod)

@@ -37,7 +37,7 @@ const (
 	soon = time.Minute
 )
 
-// stage is a namespace in which candidates elect.
+// stage is a namespace for elections.
 type stage struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
@@ -99,7 +99,7 @@ func (w *wire) count() int {
 	return w.out
 }
 
-// candidate is an elector whose work goes on writing when it should not.
+// candidate is an elector whose run function continues to write after its term.
 type candidate struct {
 	*leaderelection.LeaderElection
 	stage *stage
@@ -108,7 +108,7 @@ type candidate struct {
 	relay *relay.Relay
 	quit  func()
 
-	told   chan struct{} // closed when the first term's function was told to stop
+	told   chan struct{} // closed when the first term's context is cancelled
 	mayEnd chan struct{} // closed by the test: it may return
 	once   sync.Once
 }
@@ -181,8 +181,8 @@ func (c *candidate) writeAs(ctx context.Context, by string) error {
 	return err
 }
 
-// work writes until it is told to stop. The first time, it does not return before the test
-// says so.
+// work writes until its context ends. The first time, it does not return before the test
+// allows it.
 func (c *candidate) work(ctx context.Context) error {
 	for ctx.Err() == nil {
 		_ = c.write(ctx)
@@ -208,7 +208,7 @@ func (c *candidate) leads() {
 	eventually(c.stage.t, c.name+" leads and works", func() bool { return c.IsLeader() && c.wire.count() > 0 })
 }
 
-// isTold waits until its function was told to stop.
+// isTold waits until the context of its function ends.
 func (c *candidate) isTold() {
 	c.stage.t.Helper()
 	select {

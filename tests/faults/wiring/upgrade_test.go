@@ -90,7 +90,7 @@ func (s *stage) aggregate(u *upgrader) {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() {
-		// Namespaces wait for every API that is said to be there.
+		// Namespaces wait for every registered API.
 		if err := all.Delete(context.WithoutCancel(s.t.Context()), name, metav1.DeleteOptions{}); err != nil {
 			s.t.Error(err)
 		}
