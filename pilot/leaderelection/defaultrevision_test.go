@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 

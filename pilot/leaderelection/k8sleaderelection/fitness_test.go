@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 // fitLoop returns an idle loop with a fitness check, and its log.

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 // suspender replaces the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.

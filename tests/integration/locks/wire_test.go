@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 func second(s int) metav1.Time { return metav1.NewTime(time.Date(2026, 1, 2, 3, 4, s, 0, time.UTC)) }

@@ -37,7 +37,7 @@ type importRule struct {
 }
 
 // harness has the paths that all tests may import.
-var harness = []string{"tests/cluster", "internal/testutil"}
+var harness = []string{"tests/cluster", "internal/testutil/..."}
 
 // alone has the packages that elector and locks do not need, so that they can be used without the rest of this module.
 var alone = []string{"istio.io", "github.com/prometheus", "sigs.k8s.io/controller-runtime"}
@@ -95,6 +95,7 @@ var rules = []importRule{
 	{path: "cmd/pilot", allowed: []string{"cmd/fencecommand", "internal/fence/install", "internal/istiolog", "pilot/bootstrap", "pkg/..."}, testImports: harness, environment: true},
 
 	// Only tests import tests.
+	{path: "internal/testutil/locktest", allowed: []string{locks}},
 	{path: "internal/testutil", allowed: []string{revisions}, environment: true},
 	{path: "tests/cluster", allowed: []string{client, "internal/testutil", "internal/apirequest"}, environment: true},
 	{

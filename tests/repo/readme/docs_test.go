@@ -40,7 +40,7 @@ func TestPages_Length(t *testing.T) {
 			t.Errorf("%s has %d lines, want at most 120", name, lines)
 		}
 		if strings.HasPrefix(name, "docs") {
-			words += len(strings.Fields(text))
+			words += len(word.FindAllString(text, -1))
 		}
 	}
 	if words > 16000 {
@@ -50,6 +50,7 @@ func TestPages_Length(t *testing.T) {
 
 var (
 	link    = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	word    = regexp.MustCompile(`[A-Za-z0-9][^\s|]*`)
 	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
 	diagram = regexp.MustCompile("(?s)```mermaid\n(.*?)```")
 )

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock/locktest"
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 // played is a lock with a watch that the test controls.
