@@ -5,8 +5,8 @@
 // of the term's first own write of the lock: it grows from term to term, as long as the
 // API server's etcd has one history. The store keeps the largest token that it has seen
 // and takes no write with a smaller one. So a leader that was stopped, or cut off, or whose
-// write was held up on the way, changes nothing after its successor's first write, whatever
-// any clock says.
+// write was held up on the way, changes nothing after its successor's first write,
+// regardless of clocks.
 //
 //	term, _ := k8sleaderelection.TermFromContext(ctx)
 //	err := store.Put(ctx, term.Token, "route", "canary")   // ErrStale: lead no more

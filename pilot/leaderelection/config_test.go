@@ -17,7 +17,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// nobody is a client that reaches no API server.
+// unreachable returns a client that reaches no API server.
 func unreachable(t *testing.T) kube.Client {
 	t.Helper()
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})

@@ -48,7 +48,7 @@ func (c *Cluster) etcdArguments(clients, peers string) []string {
 		"--initial-advertise-peer-urls=" + peers,
 		"--initial-cluster=default=" + peers,
 		"--log-level=warn",
-		// It has no peers to lose, and data that nobody misses.
+		// It has no peers, and its data is temporary.
 		"--heartbeat-interval=10",
 		"--election-timeout=50",
 		"--unsafe-no-fsync",

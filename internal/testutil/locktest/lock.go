@@ -12,7 +12,7 @@ type Subject interface {
 	k8sresourcelock.Annotated
 }
 
-// Lock is the lock of one candidate on a Store, with its client.
+// Locker is a lock that can be annotated and watched.
 type Locker interface {
 	Subject
 	k8sresourcelock.Watchable

@@ -1,5 +1,4 @@
-// Package relay stands between a client and a server and does to their TCP connections
-// what networks do: it silences them, lets one direction through, slows them down, resets
-// them, or cuts them in the middle of an answer. What becomes of connections that are there
-// is said apart from what becomes of those that come.
+// Package relay forwards TCP connections between a client and a server and disturbs them like a network: it drops bytes, passes one
+// direction only, slows connections down, resets them, or cuts them in the middle of a response. Existing and new connections are
+// configured separately.
 package relay

@@ -112,7 +112,7 @@ func TestTemplate_PortsAndAddress(t *testing.T) {
 	}
 }
 
-// All values are available, including those that the built-in template does not use.
+// All values are available, including values that the built-in template does not use.
 func TestTemplate_Values(t *testing.T) {
 	text := `metadata: {annotations: {all: {{ printf "%s %s %s %s %s %s %s %s %s %s" .Gateway .Class .Namespace .UID .Name .ServiceAccount .Image .Revision .ServiceType .Listen | quote }}}}`
 	template, err := ParseTemplate("a test", text)

@@ -104,7 +104,7 @@ func hostsIntersect(listener string, route []gateway.Hostname) bool {
 }
 
 // hostMatches reports whether a pattern, which may start with "*.", includes all hosts of another. The star
-// stands for at least one label.
+// matches at least one label.
 func hostMatches(pattern, host string) bool {
 	pattern = strings.ToLower(pattern)
 	host = strings.ToLower(host)

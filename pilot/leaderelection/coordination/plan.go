@@ -239,7 +239,7 @@ func (o *observer) poll(now time.Time, available []*coordinationv1beta1.LeaseCan
 	return complete
 }
 
-// name plans that best leads: as the preferred holder beside a live holder, otherwise as the holder.
+// name plans that best leads: as the preferred holder if there is a live holder, otherwise as the holder.
 func (p *plan) name(best string, live bool, wall time.Time, e election) {
 	l := e.Lease.DeepCopy()
 	p.Lease = l

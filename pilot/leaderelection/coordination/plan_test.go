@@ -229,7 +229,7 @@ func TestPlan_RefusalBeforeWatchEvent(t *testing.T) {
 	}
 }
 
-// A lease expires when it was unchanged for its duration, whatever its times are.
+// A lease expires when it was unchanged for its duration, regardless of its times.
 func TestPlan_ExpiryByObservation(t *testing.T) {
 	s := newScenario(t, "a", "b")
 	old := metav1.NewMicroTime(epoch.Add(-24 * time.Hour))

@@ -182,7 +182,7 @@ func TestGate_RequestOfAnotherTerm(t *testing.T) {
 	}
 }
 
-// switching answers whatever comes with an upgrade, and notes whether that was closed.
+// switching responds to each request with an upgrade, and records whether the connection was closed.
 type switching struct{ closed atomic.Bool }
 
 func (s *switching) RoundTrip(req *http.Request) (*http.Response, error) {

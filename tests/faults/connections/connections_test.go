@@ -127,8 +127,7 @@ func TestTermsLostByDeadConnections(t *testing.T) {
 		all.runs, all.lost, all.longest.Round(time.Millisecond), all.repeated, prompt)
 }
 
-// prompt is how fast the API server has to answer a request that goes by no relay, for a run to
-// be about connections and not about a machine that has no processor left.
+// prompt is the longest response time of the API server without a relay. A slower response shows that the machine is overloaded.
 const prompt = time.Second
 
 // tally counts the results of dead connections.

@@ -29,8 +29,8 @@ const (
 	election = "istio-leader"
 	// soon bounds every wait; what takes this long has failed.
 	soon = time.Minute
-	// pace is how often a candidate's work writes, and how often a test looks. Many run at once,
-	// and more of either is load that the terms are then lost to.
+	// pace is the interval of writes and of checks. Many candidates run concurrently, and a shorter interval would overload the
+	// machine.
 	pace = 200 * time.Millisecond
 )
 

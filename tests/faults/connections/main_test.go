@@ -8,8 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// These tests wait for renewals, not for a processor; by default no more run at once than
-	// there are processors, and a hundred runs would take a quarter of an hour.
+	// These tests wait for renewals and need little CPU time. With the default of one test per processor, a hundred runs would take a
+	// quarter of an hour.
 	flag.Parse()
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		if err := f.Value.Set("12"); err != nil {

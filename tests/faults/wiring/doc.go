@@ -1,3 +1,3 @@
-// Package wiring tests elector, gate and API server together: whatever way a leader loses its
-// term, nothing that it still sends gets out.
+// Package wiring tests elector, gate and API server together: after a leader has lost its term,
+// in any way, none of its writes is sent.
 package wiring

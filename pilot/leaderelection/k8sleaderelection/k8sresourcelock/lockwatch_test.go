@@ -99,7 +99,7 @@ func TestLockWatch_StoreRestored(t *testing.T) {
 			func(_ context.Context, up func(), _ func(Snapshot)) (string, error) { up(); return "500", nil },
 			lasts)
 		wantTold(t, w, "up after a gap", "gone1000")
-		w.StoreRestored("900") // at once: it was of use
+		w.StoreRestored("900") // immediately, because the watch was useful
 		wantTold(t, w, "down", "up after a gap", "down")
 		w.StoreRestored("400") // between two
 		<-time.After(time.Minute)

@@ -46,7 +46,7 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
 	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
-		// Before that, the record may be an older one that was restored.
+		// Before that, the record may be older, from a restored store.
 		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, Stopped)
 	}
