@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // An election with each type of lock, from start to stop.

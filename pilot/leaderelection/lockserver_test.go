@@ -12,8 +12,8 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
 // lockServer is an API server with only the locks.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // checkStart checks one-at-a-time, and that tokens increase within one history.

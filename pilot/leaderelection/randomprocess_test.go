@@ -15,8 +15,8 @@ import (
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -31,15 +31,15 @@ func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
 type process struct {
 	part // guarded by w.Mu, but for its names
 
-	w       *world
-	l       *LeaderElection // nil: a peer
-	watcher *playWatcher
-	clients []*locktest.Client // to the ConfigMap and to the Lease
-	writer  string             // whose the clients' writes are: processes that come again share their name
-	writes  http.RoundTripper
-	cancel  context.CancelFunc
-	done    chan struct{}
-	alongside  sync.WaitGroup // writers that its functions leave behind
+	w         *world
+	l         *LeaderElection // nil: a peer
+	watcher   *playWatcher
+	clients   []*locktest.Client // to the ConfigMap and to the Lease
+	writer    string             // whose the clients' writes are: processes that come again share their name
+	writes    http.RoundTripper
+	cancel    context.CancelFunc
+	done      chan struct{}
+	alongside sync.WaitGroup // writers that its functions leave behind
 
 	// w.Mu guards these.
 	cut    bool

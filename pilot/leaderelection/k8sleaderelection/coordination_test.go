@@ -9,8 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 func coordinated(c *le.LeaderElectionConfig) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
-	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 // The configuration has the fields of client-go. The lock is released after OnStartedLeading has returned.

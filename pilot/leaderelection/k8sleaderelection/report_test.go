@@ -12,9 +12,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
 // observer is a TermObserver and a metric that records each call as a line.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 // suspender replaces the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.

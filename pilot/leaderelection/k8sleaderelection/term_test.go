@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 func TestTermContext(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	istio "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection"
 	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
 
+	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 

@@ -418,7 +418,7 @@ func TestShared_Connection(t *testing.T) {
 		"that are refused": func(s *leaseServer, _ *Shared) {
 			s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
 		},
-		"that end immediately":         func(s *leaseServer, h *Shared) { h.Client = empty{s} },
+		"that end immediately":     func(s *leaseServer, h *Shared) { h.Client = empty{s} },
 		"that begin with an error": func(s *leaseServer, h *Shared) { h.Client = erring{s} },
 	} {
 		sharedTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *Shared) {
