@@ -62,21 +62,21 @@ func TestLoadConfig_Errors(t *testing.T) {
 		from  Source
 		wants []string
 	}{
-		"missing":                           {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
-		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
-		"directory":                         {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
-		"garbage":                           {Source{Path: garbage}, []string{garbage, advice}},
-		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", advice}},
-		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
-		"directory in list":                 {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
+		"missing":                        {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
+		"missing, by another flag":       {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
+		"directory":                      {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
+		"garbage":                        {Source{Path: garbage}, []string{garbage, advice}},
+		"empty":                          {Source{Path: empty}, []string{empty, "no cluster", advice}},
+		"list of missing":                {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
+		"directory in list":              {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
 		"no context, but a context name": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
-		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
-		"no current context":                {Source{Path: none}, []string{none + `, context ""`, advice}},
-		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},
-		"no such context":                   {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
-		"broken context":                    {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, advice}},
-		"nothing at all":                    {Source{}, []string{"not in a pod", advice}},
-		"empty list":                        {Source{List: string(filepath.ListSeparator)}, []string{"not in a pod", advice}},
+		"current context is gone":        {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
+		"no current context":             {Source{Path: none}, []string{none + `, context ""`, advice}},
+		"garbage in list":                {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},
+		"no such context":                {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
+		"broken context":                 {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, advice}},
+		"nothing at all":                 {Source{}, []string{"not in a pod", advice}},
+		"empty list":                     {Source{List: string(filepath.ListSeparator)}, []string{"not in a pod", advice}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadConfig(test.from)

@@ -3,7 +3,6 @@ package revisions
 import (
 	"bytes"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -144,27 +143,6 @@ func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 		}
 		if reads[last](w); !w.HasSynced() {
 			t.Errorf("with %s: not synced", last)
-		}
-	}
-}
-
-func TestInherited(t *testing.T) {
-	for name, test := range map[string]struct{ own, namespace, want map[string]string }{
-		"neither":       {nil, nil, nil},
-		"its own":       {map[string]string{revisionLabel: "a"}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "a"}},
-		"its own empty": {map[string]string{revisionLabel: ""}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: ""}},
-		"its namespace's": {
-			map[string]string{"x": "y"}, map[string]string{revisionLabel: "b", "z": ""}, map[string]string{"x": "y", revisionLabel: "b"},
-		},
-		"without labels": {nil, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "b"}},
-	} {
-		before := maps.Clone(test.own)
-		got := Inherited(metav1.ObjectMeta{Name: "a", Labels: test.own}, test.namespace)
-		if !maps.Equal(got.Labels, test.want) || got.Name != "a" {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-		if !maps.Equal(test.own, before) {
-			t.Errorf("%s: the object was changed", name)
 		}
 	}
 }

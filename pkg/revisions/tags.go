@@ -2,7 +2,6 @@ package revisions
 
 import (
 	"log/slog"
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,24 +30,8 @@ type TagWatcher interface {
 	// IsMine reports whether an object or a namespace belongs to the revision: its label istio.io/rev names the revision or one of
 	// its tags. An object without the label belongs to the revision with the tag default. Without that tag, it belongs to the
 	// revision of the ValidatingWebhookConfiguration istiod-default-validator, and without that to the revision without a name.
-	// Inherited adds the label of the namespace to an object.
+	// The caller adds the label of the namespace to an object without one.
 	IsMine(metav1.ObjectMeta) bool
-}
-
-// Inherited returns the metadata of an object with the revision label of its namespace, unless the object has that label.
-// namespace has the labels of the namespace.
-func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.ObjectMeta {
-	revision, labelled := namespace[revisionLabel]
-	if _, own := object.Labels[revisionLabel]; own || !labelled {
-		return object
-	}
-	labels := maps.Clone(object.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[revisionLabel] = revision
-	object.Labels = labels
-	return object
 }
 
 // DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.

@@ -9,7 +9,6 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // keepGateway drops the status, which changes often and is not used.
@@ -30,7 +29,7 @@ func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {
 // keepNamespace keeps only the revision label, because other labels of namespaces can change often.
 func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	kept := &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta)}
-	kept.Labels = revisions.Inherited(metav1.ObjectMeta{}, namespace.Labels).Labels
+	kept.Labels = reconcile.Inherited(metav1.ObjectMeta{}, namespace.Labels).Labels
 	return kept
 }
 

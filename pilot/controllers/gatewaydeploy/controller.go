@@ -18,7 +18,6 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // Indexes of Gateways, except byDefaults.
@@ -254,7 +253,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 // returns false until the namespace is cached.
 func (c *Controller) isMine(meta metav1.ObjectMeta) bool {
 	namespace := c.namespaces.Get("", meta.Namespace)
-	return namespace != nil && c.config.IsMine(revisions.Inherited(meta, namespace.Labels))
+	return namespace != nil && c.config.IsMine(reconcile.Inherited(meta, namespace.Labels))
 }
 
 // view returns the cached objects of a Gateway. seen becomes false if a cache is stale.

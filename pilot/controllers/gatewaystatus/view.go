@@ -7,7 +7,6 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // ControllerName is the name of the controller in GatewayClasses and in the status of routes.
@@ -43,7 +42,7 @@ type view interface {
 // cached.
 func mine(v view, object metav1.ObjectMeta) bool {
 	namespace := v.namespace(object.Namespace)
-	return namespace != nil && v.isMine(revisions.Inherited(object, namespace.Labels))
+	return namespace != nil && v.isMine(reconcile.Inherited(object, namespace.Labels))
 }
 
 // ours reports whether a Gateway belongs to a class of this controller and to the revision. The class istio

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// Annotations of lock objects.
 const (
 	// LeaderElectionRecordAnnotationKey is the annotation of a ConfigMap lock that contains the record as JSON.
 	// client-go and istiod use the same key.
@@ -20,11 +21,10 @@ const (
 	// LeaseHolderKey is the annotation of a Lease lock that contains the key of the holder. It is absent if the
 	// key is empty.
 	LeaseHolderKey = "leader.istio.io/holder-key"
-)
 
-// The annotations that this project adds to a lock object. Other electors preserve them but do not read them.
-// Therefore each annotation counts only if its content matches the record (see DESIGN.md, section 3).
-const (
+	// The following annotations belong to this project. Other electors preserve them but do not read them. Therefore each of
+	// them counts only if its content matches the record.
+
 	// MarkerAnnotation is "v1 <identity> <leaderTransitions>", then " handover" if the leader can hand over, then
 	// " unfit" if it prefers not to lead.
 	MarkerAnnotation = "incumbent.dev/leader"
@@ -37,12 +37,10 @@ const (
 	// MultiLockAnnotation is "v1 <identity> <leaderTransitions>", then the UID of the other object if it exists.
 	// The holder leads only while both objects of a MultiLock name it.
 	MultiLockAnnotation = "incumbent.dev/multilock"
-)
 
-// The annotations that a coordinator uses if the API server drops spec.strategy and spec.preferredHolder, because
-// the feature CoordinatedLeaderElection is off. Electors preserve them. Snapshot.Annotations does not contain
-// them.
-const (
+	// A coordinator uses the following annotations if the API server drops spec.strategy and spec.preferredHolder, because the
+	// feature CoordinatedLeaderElection is off. Electors preserve them. Snapshot.Annotations does not contain them.
+
 	// StrategyAnnotation replaces spec.strategy.
 	StrategyAnnotation = "incumbent.dev/strategy"
 	// PreferredHolderAnnotation replaces spec.preferredHolder.
@@ -193,10 +191,14 @@ type Watchable interface {
 	Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (resume string, err error)
 }
 
-// ErrConflict is wrapped by errors of Write if the object has changed since it was read. Nothing was written: read
-// again. This holds only if each request is sent once. Therefore use a client without automatic retries (see
-// ClientConfig).
-var ErrConflict = errors.New("lock has changed since it was read")
+var (
+	// ErrConflict is wrapped by errors of Write if the object has changed since it was read. Nothing was written: read
+	// again. This holds only if each request is sent once. Therefore use a client without automatic retries (see
+	// ClientConfig).
+	ErrConflict = errors.New("lock has changed since it was read")
+	// ErrUnreadable is wrapped by Snapshot.Unreadable if the record cannot be decoded or is invalid.
+	ErrUnreadable = errors.New("record of the lock is unreadable")
+)
 
 // IsConflict reports whether nothing was written because the object has changed since it was read.
 func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }

@@ -3,7 +3,6 @@ package k8sresourcelock
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"unicode/utf8"
@@ -23,9 +22,6 @@ const (
 	// maxSeconds is the maximum lease duration in a record. The elector decides how long it waits.
 	maxSeconds = math.MaxInt32
 )
-
-// ErrUnreadable is wrapped by Snapshot.Unreadable if the record cannot be decoded or is invalid.
-var ErrUnreadable = errors.New("record of the lock is unreadable")
 
 func unreadable(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrUnreadable, fmt.Errorf(format, args...))

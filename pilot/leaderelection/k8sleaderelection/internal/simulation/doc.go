@@ -1,4 +1,4 @@
-// Package simulation plays elections with simulated time and checks the promises of DESIGN.md. It calls
+// Package simulation plays elections with simulated time and checks the promises of docs/safety.md. It calls
 // the same core.Step as production. Everything around Step is a model: machines with their own clocks, a
 // store with compare-and-swap, slow and lost calls, late and lost watch events, pauses, crashes, and users
 // who edit the lock.
