@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -138,12 +139,15 @@ func TestController_Failing(t *testing.T) {
 		forbidden := apierrors.NewForbidden(configMaps, "a", errors.New("no"))
 		var result atomic.Pointer[apierrors.StatusError]
 		result.Store(forbidden)
+		var mu sync.Mutex
 		var fails []string
 		var attempts []time.Time
 		c, _ := newController(t, &recorder{}, newStore(configMap("a", "1")), nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
 			config.Workers = 1
 			config.Reconcile = func(context.Context, string) error {
+				mu.Lock()
 				attempts = append(attempts, time.Now())
+				mu.Unlock()
 				if err := result.Load(); err != nil {
 					return err
 				}
@@ -154,6 +158,8 @@ func TestController_Failing(t *testing.T) {
 		checkDelays := func() {
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			want := firstRetry
 			for i := range attempts[1:] {
 				if got := attempts[i+1].Sub(attempts[i]); got != want {
@@ -164,14 +170,19 @@ func TestController_Failing(t *testing.T) {
 		}
 		stop := start(t, c)
 		time.Sleep(10 * time.Minute)
-		if checkDelays(); len(attempts) < 25 {
+		checkDelays()
+		mu.Lock()
+		if len(attempts) < 25 {
 			t.Errorf("%d attempts in ten minutes", len(attempts))
 		}
+		mu.Unlock()
 		result.Store(apierrors.NewInternalError(errors.New("no")))
 		time.Sleep(time.Minute)
 		result.Store(nil)
 		time.Sleep(time.Minute)
+		mu.Lock()
 		attempts = nil
+		mu.Unlock()
 		result.Store(forbidden)
 		c.EnqueueAll()
 		time.Sleep(time.Minute)
