@@ -43,18 +43,18 @@ func TestValues_Invalid(t *testing.T) {
 		{"pilot", "monitoring.dashboard.labels.a=b c", []string{"'/monitoring/dashboard/labels/a'"}},
 		{"pilot", "image=", []string{"image is empty", "--set image="}},
 		{"pilot", "caBundle.file=", []string{"caBundle is empty", "--set caBundle.configMap=NAME"}},
-		{"pilot", "caBundle.configMap=x", []string{"caBundle has both configMap and file"}},
+		{"pilot", "caBundle.configMap=x", []string{"caBundle has both configMap and file", "only one"}},
 		{"pilot", "elections.enabled=false,replicas=2", []string{"replicas is 2", "elections.enabled=false"}},
 		{"pilot", "elections.strategy=a b", []string{"'/elections/strategy'"}},
 		{"pilot", "elections.coordinator=perhaps", []string{"'/elections/coordinator'", "want null or boolean"}},
 		{"pilot", "elections.strategy=incumbent.dev/DefaultRevision", []string{"elections.lock is configmap", "elections.lock=lease"}},
-		{"pilot", "args={--election-strategy=x}", []string{"args has --election-strategy=x", "elections.strategy"}},
-		{"pilot", "env.ENABLE_COORDINATOR=yes", []string{"env has ENABLE_COORDINATOR", "elections"}},
-		{"pilot", "fence.coordinated=true", []string{"elections.lock is configmap", "leave it out"}},
+		{"pilot", "args={--election-strategy=x}", []string{"args contains --election-strategy=x", "elections.strategy"}},
+		{"pilot", "env.ENABLE_COORDINATOR=yes", []string{"env contains ENABLE_COORDINATOR", "elections"}},
+		{"pilot", "fence.coordinated=true", []string{"elections.lock is configmap", "Remove fence.coordinated"}},
 		{"pilot", "fence.coordinated=perhaps", []string{"'/fence/coordinated'", "want null or boolean"}},
-		{"pilot", "args={--lock=lease}", []string{"args has --lock=lease", "elections.lock"}},
-		{"pilot", "args={--identity=x}", []string{"args has --identity=x", "the Pod's"}},
-		{"pilot", "env.ENABLE_WRITE_FENCE=yes", []string{"env has ENABLE_WRITE_FENCE", "fence"}},
+		{"pilot", "args={--lock=lease}", []string{"args contains --lock=lease", "elections.lock"}},
+		{"pilot", "args={--identity=x}", []string{"args contains --identity=x", "for each Pod"}},
+		{"pilot", "env.ENABLE_WRITE_FENCE=yes", []string{"env contains ENABLE_WRITE_FENCE", "fence"}},
 		{"pilot", "fence.set=istio-system", []string{"fence.set is istio-system", "pilot fence install"}},
 		{"pilot", "revision=" + strings.Repeat("a", 40) + ",name=" + strings.Repeat("b", 20), []string{"fence.set", "more than 63", "--set fence.set=NAME"}},
 		{"tags", "default=A", []string{"'/default'"}},
@@ -82,7 +82,7 @@ func TestValues_Invalid(t *testing.T) {
 	if a := helm(t, "template", "Stable.1", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); a.err == nil {
 		t.Errorf("accepted a release name that is not a revision: %s", a.out)
 	}
-	if a := helm(t, "template", "v1.2", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); !strings.Contains(a.complaints, `revision "v1.2", the release's name`) {
+	if a := helm(t, "template", "v1.2", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); !strings.Contains(a.complaints, `revision is "v1.2", which is invalid`) {
 		t.Errorf("release v1.2: %v %s", a.err, a.complaints)
 	}
 }
@@ -99,9 +99,9 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	}
 	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
-		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not made by this chart", "istioctl tag set theirs --revision canary --overwrite")
-	p.mustHelm(t, tags("install", "tags", "--set", "default=ghost,force=true")...)
-	p.refused(t, tags("install", "more", "--set", "default=ghost,force=true"), "tag default is that of the release tags in namespace "+p.namespace, "helm upgrade tags")
+		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not created by this chart", "istioctl tag set theirs --revision canary --overwrite")
+	p.mustHelm(t, tags("install", "tags", "--set", "default=absent,force=true")...)
+	p.refused(t, tags("install", "more", "--set", "default=absent,force=true"), "tag default belongs to release tags in namespace "+p.namespace, "helm upgrade tags")
 
 	labels := map[string]string{"app": "pilot", "istio.io/rev": "mine", "app.kubernetes.io/part-of": "incumbent"}
 	none := int32(0)
@@ -112,14 +112,16 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	if _, err := p.kube.AppsV1().Deployments(p.namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(t, pilot("install", "mine"), "revision mine is there already, and no release has made it", "pilot-mine")
+	p.refused(t, pilot("install", "mine"), "revision mine already exists and belongs to no Helm release", "pilot-mine")
 	if a := helm(t, append(pilot("install", "stable"), "--namespace", "not-there", "--kubeconfig", p.Kubeconfig())...); a.err == nil || !strings.Contains(a.complaints, `namespaces "not-there" not found`) {
 		t.Errorf("without the namespace: %v %s", a.err, a.complaints)
 	}
 	// This cluster has no Gateway API definitions.
-	said := p.mustHelm(t, pilot("install", "stable")...)
-	if !strings.Contains(said, "does not know gateway.networking.k8s.io/v1 GatewayClass, Gateway, HTTPRoute, ReferenceGrant: ") || !strings.Contains(said, "Revision stable of pilot is in namespace "+p.namespace) {
-		t.Errorf("it says %s", said)
+	notes := p.mustHelm(t, pilot("install", "stable")...)
+	for _, want := range []string{"does not serve gateway.networking.k8s.io/v1 GatewayClass, Gateway, HTTPRoute, ReferenceGrant. ", "Revision stable of pilot is in namespace " + p.namespace} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("missing %q in: %s", want, notes)
+		}
 	}
 }
 
@@ -155,13 +157,13 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 		}
 		return served == 5, fmt.Sprint(served)
 	})
-	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1: what needs them waits. Install the definitions of Gateway API 1.5 or newer, or turn it off with --set gatewayAPI.enabled=false."
+	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer, or disable the controllers with --set gatewayAPI.enabled=false."
 	for _, c := range []struct{ set, older string }{
 		{"gatewayAPI.enabled=true", "GatewayClass, HTTPRoute, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
 	} {
-		said := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
-		if c.older == "" && strings.Contains(said, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(said, fmt.Sprintf(line, c.older)) || strings.Contains(said, "does not know") {
-			t.Errorf("with %s: %s", c.set, said)
+		notes := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
+		if c.older == "" && strings.Contains(notes, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(notes, fmt.Sprintf(line, c.older)) || strings.Contains(notes, "does not serve") {
+			t.Errorf("with %s: %s", c.set, notes)
 		}
 	}
 }

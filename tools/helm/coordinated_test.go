@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// A release gets a strategy only if the fences of all releases know its candidates.
+// A release can have a strategy only if the fences of all releases accept coordinated candidates.
 func TestCoordinatedFences(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -10,10 +10,10 @@ func TestCoordinatedFences(t *testing.T) {
 	coordinated := append([]string{"--set", "elections.strategy=incumbent.dev/DefaultRevision"}, lease...)
 	p.mustHelm(t, pilot("install", "stable", lease...)...)
 	p.refused(t, pilot("install", "canary", coordinated...),
-		"the fence "+p.namespace+"-pilot-stable of this namespace does not know a coordinator's candidates", "`helm upgrade stable … --set fence.coordinated=true`")
+		"fence "+p.namespace+"-pilot-stable of this namespace rejects coordinated candidates", "`helm upgrade stable … --set fence.coordinated=true`")
 	p.mustHelm(t, pilot("upgrade", "stable", append([]string{"--set", "fence.coordinated=true"}, lease...)...)...)
 	p.mustHelm(t, pilot("install", "canary", coordinated...)...)
-	p.refused(t, pilot("upgrade", "stable", lease...), "the elections of Deployment pilot-canary are coordinated (--election-strategy=incumbent.dev/DefaultRevision)", "--set fence.coordinated=true")
+	p.refused(t, pilot("upgrade", "stable", lease...), "Deployment pilot-canary has coordinated elections (--election-strategy=incumbent.dev/DefaultRevision)", "--set fence.coordinated=true,elections.lock=lease")
 	p.mustHelm(t, pilot("upgrade", "stable", append([]string{"--set", "fence.mode=warn"}, lease...)...)...)
 	p.mustHelm(t, pilot("upgrade", "stable", coordinated...)...)
 }

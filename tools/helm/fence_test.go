@@ -17,9 +17,9 @@ import (
 type pair struct {
 	// Name has no digest of the content.
 	Name string `json:"name"`
-	// Variants are the kinds of lock and disabled controllers of the fences that contain the policy.
+	// Variants are the lock types and disabled controllers of the fences that contain the policy.
 	Variants []string `json:"variants"`
-	// Keeps marks a policy of no release. Denies marks a policy of denying fences only.
+	// Keeps marks a permanent policy, which belongs to no release. Denies marks a policy of fences in mode deny.
 	Keeps   bool           `json:"keeps,omitempty"`
 	Denies  bool           `json:"denies,omitempty"`
 	Locks   string         `json:"locks,omitempty"`
@@ -46,7 +46,7 @@ func (p pair) like(other pair) bool {
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-// coordinators returns the coordinators that a coordinated fence of the chart accepts besides its candidates.
+// coordinators returns the coordinators that a coordinated fence of the chart accepts in addition to its candidates.
 func coordinators(coordinated bool) []string {
 	if !coordinated {
 		return nil
@@ -54,7 +54,7 @@ func coordinators(coordinated bool) []string {
 	return []string{"system:apiserver"}
 }
 
-// The policies of the chart equal those of package fence.
+// The chart contains the policies that package fence renders.
 func TestChart_Fence(t *testing.T) {
 	var all []pair
 	for _, lock := range []string{"configmap", "lease", "lease coordinated", "multi"} {

@@ -77,28 +77,28 @@ func TestInstall_BothRevisions(t *testing.T) {
 	}
 	p.mustHelm(t, pilot("install", "stable", quick...)...)
 	leads("stable")
-	p.refused(t, tags("install", "tags", "--set", "default=canary"), "no replica of revision canary is available", "(there are stable)", "--set force=true")
+	p.refused(t, tags("install", "tags", "--set", "default=canary"), "no replica of revision canary is available", "(available: stable)", "--set force=true")
 	p.mustHelm(t, tags("install", "tags", "--set", "default=stable")...)
-	p.refused(t, pilot("install", "second", append(quick, "--set", "revision=stable")...), "revision stable is that of the release stable already", "helm upgrade stable")
+	p.refused(t, pilot("install", "second", append(quick, "--set", "revision=stable")...), "revision stable already belongs to release stable", "helm upgrade stable")
 	p.mustHelm(t, pilot("install", "canary", quick...)...)
 	for _, revision := range []string{"stable", "canary"} {
-		p.fenceStands(t, program, revision)
+		p.waitForFence(t, program, revision)
 	}
-	p.lockIsServedFirst(t, "pilot-stable")
+	p.checkFlowSchema(t, "pilot-stable")
 	p.mustHelm(t, tags("upgrade", "tags", "--set", "default=canary")...)
 	leads("canary")
-	p.refused(t, tags("upgrade", "tags", "--set", "default=ghost"), "no replica of revision ghost is available", "(there are canary, stable)")
+	p.refused(t, tags("upgrade", "tags", "--set", "default=absent"), "no replica of revision absent is available", "(available: canary, stable)")
 	p.mustHelm(t, "rollback", "tags", "1")
 	leads("stable")
 	p.mustHelm(t, "uninstall", "canary", "--wait")
-	p.fenceStands(t, program, "stable")
+	p.waitForFence(t, program, "stable")
 	p.mustHelm(t, "uninstall", "tags")
 	p.mustHelm(t, "uninstall", "stable", "--wait")
-	p.nothingIsLeft(t)
+	p.checkUninstalled(t)
 }
 
-// fenceStands waits until `pilot fence verify` succeeds.
-func (p place) fenceStands(t *testing.T, program, revision string) {
+// waitForFence waits until `pilot fence verify` succeeds.
+func (p place) waitForFence(t *testing.T, program, revision string) {
 	t.Helper()
 	eventually(t, "fence of "+revision, func(ctx context.Context) (bool, string) { // API servers load policies with a delay
 		command := exec.CommandContext(ctx, program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace,
@@ -109,8 +109,8 @@ func (p place) fenceStands(t *testing.T, program, revision string) {
 	})
 }
 
-// lockIsServedFirst checks that only requests for locks match the flow schema of the chart.
-func (p place) lockIsServedFirst(t *testing.T, account string) {
+// checkFlowSchema checks that only requests for locks match the flow schema of the chart.
+func (p place) checkFlowSchema(t *testing.T, account string) {
 	t.Helper()
 	schema, err := p.kube.FlowcontrolV1().FlowSchemas().Get(t.Context(), account+"."+p.namespace, metav1.GetOptions{})
 	if err != nil {
@@ -165,8 +165,8 @@ func (p place) lockIsServedFirst(t *testing.T, account string) {
 	}
 }
 
-// nothingIsLeft checks that only locks and permanent policies remain.
-func (p place) nothingIsLeft(t *testing.T) {
+// checkUninstalled checks that only locks and permanent policies remain.
+func (p place) checkUninstalled(t *testing.T) {
 	t.Helper()
 	policies, err := p.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence"})
 	if err != nil || len(policies.Items) > 0 {

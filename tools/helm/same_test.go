@@ -45,8 +45,8 @@ func fenced(more map[string]string) map[string]string {
 var memberless = map[string]string{"ENABLE_MEMBER_LEASE": "false"}
 
 var trials = map[string]trial{
-	"nothing else": {},
-	"a revision":   {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
+	"defaults":   {},
+	"a revision": {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
 	"a name": {
 		values: "name: plane", manifests: manifests.Values{Name: "plane"}, fence: install.Config{Others: []string{"plane-*"}},
 	},
@@ -74,7 +74,7 @@ var trials = map[string]trial{
 		values: "elections: {coordinator: true}", config: bootstrap.Config{Coordinator: true},
 		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
 	},
-	"both kinds": {
+	"both lock types": {
 		values: "elections: {lock: multi}", config: bootstrap.Config{Lock: "multi"}, manifests: manifests.Values{Args: []string{"--lock=multi"}},
 	},
 	"timing": {
@@ -95,11 +95,11 @@ var trials = map[string]trial{
 		values: "fence: {mode: warn}", fence: install.Config{Mode: "warn"},
 		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
 	},
-	"notes": {
+	"audit": {
 		values: "fence: {mode: audit, set: other}", fence: install.Config{Mode: "audit", Set: "other"},
 		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
 	},
-	"beside istiod": {
+	"istiod takes part": {
 		values: "fence: {others: [istio-system/istiod, mesh/plane-*]}",
 		fence:  install.Config{Others: []string{"pilot-*", "istio-system/istiod", "mesh/plane-*"}},
 	},
@@ -138,7 +138,7 @@ var trials = map[string]trial{
 		values: "ingress: {mode: DEFAULT, class: theirs, service: front}", config: bootstrap.Config{IngressMode: "DEFAULT", IngressClass: "theirs", IngressService: "front"},
 		manifests: manifests.Values{Args: []string{"--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"}},
 	},
-	"where and how": {
+	"addresses and image": {
 		values:    "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', debugAddress: '$(POD_IP):15098', image: 'registry.example/plane:1'}",
 		manifests: manifests.Values{CABundle: "-", CABundleConfigMap: "bundle", Replicas: 3, Address: "$(POD_IP):15099", DebugAddress: "$(POD_IP):15098", Image: "registry.example/plane:1"},
 	},

@@ -38,17 +38,17 @@ const unprivileged = 65532
 func (d description) build() (v1.Image, error) {
 	program, err := os.ReadFile(d.program)
 	if err != nil {
-		return nil, fmt.Errorf("the program: %w", err)
+		return nil, fmt.Errorf("read program: %w", err)
 	}
 	licence, err := os.ReadFile(d.licence)
 	if err != nil {
-		return nil, fmt.Errorf("the licence: %w", err)
+		return nil, fmt.Errorf("read license: %w", err)
 	}
 	layer, err := d.layer([]file{{"/" + d.name, 0o755, program}, {"/LICENSE", 0o644, licence}})
 	if err != nil {
 		return nil, err
 	}
-	// Use the media types of OCI. An empty image has those of docker.
+	// Use OCI media types. An empty image has Docker media types.
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(base, mutate.Addendum{
 		Layer: layer, History: v1.History{Created: v1.Time{Time: d.created}, CreatedBy: "incumbent.dev/incumbent/tools/image"},

@@ -166,8 +166,8 @@ func isStatic(t *testing.T, program string) {
 	}
 }
 
-// The same sources make the same image.
-func TestImageIsReproducible(t *testing.T) {
+// Builds of the same sources have the same digest.
+func TestImage_Reproducible(t *testing.T) {
 	first, said := made(t)
 	second, again := made(t)
 	if strings.ReplaceAll(said, first, "") != strings.ReplaceAll(again, second, "") {
@@ -175,12 +175,12 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
-func TestBadOrders(t *testing.T) {
+func TestRun_InvalidFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"-out is missing":             {},
 		"-version is missing":         {"-out=x"},
 		"-platforms is missing":       {"-out=x", "-version=1"},
-		`invalid platform "linux"`:             {"-out=x", "-version=1", "-platforms=linux"},
+		`invalid platform "linux"`:    {"-out=x", "-version=1", "-platforms=linux"},
 		`unexpected argument "there"`: {"there"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {

@@ -28,14 +28,14 @@ func main() {
 	}
 }
 
-// order are the flags.
-type order struct {
+// options are the values of the flags.
+type options struct {
 	root, out, version, platforms string
 	trim                          bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	var o order
+	var o options
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	flags.StringVar(&o.root, "root", ".", "folder of the sources")
 	flags.StringVar(&o.out, "out", "", "folder of the OCI layout, which is replaced")
@@ -49,17 +49,17 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case flags.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	case o.out == "":
-		return errors.New("-out is missing: set the folder of the layout")
+		return errors.New("-out is missing. Set the folder of the layout")
 	case o.version == "":
-		return errors.New("-version is missing: set a version such as 0.1.0")
+		return errors.New("-version is missing. Set a version such as 0.1.0")
 	case o.platforms == "":
-		return errors.New("-platforms is missing: set platforms such as linux/amd64")
+		return errors.New("-platforms is missing. Set platforms such as linux/amd64")
 	}
 	return o.make(ctx, out)
 }
 
 // make builds the program and the image for each platform.
-func (o order) make(ctx context.Context, out io.Writer) error {
+func (o options) make(ctx context.Context, out io.Writer) error {
 	revision, created, err := o.commit(ctx)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (o order) make(ctx context.Context, out io.Writer) error {
 	for _, name := range strings.Split(o.platforms, ",") {
 		platform, err := v1.ParsePlatform(name)
 		if err != nil || platform.OS == "" || platform.Architecture == "" {
-			return fmt.Errorf("-platforms: invalid platform %q: use a form such as linux/amd64", name)
+			return fmt.Errorf("-platforms: invalid platform %q. Use a form such as linux/amd64", name)
 		}
 		program := filepath.Join(folder, strings.ReplaceAll(name, "/", "-"))
 		if err := o.compile(ctx, *platform, program); err != nil {
@@ -95,7 +95,7 @@ func (o order) make(ctx context.Context, out io.Writer) error {
 }
 
 // compile builds a static program.
-func (o order) compile(ctx context.Context, platform v1.Platform, to string) error {
+func (o options) compile(ctx context.Context, platform v1.Platform, to string) error {
 	to, err := filepath.Abs(to)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (o order) compile(ctx context.Context, platform v1.Platform, to string) err
 
 // commit returns the commit of the sources, with -dirty for uncommitted changes, and its time. Both are empty without a
 // repository.
-func (o order) commit(ctx context.Context) (revision string, created time.Time, err error) {
+func (o options) commit(ctx context.Context) (revision string, created time.Time, err error) {
 	git := func(args ...string) (string, error) {
 		command := exec.CommandContext(ctx, "git", args...)
 		command.Dir = o.root

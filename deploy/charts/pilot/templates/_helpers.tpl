@@ -2,7 +2,7 @@
 
 {{- define "object" -}}{{ .Values.name }}-{{ include "revision" . }}{{- end -}}
 
-{{- /* Outside namespaces. A dot stands in none of the three: no two installations make one name of theirs. */ -}}
+{{- /* Name of cluster-scoped objects. Name, revision and namespace contain no dot, so two installations never share it. */ -}}
 {{- define "cluster.object" -}}{{ include "object" . }}.{{ .Release.Namespace }}{{- end -}}
 
 {{- define "port" -}}{{ regexFind "[0-9]+$" .Values.address }}{{- end -}}
@@ -18,7 +18,7 @@ app: {{ .Values.name }}
 istio.io/rev: {{ include "revision" . | quote }}
 {{- end -}}
 
-{{- /* Which controllers are on: "true" or "". */ -}}
+{{- /* The following templates return "true" if the feature is enabled, otherwise "". */ -}}
 {{- define "ingress.mode" -}}{{ .Values.ingress.mode | default "OFF" }}{{- end -}}
 {{- define "ingress.on" -}}{{ if ne (include "ingress.mode" .) "OFF" }}true{{ end }}{{- end -}}
 {{- define "status.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.status }}true{{ end }}{{- end -}}
@@ -41,7 +41,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if and .Values.elections.enabled $on }}true{{ end -}}
 {{- end -}}
 
-{{- /* The locks of its elections, as a list of each kind. */ -}}
+{{- /* Names of the locks of the release, as a JSON object with the lists configmaps and leases. */ -}}
 {{- define "locks" -}}
 {{- $rev := include "revision" . -}}
 {{- $maps := list "istio-namespace-controller-election" -}}
@@ -107,7 +107,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- end }}
 {{- end -}}
 
-{{- /* The fields of the Pod come first, so that other variables can refer to them. */ -}}
+{{- /* The variables with fields of the Pod are first, so that later variables can refer to them. */ -}}
 {{- define "env" -}}
 {{- $env := dict -}}
 {{- if not .Values.gate }}{{ $_ := set $env "ENABLE_WRITE_GATE" "false" }}{{ end -}}
