@@ -72,7 +72,7 @@ func TestRunParts(t *testing.T) {
 			parts: func(l *partLog, cancel func()) []part {
 				stuck := part{name: "stuck", bound: 10 * time.Second, run: func(ctx context.Context) error {
 					<-ctx.Done()
-					time.Sleep(time.Minute)
+					<-time.After(time.Minute)
 					return nil
 				}}
 				time.AfterFunc(time.Second, cancel)

@@ -69,7 +69,7 @@ func (s *lockServer) newReplica(t *testing.T, name string, change ...func(*Confi
 
 // passes lets d elapse in the bubble.
 func passes(d time.Duration) {
-	time.Sleep(d)
+	<-time.After(d)
 	synctest.Wait()
 }
 

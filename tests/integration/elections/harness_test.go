@@ -211,7 +211,7 @@ func (c *candidate) work(ctx context.Context) error {
 	<-ctx.Done()
 	stopping()
 	for c.lingers.Load() {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	return nil
 }

@@ -74,10 +74,10 @@ func (s *scale) measure(leader string) {
 	before := memory()
 	s.enter(1, thousand)
 	s.settle(leader)
-	time.Sleep(2 * leaderelection.DefaultRetryPeriod)
+	<-time.After(2 * leaderelection.DefaultRetryPeriod)
 	sent := s.transport.sent("")
 	const periods = 4
-	time.Sleep(periods * leaderelection.DefaultRetryPeriod)
+	<-time.After(periods * leaderelection.DefaultRetryPeriod)
 	sent = s.transport.sent("") - sent
 	after := memory()
 	s.b.ReportMetric((after.heap+after.stacks-before.heap-before.stacks)/thousand, "KiB/election")
@@ -97,7 +97,7 @@ func (s *scale) settle(leader string) {
 		}
 		return leader != "process" || int(s.leading.Load()) == len(s.all)
 	}
-	for deadline := time.Now().Add(2 * time.Minute); !done(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); <-time.After(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.b.Fatalf("not all elections have the leader %s", leader)
 		}
