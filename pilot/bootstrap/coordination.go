@@ -69,7 +69,7 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	if err != nil {
 		return nil, err
 	}
-	tools.watcher.AddHandler(func(string) { c.Reconsider() })
+	tools.watcher.AddHandler(func(string) { c.Refresh() })
 	return c, nil
 }
 

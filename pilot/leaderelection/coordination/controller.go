@@ -28,7 +28,7 @@ type Config struct {
 	// Strategies are the strategies of this coordinator. It does not change elections of other strategies. The default is Own.
 	Strategies Registry
 	// Situation returns the input of the strategies. If it returns false, the situation is unknown and no candidate is named.
-	// Call Reconsider if it changed.
+	// Call Refresh if it changed.
 	Situation func() (Situation, bool)
 	// EventRecorder records Kubernetes Events about the locks. Optional.
 	EventRecorder k8sresourcelock.EventRecorder
@@ -60,7 +60,7 @@ func (c Config) Validate() error {
 // All state comes from the objects, except for the time since which they are unchanged. A Controller records this time for locks
 // from Warm on, also between its terms. For candidates it starts again in each term.
 //
-// The candidates are LeaseCandidates. If the API server does not serve them, the candidates are members (package members)
+// The candidates are LeaseCandidates. If the API server does not serve them, the candidates are members
 // that request a strategy, and the Controller also creates the locks.
 type Controller struct {
 	cfg        Config
@@ -142,8 +142,8 @@ func (c *Controller) Close() {
 	}
 }
 
-// Reconsider reports that the Situation changed.
-func (c *Controller) Reconsider() {
+// Refresh reports that the Situation changed.
+func (c *Controller) Refresh() {
 	for _, name := range c.elections() {
 		c.enqueue(name)
 	}
@@ -157,7 +157,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	stopAfterFunc := context.AfterFunc(ctx, queue.ShutDown)
 	defer stopAfterFunc()
 	t := newTerm(c, queue)
-	c.Reconsider()
+	c.Refresh()
 	for {
 		name, shutDown := queue.Get()
 		if shutDown {

@@ -107,7 +107,7 @@ func (n *fixture) setDefault(revision string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.all {
-		c.Reconsider()
+		c.Refresh()
 	}
 }
 

@@ -9,7 +9,6 @@
 // comparisons.
 //
 // A Controller is the coordinator of a namespace. For each election it executes a plan: which candidates to ping, which
-// candidate to name as holder, or which candidate the holder should hand over to. The plan is computed without clock
-// and client (observer.plan). If the API server does not serve LeaseCandidates, the member Leases of the processes
-// (package members) are the candidates.
+// candidate to name as holder, or which candidate the holder should hand over to. If the API server does not serve
+// LeaseCandidates, the members are the candidates: each process publishes a Lease with the elections that it can lead.
 package coordination

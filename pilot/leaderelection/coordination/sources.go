@@ -140,7 +140,7 @@ func (c *Controller) recordServed(err error) {
 		c.seen.mu.Unlock()
 		c.cfg.Logger.Info("API server serves LeaseCandidates; using them once all candidates are published", "timeout", publishPeriod)
 	}
-	c.Reconsider()
+	c.Refresh()
 }
 
 func dropManagedFields(object any) (any, error) {

@@ -234,7 +234,7 @@ func (c *Controller) recordFields(sent, stored *coordinationv1.Lease) {
 	if drops && !c.unserved() {
 		c.cfg.Logger.Info("API server drops strategy and preferredHolder of a Lease; using annotations and creating locks")
 	}
-	c.Reconsider()
+	c.Refresh()
 }
 
 // newLease returns a free lock.

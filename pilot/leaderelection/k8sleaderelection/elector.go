@@ -199,7 +199,7 @@ func (le *LeaderElector) signal(s signal) {
 // DrainLimit returns DrainLimit of the configuration, or its default.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
 
-// Hold is an order of an operator to keep the holder: no candidate requests or preempts the lock by rank. The zero Hold is none.
+// Hold is a command of an operator that keeps the holder: no candidate requests or preempts the lock by rank. The zero Hold is none.
 type Hold struct {
 	// Holder and Transitions identify the term that is held.
 	Holder      string

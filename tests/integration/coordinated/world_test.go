@@ -250,7 +250,7 @@ func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination
 	if c.Controller, err = coordination.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	w.revision.AddHandler(func(string) { c.Reconsider() })
+	w.revision.AddHandler(func(string) { c.Refresh() })
 	return c
 }
 

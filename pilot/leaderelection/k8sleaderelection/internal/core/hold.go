@@ -2,7 +2,7 @@ package core
 
 import "time"
 
-// Hold is the order of an operator that the recorded holder stays regardless of rank: a pause, or the result
+// Hold is a command of an operator: the recorded holder stays regardless of rank. It is a pause, or the result
 // of a transfer. The zero value is no hold. It counts only for the present term.
 type Hold struct {
 	Holder      string
