@@ -1,26 +1,21 @@
-// Package fencing shows how a leader's writes are refused by systems outside Kubernetes,
-// once another one leads.
+// Package fencing shows how a system outside Kubernetes rejects the writes of a former leader.
 //
-// A run function finds its term in its context. The term's token is the resourceVersion
-// of the term's first own write of the lock: it grows from term to term, as long as the
-// API server's etcd has one history. The store keeps the largest token that it has seen
-// and takes no write with a smaller one. So a leader that was stopped, or cut off, or whose
-// write was held up on the way, changes nothing after its successor's first write,
-// regardless of clocks.
+// A run function reads its term from its context. The token of the term is the resourceVersion of the leader's first
+// write to the lock. It grows from term to term within one etcd history. The store keeps the largest token that it has
+// seen, and rejects writes with a smaller one. So a leader that was stopped, disconnected or delayed cannot write
+// after the first write of the next leader. This does not depend on clocks.
 //
 //	term, _ := k8sleaderelection.TermFromContext(ctx)
-//	err := store.Put(ctx, term.Token, "route", "canary")   // ErrStale: lead no more
+//	err := store.Put(ctx, term.Token, "route", "canary")   // ErrStale: a later leader has written
 //
-// Comparing and writing have to be one step of the store: a transaction's condition, as
-// here in SQL and in etcd. A token that is compared first and written later fences nothing. Until
-// the successor's first write the store takes its predecessor's: a new leader that must
-// not see them raises the token (Raise) before it reads.
+// The store must compare the token and write in one transaction, as this package does with SQL and etcd. If it compares
+// first and writes later, a write of a former leader can still be stored. Until the first write of a new leader,
+// the store accepts writes of the previous one. A new leader that must not see them calls Raise before it reads.
 //
-// An etcd that was restored from a backup starts another history, with smaller numbers.
-// After that, delete what the stores remember.
+// After etcd was restored from a backup, tokens can be smaller than before. Delete the stored tokens then.
 package fencing
 
 import "errors"
 
 // ErrStale is the error of a write with a token that is smaller than an earlier token.
-var ErrStale = errors.New("a later term has written: this one is over")
+var ErrStale = errors.New("a later term has written")

@@ -29,7 +29,7 @@ const (
 	soon     = 30 * time.Second
 )
 
-// store is either of them.
+// store is an SQL or an etcd store.
 type store interface {
 	Put(ctx context.Context, token uint64, name, value string) error
 	Raise(ctx context.Context, token uint64) error
@@ -66,7 +66,7 @@ func etcdStore(t *testing.T) store {
 	}
 	t.Cleanup(func() {
 		_ = etcd.Process.Kill()
-		_ = etcd.Wait() // it was killed
+		_ = etcd.Wait() // returns the error of the kill
 	})
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: soon, Context: context.WithoutCancel(t.Context())})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestStores_RejectEarlierTerms(t *testing.T) {
 			}
 		}
 		expect("the first write", s.Put(ctx, 99, "x", "a"), nil)
-		expect("the same term's next", s.Put(ctx, 99, "x", "b"), nil)
+		expect("a second write of the term", s.Put(ctx, 99, "x", "b"), nil)
 		expect("a later term, with one digit more", s.Put(ctx, 100, "x", "c"), nil)
 		expect("the earlier one", s.Put(ctx, 99, "x", "d"), fencing.ErrStale)
 		expect("a term that only raises", s.Raise(ctx, 1000), nil)
@@ -144,7 +144,7 @@ func TestStores_RacingTerms(t *testing.T) {
 			}
 		}
 		if value, err := s.Get(t.Context(), "x"); value != fmt.Sprint(terms) || err != nil {
-			t.Errorf("x is %q, %v: the last term's writes cannot be refused", value, err)
+			t.Errorf("x is %q, %v: writes of the last term must not be rejected", value, err)
 		}
 	})
 }
@@ -182,7 +182,7 @@ func TestStores_RejectLateWrite(t *testing.T) {
 	})
 }
 
-// candidate runs one until quit or the test ends.
+// candidate runs a candidate until quit is called or the test ends.
 func candidate(t *testing.T, c *cluster.Cluster, namespace, lock, pod string, work func(ctx context.Context, token uint64) error) (quit func()) {
 	t.Helper()
 	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ServiceAccount: "example", Rules: []rbacv1.PolicyRule{{

@@ -8,28 +8,28 @@ import (
 	"math"
 )
 
-// SQL is a table of settings in a database, fenced by a table of tokens. The statements are
-// those of SQLite and PostgreSQL; the latter wants $1 for each question mark.
+// SQL writes settings to a table of a database. Another table contains the largest token of each election. The
+// statements are for SQLite and PostgreSQL. PostgreSQL needs $1, $2 instead of question marks.
 type SQL struct {
 	db *sql.DB
-	// election is which leader's writes these are: each has a token of its own.
+	// election is the key of the token.
 	election string
 }
 
-// NewSQL makes the tables unless they are there.
+// NewSQL returns a store for the leader of one election. It creates the tables if they do not exist.
 func NewSQL(ctx context.Context, db *sql.DB, election string) (*SQL, error) {
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS fence (election TEXT PRIMARY KEY, token BIGINT NOT NULL)`,
 		`CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL)`,
 	} {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
-			return nil, fmt.Errorf("making the tables: %w", err)
+			return nil, fmt.Errorf("create the tables: %w", err)
 		}
 	}
 	return &SQL{db: db, election: election}, nil
 }
 
-// Put writes a setting, or fails with ErrStale.
+// Put writes a setting. The error wraps ErrStale if the token is outdated.
 func (s *SQL) Put(ctx context.Context, token uint64, name, value string) error {
 	return s.fenced(ctx, token, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `INSERT INTO setting (name, value) VALUES (?, ?)
@@ -38,16 +38,16 @@ func (s *SQL) Put(ctx context.Context, token uint64, name, value string) error {
 	})
 }
 
-// Raise refuses all earlier terms from now on, and writes nothing.
+// Raise stores the token, so that writes of earlier terms are rejected. It writes no setting.
 func (s *SQL) Raise(ctx context.Context, token uint64) error {
 	return s.fenced(ctx, token, func(*sql.Tx) error { return nil })
 }
 
-// fenced does work in the transaction that raises the token. The row of the token is
-// locked by that, so that a later term waits, or this one does and then finds itself stale.
-func (s *SQL) fenced(ctx context.Context, token uint64, work func(*sql.Tx) error) (err error) {
+// fenced executes write in the transaction that raises the token. The transaction locks the row of the token, so
+// writes of two terms are executed one after the other.
+func (s *SQL) fenced(ctx context.Context, token uint64, write func(*sql.Tx) error) (err error) {
 	if token == 0 || token > math.MaxInt64 {
-		return fmt.Errorf("the token %d is none: take it from TermFromContext", token)
+		return fmt.Errorf("token %d is invalid: use the token of TermFromContext", token)
 	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *SQL) fenced(ctx context.Context, token uint64, work func(*sql.Tx) error
 	raised, err := tx.ExecContext(ctx, `INSERT INTO fence (election, token) VALUES (?, ?)
 		ON CONFLICT (election) DO UPDATE SET token = excluded.token WHERE fence.token <= excluded.token`, s.election, int64(token))
 	if err != nil {
-		return fmt.Errorf("raising the token of %s: %w", s.election, err)
+		return fmt.Errorf("raise the token of %s: %w", s.election, err)
 	}
 	rows, err := raised.RowsAffected()
 	if err != nil {
@@ -70,13 +70,13 @@ func (s *SQL) fenced(ctx context.Context, token uint64, work func(*sql.Tx) error
 	if rows == 0 {
 		return fmt.Errorf("%s, token %d: %w", s.election, token, ErrStale)
 	}
-	if err := work(tx); err != nil {
+	if err := write(tx); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
-// Get reads a setting; "" when there is none.
+// Get returns a setting, or "" if it does not exist.
 func (s *SQL) Get(ctx context.Context, name string) (value string, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT value FROM setting WHERE name = ?`, name).Scan(&value)
 	if errors.Is(err, sql.ErrNoRows) {
