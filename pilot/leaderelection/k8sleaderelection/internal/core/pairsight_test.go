@@ -1,9 +1,19 @@
 package core
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
-// A leader has written its record twice to both objects. Others may have written a hold or a label to either.
 func TestAnnotationFrom_OwnWrites(t *testing.T) {
+	for _, fault := range realPairRules.ownWriteFaults() {
+		t.Error(fault)
+	}
+}
+
+// ownWriteFaults returns all states in which a wrong object counts. A leader has written its record twice to both
+// objects. Others may have written a hold or a label to either.
+func (rules pairRules) ownWriteFaults() (faults []string) {
 	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
 	object := func(version uint64, r Record, h Hold) Snapshot {
@@ -29,18 +39,25 @@ func TestAnnotationFrom_OwnWrites(t *testing.T) {
 		"removed by others from the primary, no second write": {old, object(7, second, none), object(6, first, old), Secondary},
 		"on the secondary, primary without a hold":            {none, object(8, second, none), object(7, second, set), Secondary},
 	} {
-		v := PairView{}.RecordWrite(Primary, first, Annotations{Hold: old}).RecordWrite(Secondary, first, Annotations{Hold: old})
-		v = v.RecordWrite(Primary, second, Annotations{Hold: c.sent}).RecordWrite(Secondary, second, Annotations{Hold: c.sent})
+		var v PairView
+		for _, r := range []Record{first, second} {
+			sent := Annotations{Hold: old}
+			if r == second {
+				sent.Hold = c.sent
+			}
+			v = rules.record(rules.record(v, Primary, r, sent), Secondary, r, sent)
+		}
 		v.Pair = Pair{c.primary, c.secondary}
 		if got := v.annotationFrom(onlyHold); got != c.want {
-			t.Errorf("%s: object %d counts", name, got)
+			faults = append(faults, fmt.Sprintf("%s: object %d counts", name, got))
 		}
 		requested := v // a request in the secondary does not change the result
 		requested.Secondary.Annotations.Request = Request{Identity: "c"}
 		if requested.annotationFrom(onlyHold) != c.want || requested.annotationFrom(onlyRequest) != Secondary {
-			t.Errorf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest))
+			faults = append(faults, fmt.Sprintf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest)))
 		}
 	}
+	return faults
 }
 
 func TestAnnotationFrom_RemovedBetweenWrites(t *testing.T) {
@@ -175,8 +192,15 @@ func TestPairView(t *testing.T) {
 	}
 }
 
-// The second write of a renewal keeps annotations that others wrote to the secondary object.
 func TestPairWrite_MergeAnnotations(t *testing.T) {
+	for _, fault := range append(realPairRules.mergeFaults(), realPairRules.holdFaults()...) {
+		t.Error(fault)
+	}
+}
+
+// mergeFaults returns all second writes with wrong annotations. The second write of a renewal keeps annotations that
+// others wrote to the secondary object.
+func (rules pairRules) mergeFaults() (faults []string) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
 	object := func(n Annotations) Snapshot {
 		return Snapshot{Exists: true, Content: Readable, Record: r, Annotations: n}
@@ -200,20 +224,31 @@ func TestPairWrite_MergeAnnotations(t *testing.T) {
 	} {
 		w := PairWrite{Self: "b", Base: Pair{object(Annotations{}), object(x.was)}, Record: r}
 		w.Record.Transitions = x.term
-		if got := w.MergeAnnotations(x.sight, object(x.now), sent); got != x.want {
-			t.Errorf("%s: %+v, want %+v", name, got, x.want)
+		if got := rules.merge(w, x.sight, object(x.now), sent); got != x.want {
+			faults = append(faults, fmt.Sprintf("%s: %+v, want %+v", name, got, x.want))
 		}
+	}
+	return faults
+}
+
+// holdFaults returns all states of the other object in which a new hold is wrongly written or left out.
+func (rules pairRules) holdFaults() (faults []string) {
+	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
+	old, set := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
+	object := func(h Hold) Snapshot {
+		return Snapshot{Exists: true, Content: Readable, Record: r, Annotations: Annotations{Hold: h}}
 	}
 	w := PairWrite{Record: r}
 	for name, x := range map[string]struct {
 		other Snapshot
 		want  bool
 	}{
-		"another hold": {object(Annotations{Hold: old}), true}, "the same": {object(Annotations{Hold: set}), false}, "none": {object(Annotations{}), false},
+		"another hold": {object(old), true}, "the same": {object(set), false}, "none": {object(Hold{}), false},
 		"of another term": {Snapshot{Exists: true, Content: Readable, Annotations: Annotations{Hold: old}}, false},
 	} {
-		if got := w.ReplacesHold(x.other, set); got != x.want {
-			t.Errorf("the other object shows %s: replaced %v", name, got)
+		if got := rules.replacesHold(w, x.other, set); got != x.want {
+			faults = append(faults, fmt.Sprintf("the other object shows %s: replaced %v", name, got))
 		}
 	}
+	return faults
 }
