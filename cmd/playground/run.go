@@ -80,6 +80,9 @@ func run(ctx context.Context, set settings, r *rollout.Rollout, out *screen) err
 			if !available {
 				out.line("the API server is available")
 			}
+			if out.size == nil {
+				v.answeredBy = "" // it changes with each request, and without a terminal each change prints the table again
+			}
 			out.show(v.table())
 			before = v
 		case available:

@@ -151,9 +151,12 @@ func (v view) table() []string {
 	}
 	lines = append(append(lines, columns(rows)...), "")
 	name := rollout.Shop + "/web-1"
-	return append(lines, columns([][]string{
-		{"SAMPLE", "ADDRESS", "ANSWERED BY"}, {"Gateway " + name, v.gateway, v.answeredBy}, {"Ingress " + name, v.ingress},
-	})...)
+	rows = [][]string{{"SAMPLE", "ADDRESS"}, {"Gateway " + name, v.gateway}, {"Ingress " + name, v.ingress}}
+	if v.answeredBy != "" {
+		rows[0] = append(rows[0], "ANSWERED BY")
+		rows[1] = append(rows[1], v.answeredBy)
+	}
+	return append(lines, columns(rows)...)
 }
 
 // changes returns a line for each difference between two views.
