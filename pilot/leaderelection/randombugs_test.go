@@ -107,6 +107,32 @@ func (g givesUp) Update(ctx context.Context, lease *coordinationv1.Lease, opts m
 	return g.LeaseInterface.Update(ctx, lease, opts)
 }
 
+// confident reports each dry run of such a write as admitted.
+type confident struct {
+	coordinationv1client.LeaseInterface
+	of func(*coordinationv1.Lease) bool
+}
+
+func (c confident) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	if len(opts.DryRun) > 0 && c.of(lease) {
+		return lease, nil
+	}
+	return c.LeaseInterface.Update(ctx, lease, opts)
+}
+
+func (c confident) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	if len(opts.DryRun) > 0 && c.of(lease) {
+		return lease, nil
+	}
+	return c.LeaseInterface.Create(ctx, lease, opts)
+}
+
+// claims reports whether the process writes itself as holder.
+func (p *process) claims(lease *coordinationv1.Lease) bool {
+	holder := lease.Spec.HolderIdentity
+	return holder != nil && *holder == p.Name
+}
+
 // playBugs are the planted bugs, each with the violation that must be found.
 var playBugs = map[string]struct {
 	bug
@@ -122,7 +148,17 @@ var playBugs = map[string]struct {
 	"each write counts as stored":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
 	"a refused write is sent again and again": {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
 	"a watch without events":                  {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
-	"no write succeeds after the faults":      {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "no candidate leads"},
+	"one of two objects is enough": {bug{client: through(func(p *process, l leasesOf) leasesOf {
+		if p.Make == bothLocks {
+			return hopeful{l}
+		}
+		return l
+	})}, "started while"},
+	"acquires without a dry run": {bug{client: through(func(p *process, l leasesOf) leasesOf { return confident{l, p.claims} })}, "no candidate leads"},
+	"requests without a dry run": {bug{client: through(func(p *process, l leasesOf) leasesOf {
+		return confident{l, func(lease *coordinationv1.Lease) bool { return !p.claims(lease) }}
+	})}, "must not acquire"},
+	"no write succeeds after the faults": {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "no candidate leads"},
 }
 
 // bugSeeds is the maximum number of seeds until a planted bug is found.

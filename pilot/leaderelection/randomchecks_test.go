@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func (w *world) checkEvents() {
 		if !e.Snapshot.Exists {
 			continue
 		}
+		if nominates(e) && !slices.ContainsFunc(w.all, func(p *process) bool { return p.Name == holder && !p.poor }) {
+			w.Violated("a leader drained for %s, which must not acquire the lock", holder)
+		}
 		for _, p := range w.all {
 			if p.writer != e.By || p.l == nil || holder == p.Name || !gaveAway(e, p) {
 				continue
@@ -59,6 +63,12 @@ func (w *world) checkEvents() {
 func gaveAway(e locktest.Event, p *process) bool {
 	holder := e.Snapshot.Record.HolderIdentity
 	return holder == "" || e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder
+}
+
+// nominates does not count the transfer of an operator.
+func nominates(e locktest.Event) bool {
+	a := e.Snapshot.Annotations
+	return a[k8sresourcelock.NominatedAnnotation] != "" && a[k8sresourcelock.NominatedAnnotation] == e.Snapshot.Record.HolderIdentity && a[k8sresourcelock.HoldAnnotation] == ""
 }
 
 // budgetSpan is the time span of the budgets.
@@ -123,6 +133,9 @@ func (w *world) endFaults() {
 		w.Violated("after twelve quiet leases %s leads, which is not of the default revision %s; %s", leader, w.Default, w.states())
 		return
 	}
+	if !slices.ContainsFunc(w.processes, func(p *process) bool { return !p.poor }) {
+		return
+	}
 	w.Violated("no candidate leads after twelve leases without faults: default %s, %+v, %+v; %s", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.states())
 }
 
@@ -133,7 +146,7 @@ func (w *world) prefers(revision string) (is bool) {
 		if p.Make.Peer() {
 			return false
 		}
-		is = is || p.Revision == revision
+		is = is || p.Revision == revision && !p.poor
 	}
 	return is
 }
@@ -171,7 +184,7 @@ func (w *world) staysQuiet() {
 	defer w.Mu.Unlock()
 	for _, p := range w.processes {
 		is, was := count(p), before[p]
-		if p.l == nil {
+		if p.l == nil || p.poor {
 			continue
 		}
 		if n := is[0] - was[0]; n > 0 {

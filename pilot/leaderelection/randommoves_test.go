@@ -25,6 +25,9 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	switch {
 	case p.Dead || p.cut:
 		return locktest.Fault{Hang: true}
+	case p.poor && object == 1 && (v == locktest.Update || v == locktest.Create):
+		f.Err = errForbidden
+		return f
 	case p.refuse[v] != nil:
 		f.Err = p.refuse[v]
 		return f
@@ -45,6 +48,10 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	}
 	return f
 }
+
+var locks = schema.GroupResource{Resource: "locks"}
+
+var errForbidden = apierrors.NewForbidden(locks, locktest.Name, nil)
 
 // upTo returns a random duration. The caller holds Mu.
 func (w *world) upTo(most time.Duration) time.Duration {
@@ -166,10 +173,9 @@ func (w *world) EndWatches() {
 
 // Refuse has some kinds of request refused for a while, of one process or of all.
 func (w *world) Refuse() {
-	gr := schema.GroupResource{Resource: "locks"}
 	why := []error{
-		apierrors.NewForbidden(gr, locktest.Name, nil), apierrors.NewInternalError(locktest.ErrConnection),
-		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(gr, locktest.Name, locktest.ErrConnection),
+		errForbidden, apierrors.NewInternalError(locktest.ErrConnection),
+		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(locks, locktest.Name, locktest.ErrConnection),
 	}
 	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.Intn(4)]
 	err := why[w.Intn(len(why))]

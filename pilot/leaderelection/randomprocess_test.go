@@ -37,6 +37,7 @@ type process struct {
 	clients   []*locktest.Client // to the ConfigMap and to the Lease
 	writer    string             // whose the clients' writes are: processes that come again share their name
 	writes    http.RoundTripper
+	poor      bool // it needs both objects and must not write the Lease
 	cancel    context.CancelFunc
 	done      chan struct{}
 	alongside sync.WaitGroup // writers that its functions leave behind
@@ -53,6 +54,7 @@ type process struct {
 func (w *world) start(name, revision string, m electorKind) {
 	p := &process{w: w, part: part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
 	p.verbs = [2]map[locktest.Verb]int{{}, {}}
+	p.poor = m == bothLocks && w.Intn(6) == 0
 	p.writer = fmt.Sprintf("%s, process %d", name, len(w.all))
 	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases[revision].Client(p.writer)}
 	for i, c := range p.clients {
@@ -73,7 +75,7 @@ func (w *world) start(name, revision string, m electorKind) {
 		run(ctx)
 		p.alongside.Wait()
 	}()
-	w.Logf("start %s (%s, %v)", name, revision, m)
+	w.Logf("start %s (%s, %v, poor: %v)", name, revision, m, p.poor)
 	w.processes = append(w.processes, p)
 	w.all = append(w.all, p)
 	w.Locked(func() { w.judge.Enters(&p.part) })
