@@ -165,7 +165,7 @@ connections: $(BUILD_TOOLS) ## Count the terms that dead connections end (RUNS=1
 	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
 fence: ## Install 100,000 random fences on a model of API servers (UPGRADES=500)
-	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestUpgradesOnAModel' ./internal/fence/install
+	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestModel_Upgrades' ./internal/fence/install
 
 fuzz: ## Run each fuzz target for FUZZTIME
 	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \
@@ -211,7 +211,7 @@ page-bench: $(BUILD_TOOLS) ## Measure the elections page: time until a flip is v
 		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
 
 coordination-bench: $(BUILD_TOOLS) ## Measure a coordinated handover next to client-go candidates under the same API server (three minutes)
-	go test -count=1 -run '^$$' -bench HandoverByKubernetes -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
+	go test -count=1 -run '^$$' -bench CoordinatedHandover -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
 
 ##@ Build it
 

@@ -41,3 +41,15 @@ func TestF(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckNames(t *testing.T) {
+	fsys := fstest.MapFS{"x/a/a_test.go": {Data: []byte("package a\n\nfunc TestOne(t *testing.T) {\n}\n\nfunc BenchmarkTwo(b *testing.B) {\n}\n")}}
+	const lines = "\tgo test -run 'One|Three' -timeout 1m ./x/a\n\tcd x && go test -run '^$$' -bench . ./a && \\\n\tgo test -bench Two ./a && go test -run One .\n"
+	want := []string{
+		"Makefile: Three matches no function: go test -run 'One|Three' -timeout 1m ./x/a",
+		"Makefile: One matches no function: go test -run One .",
+	}
+	if got := checkNames(fsys, lines); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

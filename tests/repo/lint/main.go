@@ -13,7 +13,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "lint:", err)
 		os.Exit(2)
 	}
-	findings := check(module)
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lint:", err)
+		os.Exit(2)
+	}
+	findings := append(check(module), checkNames(os.DirFS("."), string(makefile))...)
 	for _, f := range findings {
 		fmt.Println(f)
 	}
