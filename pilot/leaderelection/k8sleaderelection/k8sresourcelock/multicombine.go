@@ -44,6 +44,10 @@ func coreSnapshot(s Snapshot) (core.Snapshot, error) {
 		out.Content = core.Readable
 	}
 	out.Record, out.Annotations = coreRecord(s.Record), coreAnnotations(s.Annotations)
+	out.Annotations.Nominated.Transitions = s.Record.LeaderTransitions
+	if namesTerm(s.Annotations[MarkerAnnotation], s.Record) {
+		out.Annotations.Marker = core.Marker{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions}
+	}
 	if needs := s.Annotations[MultiLockAnnotation]; namesTerm(needs, s.Record) {
 		out.Annotations.Needs = core.NeedsBoth{Identity: s.Record.HolderIdentity, Transitions: s.Record.LeaderTransitions, Other: otherUID(needs)}
 	}

@@ -77,6 +77,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 		p, _ := begin(t)
 		p.Primary.Put("c", termOf("b", 3, 0)) // named by another writer
 		p.Primary.Annotate(needs, "")
+		p.Primary.Annotate(k8sresourcelock.MarkerAnnotation, "")
 		p.Primary.Annotate(k8sresourcelock.NominatedAnnotation, "b")
 		base := p.read()
 		if !base.Half() {

@@ -77,8 +77,8 @@ func (s Snapshot) presence() presence {
 		return vacant
 	case r.Holder == "":
 		return ended
-	case s.Named() && r.Acquired == r.Renewed:
-		return nominee // a peer keeps the annotation, so its renewals count
+	case s.Nominated():
+		return nominee
 	case r.isTerm(s.Annotations.Needs.Identity, s.Annotations.Needs.Transitions):
 		return claim
 	}

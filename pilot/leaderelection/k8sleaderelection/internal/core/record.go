@@ -110,10 +110,12 @@ func (s Snapshot) Acting() bool {
 
 // Nominated reports whether another process wrote the recorded holder, which has not written itself yet and so
 // does not act. An incumbent nominee removes the annotation with its first write. A peer keeps it, so renewals
-// and transitions count too.
+// and transitions count too. A marker of the record proves that the holder has written. Only a coordinator names
+// a former leader next to its marker.
 func (s Snapshot) Nominated() bool {
 	n := s.Annotations.Nominated
-	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired
+	return s.Held() && s.Record.isTerm(n.Identity, n.Transitions) && s.Record.Renewed == s.Record.Acquired &&
+		(n.Uncounted || !s.Annotations.Marker.matches(s.Record))
 }
 
 // Named reports whether the nomination names the recorded holder, even if that has written since.
@@ -121,10 +123,15 @@ func (s Snapshot) Named() bool { return s.Annotations.Nominated.Identity == s.Re
 
 // nominationIn returns the nomination in next, which follows s. The annotation has no term, and peers never
 // remove it. So an annotation that was seen next to another holder still belongs to that term, unless a hold
-// of an operator names the new one.
+// of an operator names the new one. A nomination is written together with its record, so an annotation that
+// appears later is forged.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	was := s.Annotations.Nominated
 	is := next.Annotations.Nominated
+	appeared := s.Held() && s.UID == next.UID && s.Record == next.Record && was.Identity != is.Identity
+	if appeared || next.Acting() {
+		return Nomination{}
+	}
 	named := next.Annotations.Hold.Reason == HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
 	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
 		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
