@@ -152,7 +152,7 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}
 	acquired := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
-		next.Record.Transitions > s.Snap.Record.Transitions || // a lower number is a restore
+		next.Record.Transitions >= after(s.Snap.Record.Transitions) || // a lower number is a restore
 		follows && next.Version > s.Snap.Version
 	switch {
 	case until == 0:
