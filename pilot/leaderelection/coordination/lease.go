@@ -1,6 +1,9 @@
 package coordination
 
 import (
+	"fmt"
+	"strings"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -62,10 +65,13 @@ func fieldsDropped(sent, stored *coordinationv1.Lease) (dropped, known bool) {
 }
 
 // isNominated reports whether another process wrote the holder, and the holder has not written the lock yet. A coordinator leaves
-// acquireTime empty. A leader that hands over sets the annotation.
+// acquireTime empty. A leader that hands over sets the annotation. A marker of the record proves that the holder has written.
 func isNominated(l *coordinationv1.Lease) bool {
+	holder := value(l.Spec.HolderIdentity)
+	marker := fmt.Sprintf("v1 %s %d ", holder, value(l.Spec.LeaseTransitions))
 	return l.Spec.AcquireTime == nil ||
-		l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity) && l.Spec.AcquireTime.Equal(l.Spec.RenewTime)
+		l.Annotations[k8sresourcelock.NominatedAnnotation] == holder && l.Spec.AcquireTime.Equal(l.Spec.RenewTime) &&
+			!strings.HasPrefix(l.Annotations[k8sresourcelock.MarkerAnnotation]+" ", marker)
 }
 
 func value[T any](p *T) (v T) {

@@ -18,6 +18,8 @@ const (
 	candidateDuration = 30 * time.Minute
 	// nominationSeconds is the lease of a nomination. Kubernetes' coordinator writes the same.
 	nominationSeconds = 5
+	// maxTimeLead limits how far a recorded renewTime may be ahead. A later one is replaced, as electors do.
+	maxTimeLead = 24 * time.Hour
 	// maxBackOff limits the back-off after a refused nomination or a failed preference.
 	maxBackOff = 5 * time.Minute
 )
@@ -249,7 +251,10 @@ func (p *plan) name(best string, live bool, wall time.Time, e election) {
 		return
 	}
 	clearPreferredHolder(l)
-	renewed := laterThan(wall, e.Lease.Spec.RenewTime)
+	renewed := metav1.NewMicroTime(wall.Truncate(time.Microsecond))
+	if last := e.Lease.Spec.RenewTime; last != nil && last.Time.Before(wall.Add(maxTimeLead)) {
+		renewed = laterThan(wall, last)
+	}
 	l.Spec.HolderIdentity = &best
 	l.Spec.AcquireTime = nil
 	l.Spec.LeaseDurationSeconds = new(int32(nominationSeconds))

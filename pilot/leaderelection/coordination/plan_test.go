@@ -449,6 +449,32 @@ func TestPlan_NominationLimit(t *testing.T) {
 	s.wantLock("a", "")
 }
 
+// A renewTime of the year 9999 would be stepped into a year that JSON cannot represent.
+func TestPlan_RenewTimeFarAhead(t *testing.T) {
+	s := newScenario(t, "a")
+	s.e.Alive = true
+	s.edit(func(l *coordinationv1.Lease) {
+		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	})
+	s.step()
+	s.wantLock("a", "")
+	if got := s.e.Lease.Spec.RenewTime; !got.Time.Equal(s.wall.Truncate(time.Microsecond)) {
+		t.Errorf("renewTime %v, want %v", got, s.wall)
+	}
+}
+
+func TestIsNominated(t *testing.T) {
+	at := metav1.NowMicro()
+	for marker, want := range map[string]bool{"": true, "v1 a 2": true, "v1 a 33": true, "v1 a 3": false, "v1 a 3 handover": false} {
+		l := newLease("ns", "x")
+		l.Annotations = map[string]string{k8sresourcelock.NominatedAnnotation: "a", k8sresourcelock.MarkerAnnotation: marker}
+		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: &at, RenewTime: &at}
+		if isNominated(l) != want {
+			t.Errorf("marker %q: nominated %v", marker, !want)
+		}
+	}
+}
+
 // The strategy may be an annotation from an API server without the feature. An API server with the feature requires it in the spec.
 func TestPlan_StrategyFromAnnotation(t *testing.T) {
 	s := newScenario(t, "a", "b")
