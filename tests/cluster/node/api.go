@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 )
@@ -20,8 +19,6 @@ const (
 	// firstPause and lastPause limit the pause between two attempts.
 	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
 )
-
-var everything = fields.Everything()
 
 // errFinal marks an error that is not retried.
 var errFinal = errors.New("not retried")

@@ -17,12 +17,13 @@
 // A process gets the command and arguments of the only container of the Pod. Its environment contains the container's
 // variables (values and fields of the Pod), KUBECONFIG with a token bound to the Pod, POD_NAME, POD_NAMESPACE, POD_IP,
 // PATH, HOME and TMPDIR. Each Pod has its own loopback address (status.podIP) with all ports. Readiness and liveness
-// probes use httpGet or tcpSocket. A process whose liveness probe fails is terminated and restarted.
+// probes use httpGet. A process whose liveness probe fails is terminated and restarted.
 //
 // The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f, --previous and --tail: the node serves
-// the log endpoint of a kubelet to clients that may get nodes/proxy. A remote API server cannot reach it.
+// the log endpoint of a kubelet to clients with a certificate of the cluster. A remote API server cannot reach it.
 //
-// Not supported: exec, volumes, several containers, init containers, startup probes, hooks, and resource limits. If an
+// Not supported: exec, volumes, several containers, init containers, startup probes, hooks, resource limits, and other restart
+// policies than Always. If an
 // unsupported field would change the meaning of a Pod, the Pod does not run and its status contains the reason.
 //
 // No process outlives the node, even if the node is killed with SIGKILL (see package process).

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,7 +72,7 @@ func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, addre
 		value := v.expand(variable.Value)
 		if from := variable.ValueFrom; from != nil {
 			var err error
-			if value, err = w.valueFrom(pod, from, address); err != nil {
+			if value, err = valueFrom(pod, from, address); err != nil {
 				return nil, fmt.Errorf("variable %s: %w", variable.Name, err)
 			}
 		}
@@ -81,42 +82,20 @@ func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, addre
 }
 
 // valueFrom returns the value of a field of the Pod.
-func (w *worker) valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address string) (string, error) {
+func valueFrom(pod *corev1.Pod, from *corev1.EnvVarSource, address string) (string, error) {
 	if from.FieldRef == nil {
-		return "", fmt.Errorf("a process node supports only values and fieldRef")
+		return "", errors.New("a process node supports only values and fieldRef")
 	}
-	path := from.FieldRef.FieldPath
-	if key, ok := subscript(path, "metadata.labels"); ok {
-		return pod.Labels[key], nil
-	}
-	if key, ok := subscript(path, "metadata.annotations"); ok {
-		return pod.Annotations[key], nil
-	}
-	switch path {
+	switch path := from.FieldRef.FieldPath; path {
 	case "metadata.name":
 		return pod.Name, nil
 	case "metadata.namespace":
 		return pod.Namespace, nil
 	case "metadata.uid":
 		return string(pod.UID), nil
-	case "spec.nodeName":
-		return w.node.options.Name, nil
-	case "spec.serviceAccountName":
-		return pod.Spec.ServiceAccountName, nil
-	case "status.podIP", "status.podIPs":
+	case "status.podIP":
 		return address, nil
-	case "status.hostIP", "status.hostIPs":
-		return w.node.address, nil
 	default:
 		return "", fmt.Errorf("a process node does not support field %q", path)
 	}
-}
-
-// subscript returns the key in prefix['key'].
-func subscript(path, prefix string) (key string, ok bool) {
-	rest, ok := strings.CutPrefix(path, prefix+"['")
-	if !ok {
-		return "", false
-	}
-	return strings.CutSuffix(rest, "']")
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -64,20 +64,10 @@ func newWorld(t *testing.T, change func(*node.Options)) *world {
 // removePods deletes all Pods, so that the node of the next test gets none.
 func (w *world) removePods(ctx context.Context) {
 	now := int64(0)
-	orphan := metav1.DeletePropagationBackground
-	err := w.client.AppsV1().Deployments(w.namespace).DeleteCollection(ctx,
-		metav1.DeleteOptions{PropagationPolicy: &orphan}, metav1.ListOptions{})
-	if err != nil {
-		w.Error(err)
-	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, bound, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, bound, true, func(ctx context.Context) (bool, error) {
 		err := w.client.CoreV1().Pods(w.namespace).DeleteCollection(ctx,
 			metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
 		if err != nil {
-			return false, err
-		}
-		sets, err := w.client.AppsV1().ReplicaSets(w.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil || len(sets.Items) > 0 {
 			return false, err
 		}
 		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
@@ -108,12 +98,16 @@ func (w *world) until(what string, holds func(context.Context) (bool, error)) {
 // kubectl runs kubectl in the namespace and returns its output.
 func (w *world) kubectl(args ...string) string {
 	w.Helper()
-	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)
-	said, err := exec.CommandContext(w.Context(), w.cluster.Kubectl(), args...).CombinedOutput()
+	said, err := w.kubectlCommand(args...).CombinedOutput()
 	if err != nil {
 		w.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
 	return string(said)
+}
+
+func (w *world) kubectlCommand(args ...string) *exec.Cmd {
+	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)
+	return exec.CommandContext(w.Context(), w.cluster.Kubectl(), args...)
 }
 
 // podSpec returns the spec of a replica.
@@ -135,65 +129,25 @@ func podSpec(args ...string) corev1.PodSpec {
 	}
 }
 
-// deploy creates a Deployment and waits until it is ready.
-func (w *world) deploy(name string, replicas int32) {
-	w.Helper()
-	labels := map[string]string{"app": name}
-	_, err := w.client.AppsV1().Deployments(w.namespace).Create(w.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.ready(int(replicas))
-}
-
-// pods returns the Pods that are not being deleted.
-func (w *world) pods(ctx context.Context) ([]corev1.Pod, error) {
-	list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	var live []corev1.Pod
-	for _, pod := range list.Items {
-		if pod.DeletionTimestamp == nil {
-			live = append(live, pod)
-		}
-	}
-	return live, nil
-}
-
 // ready waits until there are count Pods, all of them ready, and no other processes.
 func (w *world) ready(count int) []corev1.Pod {
 	w.Helper()
 	var pods []corev1.Pod
 	w.until("exactly the wanted Pods are ready", func(ctx context.Context) (bool, error) {
-		var err error
-		if pods, err = w.pods(ctx); err != nil || len(pods) != count || len(w.node.Pods()) != count {
+		list, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
 			return false, err
 		}
-		for _, pod := range pods {
-			if !isReady(pod) {
-				return false, nil
-			}
-		}
-		return true, nil
+		pods = slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+		return len(pods) == count && len(w.node.Pods()) == count && !slices.ContainsFunc(pods, func(pod corev1.Pod) bool { return !isReady(pod) }), nil
 	})
 	return pods
 }
 
 func isReady(pod corev1.Pod) bool {
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady {
-			return condition.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // create creates a Pod.

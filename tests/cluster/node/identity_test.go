@@ -5,17 +5,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -47,9 +44,8 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 		corev1.EnvVar{Name: "NAME", ValueFrom: field("metadata.name")},
 		corev1.EnvVar{Name: "PLACE", ValueFrom: field("metadata.namespace")},
 		corev1.EnvVar{Name: "ADDRESS", ValueFrom: field("status.podIP")},
-		corev1.EnvVar{Name: "ACCOUNT", ValueFrom: field("spec.serviceAccountName")},
-		corev1.EnvVar{Name: "APP", ValueFrom: field("metadata.labels['app']")},
-		corev1.EnvVar{Name: "BOTH", Value: "$(APP)/$(NAME)"},
+		corev1.EnvVar{Name: "UID", ValueFrom: field("metadata.uid")},
+		corev1.EnvVar{Name: "BOTH", Value: "$(PLACE)/$(NAME)"},
 		corev1.EnvVar{Name: "POD_NAMESPACE", Value: "mine"},
 	)
 	t.Setenv("OF_THE_NODE", "only")
@@ -59,7 +55,7 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 	environment := w.ask(pod, "/env")
 	names := []string{
 		"INCUMBENT_LIFELINE", // ends the process together with the node
-		"PATH", "HOME", "TMPDIR", "KUBECONFIG", "POD_NAME", "POD_NAMESPACE", "POD_IP", "NAME", "PLACE", "ADDRESS", "ACCOUNT", "APP", "BOTH", roleVariable,
+		"PATH", "HOME", "TMPDIR", "KUBECONFIG", "POD_NAME", "POD_NAMESPACE", "POD_IP", "NAME", "PLACE", "ADDRESS", "UID", "BOTH", roleVariable,
 	}
 	for _, entry := range environment {
 		if name, _, _ := strings.Cut(entry, "="); !slices.Contains(names, name) {
@@ -67,8 +63,8 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 		}
 	}
 	for _, wanted := range []string{
-		"NAME=one", "PLACE=" + w.namespace, "ADDRESS=" + pod.Status.PodIP, "ACCOUNT=default", "APP=one",
-		"BOTH=one/one", "POD_NAME=one", "POD_NAMESPACE=mine", "POD_IP=" + pod.Status.PodIP,
+		"NAME=one", "PLACE=" + w.namespace, "ADDRESS=" + pod.Status.PodIP, "UID=" + string(pod.UID),
+		"BOTH=" + w.namespace + "/one", "POD_NAME=one", "POD_NAMESPACE=mine", "POD_IP=" + pod.Status.PodIP,
 	} {
 		if !slices.Contains(environment, wanted) {
 			t.Errorf("missing %s in\n%s", wanted, strings.Join(environment, "\n"))
@@ -83,32 +79,14 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := filepath.Dir(here.Log)
-	w.wantIdentity(filepath.Join(folder, "kubeconfig"), pod)
+	whoami := exec.Command(w.cluster.Kubectl(), "--kubeconfig", filepath.Join(folder, "kubeconfig"), "auth", "whoami", "-o", "json")
+	said, err := whoami.CombinedOutput()
+	for _, want := range []string{`"system:serviceaccount:` + w.namespace + `:default"`, `"one"`, `"` + string(pod.UID) + `"`} {
+		if !strings.Contains(string(said), want) {
+			t.Errorf("missing %s in the identity of the Pod (%v):\n%s", want, err, said)
+		}
+	}
 	w.tokenIsReplaced(filepath.Join(folder, "token"))
-}
-
-// wantIdentity checks the user of a kubeconfig.
-func (w *world) wantIdentity(kubeconfig string, pod corev1.Pod) {
-	w.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		w.Fatal(err)
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		w.Fatal(err)
-	}
-	review, err := client.AuthenticationV1().SelfSubjectReviews().
-		Create(w.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	user := review.Status.UserInfo
-	if user.Username != "system:serviceaccount:"+w.namespace+":default" ||
-		!slices.Equal(user.Extra["authentication.kubernetes.io/pod-name"], []string{"one"}) ||
-		!slices.Equal(user.Extra["authentication.kubernetes.io/pod-uid"], []string{string(pod.UID)}) {
-		w.Errorf("it is %+v", user)
-	}
 }
 
 func (w *world) tokenIsReplaced(file string) {

@@ -33,11 +33,9 @@ func TestKubectlLogs(t *testing.T) {
 	}
 	says("process 1 begins\nprocess 1 goes on\n")
 	says("process 1 goes on\n", "--tail=1")
-	says("proc", "--limit-bytes=4")
 
 	// A follower that started before the end of the process.
-	follow := exec.CommandContext(t.Context(), w.cluster.Kubectl(), "--kubeconfig", w.cluster.Kubeconfig(),
-		"--namespace", w.namespace, "logs", "-f", "talker")
+	follow := w.kubectlCommand("logs", "-f", "talker")
 	output, err := follow.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -70,17 +68,16 @@ func TestKubectlLogs(t *testing.T) {
 
 	says("process 2 begins\nprocess 2 goes on\n")
 	says("process 1 begins\nprocess 1 goes on\nprocess 1 was asked\n", "--previous")
-	w.refuses(t, "use --tail", "logs", "talker", "--since=5s")
+	w.refuses(t, "supports only --follow, --previous and --tail", "logs", "talker", "--since=5s")
 	w.refuses(t, "serves logs, and nothing at /exec/", "exec", "talker", "--", "true")
 }
 
 // refuses checks that kubectl fails with the given words.
 func (w *world) refuses(t *testing.T, words string, args ...string) {
 	t.Helper()
-	args = append([]string{"--kubeconfig", w.cluster.Kubeconfig(), "--namespace", w.namespace}, args...)
-	said, err := exec.CommandContext(t.Context(), w.cluster.Kubectl(), args...).CombinedOutput()
+	said, err := w.kubectlCommand(args...).CombinedOutput()
 	var failed *exec.ExitError
 	if !errors.As(err, &failed) || !strings.Contains(string(said), words) {
-		t.Errorf("kubectl %s: %v, want %q in\n%s", strings.Join(args[4:], " "), err, words, said)
+		t.Errorf("kubectl %s: %v, want %q in\n%s", strings.Join(args, " "), err, words, said)
 	}
 }

@@ -16,22 +16,19 @@ import (
 	"incumbent.dev/incumbent/internal/apirequest"
 )
 
-const (
-	// followInterval is the interval at which a followed log is read.
-	followInterval = 50 * time.Millisecond
-	tailBlock      = 16 << 10
-)
+// followInterval is the interval at which a followed log is read.
+const followInterval = 50 * time.Millisecond
 
 // logRequest is the supported part of a log request.
 type logRequest struct {
 	follow, previous bool
-	// tail is the number of lines, limit the number of bytes; -1 means all.
-	tail, limit int64
+	// tail is the number of lines, or -1 for all.
+	tail int
 }
 
 // parseLogRequest returns an error for unsupported parameters.
 func parseLogRequest(query url.Values) (logRequest, error) {
-	r := logRequest{tail: -1, limit: -1}
+	r := logRequest{tail: -1}
 	for key, values := range query {
 		var err error
 		switch value := values[0]; key {
@@ -40,20 +37,9 @@ func parseLogRequest(query url.Values) (logRequest, error) {
 		case "previous":
 			r.previous, err = strconv.ParseBool(value)
 		case "tailLines":
-			r.tail, err = strconv.ParseInt(value, 10, 64)
-		case "limitBytes":
-			r.limit, err = strconv.ParseInt(value, 10, 64)
-		case "timestamps":
-			var wanted bool
-			if wanted, err = strconv.ParseBool(value); wanted {
-				err = errors.New("lines have only the timestamps that the process wrote")
-			}
-		case "sinceSeconds", "sinceTime":
-			err = errors.New("a process node does not record the time of a line: use --tail")
-		case "stream":
-			if value != "All" {
-				err = errors.New("standard output and standard error are one stream")
-			}
+			r.tail, err = strconv.Atoi(value)
+		case "timestamps", "limitBytes", "sinceSeconds", "sinceTime":
+			err = errors.New("a process node supports only --follow, --previous and --tail")
 		}
 		if err != nil {
 			return r, fmt.Errorf("%s=%q: %w", key, values[0], err)
@@ -63,51 +49,30 @@ func parseLogRequest(query url.Values) (logRequest, error) {
 }
 
 // logs serves `kubectl logs`.
-func (e *endpoint) logs(w http.ResponseWriter, r *http.Request) {
+func (n *Node) logs(out http.ResponseWriter, r *http.Request) {
 	request, err := parseLogRequest(r.URL.Query())
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(out, err.Error(), http.StatusBadRequest)
 		return
 	}
-	worker := e.node.worker(r.PathValue("namespace"), r.PathValue("pod"))
-	if worker == nil {
-		http.Error(w, fmt.Sprintf("%s/%s: %v", r.PathValue("namespace"), r.PathValue("pod"), ErrNoPod), http.StatusNotFound)
+	w, err := n.find(r.PathValue("namespace"), r.PathValue("pod"))
+	if err != nil {
+		http.Error(out, err.Error(), http.StatusNotFound)
 		return
 	}
-	if containers := worker.latest.Load().Spec.Containers; len(containers) != 1 || containers[0].Name != r.PathValue("container") {
-		http.Error(w, fmt.Sprintf("Pod has no container %q", r.PathValue("container")), http.StatusNotFound)
-		return
-	}
-	which := worker.runs() - 1
+	which := w.runs() - 1
 	if request.previous {
 		which--
 	}
 	if which < 0 {
-		http.Error(w, "no such process", http.StatusBadRequest)
+		http.Error(out, "no such process", http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "text/plain")
+	out.Header().Set("Content-Type", "text/plain")
 	// After the first byte an error can only end the response.
-	if err := worker.sendLog(r.Context(), w, which, request); err != nil && r.Context().Err() == nil {
-		worker.logger.Warn("failed to send log of Pod", "err", err)
+	if err := w.sendLog(r.Context(), out, which, request); err != nil && r.Context().Err() == nil {
+		w.logger.Warn("failed to send log of Pod", "err", err)
 	}
-}
-
-// worker returns the worker of a Pod, or nil. Of two Pods with the same name it returns the newer one.
-func (n *Node) worker(namespace, name string) *worker {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	var found *worker
-	for _, w := range n.workers {
-		if w.namespace == namespace && w.name == name && (found == nil || w.newer(found)) {
-			found = w
-		}
-	}
-	return found
-}
-
-func (w *worker) newer(than *worker) bool {
-	return than.latest.Load().CreationTimestamp.Before(&w.latest.Load().CreationTimestamp)
 }
 
 // mark records the position in the log at which the next process starts.
@@ -151,40 +116,28 @@ func (w *worker) sendLog(ctx context.Context, out http.ResponseWriter, n int, re
 		return err
 	}
 	defer file.Close()
-	from, to := w.part(n)
-	end := to
-	if end < 0 {
-		if end, err = file.Seek(0, io.SeekEnd); err != nil {
-			return err
-		}
-	}
-	if from, err = lastLines(file, from, end, request.tail); err != nil {
-		return err
-	}
-	flush := http.NewResponseController(out)
-	for {
+	tail := request.tail
+	for at := int64(-1); ; tail = -1 {
 		// Check before reading, so that all output of an ended process is read.
 		alive := w.writes(n)
-		if _, to = w.part(n); to < 0 {
+		from, to := w.part(n)
+		if to < 0 {
 			if to, err = file.Seek(0, io.SeekEnd); err != nil {
 				return err
 			}
 		}
-		size := to - from
-		if request.limit >= 0 {
-			size = min(size, request.limit)
-		}
-		if _, err := io.Copy(out, io.NewSectionReader(file, from, size)); err != nil {
+		text := make([]byte, to-max(from, at))
+		if _, err := file.ReadAt(text, max(from, at)); err != nil {
 			return err
 		}
-		from += size
-		if request.limit >= 0 {
-			request.limit -= size
-		}
-		if err := flush.Flush(); err != nil {
+		at = to
+		if _, err := out.Write(lastLines(text, tail)); err != nil {
 			return err
 		}
-		if !request.follow || !alive || request.limit == 0 || apirequest.Pause(ctx, followInterval) != nil {
+		if err := http.NewResponseController(out).Flush(); err != nil {
+			return err
+		}
+		if !request.follow || !alive || apirequest.Pause(ctx, followInterval) != nil {
 			return nil
 		}
 	}
@@ -197,36 +150,14 @@ func (w *worker) writes(n int) bool {
 	return n == len(w.starts)-1 && w.process != nil && w.process.State() == nil
 }
 
-// lastLines returns the offset of the last lines of a part of a file.
-func lastLines(file io.ReaderAt, from, to, lines int64) (int64, error) {
-	if lines < 0 {
-		return from, nil
+// lastLines returns the last lines of a text, or all of it if count is negative.
+func lastLines(text []byte, count int) []byte {
+	if count < 0 {
+		return text
 	}
-	if lines == 0 {
-		return to, nil
+	start := len(text)
+	for ; count > 0 && start > 0; count-- {
+		start = bytes.LastIndexByte(text[:start-1], '\n') + 1
 	}
-	at, seen := to, int64(0)
-	for at > from {
-		block := make([]byte, min(tailBlock, at-from))
-		if _, err := file.ReadAt(block, at-int64(len(block))); err != nil {
-			return from, err
-		}
-		for {
-			i := bytes.LastIndexByte(block, '\n')
-			if i < 0 {
-				break
-			}
-			after := at - int64(len(block)) + int64(i) + 1
-			// The final newline ends the last line.
-			if after < to {
-				if seen++; seen == lines {
-					return after, nil
-				}
-			}
-			at -= int64(len(block) - i)
-			block = block[:i]
-		}
-		at -= int64(len(block))
-	}
-	return from, nil
+	return text[start:]
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
@@ -80,15 +81,17 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if n.address, err = n.addresses.Take(); err != nil {
 		return err
 	}
-	logs, err := n.serve(ctx, n.address)
+	stopServing, err := n.serve(ctx, n.address)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, logs.close()) }()
+	defer func() { err = errors.Join(err, stopServing()) }()
 	if !retry(ctx, n.report("register node"), n.register) {
 		return nil
 	}
-	informer := cache.NewSharedIndexInformer(n.listWatch(), &corev1.Pod{}, 0, nil)
+	// Unscheduled Pods have no node, so the watch covers all Pods.
+	pods := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
+	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, nil)
 	if _, err := informer.AddEventHandler(n.handler(ctx)); err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
@@ -96,11 +99,6 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	// The informer has returned, so no worker is added any more.
 	n.running.Wait()
 	return nil
-}
-
-// listWatch covers the Pods of all namespaces, because unscheduled Pods have no node.
-func (n *Node) listWatch() cache.ListerWatcher {
-	return cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, everything)
 }
 
 // handler starts, updates and removes workers. It never blocks.
@@ -142,9 +140,6 @@ func (n *Node) see(ctx context.Context, pod *corev1.Pod) {
 
 // mine reports whether this node runs the Pod: it is bound to this node, or it waits for the default scheduler.
 func (n *Node) mine(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return pod.Spec.NodeName == n.options.Name && pod.DeletionTimestamp != nil
-	}
 	unscheduled := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !n.options.BoundOnly
 	return pod.Spec.NodeName == n.options.Name || unscheduled && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
@@ -188,23 +183,30 @@ func (n *Node) Pods() []Pod {
 
 // Pod returns the Pod with that name.
 func (n *Node) Pod(namespace, name string) (Pod, error) {
-	for _, pod := range n.Pods() {
-		if pod.Namespace == namespace && pod.Name == name {
-			return pod, nil
+	w, err := n.find(namespace, name)
+	if err != nil {
+		return Pod{}, err
+	}
+	return w.snapshot(), nil
+}
+
+func (n *Node) find(namespace, name string) (*worker, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.workers {
+		if w.namespace == namespace && w.name == name {
+			return w, nil
 		}
 	}
-	return Pod{}, fmt.Errorf("%s/%s: %w", namespace, name, ErrNoPod)
+	return nil, fmt.Errorf("%s/%s: %w", namespace, name, ErrNoPod)
 }
 
 // Signal sends a signal to the process of the Pod. The error wraps ErrNoPod if the node does not run the Pod, and
 // os.ErrProcessDone if the Pod has no process.
 func (n *Node) Signal(namespace, name string, signal syscall.Signal) error {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, w := range n.workers {
-		if w.namespace == namespace && w.name == name {
-			return w.signal(signal)
-		}
+	w, err := n.find(namespace, name)
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%s/%s: %w", namespace, name, ErrNoPod)
+	return w.signal(signal)
 }

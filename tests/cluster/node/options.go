@@ -1,10 +1,10 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -23,9 +23,7 @@ type Options struct {
 	Images map[string]string
 	// Name is the name of the Node. Default: "incumbent".
 	Name string
-	// TokenLifetime is the lifetime of a Pod's token, at least ten minutes. Default: an hour.
-	TokenLifetime time.Duration
-	// TokenRefresh is the age at which a token is replaced. Default: four fifths of its lifetime.
+	// TokenRefresh is the age at which the token of a Pod is replaced. Its lifetime is an hour. Default: 48 minutes.
 	TokenRefresh time.Duration
 	// RestartDelay is the delay before the second consecutive restart. The first restart is immediate. Later delays
 	// double up to MaxRestartDelay. A process that ran for MaxRestartDelay resets the delay. Default: 1 s and 30 s.
@@ -42,13 +40,12 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Name = orElse(o.Name, "incumbent")
-	o.TokenLifetime = orElse(o.TokenLifetime, time.Hour)
-	o.TokenRefresh = orElse(o.TokenRefresh, o.TokenLifetime*4/5)
-	o.RestartDelay = orElse(o.RestartDelay, time.Second)
-	o.MaxRestartDelay = orElse(o.MaxRestartDelay, 30*time.Second)
-	o.StopGrace = orElse(o.StopGrace, 5*time.Second)
-	o.Logger = orElse(o.Logger, slog.New(slog.DiscardHandler))
+	o.Name = cmp.Or(o.Name, "incumbent")
+	o.TokenRefresh = cmp.Or(o.TokenRefresh, tokenLifetime*4/5)
+	o.RestartDelay = cmp.Or(o.RestartDelay, time.Second)
+	o.MaxRestartDelay = cmp.Or(o.MaxRestartDelay, 30*time.Second)
+	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }
 
@@ -60,16 +57,17 @@ func (o Options) published(address string) string {
 	return address
 }
 
-func orElse[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
+// restartDelay returns the delay before the n-th consecutive restart, counted from 0.
+func (o Options) restartDelay(n int) time.Duration {
+	if n == 0 {
+		return 0
 	}
-	return value
+	delay := o.RestartDelay
+	for range n - 1 {
+		delay = min(2*delay, o.MaxRestartDelay)
+	}
+	return delay
 }
-
-// minimalToken is the minimum of the API server.
-const minimalToken = 10 * time.Minute
 
 func (o Options) validate() error {
 	switch {
@@ -77,22 +75,10 @@ func (o Options) validate() error {
 		return errors.New("node options: Config is missing")
 	case o.Dir == "":
 		return errors.New("node options: Dir is missing")
-	case o.TokenLifetime < minimalToken:
-		return fmt.Errorf("node options: TokenLifetime is %v, want at least %v", o.TokenLifetime, minimalToken)
-	case o.TokenRefresh < 0 || o.TokenRefresh > o.TokenLifetime:
-		return fmt.Errorf("node options: TokenRefresh %v is not within the lifetime of %v", o.TokenRefresh, o.TokenLifetime)
-	case o.RestartDelay < 0 || o.MaxRestartDelay < o.RestartDelay:
-		return fmt.Errorf("node options: RestartDelay %v is not between 0 and MaxRestartDelay %v", o.RestartDelay, o.MaxRestartDelay)
-	case o.StopGrace < 0:
-		return fmt.Errorf("node options: StopGrace %v is negative", o.StopGrace)
 	}
 	for image, path := range o.Images {
-		info, err := os.Stat(path)
-		if err != nil {
-			return fmt.Errorf("node options: program of image %q: %w", image, err)
-		}
-		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return fmt.Errorf("node options: image %q: %s is not a program", image, path)
+		if err := checkProgram(path); err != nil {
+			return fmt.Errorf("node options: image %q: %w", image, err)
 		}
 	}
 	return nil

@@ -28,21 +28,23 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	b := backoff{first: time.Second, most: 5 * time.Second}
-	row := func() []time.Duration {
-		var waits []time.Duration
-		for range 6 {
-			waits = append(waits, b.next())
+func TestRestartDelay(t *testing.T) {
+	o := Options{RestartDelay: time.Second, MaxRestartDelay: 5 * time.Second}
+	for n, want := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
+		if got := o.restartDelay(n); got != want {
+			t.Errorf("restart %d: %v, want %v", n, got, want)
 		}
-		return waits
 	}
-	want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}
-	for range 2 {
-		if got := row(); !slices.Equal(got, want) {
-			t.Errorf("delays %v, want %v", got, want)
+}
+
+func TestLastLines(t *testing.T) {
+	for count, want := range map[int]string{-1: "a\nb\nc", 0: "", 1: "c", 2: "b\nc", 3: "a\nb\nc", 4: "a\nb\nc"} {
+		for _, end := range []string{"", "\n"} {
+			got := string(lastLines([]byte("a\nb\nc"+end), count))
+			if strings.TrimSuffix(got, "\n") != want || count == 0 && got != "" {
+				t.Errorf("%d lines with end %q: %q", count, end, got)
+			}
 		}
-		b.reset()
 	}
 }
 
@@ -52,29 +54,17 @@ func TestOptionsValidate(t *testing.T) {
 		t.Error(err)
 	}
 	wrong := map[string]func(*Options){
-		"Config is missing":  func(o *Options) { o.Config = nil },
-		"Dir is missing":     func(o *Options) { o.Dir = "" },
-		"at least 10m0s":     func(o *Options) { o.TokenLifetime = time.Minute },
-		"TokenRefresh":       func(o *Options) { o.TokenRefresh = 2 * time.Hour },
-		"RestartDelay":       func(o *Options) { o.RestartDelay = time.Hour },
-		"StopGrace":          func(o *Options) { o.StopGrace = -1 },
-		"program of image":   func(o *Options) { o.Images = map[string]string{"pilot": "/no/such/file"} },
-		"is not a program":   func(o *Options) { o.Images = map[string]string{"pilot": "/etc/passwd"} },
-		"/ is not a program": func(o *Options) { o.Images = map[string]string{"pilot": "/"} },
+		"Config is missing":   func(o *Options) { o.Config = nil },
+		"Dir is missing":      func(o *Options) { o.Dir = "" },
+		`image "pilot": find`: func(o *Options) { o.Images = map[string]string{"pilot": "/no/such/file"} },
+		"is not a program":    func(o *Options) { o.Images = map[string]string{"pilot": "/etc/passwd"} },
+		"/ is not a program":  func(o *Options) { o.Images = map[string]string{"pilot": "/"} },
 	}
 	for _, words := range slices.Sorted(maps.Keys(wrong)) {
 		options := good
 		wrong[words](&options)
 		if _, err := New(options); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("want %q, got %v", words, err)
-		}
-	}
-}
-
-func TestPublishedAddress(t *testing.T) {
-	for network, want := range map[bool]string{false: "127.70.1.2", true: "10.70.1.2"} {
-		if got := (Options{PodNetwork: network}).published("127.70.1.2"); got != want {
-			t.Errorf("PodNetwork %v: %s, want %s", network, got, want)
 		}
 	}
 }

@@ -3,9 +3,10 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -57,15 +58,20 @@ func onlyContainer(pod *corev1.Pod) (*corev1.Container, error) {
 		return nil, errors.New("a process node does not support init containers")
 	case len(pod.Spec.Containers) != 1:
 		return nil, fmt.Errorf("a process node supports one container, this Pod has %d", len(pod.Spec.Containers))
+	case pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
+		return nil, fmt.Errorf("a process node does not support restartPolicy %s", pod.Spec.RestartPolicy)
 	case len(pod.Spec.Containers[0].EnvFrom) > 0:
 		return nil, errors.New("a process node does not support envFrom: name the variables in env")
 	case pod.Spec.Containers[0].StartupProbe != nil:
 		return nil, errors.New("a process node does not support startupProbe: use initialDelaySeconds of livenessProbe")
 	}
-	if alive := pod.Spec.Containers[0].LivenessProbe; alive != nil && alive.HTTPGet == nil && alive.TCPSocket == nil {
-		return nil, fmt.Errorf("livenessProbe: %w", errHandler)
+	container := &pod.Spec.Containers[0]
+	for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
+		if probe != nil && probe.HTTPGet == nil {
+			return nil, errors.New("a process node supports only httpGet probes")
+		}
 	}
-	return &pod.Spec.Containers[0], nil
+	return container, nil
 }
 
 // program returns the program of an image.
@@ -74,18 +80,18 @@ func (o Options) program(image string) (string, error) {
 		return path, nil
 	}
 	if filepath.IsAbs(image) {
-		info, err := os.Stat(image)
-		if err != nil {
-			return "", fmt.Errorf("the program %s: %w", image, err)
-		}
-		if info.IsDir() || info.Mode()&0o111 == 0 {
-			return "", fmt.Errorf("%s is not a program", image)
-		}
-		return image, nil
+		return image, checkProgram(image)
 	}
-	known := make([]string, 0, len(o.Images))
-	for name := range o.Images {
-		known = append(known, name)
+	return "", fmt.Errorf("image %q has no program: known are %q, and absolute paths", image, slices.Sorted(maps.Keys(o.Images)))
+}
+
+func checkProgram(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fmt.Errorf("find program: %w", err)
 	}
-	return "", fmt.Errorf("image %q has no program: known are %s, and absolute paths", image, strings.Join(known, ", "))
+	if info.IsDir() || info.Mode()&0o111 == 0 {
+		return fmt.Errorf("%s is not a program", path)
+	}
+	return nil
 }

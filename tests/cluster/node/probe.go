@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -20,9 +21,6 @@ import (
 // eager is the interval of readiness probes until the first success. A kubelet would wait a whole period.
 const eager = 100 * time.Millisecond
 
-// errHandler is returned for an unsupported probe.
-var errHandler = errors.New("a process node supports only httpGet and tcpSocket probes")
-
 // probe runs the readiness probe until ctx ends. It ignores the initial delay.
 func (w *worker) probe(ctx context.Context, address string) {
 	container := w.latest.Load().Spec.Containers[0]
@@ -30,9 +28,8 @@ func (w *worker) probe(ctx context.Context, address string) {
 		w.setReady(true, "")
 		return
 	}
-	probe := *container.ReadinessProbe
-	ask, done := asker(probe, container, address)
-	defer done()
+	probe := container.ReadinessProbe
+	ask := asker(probe, container, address)
 	wait, failures := eager, 0
 	for {
 		err := ask(ctx)
@@ -61,9 +58,8 @@ func (w *worker) watchLife(ctx context.Context, address string) error {
 		<-ctx.Done()
 		return nil
 	}
-	probe := *container.LivenessProbe
-	ask, done := asker(probe, container, address)
-	defer done()
+	probe := container.LivenessProbe
+	ask := asker(probe, container, address)
 	failures := 0
 	for wait := time.Duration(probe.InitialDelaySeconds) * time.Second; apirequest.Pause(ctx, wait) == nil; wait = seconds(probe.PeriodSeconds) {
 		err := ask(ctx)
@@ -86,47 +82,23 @@ func (w *worker) setReady(ready bool, why string) {
 	w.status.ready(ready, why)
 }
 
-// asker returns a function that probes once, and a function that closes its connections.
-func asker(probe corev1.Probe, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
-	unbounded, done := asking(probe.ProbeHandler, container, address)
+// asker returns a function that probes once.
+func asker(probe *corev1.Probe, container corev1.Container, address string) func(context.Context) error {
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // as a kubelet does
+	}}
+	url := probeURL(container, probe.HTTPGet, address)
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, seconds(probe.TimeoutSeconds))
 		defer cancel()
-		return unbounded(ctx)
-	}, done
-}
-
-func asking(handler corev1.ProbeHandler, container corev1.Container, address string) (ask func(context.Context) error, done func()) {
-	none := func() {}
-	switch {
-	case handler.HTTPGet != nil:
-		// A kubelet accepts any certificate, too.
-		transport := &http.Transport{
-			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
-		}
-		client := &http.Client{Transport: transport}
-		url := probeURL(container, handler.HTTPGet, address)
-		return func(ctx context.Context) error { return get(ctx, client, url) }, client.CloseIdleConnections
-	case handler.TCPSocket != nil:
-		target := net.JoinHostPort(address, portOf(container, handler.TCPSocket.Port))
-		return func(ctx context.Context) error {
-			connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", target)
-			if err != nil {
-				return err
-			}
-			return connection.Close()
-		}, none
-	default:
-		return func(context.Context) error {
-			return errHandler
-		}, none
+		return get(ctx, client, url)
 	}
 }
 
 func probeURL(container corev1.Container, get *corev1.HTTPGetAction, address string) string {
-	host := orElse(get.Host, address)
-	scheme := strings.ToLower(orElse(string(get.Scheme), "http"))
+	host := cmp.Or(get.Host, address)
+	scheme := strings.ToLower(cmp.Or(string(get.Scheme), "http"))
 	return fmt.Sprintf("%s://%s/%s", scheme,
 		net.JoinHostPort(host, portOf(container, get.Port)), strings.TrimPrefix(get.Path, "/"))
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,8 +18,19 @@ import (
 
 func TestDeployment(t *testing.T) {
 	w := newWorld(t, nil)
-	w.deploy("web", 2)
-
+	replicas := int32(2)
+	labels := map[string]string{"app": "web"}
+	_, err := w.client.AppsV1().Deployments(w.namespace).Create(t.Context(), &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec()},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	first := w.ready(2)
 	if first[0].Status.PodIP == first[1].Status.PodIP {
 		t.Errorf("both Pods have the address %s", first[0].Status.PodIP)
@@ -39,6 +52,7 @@ func TestDeployment(t *testing.T) {
 	if after := w.ready(1)[0]; after.Name == before.Name {
 		t.Errorf("Pod %s was not replaced by the rollout", before.Name)
 	}
+	w.kubectl("delete", "deployment/web", "--cascade=foreground") // waits until its Pods are gone
 }
 
 func TestKilledProcess_Restarts(t *testing.T) {
@@ -129,7 +143,10 @@ func TestUnsupportedPod_StatusHasReason(t *testing.T) {
 	two.Containers = append(two.Containers, two.Containers[0])
 	two.Containers[1].Name = "second"
 	w.create("two", two)
-	for name, words := range map[string]string{"unknown": "has no program", "two": "one container"} {
+	once := podSpec()
+	once.RestartPolicy = corev1.RestartPolicyNever
+	w.create("once", once)
+	for name, words := range map[string]string{"unknown": "has no program", "two": "one container", "once": "restartPolicy Never"} {
 		w.until(name+" says why", func(ctx context.Context) (bool, error) {
 			pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil || len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting == nil {
@@ -138,7 +155,7 @@ func TestUnsupportedPod_StatusHasReason(t *testing.T) {
 			return strings.Contains(pod.Status.ContainerStatuses[0].State.Waiting.Message, words), nil
 		})
 	}
-	w.kubectl("delete", "pod", "unknown", "two")
+	w.kubectl("delete", "pod", "unknown", "two", "once")
 	_, err := w.client.CoreV1().Pods(w.namespace).Get(t.Context(), "two", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("a Pod that never ran still exists: %v", err)

@@ -177,11 +177,6 @@ func (s *statusWriter) backOff(delay time.Duration, failure error) {
 	})
 }
 
-// phase sets the phase of the Pod.
-func (s *statusWriter) phase(phase corev1.PodPhase) {
-	s.change(func() { s.status.Phase = phase })
-}
-
 // conclude updates the conditions.
 func (s *statusWriter) conclude() {
 	started := s.container.State.Running != nil
@@ -225,19 +220,4 @@ func exitCode(state *os.ProcessState) int32 {
 		return 128 + int32(status.Signal())
 	}
 	return int32(state.ExitCode())
-}
-
-// finished reports whether the restart policy ends the Pod, and sets its phase.
-func (w *worker) finished(state *os.ProcessState) bool {
-	policy := w.latest.Load().Spec.RestartPolicy
-	succeeded := state.Success()
-	switch {
-	case policy == corev1.RestartPolicyNever && !succeeded:
-		w.status.phase(corev1.PodFailed)
-	case policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && !succeeded:
-		return false
-	default:
-		w.status.phase(corev1.PodSucceeded)
-	}
-	return true
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,8 @@ import (
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/tests/cluster"
 )
+
+const tokenLifetime = time.Hour
 
 // setUp creates folder, token and kubeconfig of the Pod. It retries until the Pod is deleted, and then returns false.
 func (w *worker) setUp() bool {
@@ -42,7 +45,7 @@ func (w *worker) keepToken() {
 // writeToken requests a token that is bound to the Pod, and replaces its file atomically.
 func (w *worker) writeToken(ctx context.Context) error {
 	account := w.latest.Load().Spec.ServiceAccountName
-	seconds := int64(w.node.options.TokenLifetime.Seconds())
+	seconds := int64(tokenLifetime.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{

@@ -111,24 +111,20 @@ func (w *worker) refuse(reason string, err error) {
 	<-w.wanted.Done()
 }
 
-// runProcesses runs the process repeatedly, according to the restart policy.
+// runProcesses runs the process repeatedly.
 func (w *worker) runProcesses(start process.Spec, address string) {
-	delays := backoff{first: w.node.options.RestartDelay, most: w.node.options.MaxRestartDelay}
+	restarts := 0 // consecutive
 	for w.wanted.Err() == nil {
-		stable := time.NewTimer(w.node.options.MaxRestartDelay)
+		began := time.Now()
 		state, err := w.runOnce(start, address)
-		long := fired(stable)
 		if w.wanted.Err() != nil {
 			return
 		}
-		if err == nil && w.finished(state) {
-			<-w.wanted.Done()
-			return
+		if time.Since(began) >= w.node.options.MaxRestartDelay {
+			restarts = 0
 		}
-		if long {
-			delays.reset()
-		}
-		delay := delays.next()
+		delay := w.node.options.restartDelay(restarts)
+		restarts++
 		w.status.backOff(delay, err)
 		w.logger.Info("process of Pod ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
 		if apirequest.Pause(w.wanted, delay) != nil {
@@ -202,17 +198,6 @@ func (w *worker) grace() time.Duration {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	}
 	return time.Duration(*seconds) * time.Second
-}
-
-// fired stops a timer and reports whether it has expired.
-func fired(timer *time.Timer) bool {
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	default:
-		return false
-	}
 }
 
 // within waits for done, at most for bound or until cut, and reports whether done was closed.
