@@ -66,7 +66,8 @@ type Member struct {
 	// Identity is the identity of the process in elections.
 	Identity string
 	State
-	// Renewed is the time of the last write, by the process's clock. Duration is the lease duration.
+	// Renewed is the time of the last write, by the API server's clock if the Lease has managedFields, and otherwise by the
+	// process's clock. Duration is the lease duration.
 	Renewed  time.Time
 	Duration time.Duration
 	// PodUID is the UID of the owning Pod. It is empty if the process runs outside a Pod.
@@ -83,9 +84,8 @@ func LeaseName(identity string) string {
 	return name
 }
 
-// Late reports whether duration and tolerance have passed since the last write. now is from the reader's clock and Renewed from the
-// member's clock, so tolerance must exceed their difference. A member that is not late may have just died. A late member may be
-// disconnected or have a slow clock. Reading twice avoids clocks: Renewed changes while the member is alive.
+// Late reports whether duration and tolerance have passed since the last write. now and Renewed are from different clocks, so
+// tolerance must exceed their difference. A member that is not late may have just died. A late member may be disconnected.
 func (m Member) Late(now time.Time, tolerance time.Duration) bool {
 	return now.After(m.Renewed.Add(m.Duration + tolerance))
 }
@@ -140,7 +140,7 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 		return m, errTimes
 	}
 	m.Identity = *spec.HolderIdentity
-	m.Renewed = spec.RenewTime.Time
+	m.Renewed = renewedAt(lease)
 	m.Duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	for _, owner := range lease.OwnerReferences {
 		if owner.Kind == "Pod" {
@@ -153,6 +153,16 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 	}
 	m.State = state
 	return m, nil
+}
+
+// renewedAt returns when the publisher last wrote the Lease. The clock of its process may be wrong.
+func renewedAt(lease *coordinationv1.Lease) time.Time {
+	for _, entry := range lease.ManagedFields {
+		if entry.Manager == manager && entry.Time != nil {
+			return entry.Time.Time
+		}
+	}
+	return lease.Spec.RenewTime.Time
 }
 
 func parseState(text string) (s State, err error) {

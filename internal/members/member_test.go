@@ -58,6 +58,17 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A member whose clock is an hour slow is not late.
+func TestParse_RenewedByServerClock(t *testing.T) {
+	m, err := Parse(leaseOf(func(l *coordinationv1.Lease) {
+		other, written := metav1.NewTime(renewed.Add(2*time.Hour)), metav1.NewTime(renewed.Add(time.Hour))
+		l.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl-label", Time: &other}, {Manager: manager, Time: &written}}
+	}))
+	if err != nil || !m.Renewed.Equal(renewed.Add(time.Hour)) || m.Late(renewed.Add(time.Hour), time.Minute) {
+		t.Errorf("renewed %v, %v", m.Renewed, err)
+	}
+}
+
 func TestParse_Invalid(t *testing.T) {
 	empty, other, none := "", "pilot-2", int32(0)
 	for want, change := range map[string]func(*coordinationv1.Lease){

@@ -74,6 +74,9 @@ func (w *CandidateWatch) update(obj any) {
 	}
 	member, err := members.Parse(lease)
 	w.mu.Lock()
+	if _, known := w.members[lease.Name]; known {
+		member.Renewed = time.Now() // by the clock of ByLock, because other clocks may differ
+	}
 	if err == nil {
 		w.members[lease.Name] = member
 	} else {

@@ -216,8 +216,9 @@ func (c *Controller) handle(object any) {
 func (s *sightings) recordRenewal(lease *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The member's clock may have been set back, so each change counts.
 	renewed := micros(lease.Spec.RenewTime)
-	if known, ok := s.renewals[lease.Name]; !ok || renewed > known.renewed {
+	if known, ok := s.renewals[lease.Name]; !ok || renewed != known.renewed {
 		s.renewals[lease.Name] = renewal{renewed: renewed, at: time.Now()}
 	}
 }

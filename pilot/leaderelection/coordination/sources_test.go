@@ -104,7 +104,7 @@ func TestEventHandler_MissedDeletion(t *testing.T) {
 	}
 }
 
-func memberLease(t testing.TB, c *Controller, pod, state string) {
+func memberLease(t testing.TB, c *Controller, pod, state string) *coordinationv1.Lease {
 	t.Helper()
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -117,6 +117,33 @@ func memberLease(t testing.TB, c *Controller, pod, state string) {
 	if err := c.leases.GetIndexer().Add(lease); err != nil {
 		t.Fatal(err)
 	}
+	return lease
+}
+
+const memberState = `{"revision":"stable","cluster":"local","version":"1.0.0","elections":[{"name":"x","candidate":true,"warm":true,"fit":true,"strategy":"` + DefaultRevision + `"}]}`
+
+// A member remains a candidate while its Lease changes, also if its clock is set back.
+func TestSightings_MemberClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controllerOf(t, &rest.Config{Host: "http://unused"})
+		w := &term{Controller: c}
+		lease := memberLease(t, c, "a", memberState)
+		for range 3 {
+			time.Sleep(time.Hour)
+			renewed := lease.DeepCopy()
+			renewed.Spec.RenewTime.Time = renewed.Spec.RenewTime.Add(-time.Hour)
+			c.eventHandler().OnUpdate(lease, renewed)
+			lease = renewed
+			if all, _ := w.memberCandidates("x"); len(all) != 1 {
+				t.Error("no candidate after a renewal")
+			}
+		}
+		time.Sleep(time.Hour + memberTolerance)
+		c.eventHandler().OnUpdate(lease, lease) // a resync
+		if all, _ := w.memberCandidates("x"); len(all) != 0 {
+			t.Error("candidate without renewals")
+		}
+	})
 }
 
 // When the API server begins to serve LeaseCandidates, members remain the candidates until all have had time to publish themselves.
@@ -137,7 +164,7 @@ func TestElection_PublishPeriod(t *testing.T) {
 			}
 		}
 		for _, pod := range []string{"a", "b"} {
-			memberLease(t, c, pod, `{"revision":"stable","cluster":"local","version":"1.0.0","elections":[{"name":"x","candidate":true,"warm":true,"fit":true,"strategy":"`+DefaultRevision+`"}]}`)
+			memberLease(t, c, pod, memberState)
 		}
 		c.recordServed(apierrors.NewNotFound(schema.GroupResource{}, ""))
 		wantCandidates("not served", 0, 2*time.Hour, "a.x", "b.x")
