@@ -55,7 +55,8 @@ func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.D
 }
 
 // StepDown makes the leader drain and release the lock. It returns nil when the term has ended. The former leader does not
-// campaign for coolDown, from one second to seven days, and at least RetryPeriod. It returns the same errors as Transfer.
+// campaign for coolDown, from one second to seven days, and at least RetryPeriod. If no other candidate acquires the
+// lock for a lease, the leader campaigns again. It returns the same errors as Transfer.
 func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
 	return o.request(ctx, "step-down", core.Request{Note: why}, coolDown)
 }

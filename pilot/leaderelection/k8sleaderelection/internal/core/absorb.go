@@ -117,6 +117,12 @@ func (c Config) observe(s State, in Input) State {
 
 // since records the time of changes.
 func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
+	if snap.idle() && (s.Known == Unread || !s.Snap.idle()) {
+		s.Since.Idle = now
+		if s.Snap.Held() {
+			s.Since.Idle = min(now, c.ExpiresAt(s))
+		}
+	}
 	if changed {
 		s.Since.Record = now
 	}

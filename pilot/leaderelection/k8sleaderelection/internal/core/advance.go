@@ -180,7 +180,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 		s.BackOff.Steps = min(s.BackOff.Steps+1, maxBackOffShift)
 	}
 	if s.Drain.CoolDown > 0 {
-		s.BackOff.Until = max(s.BackOff.Until, now.Mono.After(s.Drain.CoolDown))
+		s.BackOff.CoolDown = now.Mono.After(s.Drain.CoolDown)
 	}
 	if s.Own.Duplicate {
 		s.BackOff.Until = now.Mono.After(c.Lease)

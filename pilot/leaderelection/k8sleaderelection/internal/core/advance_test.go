@@ -193,34 +193,35 @@ func TestFollow_State(t *testing.T) {
 		change func(*State)
 		off    float64
 		steps  uint8
+		cool   float64
 	}{
-		"a loss":                       {func(*State) {}, 0, 2},
-		"a loss after a lease":         {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0},
-		"a loss within a lease":        {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2},
-		"a step-down":                  {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3},
-		"the first":                    {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1},
-		"a step-down after a lease":    {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1},
-		"a step-down that handed over": {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3},
-		"a handover":                   {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2},
-		"one of many":                  {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5},
-		"operator command":             {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 40, 2},
-		"step-down by an operator":     {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToStepDown, time.Second }, 8, 3},
-		"duplicate":                    {func(s *State) { s.Own.Duplicate = true }, 15, 2},
+		"a loss":                       {func(*State) {}, 0, 2, 0},
+		"a loss after a lease":         {func(s *State) { s.BeganAt = seconds(-15.001) }, 0, 0, 0},
+		"a loss within a lease":        {func(s *State) { s.BeganAt = seconds(-15) }, 0, 2, 0},
+		"a step-down":                  {func(s *State) { s.Drain.Kind = DrainToStepDown }, 8, 3, 0},
+		"the first":                    {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 0 }, 2, 1, 0},
+		"a step-down after a lease":    {func(s *State) { s.Drain.Kind, s.BeganAt = DrainToStepDown, seconds(-16) }, 2, 1, 0},
+		"a step-down that handed over": {func(s *State) { s.Drain.Kind = DrainToStepDown | DrainToHandOver }, 8, 3, 0},
+		"a handover":                   {func(s *State) { s.Drain.Kind = DrainToHandOver }, 0, 2, 0},
+		"one of many":                  {func(s *State) { s.Drain.Kind, s.BackOff.Steps = DrainToStepDown, 5 }, 64, 5, 0},
+		"operator command":             {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToHandOver, 40*time.Second }, 0, 2, 40},
+		"step-down by an operator":     {func(s *State) { s.Drain.Kind, s.Drain.CoolDown = DrainToStepDown, time.Second }, 8, 3, 1},
+		"duplicate":                    {func(s *State) { s.Own.Duplicate = true }, 15, 2, 0},
 	} {
 		s := ours(seenAt(0, lock("mine")), Draining)
 		s.Drain.Lost, s.Drain.Overdue, s.Requesting.Wanted, s.Drain.Sent, s.BackOff.Steps = RecordLost, true, true, true, 2
 		x.change(&s)
 		twin := s.Own.Duplicate
 		s = c.follow(s, testNow, Superseded)
-		off := Instant(0)
+		backOff := BackOff{Steps: x.steps}
 		if x.off > 0 {
-			off = seconds(x.off)
+			backOff.Until = seconds(x.off)
 		}
-		if s.BackOff.Until != off || s.BackOff.Steps != x.steps {
-			t.Errorf("%s: backs off for %v, after %d steps", name, testNow.Mono.Until(s.BackOff.Until), s.BackOff.Steps)
+		if x.cool > 0 {
+			backOff.CoolDown = seconds(x.cool)
 		}
 		want := seenAt(0, lock("mine"))
-		want.Phase, want.Why, want.BackOff, want.Own.Duplicate = Following, Superseded, BackOff{off, x.steps}, twin
+		want.Phase, want.Why, want.BackOff, want.Own.Duplicate = Following, Superseded, backOff, twin
 		want.Own, want.BeganAt = s.Own, s.BeganAt
 		if s != want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", name, s, want)

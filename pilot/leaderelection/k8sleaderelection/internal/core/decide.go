@@ -55,7 +55,7 @@ func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 		}
 		a = a.wake(at)
 	}
-	if c.mayRequest(s, now.Mono) && now.Mono >= s.BackOff.Until && now.Mono < c.ExpiresAt(s) {
+	if c.mayRequest(s, now.Mono) && now.Mono >= c.backOffEnds(s) && now.Mono < c.ExpiresAt(s) {
 		return c.decideRequest(s, now, a)
 	}
 	if ends := s.holdEnds(); ends > now.Mono {
@@ -81,8 +81,8 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	}
 	at, why = c.acquireTime(s)
 	at, why = c.coordinatedAcquireTime(s, at, why)
-	if at < s.BackOff.Until && s.BackOff.Until > now && !(c.IsNominee(s) && c.transferred(s)) {
-		at = s.BackOff.Until
+	if until := c.backOffEnds(s); at < until && until > now && !(c.IsNominee(s) && c.transferred(s)) {
+		at = until
 		why = BackingOff
 	}
 	if !c.IsNominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
@@ -90,6 +90,16 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 		return s.SyncBy, Unsynced
 	}
 	return at, why
+}
+
+// backOffEnds returns when this candidate campaigns again. An operator may have requested a cool-down from each
+// candidate. So a cool-down ends after the lock was free or expired for a lease.
+func (c Config) backOffEnds(s State) Instant {
+	idle := s.Since.Idle
+	if !s.Snap.idle() {
+		idle = c.ExpiresAt(s)
+	}
+	return max(s.BackOff.Until, min(s.BackOff.CoolDown, idle.After(c.Lease)))
 }
 
 // decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder, it also
@@ -119,7 +129,7 @@ func (c Config) unrequestedNomination(s State, now Instant) bool {
 	case !c.IsNominee(s):
 		return false
 	case c.Coordinated && !c.transferred(s):
-		return s.Unfit || now < s.BackOff.Until
+		return s.Unfit || now < c.backOffEnds(s)
 	}
 	return s.Unfit || !s.Requesting.Wanted && !c.transferred(s)
 }

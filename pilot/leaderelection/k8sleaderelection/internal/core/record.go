@@ -118,6 +118,9 @@ func (s Snapshot) Nominated() bool {
 		(n.Uncounted || !s.Annotations.Marker.matches(s.Record))
 }
 
+// idle reports whether no holder has written the record.
+func (s Snapshot) idle() bool { return !s.Held() || s.Nominated() }
+
 // Named reports whether the nomination names the recorded holder, even if that has written since.
 func (s Snapshot) Named() bool { return s.Annotations.Nominated.Identity == s.Record.Holder }
 

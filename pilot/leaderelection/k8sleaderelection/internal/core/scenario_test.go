@@ -295,9 +295,16 @@ func request(text string) (r Request, err error) {
 		case "operator":
 			r.Reason, r.Requester, r.HoldSeconds = ForOperator, "operator", 60
 		default:
-			var d time.Duration
-			d, err = time.ParseDuration(w)
-			r.Seconds = int(d / time.Second)
+			length, hold := strings.CutPrefix(w, "hold=")
+			d, err := time.ParseDuration(length)
+			if err != nil {
+				return r, err
+			}
+			if hold {
+				r.HoldSeconds = int(d / time.Second)
+			} else {
+				r.Seconds = int(d / time.Second)
+			}
 		}
 	}
 	return r, err

@@ -226,6 +226,7 @@ type Since struct {
 	Request Instant
 	Hold    Instant // last change of the hold
 	Former  Instant // last change of the marker of another term
+	Idle    Instant // the lock had no holder that has written, since then
 }
 
 // Earlier is the time until which earlier holders may still act.
@@ -254,8 +255,9 @@ type Displaced struct {
 
 // BackOff is a time without campaigning.
 type BackOff struct {
-	Until Instant
-	Steps uint8 // step-downs in a row
+	Until    Instant
+	CoolDown Instant // the same by a request; it does not apply while no other candidate acquires the lock
+	Steps    uint8   // step-downs in a row
 }
 
 // Own has the writes in the name of this candidate.

@@ -98,7 +98,7 @@ func (c Config) mayActUntil(s State) Instant {
 // ActsUntil returns until when the recorded holder acts. Zero: it does not act. For this candidate the phase
 // counts.
 func (c Config) ActsUntil(s State) Instant {
-	if !s.Snap.Held() || s.Snap.Nominated() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
+	if s.Snap.idle() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
 		return 0
 	}
 	return c.ExpiresAt(s)
