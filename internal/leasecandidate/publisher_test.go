@@ -50,9 +50,6 @@ func clientOf(t *testing.T, config *rest.Config) kubernetes.Interface {
 func publish(t *testing.T, change func(*Config)) *published {
 	t.Helper()
 	c := cluster.Shared(t)
-	if c.External() {
-		t.Skip("an external cluster may not have the feature")
-	}
 	p := &published{t: t, client: clientOf(t, c.Admin())}
 	counted := c.Admin()
 	counted.Wrap(func(inner http.RoundTripper) http.RoundTripper {

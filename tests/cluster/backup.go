@@ -1,75 +1,33 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"syscall"
-	"time"
 )
 
 // Backup is a copy of etcd's data in the folder of the cluster.
 type Backup struct{ path string }
 
-// standstillTimeout limits the wait until etcd has stopped.
-const standstillTimeout = 5 * time.Second
-
 // dataDir returns the data folder of etcd.
 func (c *Cluster) dataDir() string { return c.folder.file("etcd") }
 
 // Backup copies etcd's data. It stops etcd (SIGSTOP) for the copy, so the copy is like the data after a crash.
-func (c *Cluster) Backup(ctx context.Context) (*Backup, error) {
-	if c.External() {
-		return nil, errors.New("back up: the cluster is external")
-	}
+func (c *Cluster) Backup() (*Backup, error) {
 	path, err := os.MkdirTemp(c.folder.path, "etcd-backup-*")
 	if err != nil {
 		return nil, fmt.Errorf("backing up: %w", err)
 	}
-	err = c.etcd.Signal(syscall.SIGSTOP)
+	err = c.etcd.Signal(syscall.SIGSTOP) // returns when all threads have stopped
 	if err == nil {
-		err = errors.Join(c.copyStill(ctx, path), c.etcd.Signal(syscall.SIGCONT))
+		err = errors.Join(os.CopyFS(path, os.DirFS(c.dataDir())), c.etcd.Signal(syscall.SIGCONT))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("backing up: %w", err)
 	}
 	return &Backup{path}, nil
-}
-
-// copyStill copies the data after all threads of etcd have stopped.
-func (c *Cluster) copyStill(ctx context.Context, to string) error {
-	ctx, cancel := context.WithTimeout(ctx, standstillTimeout)
-	defer cancel()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !stopped(c.etcd.Pid()) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("stop etcd: %w", ctx.Err())
-		}
-	}
-	return os.CopyFS(to, os.DirFS(c.dataDir()))
-}
-
-// stopped reports whether every thread of a process is stopped by a signal.
-func stopped(pid int) bool {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil || len(threads) == 0 {
-		return false
-	}
-	for _, thread := range threads {
-		stat, err := os.ReadFile(thread)
-		// The state follows the program name in brackets.
-		_, state, found := bytes.Cut(stat, []byte(") "))
-		if err != nil || !found || state[0] != 'T' {
-			return false
-		}
-	}
-	return true
 }
 
 // Restore restores a backup. It stops the API servers, starts etcd with the old data, and starts the API servers that

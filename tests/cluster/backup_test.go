@@ -36,7 +36,7 @@ func TestBackupRestore(t *testing.T) {
 		return version
 	}
 	kept := create("kept")
-	backup, err := c.Backup(t.Context())
+	backup, err := c.Backup()
 	if err != nil {
 		t.Fatal(err)
 	}

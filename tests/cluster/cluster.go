@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
@@ -19,14 +18,13 @@ import (
 // maxAPIServers is the maximum number of API servers of a cluster.
 const maxAPIServers = 4
 
-// Cluster is a started control plane, or an external one.
+// Cluster is a started control plane.
 type Cluster struct {
 	options Options
 	assets  string
 	folder  *folder
 	admin   *rest.Config
 
-	// The fields below are empty for an external cluster.
 	authority   authority
 	block       *loopback.Block
 	address     string
@@ -46,18 +44,11 @@ type Cluster struct {
 // limit the start only. A failed start leaves nothing behind, and its error contains the end of the server's log.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, options.StartTimeout,
 		fmt.Errorf("start took longer than %v: %w", options.StartTimeout, context.DeadlineExceeded))
 	defer cancel()
 	c := &Cluster{options: options}
-	begin := c.begin
-	if options.External != "" {
-		begin = c.adopt
-	}
-	if err := begin(ctx); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
 	return c, nil
@@ -121,20 +112,6 @@ func (c *Cluster) prepare() error {
 	return WriteKubeconfig(c.Kubeconfig(), c.admin, "")
 }
 
-// adopt uses an external cluster.
-func (c *Cluster) adopt(context.Context) error {
-	config, err := clientcmd.BuildConfigFromFlags("", c.options.External)
-	if err != nil {
-		return fmt.Errorf("read kubeconfig %s: %w", c.options.External, err)
-	}
-	c.admin = unlimited(config)
-	c.folder, err = newFolder()
-	return err
-}
-
-// External reports whether the cluster is external.
-func (c *Cluster) External() bool { return c.options.External != "" }
-
 // Admin returns a client configuration with all permissions and without a rate limit. The caller may change it.
 func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 
@@ -142,12 +119,7 @@ func (c *Cluster) Admin() *rest.Config { return rest.CopyConfig(c.admin) }
 func (c *Cluster) URL() string { return c.admin.Host }
 
 // Kubeconfig returns the path of the admin's kubeconfig.
-func (c *Cluster) Kubeconfig() string {
-	if c.External() {
-		return c.options.External
-	}
-	return c.folder.file(adminConfig)
-}
+func (c *Cluster) Kubeconfig() string { return c.folder.file(adminConfig) }
 
 // Dir returns the temporary folder of the cluster, with the logs of the servers. Stop deletes it.
 func (c *Cluster) Dir() string { return c.folder.path }
@@ -155,27 +127,23 @@ func (c *Cluster) Dir() string { return c.folder.path }
 // Kubectl returns the path of kubectl: in the folder of the API server if it exists, else in PATH.
 func (c *Cluster) Kubectl() string {
 	const program = "kubectl"
-	if own := filepath.Join(c.assets, program); c.assets != "" {
-		if _, err := os.Stat(own); err == nil {
-			return own
-		}
+	own := filepath.Join(c.assets, program)
+	if _, err := os.Stat(own); err == nil {
+		return own
 	}
 	return program
 }
 
 // AuditLog returns the path of the audit log, with one JSON object per request. It is empty without Options.Audit.
 func (c *Cluster) AuditLog() string {
-	if c.api == nil || !c.options.Audit {
+	if !c.options.Audit {
 		return ""
 	}
 	return c.api.auditLog()
 }
 
-// AuditLogs returns the paths of the audit logs of all API servers so far.
+// AuditLogs returns the paths of the audit logs of all API servers so far. It requires Options.Audit.
 func (c *Cluster) AuditLogs() []string {
-	if c.api == nil || !c.options.Audit {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	paths := []string{c.api.auditLog()}
@@ -185,14 +153,11 @@ func (c *Cluster) AuditLogs() []string {
 	return paths
 }
 
-// APIServer returns the API server, or nil for an external cluster.
+// APIServer returns the first API server.
 func (c *Cluster) APIServer() *APIServer { return c.api }
 
 // AddAPIServer starts another API server on the same etcd with the same keys. It stops together with the cluster.
 func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
-	if c.External() {
-		return nil, errors.New("add API server: the cluster is external")
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number := len(c.further) + 2

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +65,7 @@ func TestControllers_Cleanup(t *testing.T) {
 		return err == nil && len(list.Items) == 1, err
 	})
 
-	if err := c.DeleteNamespace(t.Context(), namespace); err != nil {
+	if err := client.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the namespace is deleted", func(ctx context.Context) (bool, error) {
@@ -82,57 +81,6 @@ func TestControllers_Cleanup(t *testing.T) {
 		if !strings.Contains(string(log), `"username":"system:serviceaccount:kube-system:`+who+`"`) {
 			t.Errorf("no request by the %s", who)
 		}
-	}
-}
-
-// Other tests need these controllers.
-func TestControllers_PoliciesAndRoles(t *testing.T) {
-	c := cluster.Shared(t)
-	client := clientFor(t, c.Admin())
-	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	_, err := policies.Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "unbound"},
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "object.metadata.name != 'x'"}},
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the policy is checked", func(ctx context.Context) (bool, error) {
-		p, err := policies.Get(ctx, "unbound", metav1.GetOptions{})
-		return err == nil && p.Status.ObservedGeneration == p.Generation && p.Status.TypeChecking != nil, err
-	})
-	until(t, "the role view has the aggregated rules", func(ctx context.Context) (bool, error) {
-		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
-		return err == nil && len(role.Rules) > 0, err
-	})
-	leases, err := client.CoordinationV1().Leases("kube-system").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, lease := range leases.Items {
-		if strings.Contains(lease.Name, "controller-manager") {
-			t.Errorf("unexpected election %s", lease.Name)
-		}
-	}
-}
-
-func TestAuditLog(t *testing.T) {
-	c := cluster.Shared(t)
-	namespace := c.Namespace(t)
-	log, err := os.ReadFile(c.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(log), `"/api/v1/namespaces/`+namespace+`/serviceaccounts`) {
-		t.Errorf("the log has no create of a service account in %s", namespace)
 	}
 }
 
@@ -209,29 +157,5 @@ func TestPauseAndKill_APIServer(t *testing.T) {
 	try("start", server.Start(t.Context()))
 	if _, err := clientFor(t, c.Admin()).CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{}); err != nil {
 		t.Errorf("lost data: %v", err)
-	}
-}
-
-func BenchmarkStart(b *testing.B) {
-	for _, kind := range []struct {
-		name    string
-		options cluster.Options
-	}{{"controllers", cluster.Options{}}, {"without", cluster.Options{WithoutControllers: true}}} {
-		b.Run(kind.name, func(b *testing.B) {
-			var stopping time.Duration
-			for b.Loop() {
-				c, err := cluster.Start(b.Context(), kind.options)
-				if err != nil {
-					b.Fatal(err)
-				}
-				began := time.Now()
-				if err := c.Stop(); err != nil {
-					b.Fatal(err)
-				}
-				stopping += time.Since(began)
-			}
-			b.ReportMetric(stopping.Seconds()/float64(b.N), "stop-s/op")
-			b.ReportMetric((b.Elapsed()-stopping).Seconds()/float64(b.N), "start-s/op")
-		})
 	}
 }

@@ -19,8 +19,6 @@
 //		…
 //	}
 //
-// INCUMBENT_TEST_CLUSTER names the kubeconfig of an external cluster to use instead.
-//
 // The programs come from `make tools`, or from the folder in KUBEBUILDER_ASSETS. They listen on loopback addresses of this
 // cluster only, so that several clusters can run concurrently. This requires Linux. Data, certificates and logs are in a
 // temporary folder that Stop deletes. The next Start deletes the folder of a killed process.

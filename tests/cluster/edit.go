@@ -20,10 +20,11 @@ type Objects[T metav1.Object] interface {
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
 }
 
-// Edit changes the object with the name of blank, guarded by its resourceVersion. It retries on conflict. If there is
-// no object, it creates the changed blank.
+// Edit changes the object with the name of blank, guarded by its resourceVersion. It retries if another client was
+// faster. If there is no object, it creates the changed blank.
 func Edit[T metav1.Object](ctx context.Context, client Objects[T], blank T, change func(T)) error {
-	return retry.RetryOnConflict(patiently, func() error {
+	overtaken := func(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+	return retry.OnError(patiently, overtaken, func() error {
 		object, err := client.Get(ctx, blank.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			change(blank)

@@ -39,7 +39,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 
 // etcdArguments returns the command line.
 func (c *Cluster) etcdArguments(clients, peers string) []string {
-	return append([]string{
+	return []string{
 		"--name=default",
 		"--data-dir=" + c.folder.file("etcd"),
 		"--listen-client-urls=" + clients,
@@ -52,5 +52,5 @@ func (c *Cluster) etcdArguments(clients, peers string) []string {
 		"--heartbeat-interval=10",
 		"--election-timeout=50",
 		"--unsafe-no-fsync",
-	}, c.options.EtcdArgs...)
+	}
 }

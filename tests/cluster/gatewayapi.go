@@ -3,13 +3,14 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,11 +36,15 @@ var definitions = schema.GroupVersionResource{
 // LoadGatewayAPI installs the standard resources of the Gateway API in the version of go.mod, and waits until they are
 // served. Existing definitions are not changed. It needs the go command and a working directory in this module.
 func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
-	folder, err := moduleFolder(ctx, gatewayModule)
+	output, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", gatewayModule).Output()
 	if err != nil {
-		return err
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("%w: %s", err, failed.Stderr)
+		}
+		return fmt.Errorf("find module %s: %w", gatewayModule, err)
 	}
-	return c.LoadDefinitions(ctx, filepath.Join(folder, "config", "crd", "standard"))
+	return c.LoadDefinitions(ctx, filepath.Join(strings.TrimSpace(string(output)), "config", "crd", "standard"))
 }
 
 // LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and waits until they are
@@ -71,25 +76,6 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 		}
 	}
 	return nil
-}
-
-// moduleFolder returns the folder of the module, and downloads it if needed.
-func moduleFolder(ctx context.Context, module string) (string, error) {
-	var complaint bytes.Buffer
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
-	command.Stderr = &complaint
-	output, err := command.Output()
-	var answer struct{ Dir, Error string }
-	if decoded := json.Unmarshal(output, &answer); err == nil {
-		err = decoded
-	}
-	switch {
-	case answer.Error != "":
-		return "", fmt.Errorf("locating module %s: %s", module, answer.Error)
-	case err != nil:
-		return "", fmt.Errorf("locate module %s with the go command: %w %s", module, err, complaint.String())
-	}
-	return answer.Dir, nil
 }
 
 // readDefinitions reads the definitions in the YAML files of a folder.
@@ -131,22 +117,15 @@ func awaitEstablished(ctx context.Context, client dynamic.Interface, name string
 		if err != nil {
 			return false, err
 		}
-		return established(object), nil
+		// A new definition may have no conditions, or null.
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		return slices.ContainsFunc(conditions, func(entry any) bool {
+			condition, _ := entry.(map[string]any)
+			return condition["type"] == "Established" && condition["status"] == "True"
+		}), nil
 	})
 	if err != nil {
 		return fmt.Errorf("wait until %s is served: %w", name, err)
 	}
 	return nil
-}
-
-// established reports whether a definition is served. A new definition may have no conditions, or null.
-func established(definition *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, entry := range conditions {
-		condition, _ := entry.(map[string]any)
-		if condition["type"] == "Established" && condition["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }

@@ -52,28 +52,3 @@ func TestIdentity_DeletedPod(t *testing.T) {
 		return apierrors.IsUnauthorized(err), nil
 	})
 }
-
-func TestExternalCluster(t *testing.T) {
-	c := cluster.Shared(t)
-	same, err := cluster.Start(t.Context(), cluster.Options{External: c.Kubeconfig()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := same.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if same.URL() != c.URL() || same.Kubeconfig() != c.Kubeconfig() || same.APIServer() != nil || same.AuditLog() != "" {
-		t.Errorf("it is %+v", same)
-	}
-	var namespace string
-	t.Run("as a guest", func(t *testing.T) { namespace = same.Namespace(t) })
-	if namespace == "" {
-		t.Fatal("no namespace")
-	}
-	until(t, "the namespace is deleted", func(ctx context.Context) (bool, error) {
-		found, err := clientFor(t, c.Admin()).CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-		return apierrors.IsNotFound(err) || err == nil && found.DeletionTimestamp != nil, nil
-	})
-}

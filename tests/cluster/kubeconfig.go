@@ -29,10 +29,6 @@ func WriteKubeconfig(path string, config *rest.Config, namespace string) error {
 		ClientKeyData:         config.KeyData,
 		Token:                 config.BearerToken,
 		TokenFile:             config.BearerTokenFile,
-		Username:              config.Username,
-		Password:              config.Password,
-		Exec:                  config.ExecProvider,
-		AuthProvider:          config.AuthProvider,
 	}
 	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", path, err)

@@ -23,16 +23,3 @@ func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, erro
 	// The controller creates it later, or never without controllers.
 	return made.Name, ensureServiceAccount(ctx, client, made.Name, "default")
 }
-
-// DeleteNamespace starts to delete a namespace without waiting.
-func (c *Cluster) DeleteNamespace(ctx context.Context, name string) error {
-	client, done, err := c.shortLived()
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := client.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-		return fmt.Errorf("deleting namespace %s: %w", name, err)
-	}
-	return nil
-}

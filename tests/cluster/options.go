@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 )
 
 // Options describe a cluster. The zero value has controllers and no audit log.
 type Options struct {
-	// External is the path of a kubeconfig. If set, that cluster is used and the other fields are ignored.
-	External string
 	// Assets is the folder of the programs. Default: KUBEBUILDER_ASSETS, else the folder of the running program, else
 	// bin of the repository.
 	Assets string
@@ -22,29 +20,15 @@ type Options struct {
 	AuditPolicy string
 	// APIServerArgs are additional arguments of the API server, such as "--feature-gates=…". They override the others.
 	APIServerArgs []string
-	// EtcdArgs are additional arguments of etcd, such as "--quota-backend-bytes=…".
-	EtcdArgs []string
 	// StartTimeout limits Start. Default: a minute.
 	StartTimeout time.Duration
 }
 
 // withDefaults replaces empty fields.
 func (o Options) withDefaults() Options {
-	if o.StartTimeout == 0 {
-		o.StartTimeout = time.Minute
-	}
-	if o.AuditPolicy == "" {
-		o.AuditPolicy = metadataPolicy
-	}
+	o.StartTimeout = cmp.Or(o.StartTimeout, time.Minute)
+	o.AuditPolicy = cmp.Or(o.AuditPolicy, metadataPolicy)
 	return o
-}
-
-// validate rejects invalid options.
-func (o Options) validate() error {
-	if o.StartTimeout < 0 {
-		return fmt.Errorf("cluster options: StartTimeout %v is negative", o.StartTimeout)
-	}
-	return nil
 }
 
 // metadataPolicy logs the metadata of each request.

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,20 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pkg/kube"
 )
-
-// ExternalVariable names the kubeconfig of a cluster that test packages use instead of starting one (see
-// Options.External).
-const ExternalVariable = "INCUMBENT_TEST_CLUSTER"
-
-// cleanTimeout limits a cleanup request.
-const cleanTimeout = 10 * time.Second
 
 // shared is the cluster of the test process.
 var shared struct {
@@ -36,9 +27,6 @@ var shared struct {
 // Main runs the tests of a package with one cluster, which Shared starts. It fails the package if a goroutine leaks. It
 // ends the process, so call it last in TestMain.
 func Main(m *testing.M, options Options) {
-	if there := os.Getenv(ExternalVariable); there != "" {
-		options.External = there
-	}
 	shared.mu.Lock()
 	shared.main, shared.options = true, options
 	shared.mu.Unlock()
@@ -50,24 +38,15 @@ func Main(m *testing.M, options Options) {
 	os.Exit(code)
 }
 
-// endShared stops the cluster and reports leaked goroutines. Connections to an external cluster may stay open.
+// endShared stops the cluster and reports leaked goroutines.
 func endShared() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	var ignored []goleak.Option
-	if shared.options.External != "" {
-		ignored = append(ignored,
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*clientConnReadLoop).run"),
-			goleak.IgnoreAnyFunction("net/http.(*http2clientConnReadLoop).run"),
-		)
-	}
 	var err error
 	if shared.cluster != nil {
 		err = shared.cluster.Stop()
 	}
-	return errors.Join(err, goleak.Find(ignored...))
+	return errors.Join(err, goleak.Find())
 }
 
 // Shared returns the cluster of the package. The first call starts it. If the start fails, every test fails.
@@ -90,23 +69,13 @@ func Shared(t testing.TB) *Cluster {
 // notInNames matches characters that are not allowed in names.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Namespace creates a namespace that is named after the test. In an external cluster it is deleted after the test.
+// Namespace creates a namespace that is named after the test.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	prefix := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"), "-")
 	name, err := c.NewNamespace(t.Context(), strings.TrimRight(prefix[:min(len(prefix), 40)], "-"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	if c.External() {
-		t.Cleanup(func() {
-			// The context of the test has ended.
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanTimeout)
-			defer cancel()
-			if err := c.DeleteNamespace(ctx, name); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 	return name
 }

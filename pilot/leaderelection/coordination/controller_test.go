@@ -49,9 +49,6 @@ type fixture struct {
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	c := cluster.Shared(t)
-	if c.External() {
-		t.Skip("an external cluster may not have the feature")
-	}
 	config := c.Admin()
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)

@@ -29,9 +29,6 @@ const oracleTimeout = time.Minute
 // the coordinator pings them. They answer after all are pinged, so that it decides once, among all.
 func TestOldestEmulationVersion_Oracle(t *testing.T) {
 	c := cluster.Shared(t)
-	if c.External() {
-		t.Skip("an external cluster may not have the feature")
-	}
 	config := c.Admin()
 	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	client, err := kubernetes.NewForConfig(config)

@@ -47,7 +47,7 @@ func TestStoreRestored(t *testing.T) {
 	held := prepare(leaderelection.LockTypeConfigMap)
 	absent := prepare(leaderelection.LockTypeLease)
 	enter(held)
-	backup, err := c.Backup(t.Context())
+	backup, err := c.Backup()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestNewFolder_DeletesOldFolders(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	dead, starting := filepath.Join(temporary, "incumbent-cluster-dead"), filepath.Join(temporary, "incumbent-cluster-starting")
+	for _, folder := range []string{dead, starting} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// A new folder has no lock yet.
+	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept := []string{starting}
+	for range 2 { // the second one keeps the first one, which is locked
+		f, err := newFolder()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := f.remove(); err != nil {
+				t.Error(err)
+			}
+		}()
+		kept = append(kept, f.path)
+	}
+	left, err := filepath.Glob(filepath.Join(temporary, "*"))
+	slices.Sort(kept)
+	if err != nil || !slices.Equal(left, kept) {
+		t.Errorf("left are %v (%v), want %v", left, err, kept)
+	}
+}
