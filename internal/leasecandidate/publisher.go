@@ -141,8 +141,10 @@ type Publisher struct {
 	objects clientv1beta1.LeaseCandidateInterface
 	// published is true once this process has written the object. Before, the object may be from an earlier process.
 	published bool
-	trouble   *apirequest.Trouble
-	unserved  bool // it was logged that LeaseCandidates are not served
+	// ping is the pingTime of the last version that this process wrote.
+	ping     *metav1.MicroTime
+	trouble  *apirequest.Trouble
+	unserved bool // it was logged that LeaseCandidates are not served
 
 	unfit   atomic.Bool
 	changed chan struct{} // signals a change of unfit; has capacity 1
@@ -253,6 +255,9 @@ func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.Le
 			break
 		}
 	}
+	if err == nil {
+		p.ping = object.Spec.PingTime
+	}
 	return object, err
 }
 
@@ -301,7 +306,7 @@ func (p *Publisher) wanted(have *coordinationv1beta1.LeaseCandidate) *coordinati
 	o.Spec.BinaryVersion = p.cfg.BinaryVersion
 	o.Spec.EmulationVersion = p.cfg.emulation()
 	o.Spec.Strategy = coordinationv1.CoordinatedLeaseStrategy(p.cfg.Strategy)
-	if !p.published || o.Spec.RenewTime == nil || isPinged(o.Spec) {
+	if !p.published || o.Spec.RenewTime == nil || p.isPinged(o.Spec) {
 		o.Spec.RenewTime = answerTo(o.Spec.PingTime, time.Now())
 	}
 	return o
@@ -315,14 +320,14 @@ func answerTo(ping *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 	return &metav1.MicroTime{Time: now}
 }
 
-// isPinged reports whether a ping is unanswered.
-func isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
-	return spec.PingTime != nil && (spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
+// isPinged reports whether a ping is unanswered. Each new pingTime is a ping, because the coordinator's clock may be days behind.
+func (p *Publisher) isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
+	return spec.PingTime != nil && (!spec.PingTime.Equal(p.ping) || spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
 }
 
 // answer writes renewTime if a ping is unanswered. On conflict the watch delivers the newer version, which is answered then.
 func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.LeaseCandidate) error {
-	if object == nil || !isPinged(object.Spec) {
+	if object == nil || !p.isPinged(object.Spec) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -332,6 +337,9 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 	_, err := p.objects.Update(ctx, answered, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
+	}
+	if err == nil {
+		p.ping = object.Spec.PingTime
 	}
 	return err
 }

@@ -130,16 +130,16 @@ func TestPublisher_AnswersPings(t *testing.T) {
 		t.Errorf("published: %+v", o)
 	}
 	// The clock of the coordinator may be wrong.
-	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
-		ping := metav1.NewMicroTime(o.Spec.RenewTime.Add(ahead + time.Second).Truncate(time.Microsecond))
-		if ahead < 0 {
-			ping = metav1.NewMicroTime(o.Spec.RenewTime.Add(time.Microsecond))
-		}
+	for _, ahead := range []time.Duration{time.Microsecond, time.Second, time.Hour, -48 * time.Hour} {
+		ping := metav1.NewMicroTime(o.Spec.RenewTime.Add(ahead).Truncate(time.Microsecond))
+		former := o.Spec.RenewTime
 		p.change(o, func(o *coordinationv1beta1.LeaseCandidate) {
 			o.Spec.PingTime = &ping
 			o.Labels[coordination.PriorityLabel] = "7"
 		})
-		o = p.see("answered", func(o *coordinationv1beta1.LeaseCandidate) bool { return !o.Spec.RenewTime.Before(&ping) })
+		o = p.see("answered", func(o *coordinationv1beta1.LeaseCandidate) bool {
+			return !o.Spec.RenewTime.Equal(former) && !o.Spec.RenewTime.Before(&ping)
+		})
 		if !o.Spec.PingTime.Equal(&ping) || o.Labels[coordination.PriorityLabel] != "7" {
 			t.Errorf("the answer changed other fields: %+v", o)
 		}

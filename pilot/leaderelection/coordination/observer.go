@@ -51,6 +51,8 @@ type candidateState struct {
 	pinged   int64
 	answered time.Time // when the last answer was seen
 	askedAt  time.Time // when the current ping was first seen
+	// unanswered is true if the candidate has not written renewTime since the current ping.
+	unanswered bool
 	// staleVersion is a resourceVersion of its object that was replaced at staleSince.
 	staleVersion string
 	staleSince   time.Time
@@ -101,15 +103,17 @@ func (c *candidateState) update(now time.Time, object *coordinationv1beta1.Lease
 	renewed := micros(object.Spec.RenewTime)
 	pinged := micros(object.Spec.PingTime)
 	if c == nil || c.uid != string(object.UID) {
-		return &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, askedAt: now}
-	}
-	if c.renewed != renewed {
-		c.renewed = renewed
-		c.answered = now
+		return &candidateState{uid: string(object.UID), renewed: renewed, pinged: pinged, askedAt: now, unanswered: isPinged(object.Spec)}
 	}
 	if c.pinged != pinged {
 		c.pinged = pinged
 		c.askedAt = now
+		c.unanswered = true // also if pingTime is earlier than renewTime
+	}
+	if c.renewed != renewed {
+		c.renewed = renewed
+		c.answered = now
+		c.unanswered = isPinged(object.Spec)
 	}
 	return c
 }

@@ -18,7 +18,7 @@ const (
 	candidateDuration = 30 * time.Minute
 	// nominationSeconds is the lease of a nomination. Kubernetes' coordinator writes the same.
 	nominationSeconds = 5
-	// maxTimeLead limits how far a recorded renewTime may be ahead. A later one is replaced, as electors do.
+	// maxTimeLead limits how far a recorded time may be ahead. A later one is replaced, as electors do.
 	maxTimeLead = 24 * time.Hour
 	// maxBackOff limits the back-off after a refused nomination or a failed preference.
 	maxBackOff = 5 * time.Minute
@@ -200,11 +200,10 @@ func (o *observer) available(now time.Time, e election, p *plan) (all []*coordin
 	var released []*coordinationv1beta1.LeaseCandidate
 	for _, object := range e.Candidates {
 		c := o.candidates[object.Name]
-		silent := isPinged(object.Spec)
 		switch {
-		case silent && !now.Before(c.askedAt.Add(candidateDuration)):
+		case c.unanswered && !now.Before(c.askedAt.Add(candidateDuration)):
 			p.Delete = append(p.Delete, object)
-		case silent && !now.Before(c.askedAt.Add(electionDuration)):
+		case c.unanswered && !now.Before(c.askedAt.Add(electionDuration)):
 			p.within(c.askedAt.Add(candidateDuration).Sub(now))
 		case now.Before(c.refusedUntil):
 			p.within(c.refusedUntil.Sub(now))
@@ -227,7 +226,7 @@ func (o *observer) poll(now time.Time, available []*coordinationv1beta1.LeaseCan
 	for _, object := range available {
 		c := o.candidates[object.Name]
 		switch fresh := !c.answered.IsZero() && now.Before(c.answered.Add(electionDuration)); {
-		case isPinged(object.Spec):
+		case c.unanswered:
 			complete = false
 			p.within(c.askedAt.Add(electionDuration).Sub(now))
 		case !fresh && c.isStale(now, object):
@@ -251,30 +250,28 @@ func (p *plan) name(best string, live bool, wall time.Time, e election) {
 		return
 	}
 	clearPreferredHolder(l)
-	renewed := metav1.NewMicroTime(wall.Truncate(time.Microsecond))
-	if last := e.Lease.Spec.RenewTime; last != nil && last.Time.Before(wall.Add(maxTimeLead)) {
-		renewed = laterThan(wall, last)
-	}
+	renewed := laterThan(wall, e.Lease.Spec.RenewTime)
 	l.Spec.HolderIdentity = &best
 	l.Spec.AcquireTime = nil
 	l.Spec.LeaseDurationSeconds = new(int32(nominationSeconds))
 	l.Spec.RenewTime = &renewed
 }
 
-// laterThan returns wall, or a later time than last if wall is not later. A write must change the object.
+// laterThan returns wall, or a later time than last if wall is not later. A write must change the object. If last is too far ahead,
+// laterThan returns wall.
 func laterThan(wall time.Time, last *metav1.MicroTime) metav1.MicroTime {
-	if last != nil && !wall.After(last.Time) {
+	if last != nil && !wall.After(last.Time) && last.Time.Before(wall.Add(maxTimeLead)) {
 		wall = last.Add(time.Second)
 	}
 	return metav1.NewMicroTime(wall.Truncate(time.Microsecond))
 }
 
-// isPinged reports whether a ping is unanswered.
+// isPinged reports whether a ping is unanswered, by the order of the times.
 func isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
 	return spec.PingTime != nil && (spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
 }
 
-// pinged returns the candidate with a pingTime later than its renewTime.
+// pinged returns the candidate with a new pingTime. It is later than renewTime, unless that is too far ahead.
 func pinged(object *coordinationv1beta1.LeaseCandidate, wall time.Time) *coordinationv1beta1.LeaseCandidate {
 	ping := object.DeepCopy()
 	at := laterThan(wall, object.Spec.RenewTime)

@@ -452,15 +452,28 @@ func TestPlan_NominationLimit(t *testing.T) {
 // A renewTime of the year 9999 would be stepped into a year that JSON cannot represent.
 func TestPlan_RenewTimeFarAhead(t *testing.T) {
 	s := newScenario(t, "a")
-	s.e.Alive = true
-	s.edit(func(l *coordinationv1.Lease) {
-		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
-	})
+	far := &metav1.MicroTime{Time: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}
+	s.edit(func(l *coordinationv1.Lease) { l.Spec.RenewTime = far })
+	s.e.Candidates[0].Spec.RenewTime = far
+	s.step()
 	s.step()
 	s.wantLock("a", "")
-	if got := s.e.Lease.Spec.RenewTime; !got.Time.Equal(s.wall.Truncate(time.Microsecond)) {
-		t.Errorf("renewTime %v, want %v", got, s.wall)
+	for name, got := range map[string]*metav1.MicroTime{"lock": s.e.Lease.Spec.RenewTime, "ping": s.e.Candidates[0].Spec.PingTime} {
+		if !got.Time.Equal(s.wall.Truncate(time.Microsecond)) {
+			t.Errorf("%s: time %v, want %v", name, got, s.wall)
+		}
 	}
+}
+
+// A candidate that does not answer a ping earlier than its renewTime is silent.
+func TestPlan_SilentWithRenewTimeFarAhead(t *testing.T) {
+	s := newScenario(t, "a")
+	s.e.Candidates[0].Spec.RenewTime = &metav1.MicroTime{Time: s.wall.Add(2 * maxTimeLead)}
+	s.step("a")
+	s.wantAgain("pinged", 5*time.Second, "a")
+	s.sleep(5 * time.Second)
+	s.wantAgain("silent", candidateDuration-5*time.Second, "a")
+	s.wantLock("", "")
 }
 
 func TestIsNominated(t *testing.T) {
