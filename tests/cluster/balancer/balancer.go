@@ -28,8 +28,6 @@ const (
 	callTimeout = 5 * time.Second
 	// firstRetry and lastRetry limit the pause between two attempts to serve a Service.
 	firstRetry, lastRetry = 50 * time.Millisecond, 2 * time.Second
-	// maxConnections is the maximum number of connections of a Service.
-	maxConnections = 256
 	// byService is the index of EndpointSlices.
 	byService = "service"
 )

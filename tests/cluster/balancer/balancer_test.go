@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,8 +26,13 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/balancer"
 )
 
-// bound limits each wait.
-const bound = 30 * time.Second
+const (
+	// bound limits each wait.
+	bound = 30 * time.Second
+	// port and portName are those of each Service.
+	port     = 8080
+	portName = "http"
+)
 
 // world is a namespace with a running balancer.
 type world struct {
@@ -69,104 +75,59 @@ func (w *world) until(what string, holds func() error) {
 	}
 }
 
-// service creates a LoadBalancer Service without a selector. The test writes its endpoints.
-func (w *world) service(name string, ports ...int32) {
+// service creates a LoadBalancer Service without a selector, and returns its address. The test writes its endpoints.
+func (w *world) service(name string) (address string) {
 	w.Helper()
-	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer}}
-	for _, port := range ports {
-		service.Spec.Ports = append(service.Spec.Ports,
-			corev1.ServicePort{Name: "p" + strconv.Itoa(int(port)), Port: port, TargetPort: intstr.FromInt32(port)})
-	}
-	if _, err := w.client.CoreV1().Services(w.namespace).Create(w.Context(), service, metav1.CreateOptions{}); err != nil {
+	services := w.client.CoreV1().Services(w.namespace)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Name: portName, Port: port}},
+	}}
+	if _, err := services.Create(w.Context(), service, metav1.CreateOptions{}); err != nil {
 		w.Fatal(err)
 	}
-}
-
-// address returns the address in the status, or "".
-func (w *world) address(name string) string {
-	w.Helper()
-	service, err := w.client.CoreV1().Services(w.namespace).Get(w.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.Fatal(err)
-	}
-	if in := service.Status.LoadBalancer.Ingress; len(in) == 1 {
-		return in[0].IP
-	}
-	return ""
-}
-
-func (w *world) addressed(name string) (address string) {
-	w.Helper()
 	w.until("it has an address", func() error {
-		if address = w.address(name); address == "" {
-			return errors.New("no address")
+		service, err := services.Get(w.Context(), name, metav1.GetOptions{})
+		if err != nil || len(service.Status.LoadBalancer.Ingress) != 1 {
+			return fmt.Errorf("no address: %w", err)
 		}
+		address = service.Status.LoadBalancer.Ingress[0].IP
 		return nil
 	})
 	return address
 }
 
-// backend is a server that responds with its name.
-type backend struct {
-	*httptest.Server
-	name string
-	port int32
-}
-
-func newBackend(t *testing.T, name, address string) backend {
+// newBackend returns a server that responds with its name.
+func newBackend(t *testing.T, name string) *httptest.Server {
 	t.Helper()
-	listener, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
-	if err := s.Listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.Listener = listener
-	s.Start()
-	t.Cleanup(s.Close)
-	_, text, _ := net.SplitHostPort(listener.Addr().String())
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return backend{s, name, int32(port)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, name) }))
+	t.Cleanup(server.Close)
+	return server
 }
 
-// endpoints writes an EndpointSlice of the Service for a backend.
-func (w *world) endpoints(service string, servicePort int32, b backend, ready bool) {
+// endpoint writes an EndpointSlice of the Service for a listener on 127.0.0.1.
+func (w *world) endpoint(service, name string, listener net.Listener, ready bool) {
 	w.Helper()
-	portName := "p" + strconv.Itoa(int(servicePort))
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: service + "-" + b.name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+	sliceName := portName
+	number := int32(listener.Addr().(*net.TCPAddr).Port)
+	blank := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: service + "-" + name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: &portName, Port: &b.port}},
-		Endpoints: []discoveryv1.Endpoint{{
-			// The published form of 127.0.0.1.
-			Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready},
-		}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &sliceName, Port: &number}},
 	}
-	slices := w.client.DiscoveryV1().EndpointSlices(w.namespace)
-	_, err := slices.Update(w.Context(), slice, metav1.UpdateOptions{})
-	if err != nil {
-		_, err = slices.Create(w.Context(), slice, metav1.CreateOptions{})
-	}
+	err := cluster.Edit(w.Context(), w.client.DiscoveryV1().EndpointSlices(w.namespace), blank, func(slice *discoveryv1.EndpointSlice) {
+		// The published form of 127.0.0.1.
+		slice.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}}
+	})
 	if err != nil {
 		w.Fatal(err)
 	}
 }
 
 // ask sends one request on a new connection.
-func ask(ctx context.Context, address string, port int32) (string, error) {
+func ask(address string) (string, error) {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: bound}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(address, strconv.Itoa(int(port))), nil)
-	if err != nil {
-		return "", err
-	}
-	response, err := client.Do(request)
+	response, err := (&http.Client{Transport: transport, Timeout: bound}).Get("http://" + target(address))
 	if err != nil {
 		return "", err
 	}
@@ -175,37 +136,22 @@ func ask(ctx context.Context, address string, port int32) (string, error) {
 	return string(body), err
 }
 
+func target(address string) string { return net.JoinHostPort(address, strconv.Itoa(port)) }
+
 // answers waits until exactly these backends respond.
-func (w *world) answers(address string, port int32, names ...string) {
+func (w *world) answers(address string, names ...string) {
 	w.Helper()
-	want := strings.Join(names, ",")
-	w.until("the response comes from "+want, func() error {
+	w.until("the response comes from "+strings.Join(names, ","), func() error {
 		seen := map[string]bool{}
-		for range 2 * max(1, len(names)) {
-			name, err := ask(w.Context(), address, port)
+		for range 2 * len(names) {
+			name, err := ask(address)
 			if err != nil {
 				return err
 			}
 			seen[name] = true
 		}
-		for _, name := range names {
-			if !seen[name] {
-				return fmt.Errorf("no response from %s, only from %v", name, seen)
-			}
-		}
-		if len(seen) != len(names) {
-			return fmt.Errorf("responses from %v", seen)
-		}
-		return nil
-	})
-}
-
-func (w *world) silent(address string, port int32) {
-	w.Helper()
-	w.until("nothing answers", func() error {
-		name, err := ask(w.Context(), address, port)
-		if err == nil {
-			return fmt.Errorf("%s does", name)
+		if got := slices.Sorted(maps.Keys(seen)); !slices.Equal(got, names) {
+			return fmt.Errorf("responses from %v", got)
 		}
 		return nil
 	})
@@ -213,25 +159,29 @@ func (w *world) silent(address string, port int32) {
 
 func TestReadyEndpoints(t *testing.T) {
 	w := newWorld(t)
-	w.service("web", 8080)
-	address := w.addressed("web")
+	address := w.service("web")
 	if !strings.HasPrefix(address, "127.") {
 		t.Errorf("address %s", address)
 	}
-	w.silent(address, 8080)
-	a, b := newBackend(t, "a", "127.0.0.1"), newBackend(t, "b", "127.0.0.1")
-	w.endpoints("web", 8080, a, true)
-	w.endpoints("web", 8080, b, false)
-	w.answers(address, 8080, "a")
-	w.endpoints("web", 8080, b, true)
-	w.answers(address, 8080, "a", "b")
-	w.endpoints("web", 8080, a, false)
-	w.answers(address, 8080, "b")
+	w.until("no endpoint answers", func() error {
+		if name, err := ask(address); err == nil {
+			return fmt.Errorf("%s does", name)
+		}
+		return nil
+	})
+	a, b := newBackend(t, "a"), newBackend(t, "b")
+	w.endpoint("web", "a", a.Listener, true)
+	w.endpoint("web", "b", b.Listener, false)
+	w.answers(address, "a")
+	w.endpoint("web", "b", b.Listener, true)
+	w.answers(address, "a", "b")
+	w.endpoint("web", "a", a.Listener, false)
+	w.answers(address, "b")
 	// A dead endpoint that is still listed costs no connection.
-	w.endpoints("web", 8080, a, true)
-	w.answers(address, 8080, "a", "b")
+	w.endpoint("web", "a", a.Listener, true)
+	w.answers(address, "a", "b")
 	a.Close()
-	w.answers(address, 8080, "b")
+	w.answers(address, "b")
 }
 
 // Each direction of a connection may end first. The end of the balancer closes the connection.
@@ -257,15 +207,12 @@ func TestConnection_BalancerStops(t *testing.T) {
 		}
 	})
 	defer listener.Close()
-	w.service("echo", 7007)
-	_, text, _ := net.SplitHostPort(listener.Addr().String())
-	port, _ := strconv.Atoi(text)
-	w.endpoints("echo", 7007, backend{name: "echo", port: int32(port)}, true)
-	address := w.addressed("echo")
+	address := w.service("echo")
+	w.endpoint("echo", "echo", listener, true)
 	dial := func() net.Conn {
 		var conn net.Conn
 		w.until("it is echoed", func() error {
-			if conn, err = net.Dial("tcp", net.JoinHostPort(address, "7007")); err != nil {
+			if conn, err = net.Dial("tcp", target(address)); err != nil {
 				return err
 			}
 			if err := conn.SetDeadline(time.Now().Add(bound)); err != nil {
@@ -301,7 +248,7 @@ func TestConnection_BalancerStops(t *testing.T) {
 	if n, err := open.Read(make([]byte, 1)); n != 0 || err == nil {
 		t.Errorf("the connection returned %d bytes, %v, after the end of the balancer", n, err)
 	}
-	if conn, err := net.Dial("tcp", net.JoinHostPort(address, "7007")); err == nil {
+	if conn, err := net.Dial("tcp", target(address)); err == nil {
 		t.Error("it accepts connections after its end")
 		conn.Close()
 	}

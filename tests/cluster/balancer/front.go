@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"strconv"
 	"sync"
@@ -24,9 +23,7 @@ type front struct {
 	log     *slog.Logger
 	// endpoints returns the endpoints of a port by name.
 	endpoints func(port string) []string
-	// slots limit the number of connections.
-	slots chan struct{}
-	next  atomic.Uint64
+	next      atomic.Uint64
 
 	listeners map[int32]*listener // by port; only the goroutine of the balancer uses it
 }
@@ -40,10 +37,7 @@ type listener struct {
 }
 
 func newFront(address string, log *slog.Logger, endpoints func(string) []string) *front {
-	return &front{
-		address: address, log: log, endpoints: endpoints,
-		slots: make(chan struct{}, maxConnections), listeners: map[int32]*listener{},
-	}
+	return &front{address: address, log: log, endpoints: endpoints, listeners: map[int32]*listener{}}
 }
 
 // listen listens on exactly these ports until ctx ends or close is called.
@@ -95,34 +89,20 @@ func (l *listener) close() {
 
 func (f *front) close() {
 	for _, l := range f.listeners {
-		l.stop()
+		l.close()
 	}
-	for number := range maps.Keys(f.listeners) {
-		f.listeners[number].close()
-	}
-	clear(f.listeners)
 }
 
-// accept accepts connections up to the limit.
 func (f *front) accept(ctx context.Context, l *listener) {
 	for {
-		select {
-		case f.slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
 		client, err := l.Accept()
 		if err != nil {
-			<-f.slots
 			if ctx.Err() == nil {
 				f.log.Error("port is no longer served", "port", l.port, "err", err)
 			}
 			return
 		}
-		l.ended.Go(func() {
-			defer func() { <-f.slots }()
-			f.forward(ctx, client, l.port)
-		})
+		l.ended.Go(func() { f.forward(ctx, client, l.port) })
 	}
 }
 
