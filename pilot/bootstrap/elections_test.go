@@ -11,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,7 +20,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	"incumbent.dev/incumbent/pilot/controllers/namespace"
+	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -59,19 +58,19 @@ func TestElectionConfig(t *testing.T) {
 }
 
 func TestElections_ByFlags(t *testing.T) {
-	ns, ingress := leaderelection.NamespaceController, leaderelection.IngressController
+	ns, ingresses := leaderelection.NamespaceController, leaderelection.IngressController
 	status, deployment := leaderelection.GatewayStatusController, leaderelection.GatewayDeploymentController
 	for name, test := range map[string]struct {
 		config              Config
 		shared, perRevision []string
 		gatewayRights       bool
 	}{
-		"defaults":      {Config{}, []string{ns, ingress}, []string{status, deployment}, true},
+		"defaults":      {Config{}, []string{ns, ingresses}, []string{status, deployment}, true},
 		"no ingress":    {Config{IngressMode: "off"}, []string{ns}, []string{status, deployment}, true},
-		"no gateways":   {Config{DisableGatewayAPI: true}, []string{ns, ingress}, nil, false},
-		"no status":     {Config{DisableGatewayStatus: true}, []string{ns, ingress}, []string{deployment}, true},
-		"no deployment": {Config{DisableGatewayDeployment: true}, []string{ns, ingress}, []string{status}, true},
-		"coordinator":   {Config{Coordinator: true, DisableGatewayAPI: true}, []string{ns, ingress, leaderelection.Coordinator}, nil, false},
+		"no gateways":   {Config{DisableGatewayAPI: true}, []string{ns, ingresses}, nil, false},
+		"no status":     {Config{DisableGatewayStatus: true}, []string{ns, ingresses}, []string{deployment}, true},
+		"no deployment": {Config{DisableGatewayDeployment: true}, []string{ns, ingresses}, []string{status}, true},
+		"coordinator":   {Config{Coordinator: true, DisableGatewayAPI: true}, []string{ns, ingresses, leaderelection.Coordinator}, nil, false},
 		"remote":        {Config{}.AtRemote(), []string{ns}, nil, false},
 	} {
 		shared, perRevision := Elections(test.config)
@@ -94,6 +93,18 @@ func TestElections_ByFlags(t *testing.T) {
 	}
 }
 
+func TestIngressConfig(t *testing.T) {
+	config := Config{Namespace: "home", IngressMode: "default", IngressClass: "a-class", IngressService: "a-gateway"}
+	want := ingress.Config{Mode: ingress.Default, Class: "a-class", Service: types.NamespacedName{Namespace: "home", Name: "a-gateway"}}
+	if got := config.ingress(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+	services := func(rule rbacv1.PolicyRule) bool { return slices.Equal(rule.ResourceNames, []string{"a-gateway"}) }
+	if home := Rights(config).Home; !slices.ContainsFunc(home, services) {
+		t.Errorf("no right on the Service in %v", home)
+	}
+}
+
 func TestElectionLogger_NamesTheLock(t *testing.T) {
 	config := goodConfig()
 	text := &harness.Log{}
@@ -111,30 +122,6 @@ func TestElectionLogger_NamesTheLock(t *testing.T) {
 	rows[0].newJob = func(kube.Client, Config, tools) (job, error) { return nil, wrong }
 	if _, err := newServer(config, rows); !errors.Is(err, wrong) {
 		t.Errorf("a controller that cannot be created: %v", err)
-	}
-}
-
-func TestLockTypes(t *testing.T) {
-	t.Parallel()
-	for lock, want := range map[string][2]bool{"": {true, false}, "lease": {false, true}, "multi": {true, true}} {
-		t.Run(lock, func(t *testing.T) {
-			t.Parallel()
-			e := newEnvironment(t)
-			config := e.config(t, "a-replica")
-			config.Lock = lock
-			config.Revision = "a-revision"
-			start(t, config, newController().rows()).leads(t)
-			_, noConfigMap := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-			_, noLease := e.admin.Kube().CoordinationV1().Leases(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-			if got := [2]bool{noConfigMap == nil, noLease == nil}; got != want {
-				t.Errorf("ConfigMap and Lease exist: %v", got)
-			}
-			if want[0] {
-				if record, _ := e.configMapRecord(t); record.HolderIdentity != "a-replica" || record.HolderKey != "a-revision" || record.LeaseDurationSeconds != 60 {
-					t.Errorf("the record is %+v", record)
-				}
-			}
-		})
 	}
 }
 
@@ -226,90 +213,6 @@ func TestGate(t *testing.T) {
 	start(t, config, open.rows()).follows(t, "b")
 	if err := open.write(t.Context(), e.home, "by-c"); err != nil {
 		t.Errorf("a follower without a gate: %v", err)
-	}
-}
-
-func TestCampaignWaitsForWarmup(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	var sent requests
-	sent.through(config.RESTConfig)
-	c := newController()
-	c.cold = make(chan struct{})
-	r := start(t, config, c.rows())
-	<-c.warms
-	other := start(t, e.config(t, "b"), newController().rows())
-	other.leads(t)
-	campaigns := sent.matching(func(r *http.Request) bool {
-		return r.Method != http.MethodGet && strings.Contains(r.URL.Path, "configmaps")
-	})
-	if len(campaigns) > 0 || r.election(t).Leading {
-		t.Errorf("%d writes for the lock before the controller was warm", len(campaigns))
-	}
-	close(c.cold)
-	r.follows(t, "b")
-	other.stop(t)
-	r.leads(t)
-	<-c.began
-}
-
-// TestNamespaceRow and TestIngressRow run rows of the server's table with the rights of the manifests.
-func TestNamespaceRow(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	config.CABundle = "testdata/ca.pem"
-	excluded, err := e.cluster.NewNamespace(t.Context(), "excluded")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.ExcludedNamespaces = []string{excluded}
-	start(t, config, table[:1]).leads(t)
-	for range 2 { // they are reconciled after the excluded one
-		name, err := e.cluster.NewNamespace(t.Context(), "with")
-		if err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the bundle exists", func() bool {
-			cm, err := e.admin.Kube().CoreV1().ConfigMaps(name).Get(t.Context(), namespace.ConfigMapName, metav1.GetOptions{})
-			return err == nil && strings.Contains(cm.Data[namespace.BundleKey], "BEGIN CERTIFICATE")
-		})
-	}
-	if _, err := e.admin.Kube().CoreV1().ConfigMaps(excluded).Get(t.Context(), namespace.ConfigMapName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the bundle in an excluded namespace: %v", err)
-	}
-}
-
-func TestIngressRow(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	config.IngressMode, config.IngressClass, config.IngressService = "default", "a-class", "a-gateway"
-	e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: "b", ServiceAccount: "pilot", ClusterRules: manifests.ClusterRules(Rights(config)),
-		Rules: manifests.NamespaceRules(Rights(config)),
-	})
-	client := e.admin.Kube()
-	if _, err := client.CoreV1().Services(e.home).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "a-gateway"}, Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.5"}, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	start(t, config, table[1:2]).leads(t)
-	for name, annotations := range map[string]map[string]string{"annotated": {"kubernetes.io/ingress.class": "a-class"}, "classless": nil} {
-		if _, err := client.NetworkingV1().Ingresses(e.home).Create(t.Context(), &networkingv1.Ingress{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-			Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
-				Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}},
-			}},
-		}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the Ingress has its status", func() bool {
-			i, err := client.NetworkingV1().Ingresses(e.home).Get(t.Context(), name, metav1.GetOptions{})
-			return err == nil && len(i.Status.LoadBalancer.Ingress) == 1 && i.Status.LoadBalancer.Ingress[0].IP == "192.0.2.5"
-		})
 	}
 }
 

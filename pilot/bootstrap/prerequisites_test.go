@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -96,77 +93,10 @@ func TestAwaitKinds(t *testing.T) {
 		if err := s.awaitKinds(ctx, "x", kinds[:1], quiet); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "widgets.x.y") || time.Since(began) != 12*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
+		if _, _, page := get(t, s, "/metrics"); !strings.Contains(page, `incumbent_election_missing_kinds{name="x"} 1`) {
+			t.Errorf("the metrics are\n%s", page)
+		}
 	})
-}
-
-func TestRowWaitsForItsKinds(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	waiting := newController()
-	row := waiting.rows()[0]
-	row.kinds = []schema.GroupVersionResource{
-		{Group: "late.example", Version: "v1", Resource: "stages"}, {Version: "v1", Resource: "pods"}, {Group: "late.example", Version: "v1", Resource: "props"},
-	}
-	config := e.config(t, "a")
-	r := start(t, config, append([]election{{
-		id: leaderelection.NamespaceController, newJob: namespaceController, rights: namespaceRights,
-	}}, row))
-	const line = "waiting for missing CustomResourceDefinitions"
-	await(t, "the missing kinds are logged", func() bool { return r.lines.Count(line, "election="+electionID) == 1 })
-	await(t, "the other row leads", func() bool { return r.election(t).Leading })
-	absent := fmt.Sprintf("incumbent_election_missing_kinds{name=%q}", electionID)
-	if n := r.metric(t, absent); n != "2" {
-		t.Errorf("the metric is %s", n)
-	}
-	if r.metric(t, fmt.Sprintf("incumbent_election_missing_kinds{name=%q}", leaderelection.NamespaceController)) != "" {
-		t.Error("an election without such kinds has the metric")
-	}
-	for election, could := range map[string]string{electionID: "0", leaderelection.NamespaceController: "1"} {
-		sample := fmt.Sprintf("incumbent_election_candidate{name=%q,revision=%q}", election, config.Revision)
-		if n := r.metric(t, sample); n != could {
-			t.Errorf("%s is %s, want %s", sample, n, could)
-		}
-	}
-	if r.lines.Count(line, `missing="[stages.late.example props.late.example]"`) != 1 {
-		t.Error("the log does not name the kinds")
-	}
-	select {
-	case <-waiting.began:
-		t.Error("the row runs")
-	default:
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := e.cluster.LoadDefinitions(ctx, definitions(t, "Stage", "Prop")); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-waiting.began:
-	case <-ctx.Done():
-		t.Fatal("the row does not run although its kinds are served")
-	}
-	if n := r.metric(t, absent); n != "0" {
-		t.Errorf("with all kinds served, the metric is %s", n)
-	}
-	if r.lines.Count(line) != 1 || r.lines.Count("all CustomResourceDefinitions are served", "election="+electionID) != 1 {
-		t.Error("not logged once each")
-	}
-}
-
-// definitions returns a folder with CustomResourceDefinitions of these kinds.
-func definitions(t *testing.T, kinds ...string) string {
-	t.Helper()
-	folder := t.TempDir()
-	for _, kind := range kinds {
-		singular := strings.ToLower(kind)
-		text := fmt.Sprintf("apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: %[1]ss.late.example}\n"+
-			"spec:\n  group: late.example\n  scope: Namespaced\n  names: {kind: %[2]s, plural: %[1]ss, singular: %[1]s}\n"+
-			"  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n", singular, kind)
-		if err := os.WriteFile(filepath.Join(folder, singular+".yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return folder
 }
 
 // staleTags is a tag watcher with an interrupted watch. It reports that all objects belong to the revision.

@@ -12,20 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -108,71 +101,6 @@ func TestServerClients(t *testing.T) {
 	work := s.work.RESTConfig()
 	if own.QPS >= 0 || work.QPS != 3 || work.Burst != 4 || own.UserAgent != userAgent || work.UserAgent != userAgent {
 		t.Errorf("limits are %v, and %v, %d of %q and %q", own.QPS, work.QPS, work.Burst, own.UserAgent, work.UserAgent)
-	}
-}
-
-func TestServerLogsDefaultRevision(t *testing.T) {
-	for revision, ours := range map[string]string{"stable": "ours=true", "canary": "ours=false"} {
-		synctest.Test(t, func(t *testing.T) {
-			config := goodConfig()
-			text := &harness.Log{}
-			config.Revision = revision
-			config.Logger = slog.New(slog.NewTextHandler(text, nil))
-			config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
-				if !strings.HasSuffix(r.URL.Path, "/mutatingwebhookconfigurations") || r.URL.Query().Get("watch") != "" {
-					return nil, errAway
-				}
-				return respond(r, admissionv1.MutatingWebhookConfigurationList{
-					TypeMeta: metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfigurationList"},
-					ListMeta: metav1.ListMeta{ResourceVersion: "5"},
-					Items: []admissionv1.MutatingWebhookConfiguration{{ObjectMeta: metav1.ObjectMeta{
-						Name: revisions.DefaultTagWebhook(""), ResourceVersion: "4", Labels: map[string]string{"istio.io/rev": "stable"},
-					}}},
-				})
-			})
-			s := mustNew(t, config, newController().rows())
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- s.watch(ctx) }()
-			synctest.Wait()
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-			if text.Count("default revision", "revision=stable", ours) != 1 {
-				t.Errorf("%s logs\n%s", revision, text)
-			}
-		})
-	}
-}
-
-func TestServerUsesKubeconfigContext(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(path, config.RESTConfig, ""); err != nil {
-		t.Fatal(err)
-	}
-	file, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file.Contexts["right"] = file.Contexts[file.CurrentContext]
-	file.Clusters["dead"] = &api.Cluster{Server: "http://127.0.0.1:1"}
-	file.Contexts["dead"] = &api.Context{Cluster: "dead"}
-	file.CurrentContext = "dead"
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
-		t.Fatal(err)
-	}
-	config.RESTConfig = nil
-	config.Kubernetes = kube.Source{Path: path, Context: "right"}
-	config.ClusterID = "the-cluster"
-	config.Address = "127.0.0.3:0"
-	r := start(t, config, newController().rows())
-	r.leads(t)
-	if r.lines.Count("msg=\"starting server\"", "cluster=the-cluster") != 1 || !strings.HasPrefix(r.Address(), "127.0.0.3:") {
-		t.Errorf("the server listens on %s, or its log does not name the cluster", r.Address())
 	}
 }
 
