@@ -97,6 +97,7 @@ func (c Config) observe(s State, in Input) State {
 		s.Count = snap.Record.Transitions
 	}
 	s.Beats = in.Beats
+	s.CoordinatorSeen = s.CoordinatorSeen || snap.ByCoordinator()
 	if s.Snap.Version != snap.Version {
 		s.Own.Unseen = 0
 	}
@@ -125,6 +126,10 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 	}
 	if changed {
 		s.Since.Record = now
+	}
+	if snap.Preferred != s.Snap.Preferred {
+		s.Since.Preferred = now
+		s.GiveWay = snap.Held() && snap.Record.Holder == c.Self && s.wrote(snap)
 	}
 	if snap.Annotations.Request.renewed(s.Snap.Annotations.Request) {
 		s.Since.Request = now

@@ -189,6 +189,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 	s.Validity = Validity{}
 	s.Drain = Drain{}
 	s.Marked = false
+	s.GiveWay = false
 	s.Requesting.Wanted = false
 	s.Stopping = s.Stopping || c.OneCycle
 	s = s.enter(Following, why)

@@ -1,6 +1,9 @@
 package core
 
-import "cmp"
+import (
+	"cmp"
+	"time"
+)
 
 // In a coordinated election (KEP-4355) a coordinator names the holder of a free or expired lock, and a
 // preferred candidate while a holder lives. Candidates wait until they are named.
@@ -16,17 +19,24 @@ const coordinatorLeases = 3
 // transitions are still those of the previous term.
 func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Annotations.Nominated.Uncounted }
 
-// promisedToOther reports whether a coordinator prefers another candidate for a free lock. A candidate that
-// acquired it would have to hand it over again.
-func (s Snapshot) promisedToOther(self string) bool {
-	return s.Strategy && s.Content == Readable && !s.Held() && s.Preferred != "" && s.Preferred != self
+// followsCoordinator reports whether strategy and preference count. Strangers can write both.
+func (c Config) followsCoordinator(s State) bool {
+	return s.Snap.Strategy && (c.Coordinated || s.CoordinatorSeen)
 }
 
+// preferenceTime is how long a preference counts. A coordinator also waits 5 s for the preferred candidate.
+const preferenceTime = 5 * time.Second
+
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
-// hold takes precedence.
+// hold takes precedence. A preference ends one term only, so it does not count if it is older than the term.
 func (c Config) prefersOther(s State, now Instant) bool {
-	l := s.Snap
-	return l.Strategy && l.Held() && l.Preferred != "" && l.Preferred != l.Record.Holder && now >= s.holdEnds()
+	return s.GiveWay && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self && now >= s.holdEnds()
+}
+
+// unprefers reports whether a holder removes the preference, because the preferred candidate did not acquire
+// the lock in time.
+func (c Config) unprefers(s State, now Instant) bool {
+	return s.Snap.Preferred != "" && s.Phase < Draining && now >= s.Since.Preferred.After(preferenceTime)
 }
 
 // giveWay ends a term for the preferred candidate. A coordinated holder hands over to it. Any other holder
@@ -87,7 +97,7 @@ func (s State) absence(in Input) Instant {
 func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
 	switch uncoordinated := c.uncoordinatedTime(s); {
 	case why == Reclaimed:
-	case !c.Coordinated && s.Snap.promisedToOther(c.Self):
+	case !c.Coordinated && why == Free && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self:
 		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
 	case c.Coordinated && uncoordinated > at:
 		return c.withRankDelay(s, uncoordinated), NoCoordinator

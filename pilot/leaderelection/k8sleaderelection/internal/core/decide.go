@@ -70,6 +70,7 @@ func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
 	record, annotations := c.claim(s, now)
+	a.Unprefer = c.unprefers(s, now.Mono)
 	return a.write(Acquire, s.Snap, record, annotations).withReason(why)
 }
 
@@ -181,7 +182,7 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 		return c.freeAcquireTime(s), Filled
 	case snap.Content == Unreadable:
 		return c.withRankDelay(s, c.ExpiresAt(s)), Replaced
-	case snap.Record.Holder == "" && snap.Strategy && !c.Coordinated:
+	case snap.Record.Holder == "" && !c.Coordinated && c.followsCoordinator(s):
 		// An uncoordinated candidate leaves time for the coordinator.
 		return max(c.freeAcquireTime(s), s.Since.Record.After(c.Retry)), Free
 	case snap.Record.Holder == "":
@@ -237,6 +238,7 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 		return a.wake(due).withReason(Holding)
 	}
 	record, annotations := c.renewal(s, now)
+	a.Unprefer = c.unprefers(s, now.Mono)
 	why := Renewing
 	switch {
 	case accept:

@@ -366,7 +366,7 @@ func call(a Action) string {
 	if a.Op != Release && a.Op != SendRequest {
 		text += fmt.Sprintf(" %s/%d", a.Record.Holder, a.Record.Transitions)
 	}
-	return text + annotations(a.Annotations)
+	return text + annotations(a.Annotations) + word(", removes the preference", a.Unprefer)
 }
 
 // annotations formats annotations as in scenarios.

@@ -162,6 +162,8 @@ type State struct {
 	Unfit    bool    // this process should not lead if another candidate can
 	SyncBy   Instant // end of the wait for the default revision, set at the first step
 	Absent   Instant // since when the coordinator is absent; zero: it is not
+	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.
+	CoordinatorSeen bool
 
 	// Observations of the lock.
 	Known   Knowledge
@@ -191,6 +193,7 @@ type State struct {
 	Marked   bool    // the own marker was acknowledged in this term
 	Running  bool    // run functions were started and have not all returned
 	BeganAt  Instant // start of the term
+	GiveWay  bool    // a coordinator has begun to prefer another candidate in this term
 	Drain    Drain
 }
 
@@ -227,6 +230,8 @@ type Since struct {
 	Hold    Instant // last change of the hold
 	Former  Instant // last change of the marker of another term
 	Idle    Instant // the lock had no holder that has written, since then
+
+	Preferred Instant // last change of the candidate that a coordinator prefers
 }
 
 // Earlier is the time until which earlier holders may still act.
@@ -324,6 +329,7 @@ type Action struct {
 	Base        Snapshot // snapshot that the write is decided on and guarded by
 	Record      Record
 	Annotations Annotations
+	Unprefer    bool     // the write removes the preference of a coordinator
 	Gate        Validity // writes may pass until then; zero: closed
 	Run         bool     // run functions should be running
 	Wake        Instant
