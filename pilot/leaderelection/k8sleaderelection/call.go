@@ -63,6 +63,9 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 		return l.le.lock.Read(ctx)
 	}
 	record, notes := codec.EncodeRecord(a.Record), codec.EncodeAnnotations(a.Annotations)
+	if a.Unprefer {
+		notes[k8sresourcelock.PreferredHolderAnnotation] = ""
+	}
 	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.SendRequest {
 		return lock.Annotate(ctx, base, notes)
 	}

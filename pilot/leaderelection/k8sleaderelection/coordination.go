@@ -14,7 +14,7 @@ func (r *reporter) coordination(c *change) {
 	switch {
 	case c.after.Known == core.Unread:
 	case !r.core.Coordinated && after.Strategy:
-		r.warnOnce(topicCoordinator, "uncoordinated", "lock is coordinated and this elector is not; it releases the lock for the preferred holder. "+
+		r.warnOnce(topicCoordinator, "uncoordinated", "lock is coordinated and this elector is not; it ignores the strategy until a coordinator names a leader. "+
 			"Coordinate all electors of the lock or none.", "strategy", c.lock.Strategy)
 	case !r.core.Coordinated:
 		r.resolved(topicCoordinator, "lock is no longer coordinated")

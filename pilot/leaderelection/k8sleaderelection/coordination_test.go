@@ -113,14 +113,21 @@ func TestCoordinatorAbsent(t *testing.T) {
 	})
 }
 
-// An elector that is not coordinated releases for a preferred holder.
+// An elector that is not coordinated releases for a preferred holder, if it has seen the coordinator name a holder.
 func TestUncoordinatedElector(t *testing.T) {
 	onLeases(t, func(t *testing.T, store *locktest.Store) {
 		nominate(store, "") // the coordinator of Kubernetes writes this for an unknown strategy
 		a := startCandidate(t, store, "a")
 		advance(lease)
+		prefer(store, "ghost")
+		advance(lease)
+		if preferred := store.Snapshot().PreferredHolder; !a.isRunning() || preferred != "" {
+			t.Fatalf("a runs: %v, preferred %q", a.isRunning(), preferred)
+		}
+		nominate(store, "ghost")
+		advance(2 * lease)
 		if !a.isRunning() {
-			t.Fatal("a does not lead")
+			t.Fatal("a does not lead again")
 		}
 		b := startCandidate(t, store, "b", coordinated)
 		prefer(store, "b")

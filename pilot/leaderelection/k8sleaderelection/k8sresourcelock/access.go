@@ -148,6 +148,9 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotatio
 	if err := a.encode(obj, record); err != nil {
 		return none, err
 	}
+	if preferred, ok := annotations[PreferredHolderAnnotation]; ok && preferred == "" {
+		removePreference(obj)
+	}
 	merged := applyAnnotations(obj.GetAnnotations(), annotations)
 	if !namesTerm(merged[MultiLockAnnotation], record) {
 		delete(merged, MultiLockAnnotation)

@@ -27,7 +27,8 @@ func annotationsOf(all map[string]string) map[string]string {
 	return ours
 }
 
-// applyAnnotations returns all with the known annotations replaced by ours. It may change and return all.
+// applyAnnotations returns all with the known annotations replaced by ours. An empty value removes an annotation. It
+// may change and return all.
 func applyAnnotations(all, ours map[string]string) map[string]string {
 	for _, k := range knownAnnotations {
 		delete(all, k)
@@ -36,7 +37,11 @@ func applyAnnotations(all, ours map[string]string) map[string]string {
 		all = make(map[string]string, len(ours))
 	}
 	for k, v := range ours {
-		all[k] = v
+		if v == "" {
+			delete(all, k)
+		} else {
+			all[k] = v
+		}
 	}
 	return all
 }

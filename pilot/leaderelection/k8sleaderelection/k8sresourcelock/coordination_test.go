@@ -32,7 +32,8 @@ func TestLeaseSnapshot_Coordination(t *testing.T) {
 	}
 }
 
-// A write preserves the fields of a coordinator, except a preferredHolder that has become the holder.
+// A write preserves the fields of a coordinator, except a preferredHolder that has become the holder or that the
+// holder removes.
 func TestEncodeLease_Coordination(t *testing.T) {
 	for name, carry := range carriers {
 		for holder, want := range map[string]string{"pod-a": "pod-z", "pod-z": "", "": "pod-z"} {
@@ -47,6 +48,19 @@ func TestEncodeLease_Coordination(t *testing.T) {
 			if snap := LeaseSnapshot(lease); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != want {
 				t.Errorf("%s, held by %q: strategy %q, preferred %q", name, holder, snap.Strategy, snap.PreferredHolder)
 			}
+		}
+	}
+	for name, carry := range carriers {
+		lease := goldenLease()
+		lease.UID, lease.ResourceVersion = "u", "7"
+		carry(lease, "example.com/Zone", "pod-z")
+		changed, err := (&LeaseLock{}).access().compose(LeaseSnapshot(lease), golden, map[string]string{PreferredHolderAnnotation: ""})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, annotated := changed.Annotations[PreferredHolderAnnotation]
+		if snap := LeaseSnapshot(changed); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "" || annotated {
+			t.Errorf("%s, preference removed: strategy %q, preferred %q, annotated %v", name, snap.Strategy, snap.PreferredHolder, annotated)
 		}
 	}
 	lease := goldenLease()

@@ -43,7 +43,7 @@ const (
 
 	// StrategyAnnotation replaces spec.strategy.
 	StrategyAnnotation = "incumbent.dev/strategy"
-	// PreferredHolderAnnotation replaces spec.preferredHolder.
+	// PreferredHolderAnnotation replaces spec.preferredHolder. A Write with an empty value removes both.
 	PreferredHolderAnnotation = "incumbent.dev/preferred-holder"
 )
 

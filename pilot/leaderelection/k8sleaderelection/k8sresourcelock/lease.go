@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
@@ -162,6 +163,13 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	}
 	lease.Annotations[LeaseHolderKey] = r.HolderKey
 	return nil
+}
+
+// removePreference removes the preferredHolder of a Lease.
+func removePreference(obj runtime.Object) {
+	if lease, ok := obj.(*coordinationv1.Lease); ok {
+		lease.Spec.PreferredHolder = nil
+	}
 }
 
 // leaseTime returns t in whole seconds, as in a ConfigMap. recordedKey relies on this.

@@ -130,6 +130,7 @@ func (c Config) enumerate(t *testing.T, snap Snapshot) transitions {
 	start := State{
 		Why: before, Snap: snap, Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: around(1, time.Second),
 		Own: Own{Renewed: around(0, time.Second)}, Since: Since{Hold: testNow.Mono, Request: testNow.Mono},
+		GiveWay: snap.Preferred != "", CoordinatorSeen: true,
 	}
 	states(start, func(s *State) {
 		if n++; n%visitEvery != 0 || t.Failed() {

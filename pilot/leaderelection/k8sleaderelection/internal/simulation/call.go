@@ -13,6 +13,7 @@ type call struct {
 	base        core.Snapshot
 	record      core.Record
 	annotations core.Annotations
+	unprefer    bool
 	sent        core.ClockReading
 	sentAt      Time
 	foreign     uint64        // metadata of others that the write carries
@@ -47,7 +48,7 @@ func (p *process) down() bool { return p.w.now < p.w.apiDown || p.w.now < p.n.ap
 // send starts the call. It is answered exactly once.
 func (p *process) send(a core.Action) {
 	w := p.w
-	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, annotations: a.Annotations, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
+	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, annotations: a.Annotations, unprefer: a.Unprefer, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
 	p.call = c
 	w.checks.send(p, c)
 	deadline := p.n.clocks.when(c.sent.Mono.After(p.cfg.CallTimeout))

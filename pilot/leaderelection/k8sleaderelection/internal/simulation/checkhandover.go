@@ -132,7 +132,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 		if h := s.Annotations.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.annotations.Marker, call.record) {
 			w.violate(Handover, "%v acquires a lock that it did not request", p)
 		}
-	case !p.cfg.Coordinated && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
+	case !p.cfg.Coordinated && p.seen.named && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
 		w.violate(Coordination, "%v acquires a free lock that a coordinator promised to %q, %v after the write", p, s.Preferred, seen)
 	case holder == p.id && p.seen.duplicate && seen < p.cfg.Lease:
 		w.violate(NoFlapping, "%v acquires the lock of a process with its name %v after its write", p, seen)

@@ -132,7 +132,7 @@ func (s *store) write(c *call) (core.Result, view) {
 		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Annotations: c.annotations,
 	}}
 	next.foreign = now.foreign
-	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder {
+	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder && !c.unprefer {
 		next.snap.Preferred = now.snap.Preferred
 	}
 	if !now.snap.Exists {

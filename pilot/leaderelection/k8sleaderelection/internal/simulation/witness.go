@@ -25,6 +25,7 @@ type witness struct {
 	oustedAt  core.Instant
 	oustedKey string
 
+	named    bool // a coordinator has named a holder
 	absent   bool // it was informed that the coordinator is gone
 	absentAt core.Instant
 }
@@ -44,6 +45,7 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 			t.oustedKey = s.Record.Key
 		}
 	}
+	t.named = t.named || isNominated(s) && s.Annotations.Nominated.Uncounted
 	r := s.Annotations.Request
 	refused := r.Refused != ""
 	r.Accepted, r.Refused = false, ""
