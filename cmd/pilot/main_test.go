@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
-	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -29,19 +28,6 @@ func pilot(t *testing.T, args ...string) (string, error) {
 	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
-}
-
-func TestFeaturesCommand(t *testing.T) {
-	t.Setenv("REVISION", "canary")
-	out, err := pilot(t, "features")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{"NAME", "ENABLE_LEADER_ELECTION", "boolean", "canary"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
 }
 
 // full is a writer that fails.
@@ -197,12 +183,6 @@ func TestErrorsPrintedOnce(t *testing.T) {
 		if err := root.ExecuteContext(t.Context()); err == nil || out.Len() > 0 {
 			t.Errorf("pilot %q: error %v, output\n%s", args, err, &out)
 		}
-	}
-}
-
-func TestFenceUnknownVerb(t *testing.T) {
-	if err := fencecommand.Do(t.Context(), "dance", install.Config{}, full{}); err == nil || !strings.Contains(err.Error(), "unknown verb: pilot fence dance") {
-		t.Errorf("error %v lacks the verb", err)
 	}
 }
 

@@ -31,7 +31,6 @@ func main() {
 // options are the values of the flags.
 type options struct {
 	root, out, version, platforms string
-	trim                          bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -41,7 +40,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&o.out, "out", "", "folder of the OCI layout, which is replaced")
 	flags.StringVar(&o.version, "version", "", "version of the program")
 	flags.StringVar(&o.platforms, "platforms", "", "comma-separated platforms, such as linux/amd64,linux/arm64")
-	flags.BoolVar(&o.trim, "trimpath", true, "build with -trimpath")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -100,7 +98,7 @@ func (o options) compile(ctx context.Context, platform v1.Platform, to string) e
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", "build", fmt.Sprintf("-trimpath=%t", o.trim), "-buildvcs=auto", "-ldflags=-s -w", "-o", to, "./cmd/pilot")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto", "-ldflags=-s -w", "-o", to, "./cmd/pilot")
 	build.Dir = o.root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr

@@ -112,20 +112,14 @@ const freshPrefix = "fresh-"
 // fresh creates one object for each controller in a new namespace.
 func (w *world) fresh(i int) {
 	w.Helper()
-	name := w.freshWithoutGateway(i)
+	name := fmt.Sprint(freshPrefix, i)
+	w.must(w.namespace(w.Context(), name))
+	w.must(w.ingress(w.Context(), name, name))
 	w.must(w.gateway(w.Context(), name, name))
 }
 
-func (w *world) freshWithoutGateway(i int) (name string) {
-	w.Helper()
-	name = fmt.Sprint(freshPrefix, i)
-	w.must(w.namespace(w.Context(), name))
-	w.must(w.ingress(w.Context(), name, name))
-	return name
-}
-
-// settled waits until all controllers except some have reconciled fresh objects.
-func (w *world) settled(p *pilot, i int, except ...string) {
+// settled waits until all controllers have reconciled fresh objects.
+func (w *world) settled(p *pilot, i int) {
 	w.Helper()
 	name := fmt.Sprint(freshPrefix, i)
 	w.await(fmt.Sprintf("%s has served %s", p.Name, name), p, func() bool {
@@ -135,7 +129,7 @@ func (w *world) settled(p *pilot, i int, except ...string) {
 				served[row] = served[row] || row != deploymentRow || e.ObjectRef.Resource == "deployments" // the last object
 			}
 		}
-		return !slices.ContainsFunc(rows(), func(row string) bool { return !served[row] && !slices.Contains(except, row) })
+		return !slices.ContainsFunc(rows(), func(row string) bool { return !served[row] })
 	})
 }
 

@@ -46,24 +46,6 @@ func TestBlocks_Disjoint(t *testing.T) {
 	}
 }
 
-func TestBlockAddress(t *testing.T) {
-	block, err := Reserve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int{-1, 0, Hosts + 1} {
-		if address, err := block.Address(n); err == nil {
-			t.Errorf("address %d is %s", n, address)
-		}
-	}
-	if err := block.Release(); err != nil {
-		t.Error(err)
-	}
-	if err := block.Release(); err == nil {
-		t.Error("a block was released twice")
-	}
-}
-
 func TestBlockRelease(t *testing.T) {
 	block, err := Reserve()
 	if err != nil {

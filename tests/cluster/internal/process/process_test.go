@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,29 +29,6 @@ func shell(t *testing.T, script string) *Process {
 		}
 	})
 	return p
-}
-
-func TestFailure(t *testing.T) {
-	p := shell(t, "echo one; echo two >&2; exit 3")
-	<-p.Done()
-	if code := p.State().ExitCode(); code != 3 {
-		t.Errorf("exit code %d", code)
-	}
-	failure := p.Failure()
-	if failure == nil {
-		t.Fatal("it did not fail")
-	}
-	for _, words := range []string{"the script ended unexpectedly", "exit status 3", "    one\n    two", p.Log()} {
-		if !strings.Contains(failure.Error(), words) {
-			t.Errorf("missing %q in: %v", words, failure)
-		}
-	}
-	if err := p.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
-		t.Errorf("signal to an ended process: %v", err)
-	}
-	if err := p.Stop(time.Second); err != nil {
-		t.Errorf("stopping it: %v", err)
-	}
 }
 
 func TestStop_IgnoresSIGTERM(t *testing.T) {
@@ -86,21 +62,5 @@ func TestStop_StoppedProcess(t *testing.T) {
 	}
 	if code := p.State().ExitCode(); code != 7 {
 		t.Errorf("it ended with %v", p.State())
-	}
-}
-
-func TestStart_Environment(t *testing.T) {
-	t.Setenv("OF_THE_STARTER", "only")
-	folder := t.TempDir()
-	p, err := Start(Spec{
-		Name: "the script", Path: "/bin/sh", Args: []string{"-c", "pwd; echo given=$GIVEN starter=$OF_THE_STARTER"},
-		Env: []string{"GIVEN=yes"}, Dir: folder, Log: filepath.Join(t.TempDir(), "log"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-p.Done()
-	if tail := p.Tail(); !strings.Contains(tail, "    "+folder+"\n") || !strings.HasSuffix(tail, "given=yes starter=") {
-		t.Error(tail)
 	}
 }
