@@ -44,6 +44,8 @@ type Candidate struct {
 	// Version is the version of its program. PodUID is the UID of its Pod.
 	Version string `json:"version,omitempty"`
 	PodUID  string `json:"podUID,omitempty"`
+	// Strategy is the requested strategy of the coordinator. It is empty if the candidate is not coordinated.
+	Strategy string `json:"strategy,omitempty"`
 }
 
 // able reports whether it can lead.
@@ -62,6 +64,8 @@ type Election struct {
 	Preferred string `json:"preferred,omitempty"`
 	// apart is true if the Lease has a strategy, but the holder is not coordinated.
 	apart bool
+	// inSpec is true if Strategy and Preferred are fields of the Lease. Otherwise they are annotations.
+	inSpec bool
 	// Holder is the recorded holder; in a coordinated election, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
@@ -90,6 +94,8 @@ type Election struct {
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Problems are sentences for an operator.
 	Problems []string `json:"problems,omitempty"`
+	// Obstacles are annotations that prevent a leader or a change of the leader.
+	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// Live is the result of Compare. It is empty after a single read.
 	Live Liveness `json:"live,omitempty"`
 }
@@ -104,6 +110,8 @@ type Request struct {
 	Note      string `json:"note,omitempty"`
 	Accepted  bool   `json:"accepted"`
 	Refused   string `json:"refused,omitempty"`
+	// HoldSeconds is how long the new holder keeps the lock, or, after a step-down, how long the old one does not campaign.
+	HoldSeconds int `json:"holdSeconds,omitempty"`
 }
 
 // Hold prevents a change of the leader by rank.
@@ -143,6 +151,7 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 		for _, e := range ofName(locks) {
 			e.Candidates = taking[n]
 			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
+			e.Obstacles = e.obstacles()
 			all = append(all, e)
 		}
 	}
@@ -198,13 +207,15 @@ func Of(l Lock) Election {
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
 		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
-		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder,
+		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder, inSpec: l.inSpec,
 	}
 	e.Revision, e.Remote = strings.CutPrefix(r.HolderKey, "^")
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
 	e.State = state(s, notes)
 	if q := notes.Request; q.Holder != "" {
-		e.Request = &Request{To: q.Identity, Key: q.Key, Reason: q.Reason, Requester: q.Requester, Note: q.Note, Accepted: q.Accepted, Refused: q.Refused}
+		e.Request = &Request{
+			To: q.Identity, Key: q.Key, Reason: q.Reason, Requester: q.Requester, Note: q.Note, Accepted: q.Accepted, Refused: q.Refused, HoldSeconds: q.HoldSeconds,
+		}
 	}
 	if h := notes.Hold; h.Holder != "" {
 		e.Hold = &Hold{Reason: h.Reason, Requester: h.Requester, Note: h.Note, Seconds: h.Seconds}
@@ -217,7 +228,8 @@ func Of(l Lock) Election {
 		e.Problems = append(e.Problems, fmt.Sprintf("%v; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
 			s.Unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
 	case e.Former != "" && e.Former != r.HolderIdentity && e.Led():
-		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends", e.Former))
+		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
+			e.Former, e.removal(k8sresourcelock.MarkerAnnotation)))
 	}
 	return e
 }

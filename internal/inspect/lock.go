@@ -26,6 +26,8 @@ type Lock struct {
 	Snapshot              k8sresourcelock.Snapshot
 	// manager is the last writer, by managedFields.
 	manager string
+	// inSpec is true if the spec of a Lease has the strategy.
+	inSpec bool
 }
 
 // Leases that are no election: heartbeats of nodes and of API servers, and members.
@@ -49,6 +51,7 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	return Lock{
 		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
 		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
+		inSpec: lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
 	}, true
 }
 

@@ -76,6 +76,7 @@ func TestDoctor(t *testing.T) {
 	healthy := e.run("doctor")
 	e.expect(healthy, Done, "elections: 1; each has one readable lock")
 	e.expect(healthy, Done, "each holder renewed its lock within its lease")
+	e.expect(healthy, Done, "no annotation prevents a leader")
 	e.expect(healthy, Done, "no default revision")
 	e.expect(healthy, Done, "allowed: read Lease locks")
 	e.expect(healthy, Done, "no fence installed")
@@ -84,6 +85,7 @@ func TestDoctor(t *testing.T) {
 	e.istiod("istio-leader", record)
 	e.clientGo("istio-leader", "operator-0")
 	e.clientGo("short", "operator-0")
+	e.lock("paused", record, "incumbent.dev/hold", `{"holder":"istiod-stable-1","transitions":3,"seconds":60,"requester":"eve","reason":"pause"}`)
 	ahead := strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	e.istiod("ahead", strings.ReplaceAll(ahead, "istiod", "fast"))
 	second := strings.ReplaceAll(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`)
@@ -94,11 +96,14 @@ func TestDoctor(t *testing.T) {
 		"kubectl -n NAMESPACE delete configmap istio-leader",
 		"second was not renewed for its lease of 1 s; its holder is istiod-stable-1",
 		"short was not renewed within 1s",
+		"paused: incumbent.dev/hold: pause by eve: ",
+		"electionctl -n NAMESPACE resume paused",
 		"the clock of fast-stable-1 is",
 	} {
 		e.expect(result, Unhealthy, want, "problems: ")
 	}
 	e.expect(e.run("doctor", "--observe", "1ms", "-o", "json"), Unhealthy, `"kind": "Finding"`)
+	e.expect(e.run("explain", "paused"), Done, "Obstacle: incumbent.dev/hold: pause by eve: ")
 }
 
 func TestDoctor_Cluster(t *testing.T) {

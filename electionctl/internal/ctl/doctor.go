@@ -52,6 +52,7 @@ var checks = []check{
 	{"permissions", permissions},
 	{"clock", clock},
 	{"locks", locks},
+	{"annotations", annotations},
 	{"abandoned", abandoned},
 	{"installations", installations},
 	{"default", tags},
@@ -65,8 +66,8 @@ func (p *Program) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check elections for problems and suggest fixes",
-		Long: `Checks permissions, clocks, unreadable and abandoned locks, elections that two installations share, tags, priorities in the API
-server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
+		Long: `Checks permissions, clocks, unreadable and abandoned locks, annotations that prevent a leader, elections that two installations
+share, tags, priorities in the API server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -158,6 +159,19 @@ func locks(_ context.Context, x *examination) (findings []finding, _ error) {
 	}
 	if len(findings) == 0 {
 		findings = append(findings, finding{Verdict: well, Message: fmt.Sprintf("elections: %d; each has one readable lock", len(x.elections))})
+	}
+	return findings, nil
+}
+
+// annotations reports annotations that prevent a leader or a change of the leader.
+func annotations(_ context.Context, x *examination) (findings []finding, _ error) {
+	for _, e := range x.elections {
+		for _, o := range e.Obstacles {
+			findings = append(findings, finding{Verdict: warning, Message: fmt.Sprintf("%s/%s: %s: %s", e.Namespace, e.Name, o.Annotation, o.Effect), Fix: o.Remove})
+		}
+	}
+	if len(findings) == 0 {
+		findings = append(findings, finding{Verdict: well, Message: "no annotation prevents a leader"})
 	}
 	return findings, nil
 }

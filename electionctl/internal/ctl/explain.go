@@ -91,6 +91,9 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	for _, problem := range e.Problems {
 		w.line("Problem: %s", problem)
 	}
+	for _, obstacle := range e.Obstacles {
+		w.line("Obstacle: %s", obstacle)
+	}
 	p.writeCandidates(e, s)
 	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
 	if ifDefault != "" {

@@ -25,7 +25,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// Namespace is the namespace of the locks.
 	Namespace string
-	// Strategies are the strategies of this coordinator. It does not change elections of other strategies. The default is Own.
+	// Strategies are the strategies of this coordinator. The default is Own.
+	// Elections whose candidates request another strategy are not changed.
 	Strategies Registry
 	// Situation returns the input of the strategies. If it returns false, the situation is unknown and no candidate is named.
 	// Call Refresh if it changed.

@@ -78,7 +78,8 @@ func (o *observer) plan(now time.Time, wall time.Time, e election, strategies Re
 		return p
 	}
 	written := strategyOf(e.Lease)
-	if _, known := strategies[written]; !known && !o.restoresStrategy(now, e, &p) {
+	_, known := strategies[written]
+	if !known && !o.writesStrategy(now, e, &p) {
 		return p // an election of another coordinator, or not coordinated
 	}
 	e.Situation.Holder = o.holder(now, e.Lease)
@@ -86,16 +87,17 @@ func (o *observer) plan(now time.Time, wall time.Time, e election, strategies Re
 	switch {
 	case errors.Is(err, errStrategies), err != nil && strategy == written:
 		p.Err = err
-	case written == "" && err == nil:
+	case err != nil: // an election of another coordinator
+	case strategy == written:
+		best = o.withoutUnfit(e, strategies[written], candidates, best)
+		o.choose(now, wall, e, available, best, &p)
+	case !known || o.writesStrategy(now, e, &p):
 		p.Lease = e.Lease.DeepCopy()
 		setStrategy(p.Lease, strategy, e.Annotate)
 		if p.Lease.Spec.HolderIdentity == nil {
 			p.Lease.Spec.HolderIdentity = new("")
 		}
-	case strategy == written:
-		best = o.withoutUnfit(e, strategies[written], candidates, best)
-		o.choose(now, wall, e, available, best, &p)
-	} // otherwise Kubernetes' coordinator still has to write the new strategy, or an operator edited it
+	}
 	return p
 }
 
@@ -132,22 +134,30 @@ func (o *observer) choose(now, wall time.Time, e election, available []*coordina
 	}
 }
 
-// restoresStrategy reports whether to write the strategy on a lock without one, because an elector without coordination held it, or
-// an operator edited it. If a candidate holds the lock, the strategy is restored immediately; Kubernetes' coordinator
-// would take 15 minutes. On a free lock Kubernetes' coordinator restores it, if it runs. A holder that is no candidate
-// removes the strategy with each renewal, so it is not restored.
-func (o *observer) restoresStrategy(now time.Time, e election, p *plan) bool {
+// writesStrategy reports whether to write the strategy that the candidates request.
+//
+// An elector without coordination or an operator may have removed the strategy. If a candidate holds the lock, it is restored
+// immediately; Kubernetes' coordinator would take 15 minutes. On a free lock Kubernetes' coordinator restores it, if it runs.
+// A holder that is no candidate removes the strategy with each renewal, so it is not restored.
+//
+// Another strategy is replaced if the lock has no leader for an election duration. Before, Kubernetes' coordinator may still have
+// to write the new strategy.
+func (o *observer) writesStrategy(now time.Time, e election, p *plan) bool {
 	holder := value(e.Lease.Spec.HolderIdentity)
-	switch left := o.since.Add(electionDuration).Sub(now); {
-	case strategyOf(e.Lease) != "":
-		return false
-	case holder == "" && left > 0 && !e.Annotate:
-		p.within(left)
-		return false
-	case holder == "":
+	free := o.since
+	switch {
+	case strategyOf(e.Lease) == "" && holder == "" && e.Annotate:
 		return true
+	case strategyOf(e.Lease) == "" && holder != "":
+		return slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == holder })
+	case holder != "":
+		free = o.expiry(e.Lease)
 	}
-	return slices.ContainsFunc(e.Candidates, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == holder })
+	left := free.Add(electionDuration).Sub(now)
+	if left > 0 {
+		p.within(left)
+	}
+	return left <= 0
 }
 
 // mustWait reports whether best must not be preferred to a live holder yet. If a preferred candidate did not acquire the lock in

@@ -373,6 +373,32 @@ func TestPlan_OtherElections(t *testing.T) {
 	}
 }
 
+// Another strategy is replaced if the lock has no leader and the candidates request a strategy of this coordinator.
+func TestPlan_ReplacesStrategyWithoutLeader(t *testing.T) {
+	s := newLed(t, "a")
+	s.edit(func(l *coordinationv1.Lease) { setStrategy(l, "x.y/z", true) })
+	s.wantAgain("a leads", 20*time.Second)
+	s.sleep(20*time.Second - 1)
+	s.wantNothing("expired, Kubernetes' coordinator may write the strategy")
+	s.sleep(1)
+	s.step()
+	if got := strategyOf(s.e.Lease); got != DefaultRevision {
+		t.Errorf("strategy %s", got)
+	}
+	s.step()
+	s.wantLock("a", "")
+
+	s = newLed(t, "a")
+	s.edit(func(l *coordinationv1.Lease) { setStrategy(l, "x.y/z", true) })
+	s.e.Candidates[0].Spec.Strategy = "x.y/z"
+	s.release()
+	s.wantAgain("released", 5*time.Second)
+	s.sleep(5 * time.Second)
+	if p := s.step(); !errors.Is(p.Err, errUnknownStrategy) || p.Lease != nil {
+		t.Errorf("no coordinator of the strategy: %v", p)
+	}
+}
+
 func TestPlan_Errors(t *testing.T) {
 	for name, hasLock := range map[string]bool{"with a lock": true, "without a lock": false} {
 		s := newScenario(t, "a", "b")

@@ -321,6 +321,10 @@ func (t *term) reportChoice(before, after *coordinationv1.Lease) {
 	switch {
 	case strategyOf(before) == "":
 		log.Info("restoring strategy that was removed from the lock", "leader", holder)
+	case strategyOf(before) != strategyOf(after):
+		log.Warn("replaced a strategy that no candidate requests and that prevented a leader", "replaced", strategyOf(before))
+		t.event(after, corev1.EventTypeWarning, "StrategyReplaced", "replaced strategy %s, which no candidate requests and which prevented a leader, by %s",
+			strategyOf(before), strategyOf(after))
 	case holder != "" && isNominated(after) && (holder != former || !isNominated(before)):
 		log.Info("named the leader", "leader", holder, "before", former)
 		t.event(after, corev1.EventTypeNormal, "LeaderNamed", "named %s (%s)", holder, strategyOf(after))
@@ -329,6 +333,7 @@ func (t *term) reportChoice(before, after *coordinationv1.Lease) {
 		t.event(after, corev1.EventTypeNormal, "LeaderPreferred", "prefers %s to %s (%s)", preferred, holder, strategyOf(after))
 	case preferredHolder(before) != "":
 		log.Info("withdrew the request for a leader change", "leader", holder, "preferred", preferredHolder(before))
+		t.event(after, corev1.EventTypeNormal, "PreferenceWithdrawn", "no longer prefers %s to %s (%s)", preferredHolder(before), holder, strategyOf(after))
 	}
 }
 
@@ -366,10 +371,14 @@ func (t *term) report(name string, e election, err error) {
 	case err == nil:
 		delete(t.problems, name)
 		log.Info("problem of the election resolved")
-	case errors.Is(err, errStrategies):
+	case errors.Is(err, errStrategies), errors.Is(err, errUnknownStrategy):
 		log.Warn("cannot choose a leader", "err", err)
+		reason := "StrategyUnknown"
+		if errors.Is(err, errStrategies) {
+			reason = "StrategiesDisagree"
+		}
 		for _, object := range e.objects() {
-			t.event(object, corev1.EventTypeWarning, "StrategiesDisagree", "cannot choose a leader: %v", err)
+			t.event(object, corev1.EventTypeWarning, reason, "cannot choose a leader: %v", err)
 		}
 	default:
 		log.Warn("failed to coordinate the election", "err", err)

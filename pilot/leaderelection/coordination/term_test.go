@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,6 +37,55 @@ func (c *echo) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: c.code, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r, ContentLength: int64(len(body)),
 	}, nil
+}
+
+type lastEvent string
+
+func (e *lastEvent) Eventf(_ runtime.Object, eventType, reason, message string, args ...any) {
+	*e = lastEvent(eventType + " " + reason + ": " + fmt.Sprintf(message, args...))
+}
+
+// Events name the strategy or preference that prevented a leader.
+func TestReconcile_Events(t *testing.T) {
+	at := &metav1.MicroTime{}
+	for want, c := range map[string]struct {
+		strategy, requested string
+		holder, preferred   string
+	}{
+		"Warning StrategyReplaced: replaced strategy x.y/z, which no candidate requests and which prevented a leader, by " + DefaultRevision: {
+			strategy: "x.y/z", requested: DefaultRevision,
+		},
+		`Warning StrategyUnknown: cannot choose a leader: "x.y/z": strategy is not in the registry of this coordinator`: {
+			strategy: "x.y/z", requested: "x.y/z",
+		},
+		"Normal PreferenceWithdrawn: no longer prefers ghost.x to a.x (" + DefaultRevision + ")": {
+			strategy: DefaultRevision, requested: DefaultRevision, holder: "a.x", preferred: "ghost.x",
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused", Transport: &echo{code: http.StatusOK, sent: map[string]int{}}}), nil)
+			var got lastEvent
+			w.cfg.EventRecorder = &got
+			candidate := candidateOf("a.x")
+			candidate.Spec.Strategy = coordinationv1.CoordinatedLeaseStrategy(c.requested)
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}}
+			lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &c.holder, LeaseDurationSeconds: new(int32(60)), AcquireTime: at, RenewTime: at}
+			setPreferredHolder(lease, c.preferred, false)
+			setStrategy(lease, c.strategy, false)
+			if err := errors.Join(w.leases.GetIndexer().Add(lease), w.candidates.GetIndexer().Add(candidate)); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if _, err := w.reconcile(t.Context(), "x"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(electionDuration)
+			}
+			if string(got) != want {
+				t.Errorf("Event %q, want %q", got, want)
+			}
+		})
+	}
 }
 
 // While the watch has not delivered a ping, another ping would conflict. It is not sent until the watch delivers a newer version

@@ -1,0 +1,92 @@
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// Obstacle is an annotation that prevents a leader or a change of the leader.
+type Obstacle struct {
+	// Annotation is the annotation, or the field of the Lease.
+	Annotation string `json:"annotation"`
+	Effect     string `json:"effect"`
+	// Remove is the command that removes it.
+	Remove string `json:"remove"`
+}
+
+func (o Obstacle) String() string {
+	return fmt.Sprintf("%s: %s; to remove it: %s", o.Annotation, o.Effect, o.Remove)
+}
+
+// obstacles returns the obstacles of an election. If no candidate has a member Lease, the candidates are unknown.
+func (e Election) obstacles() (all []Obstacle) {
+	add := func(annotation, format string, args ...any) {
+		all = append(all, Obstacle{Annotation: annotation, Effect: fmt.Sprintf(format, args...), Remove: e.removal(annotation)})
+	}
+	if h := e.Hold; h != nil {
+		all = append(all, Obstacle{
+			Annotation: k8sresourcelock.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
+			Effect: fmt.Sprintf("%s by %s: for %d s no candidate can take the lock by rank", h.Reason, or(h.Requester, "?"), h.Seconds),
+		})
+	}
+	switch r := e.Request; {
+	case r == nil:
+	case r.Refused != "":
+		add(k8sresourcelock.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", or(r.To, "any candidate"), r.Refused)
+	case r.To == "":
+		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", or(r.Requester, "?"), r.HoldSeconds)
+	case e.absent(r.To):
+		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", or(r.Requester, "?"), r.To)
+	}
+	strategy, preferred := k8sresourcelock.StrategyAnnotation, k8sresourcelock.PreferredHolderAnnotation
+	if e.inSpec {
+		strategy, preferred = specStrategy, specPreferredHolder
+	}
+	switch requested := func(c Candidate) bool { return c.Strategy == e.Strategy }; {
+	case e.Strategy == "" || slices.ContainsFunc(e.Candidates, requested):
+	case len(e.Candidates) > 0:
+		add(strategy, "a coordinator must choose the leader by %s, which no candidate requests", e.Strategy)
+	case !e.Led():
+		add(strategy, "a coordinator must choose the leader by %s; remove it if no coordinator runs", e.Strategy)
+	}
+	if e.Preferred != e.Holder && e.absent(e.Preferred) {
+		add(preferred, "the leader should hand over to %s, which cannot acquire the lock", e.Preferred)
+	}
+	if e.State == Nominated && !e.Coordinated() && e.absent(e.Holder) {
+		add(k8sresourcelock.NominatedAnnotation, "the nominated holder %s cannot acquire the lock", e.Holder)
+	}
+	if e.State == Free && e.Former != "" {
+		add(k8sresourcelock.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
+	}
+	return all
+}
+
+// absent reports whether the candidates are known and a process is not among them, or is late.
+func (e Election) absent(identity string) bool {
+	return identity != "" && len(e.Candidates) > 0 &&
+		!slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == identity && !c.Late })
+}
+
+// Fields of a coordinated Lease.
+const (
+	specStrategy        = "spec.strategy"
+	specPreferredHolder = "spec.preferredHolder"
+)
+
+// removal returns the command that removes an annotation, or a field of a Lease.
+func (e Election) removal(annotation string) string {
+	switch annotation {
+	case specStrategy: // the API server rejects a preferred holder without a strategy
+		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'`, e.Namespace, e.Name)
+	case specPreferredHolder:
+		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
+	}
+	objects := strings.ToLower(e.Lock) + "/" + e.Name
+	if e.Lock == Both {
+		objects = "configmap/" + e.Name + " lease/" + e.Name
+	}
+	return fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, objects, annotation)
+}

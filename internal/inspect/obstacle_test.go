@@ -1,0 +1,76 @@
+package inspect
+
+import (
+	"fmt"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+func TestElections_Obstacles(t *testing.T) {
+	const preferred, strategy, request = "incumbent.dev/preferred-holder", "incumbent.dev/strategy", "incumbent.dev/handover-request"
+	free, stable := recordOf("", "", 3), recordOf("a", "stable", 3)
+	member := func(identity, strategy string) Candidate {
+		return Candidate{Namespace: "istio-system", Election: "e", Identity: identity, Strategy: strategy, Late: identity == "late"}
+	}
+	asks := func(to, more string) string {
+		return fmt.Sprintf(`{"identity":%q,"reason":"operator","requester":"eve","holder":"a","transitions":3,"seconds":15%s}`, to, more)
+	}
+	inSpec := lease(t, "e", "a.e", strategy, defaultRevision, preferred, "ghost.e")
+	inSpec.inSpec = true
+	nominated := lease(t, "e", "ghost", "incumbent.dev/nominated", "ghost")
+	kubectl := func(objects, annotation string) string {
+		return "; to remove it: kubectl -n istio-system annotate " + objects + " " + annotation + "-"
+	}
+	for name, c := range map[string]struct {
+		lock       Lock
+		candidates []Candidate
+		want       string // the annotation, the effect and the command
+	}{
+		"none":               {configMap(t, "e", stable, markerKey, handsOver), []Candidate{member("a", "")}, ""},
+		"coordinated":        {lease(t, "e", "a.e", strategy, defaultRevision, preferred, "b.e"), []Candidate{member("a", defaultRevision), member("b", defaultRevision)}, ""},
+		"handover":           {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", "")), []Candidate{member("b", "")}, ""},
+		"unknown candidates": {lease(t, "e", "a.e", strategy, "x.y/z", preferred, "b.e"), nil, ""},
+		"no preference":      {lease(t, "e", "a.e", strategy, "x.y/z", preferred, "a.e"), []Candidate{member("b", "x.y/z")}, ""},
+		"hold": {configMap(t, "e", stable, markerKey, handsOver, holdKey, holdOfAnn), nil,
+			"incumbent.dev/hold: pause by ann: for 60 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e"},
+		"refused": {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", `,"refused":"not warm"`)), []Candidate{member("b", "")},
+			request + ": the leader refused to hand over to b: not warm" + kubectl("configmap/e", request)},
+		"step-down": {configMap(t, "e", stable, markerKey, handsOver, request, asks("", `,"holdSeconds":604800`)), nil,
+			request + ": eve requested that the leader steps down and does not campaign for 604800 s" + kubectl("configmap/e", request)},
+		"transfer to a missing candidate": {configMap(t, "e", stable, markerKey, handsOver, request, asks("ghost", "")), []Candidate{member("a", "")},
+			request + ": eve requested a handover to ghost, which cannot acquire the lock" + kubectl("configmap/e", request)},
+		"strategy of no candidate": {lease(t, "e", "a", strategy, "x.y/z", markerKey, handsOver), []Candidate{member("a", "")},
+			strategy + ": a coordinator must choose the leader by x.y/z, which no candidate requests" + kubectl("lease/e", strategy)},
+		"strategy without coordinator": {lease(t, "e", "", strategy, "x.y/z"), nil,
+			strategy + ": a coordinator must choose the leader by x.y/z; remove it if no coordinator runs" + kubectl("lease/e", strategy)},
+		"preference for a late candidate": {lease(t, "e", "a.e", strategy, defaultRevision, preferred, "late.e"), []Candidate{member("a", defaultRevision), member("late", defaultRevision)},
+			preferred + ": the leader should hand over to late, which cannot acquire the lock" + kubectl("lease/e", preferred)},
+		"preference without strategy": {lease(t, "e", "a", preferred, "ghost", markerKey, handsOver), []Candidate{member("a", "")},
+			preferred + ": the leader should hand over to ghost, which cannot acquire the lock" + kubectl("lease/e", preferred)},
+		"preference in the spec": {inSpec, []Candidate{member("a", defaultRevision)},
+			`spec.preferredHolder: the leader should hand over to ghost, which cannot acquire the lock; to remove it: kubectl -n istio-system patch lease e --type=merge -p '{"spec":{"preferredHolder":null}}'`},
+		"nomination": {nominated, []Candidate{member("a", "")},
+			"incumbent.dev/nominated: the nominated holder ghost cannot acquire the lock" + kubectl("lease/e", "incumbent.dev/nominated")},
+		"marker": {configMap(t, "e", free, markerKey, "v1 b 2"), nil,
+			markerKey + ": b led in an earlier term and may still be active, so the next holder waits for a lease duration" + kubectl("configmap/e", markerKey)},
+	} {
+		got := ""
+		for _, o := range Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0].Obstacles {
+			got += o.String()
+		}
+		if got != c.want {
+			t.Errorf("%s:\n%q, want\n%q", name, got, c.want)
+		}
+	}
+	both := Election{Namespace: "n", Name: "e", Lock: Both}
+	if got, want := both.removal("k"), "kubectl -n n annotate configmap/e lease/e k-"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	l, _ := FromLease(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy("x"))}})
+	if got, want := Elections([]Lock{l}, nil, k8sleaderelection.DefaultRevision{})[0].Obstacles, specStrategy; len(got) != 1 || got[0].Annotation != want {
+		t.Errorf("strategy in the spec: %v", got)
+	}
+}
