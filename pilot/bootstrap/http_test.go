@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -20,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // get returns a page of a server that is not running.
@@ -186,21 +185,6 @@ func TestReadiness_RealAPIServer(t *testing.T) {
 	}
 }
 
-func TestReadiness_WithoutRightToReadTags(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	config.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: "b", ServiceAccount: "other", Rules: e.rules(),
-	})
-	r := start(t, config, newController().rows())
-	await(t, "the server is ready", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	r.leads(t)
-	if r.lines.Count("level=WARN", "permission denied") == 0 {
-		t.Error("the missing permission was not logged")
-	}
-}
-
 func TestHealth_StuckController(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -252,7 +236,10 @@ func TestHTTPServerStop(t *testing.T) {
 			served := make(chan error, 1)
 			answer := make(chan string, 1)
 			go func() { served <- h.serve(ctx) }()
-			go func() { answer <- getText(ctx, h.address()) }()
+			go func() {
+				_, text := harness.Page(t, h.address(), "/")
+				answer <- text
+			}()
 			<-arrived
 			cancel()
 			if ends {
@@ -275,23 +262,4 @@ func TestHTTPServerStop(t *testing.T) {
 			}
 		})
 	}
-}
-
-// getText sends a request with a context that outlives ctx.
-func getText(ctx context.Context, address string) string {
-	request, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, "http://"+address, nil)
-	if err != nil {
-		return err.Error()
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		return err.Error()
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -83,13 +84,8 @@ func metricsTable(t *testing.T) string {
 		slices.Sort(labels)
 		rows[name] = fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, kind, strings.Join(labels, ", "), help)
 	}
-	names := make([]string, 0, len(rows))
-	for name := range rows {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	table := "\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n"
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		table += rows[name]
 	}
 	return table + "\n"

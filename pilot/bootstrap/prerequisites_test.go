@@ -171,69 +171,46 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 }
 
 // fakeTags is a tag watcher that the test controls.
-type fakeTags struct{ handlers []revisions.TagHandler }
-
-func (w *fakeTags) Run(stop <-chan struct{})          { <-stop }
-func (w *fakeTags) HasSynced() bool                   { return false }
-func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
-func (w *fakeTags) GetMyTags() sets.Set[string]       { return nil }
-func (w *fakeTags) IsMine(metav1.ObjectMeta) bool     { return false }
-
-func (w *fakeTags) sync() {
-	for _, h := range w.handlers {
-		h(sets.New("stable"))
-	}
+type fakeTags struct {
+	staleTags
+	handlers []revisions.TagHandler
 }
 
+func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
+
 func TestWarmupWaitsForTags(t *testing.T) {
-	errCold := errors.New("cold")
 	for name, test := range map[string]struct {
-		tagged, synced, stopped bool
-		want                    error
-		warmed                  int
+		tagged, synced bool
+		want           error
+		warmed         int
 	}{
-		"not tagged":               {false, false, false, errCold, 1},
-		"tags unknown":             {true, false, true, context.Canceled, 0},
-		"tags known":               {true, true, false, errCold, 1},
-		"tags known, then stopped": {true, true, true, errCold, 1},
+		"not tagged":   {false, false, nil, 1},
+		"tags unknown": {true, false, context.Canceled, 0},
+		"tags known":   {true, true, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				watcher := &fakeTags{}
 				s := &site{tags: newTags(watcher)}
-				controller := &coldController{err: errCold}
+				c := newController()
 				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
 				ended := make(chan error, 1)
-				go func() { ended <- s.warm(election{tagged: test.tagged}, controller, "x", quiet)(ctx) }()
+				go func() { ended <- s.warm(election{tagged: test.tagged}, c, "x", quiet)(ctx) }()
 				synctest.Wait()
-				if test.tagged && controller.warmed > 0 {
+				if test.tagged && len(c.warms) > 0 {
 					t.Error("warmed before the tags are known")
 				}
-				if test.synced {
-					watcher.sync()
-					watcher.sync()
+				for range 2 { // handlers are called for each change
+					if test.synced {
+						watcher.handlers[0](sets.New("stable"))
+					}
 				}
 				synctest.Wait()
-				if test.stopped {
-					cancel()
-				}
-				if err := <-ended; !errors.Is(err, test.want) || controller.warmed != test.warmed {
-					t.Errorf("error %v, warmed %d times", err, controller.warmed)
+				cancel()
+				if err := <-ended; !errors.Is(err, test.want) || len(c.warms) != test.warmed {
+					t.Errorf("error %v, warmed %d times", err, len(c.warms))
 				}
 			})
 		})
 	}
-}
-
-// coldController is a job that fails in Warm.
-type coldController struct {
-	controller
-	err    error
-	warmed int
-}
-
-func (c *coldController) Warm(context.Context) error {
-	c.warmed++
-	return c.err
 }

@@ -55,28 +55,15 @@ func (n *Node) report(doing string) func(error) {
 	}
 }
 
-// register creates the Node, or updates one of an earlier node with this name. kubectl, tokens and logs need it.
+// register creates the Node, and replaces an earlier one with this name. kubectl, tokens and logs need it.
 func (n *Node) register(ctx context.Context) error {
+	nodes := n.client.CoreV1().Nodes()
+	if err := nodes.Delete(ctx, n.options.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete earlier node %s: %w", n.options.Name, err)
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.options.Name}, Status: n.status()}
-	_, err := n.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
-	switch {
-	case apierrors.IsAlreadyExists(err):
-		return n.renew(ctx)
-	case err != nil:
-		return fmt.Errorf("creating node %s: %w", n.options.Name, err)
-	}
-	return nil
-}
-
-// renew updates the status of the existing Node.
-func (n *Node) renew(ctx context.Context) error {
-	present, err := n.client.CoreV1().Nodes().Get(ctx, n.options.Name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("reading node %s: %w", n.options.Name, err)
-	}
-	present.Status = n.status()
-	if _, err := n.client.CoreV1().Nodes().UpdateStatus(ctx, present, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("update status of node %s: %w", n.options.Name, err)
+	if _, err := nodes.Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create node %s: %w", n.options.Name, err)
 	}
 	return nil
 }

@@ -3,70 +3,47 @@ package node
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// variables are the environment of a process in order.
-type variables struct {
-	names  []string
-	values map[string]string
-}
-
-func (v *variables) set(name, value string) {
-	if _, known := v.values[name]; !known {
-		v.names = append(v.names, name)
-	}
-	v.values[name] = value
-}
+// variables are the environment of a process.
+type variables map[string]string
 
 // list returns the variables as NAME=value.
-func (v *variables) list() []string {
-	list := make([]string, 0, len(v.names))
-	for _, name := range v.names {
-		list = append(list, name+"="+v.values[name])
+func (v variables) list() (list []string) {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		list = append(list, name+"="+v[name])
 	}
 	return list
 }
 
+var reference = regexp.MustCompile(`\$\$|\$\([^()]*\)`)
+
 // expand replaces $(NAME) by the value of a variable, as Kubernetes does. $$ is a dollar sign; unknown names stay.
-func (v *variables) expand(text string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "$")
-		out.WriteString(before)
-		if !found {
-			return out.String()
+func (v variables) expand(text string) string {
+	return reference.ReplaceAllStringFunc(text, func(found string) string {
+		if found == "$$" {
+			return "$"
 		}
-		name, after, closed := strings.Cut(strings.TrimPrefix(rest, "("), ")")
-		value, known := v.values[name]
-		switch {
-		case strings.HasPrefix(rest, "$"):
-			out.WriteByte('$')
-			text = rest[1:]
-		case strings.HasPrefix(rest, "(") && closed && known:
-			out.WriteString(value)
-			text = after
-		default:
-			out.WriteByte('$')
-			text = rest
+		if value, known := v[found[2:len(found)-1]]; known {
+			return value
 		}
-	}
+		return found
+	})
 }
 
 // environment returns the complete environment of the process.
-func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, address string) (*variables, error) {
-	v := &variables{values: map[string]string{}}
+func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, address string) (variables, error) {
 	work := filepath.Join(w.dir, workFolder)
-	for _, own := range [][2]string{
-		{"PATH", os.Getenv("PATH")}, {"HOME", work}, {"TMPDIR", work},
-		{"KUBECONFIG", filepath.Join(w.dir, kubeconfigFile)},
-		{"POD_NAME", pod.Name}, {"POD_NAMESPACE", pod.Namespace}, {"POD_IP", address},
-	} {
-		v.set(own[0], own[1])
+	v := variables{
+		"PATH": os.Getenv("PATH"), "HOME": work, "TMPDIR": work, "KUBECONFIG": filepath.Join(w.dir, kubeconfigFile),
+		"POD_NAME": pod.Name, "POD_NAMESPACE": pod.Namespace, "POD_IP": address,
 	}
 	for _, variable := range container.Env {
 		value := v.expand(variable.Value)
@@ -76,7 +53,7 @@ func (w *worker) environment(pod *corev1.Pod, container *corev1.Container, addre
 				return nil, fmt.Errorf("variable %s: %w", variable.Name, err)
 			}
 		}
-		v.set(variable.Name, value)
+		v[variable.Name] = value
 	}
 	return v, nil
 }

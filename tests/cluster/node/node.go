@@ -42,11 +42,7 @@ type Node struct {
 
 // New validates the options. It starts nothing.
 func New(options Options) (*Node, error) {
-	options = options.withDefaults()
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
-	options, err := options.absolute()
+	options, err := options.withDefaults().checked()
 	if err != nil {
 		return nil, err
 	}

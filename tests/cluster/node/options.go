@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"time"
 
@@ -69,33 +70,26 @@ func (o Options) restartDelay(n int) time.Duration {
 	return delay
 }
 
-func (o Options) validate() error {
+// checked validates the options and makes paths independent of the working directory.
+func (o Options) checked() (Options, error) {
 	switch {
 	case o.Config == nil:
-		return errors.New("node options: Config is missing")
+		return o, errors.New("node options: Config is missing")
 	case o.Dir == "":
-		return errors.New("node options: Dir is missing")
+		return o, errors.New("node options: Dir is missing")
 	}
-	for image, path := range o.Images {
-		if err := checkProgram(path); err != nil {
-			return fmt.Errorf("node options: image %q: %w", image, err)
-		}
-	}
-	return nil
-}
-
-// absolute makes paths independent of the working directory.
-func (o Options) absolute() (Options, error) {
 	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return o, fmt.Errorf("node options: Dir: %w", err)
 	}
-	images := make(map[string]string, len(o.Images))
+	o.Images = maps.Clone(o.Images)
 	for image, path := range o.Images {
-		if images[image], err = filepath.Abs(path); err != nil {
+		if err := checkProgram(path); err != nil {
+			return o, fmt.Errorf("node options: image %q: %w", image, err)
+		}
+		if o.Images[image], err = filepath.Abs(path); err != nil {
 			return o, fmt.Errorf("node options: image %q: %w", image, err)
 		}
 	}
-	o.Images = images
 	return o, nil
 }

@@ -11,10 +11,7 @@ import (
 )
 
 func TestExpand(t *testing.T) {
-	v := &variables{values: map[string]string{}}
-	v.set("A", "one")
-	v.set("B", "$(A)")
-	v.set("A", "1")
+	v := variables{"A": "1", "B": "$(A)"}
 	for text, want := range map[string]string{
 		"": "", "plain": "plain", "$(A)": "1", "x$(A)y$(A)": "x1y1", "$(B)": "$(A)", "$(C)": "$(C)", "$$(A)": "$(A)",
 		"$": "$", "$$": "$", "$(": "$(", "$(A": "$(A", "$A": "$A", "$(C)$(A)": "$(C)1", "$($(A))": "$(1)",

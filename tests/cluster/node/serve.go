@@ -62,35 +62,28 @@ func (n *Node) serve(ctx context.Context, address string) (stop func() error, er
 	}, nil
 }
 
-// servingConfig returns a TLS configuration with a self-signed certificate. It requires client certificates of the
+// servingConfig returns a TLS configuration with a certificate of a new CA. It requires client certificates of the
 // cluster's CA.
 func (n *Node) servingConfig(address string) (*tls.Config, error) {
 	cluster, err := rest.TLSConfigFor(n.options.Config)
 	if err != nil {
 		return nil, fmt.Errorf("get TLS configuration of cluster: %w", err)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool()}
-	if cluster != nil && cluster.RootCAs != nil {
-		config.ClientCAs = cluster.RootCAs
-	}
-	certificate, err := ownCertificate(n.options.Name, address)
-	config.Certificates = []tls.Certificate{certificate}
-	return config, err
-}
-
-// ownCertificate returns a certificate of a new CA.
-func ownCertificate(name, address string) (tls.Certificate, error) {
-	authority, err := certs.NewAuthority(name)
+	authority, err := certs.NewAuthority(n.options.Name)
 	if err != nil {
-		return tls.Certificate{}, err
+		return nil, err
 	}
 	pair, err := authority.Sign(&x509.Certificate{
-		Subject:     pkix.Name{CommonName: "system:node:" + name},
+		Subject:     pkix.Name{CommonName: "system:node:" + n.options.Name},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses: []net.IP{net.ParseIP(address)},
 	})
 	if err != nil {
-		return tls.Certificate{}, err
+		return nil, err
 	}
-	return tls.X509KeyPair(pair.Cert, pair.Key)
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: cluster.RootCAs,
+	}, err
 }

@@ -25,6 +25,7 @@ type statusWriter struct {
 	status    corev1.PodStatus
 	container corev1.ContainerStatus
 	why       string
+	since     metav1.Time // of the readiness
 }
 
 func newStatusWriter(w *worker) *statusWriter {
@@ -65,33 +66,41 @@ func (s *statusWriter) patch() ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	status := s.status
-	status.Conditions = nil
 	status.ContainerStatuses = []corev1.ContainerStatus{s.container}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
 		return nil, err
 	}
-	conditions := make([]any, 0, len(s.status.Conditions))
-	for _, condition := range s.status.Conditions {
-		conditions = append(conditions, map[string]any{
-			"type": condition.Type, "status": condition.Status, "lastTransitionTime": condition.LastTransitionTime,
-			// Conditions are merged, so empty fields must be explicit.
-			"reason": condition.Reason, "message": condition.Message,
-		})
+	ready, reason, message := corev1.ConditionTrue, "", ""
+	if !s.container.Ready {
+		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", s.why
 	}
-	fields["conditions"] = conditions
+	// Conditions are merged, so empty fields must be explicit.
+	condition := func(kind corev1.PodConditionType, since *metav1.Time, status corev1.ConditionStatus, reason, message string) any {
+		return map[string]any{"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+	}
+	fields["conditions"] = []any{
+		condition(corev1.PodInitialized, s.status.StartTime, corev1.ConditionTrue, "", ""),
+		condition(corev1.ContainersReady, &s.since, ready, reason, message),
+		condition(corev1.PodReady, &s.since, ready, reason, message),
+	}
 	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.w.uid}, "status": fields})
 }
 
 // change changes the status and triggers a write.
 func (s *statusWriter) change(do func()) {
 	s.mu.Lock()
+	before := s.container.Ready
 	do()
-	s.conclude()
+	if s.container.Ready != before || s.since.IsZero() {
+		s.since = metav1.Now()
+	}
+	started := s.container.State.Running != nil
+	s.container.Started = &started
 	s.mu.Unlock()
 	select {
 	case s.changed <- struct{}{}:
-	default: // one is due already, and will be of this
+	default: // the pending write includes this change
 	}
 }
 
@@ -175,39 +184,6 @@ func (s *statusWriter) backOff(delay time.Duration, failure error) {
 		}
 		s.container.State = waitingState(reason, message)
 	})
-}
-
-// conclude updates the conditions.
-func (s *statusWriter) conclude() {
-	started := s.container.State.Running != nil
-	s.container.Started = &started
-	s.condition(corev1.PodInitialized, true, "", "")
-	reason, message := "", ""
-	if !s.container.Ready {
-		reason, message = "ContainersNotReady", s.why
-	}
-	s.condition(corev1.ContainersReady, s.container.Ready, reason, message)
-	s.condition(corev1.PodReady, s.container.Ready, reason, message)
-}
-
-func (s *statusWriter) condition(kind corev1.PodConditionType, holds bool, reason, message string) {
-	wanted := corev1.PodCondition{
-		Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
-	}
-	if holds {
-		wanted.Status = corev1.ConditionTrue
-	}
-	for i, present := range s.status.Conditions {
-		if present.Type != kind {
-			continue
-		}
-		if present.Status == wanted.Status {
-			wanted.LastTransitionTime = present.LastTransitionTime
-		}
-		s.status.Conditions[i] = wanted
-		return
-	}
-	s.status.Conditions = append(s.status.Conditions, wanted)
 }
 
 func waitingState(reason, message string) corev1.ContainerState {
