@@ -151,7 +151,7 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 		for _, e := range ofName(locks) {
 			e.Candidates = taking[n]
 			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
-			e.Obstacles = e.obstacles()
+			e.Obstacles = e.FindObstacles()
 			all = append(all, e)
 		}
 	}

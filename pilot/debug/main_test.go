@@ -39,6 +39,7 @@ func sample() State {
 		Leader: "p", Key: "^canary", Acting: true, Ranked: true, LeaseSeconds: 30, Phase: "following",
 		Transitions: 7, Fence: "binding is missing", FenceBroken: true, Gate: "shut",
 	}
+	peer.Hold = &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
 	free := Election{ID: "istio-gateway-deployment", Namespace: "istio-system", Lock: "istio-gateway-deployment-stable", Kind: "Lease", Candidates: []inspect.Candidate{}}
 	return State{
 		Identity: "a", Revision: "stable", Version: "1.0",

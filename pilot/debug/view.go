@@ -58,6 +58,7 @@ type row struct {
 	Followers []follower
 	Summary   string
 	If        *outcome
+	Obstacles []inspect.Obstacle
 	Bars      []bar
 	Marks     []mark
 }
@@ -129,7 +130,7 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	r := row{
 		Election: e, Anchor: "e-" + strings.Join([]string{e.Cluster, e.Namespace, e.Kind, e.Lock}, "."),
 		Revision: f.history.chip(e.Key), Mine: e.Leader != "" && e.Leader == f.state.Identity,
-		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes),
+		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes), Obstacles: e.inspected().FindObstacles(),
 	}
 	if began, seen := termBegan(changes); !began.IsZero() {
 		r.Since = "since " + f.day(began)
