@@ -109,7 +109,7 @@ func (s *APIServer) awaitReady(ctx context.Context) error {
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	defer client.CloseIdleConnections()
-	return await(ctx, s.name+" is ready", s.process, healthy(client, s.URL()+"/readyz"))
+	return await(ctx, s.name+" is ready", s.process, Healthy(client, s.URL()+"/readyz"))
 }
 
 // Pause stops the process (SIGSTOP). Connections stay open without a response. Pause returns when the process has

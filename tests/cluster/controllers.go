@@ -2,15 +2,11 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
@@ -84,7 +80,7 @@ func (c *Cluster) controllerArguments(kubeconfig string) []string {
 }
 
 func (c *Cluster) awaitControllers(ctx context.Context) error {
-	client, done, err := c.shortLived()
+	client, done, err := NewClient(c.admin)
 	if err != nil {
 		return err
 	}
@@ -97,19 +93,4 @@ func (c *Cluster) awaitControllers(ctx context.Context) error {
 		_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	})
-}
-
-// shortLived returns an admin client. done closes its connections.
-func (c *Cluster) shortLived() (client *kubernetes.Clientset, done func(), err error) {
-	config := c.Admin()
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create client: %w", err)
-	}
-	client, err = kubernetes.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create client: %w", err)
-	}
-	// The client's own method does not unwrap the transports of client-go.
-	return client, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, nil
 }

@@ -34,7 +34,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	}
 	c.etcd, c.etcdURL = etcd, clients
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return await(ctx, "etcd is healthy", etcd, healthy(client, clients+"/health"))
+	return await(ctx, "etcd is healthy", etcd, Healthy(client, clients+"/health"))
 }
 
 // etcdArguments returns the command line.

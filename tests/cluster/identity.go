@@ -48,7 +48,7 @@ func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*re
 }
 
 func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
-	client, done, err := c.shortLived()
+	client, done, err := NewClient(c.admin)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 // NewNamespace creates a namespace with the prefix and its default service account, which Pods need.
 func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, error) {
-	client, done, err := c.shortLived()
+	client, done, err := NewClient(c.admin)
 	if err != nil {
 		return "", err
 	}

@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
@@ -38,24 +36,5 @@ func await(ctx context.Context, what string, server *process.Process, ask func(c
 		case <-ctx.Done():
 			return fmt.Errorf("wait until %s: %w (last error: %w); %s", what, context.Cause(ctx), err, server.Tail())
 		}
-	}
-}
-
-// healthy checks a health endpoint.
-func healthy(client *http.Client, url string) func(context.Context) error {
-	return func(ctx context.Context) (err error) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, response.Body.Close()) }()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", url, response.Status)
-		}
-		return nil
 	}
 }

@@ -1,2 +1,2 @@
-// Package defaults is a watcher of the default revision that a test tells what it is.
+// Package defaults has a watcher of the default revision that a test controls.
 package defaults

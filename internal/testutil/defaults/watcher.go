@@ -16,30 +16,30 @@ type Watcher struct {
 
 var _ revisions.DefaultWatcher = (*Watcher)(nil)
 
-// New is a watcher with a default revision, "" for none.
+// New returns a watcher with a default revision. It is "" if there is none.
 func New(revision string) *Watcher { return &Watcher{revision: revision} }
 
-// Run waits for its end.
+// Run blocks until stop is closed.
 func (w *Watcher) Run(stop <-chan struct{}) { <-stop }
 
-// HasSynced is always true.
+// HasSynced returns true.
 func (w *Watcher) HasSynced() bool { return true }
 
-// GetDefault is what New or the last Set said.
+// GetDefault returns the revision of New or of the last Set.
 func (w *Watcher) GetDefault() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
 }
 
-// AddHandler has a handler called by each later Set.
+// AddHandler adds a handler that each later Set calls.
 func (w *Watcher) AddHandler(handler revisions.DefaultHandler) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.handlers = append(w.handlers, handler)
 }
 
-// Set changes the default revision and tells the handlers, with no lock held.
+// Set changes the default revision and calls the handlers without holding a mutex.
 func (w *Watcher) Set(revision string) {
 	w.mu.Lock()
 	w.revision = revision

@@ -18,52 +18,47 @@ type Fate struct {
 
 // Flow is the treatment of the bytes in one direction.
 type Flow struct {
-	// Vanish takes them and does not pass them on.
+	// Vanish discards the bytes.
 	Vanish bool
-	// Stall accepts no bytes. Bytes that were accepted before are held.
+	// Stall reads no bytes. Bytes that were read before are held.
 	Stall bool
-	// Delay is how long each piece takes.
+	// Delay is the time that each piece takes.
 	Delay time.Duration
-	// CutAfter, if positive, is after how many bytes the connection is reset.
+	// CutAfter is the number of bytes after which the connection is reset. If 0, it is not reset.
 	CutAfter int64
 }
 
-// Silent loses all bytes of both directions.
+// Silent discards all bytes of both directions.
 var Silent = Fate{Up: Flow{Vanish: true}, Down: Flow{Vanish: true}}
 
-// Relay listens on a loopback address. Its methods may be called from any goroutine.
+// Relay listens on a loopback address. Its methods are safe for concurrent use.
 type Relay struct {
 	listener net.Listener
 	targets  []string
 
 	mu     sync.Mutex
-	next   int // of targets, for the next connection
 	links  map[*link]struct{}
-	coming []Fate // by target: of connections to come
+	coming Fate
 	made   int
 	closed bool
 	all    sync.WaitGroup
 }
 
-// Listen makes a relay to the targets, host and port each, that takes them in turn, as a
-// balancer does that does not know which of them are there.
+// Listen starts a relay to the targets (host and port). Each connection uses the next target.
 func Listen(ctx context.Context, targets ...string) (*Relay, error) {
-	if len(targets) == 0 {
-		return nil, errors.New("a relay to nowhere: name a target")
-	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("relay to %v: %w", targets, err)
 	}
-	r := &Relay{listener: listener, targets: targets, links: map[*link]struct{}{}, coming: make([]Fate, len(targets))}
+	r := &Relay{listener: listener, targets: targets, links: map[*link]struct{}{}}
 	r.all.Go(r.accept)
 	return r, nil
 }
 
-// Addr is where it listens.
+// Addr returns the listen address.
 func (r *Relay) Addr() string { return r.listener.Addr().String() }
 
-// Close ends all connections, and waits for that.
+// Close returns after all connections have ended.
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -76,38 +71,23 @@ func (r *Relay) Close() error {
 	return err
 }
 
-// Coming is the fate of connections that are made from now on.
+// Coming sets the fate of new connections.
 func (r *Relay) Coming(f Fate) {
-	for i := range r.targets {
-		r.Target(i, nil, &f)
-	}
-}
-
-// Present is the fate, from now on, of connections that are there.
-func (r *Relay) Present(f Fate) {
-	for i := range r.targets {
-		r.Target(i, &f, nil)
-	}
-}
-
-// Target is Present and Coming for the connections to one target; nil leaves them as they are.
-func (r *Relay) Target(n int, present, coming *Fate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if coming != nil {
-		r.coming[n] = *coming
-	}
-	if present == nil {
-		return
-	}
+	r.coming = f
+}
+
+// Present sets the fate of existing connections.
+func (r *Relay) Present(f Fate) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for l := range r.links {
-		if l.target == n {
-			l.set(*present)
-		}
+		l.set(f)
 	}
 }
 
-// Reset resets all connections that are there.
+// Reset resets all existing connections.
 func (r *Relay) Reset() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +96,7 @@ func (r *Relay) Reset() {
 	}
 }
 
-// Made is how many connections were made so far, and Open how many of them are there.
+// Made returns the number of connections so far.
 func (r *Relay) Made() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,9 +110,8 @@ func (r *Relay) accept() {
 			return
 		}
 		r.mu.Lock()
-		n := r.next % len(r.targets)
-		l := &link{target: n, client: client, changed: make(chan struct{}), ended: make(chan struct{}), fate: r.coming[n]}
-		r.next++
+		target := r.targets[r.made%len(r.targets)]
+		l := &link{client: client, changed: make(chan struct{}), ended: make(chan struct{}), fate: r.coming}
 		r.made++
 		if r.closed {
 			l.end()
@@ -140,7 +119,7 @@ func (r *Relay) accept() {
 		r.links[l] = struct{}{}
 		r.mu.Unlock()
 		r.all.Go(func() {
-			l.run(r.targets[n])
+			l.run(target)
 			r.mu.Lock()
 			delete(r.links, l)
 			r.mu.Unlock()
@@ -150,7 +129,6 @@ func (r *Relay) accept() {
 
 // link is one connection.
 type link struct {
-	target int
 	client net.Conn
 	ended  chan struct{}
 	once   sync.Once
@@ -171,7 +149,7 @@ func (l *link) run(target string) {
 	l.server = server
 	l.mu.Unlock()
 	select {
-	case <-l.ended: // while it was dialing
+	case <-l.ended: // during the dial
 		server.Close()
 		return
 	default:
@@ -193,7 +171,7 @@ func (l *link) end() {
 	}
 }
 
-// reset has both sides get a reset.
+// reset resets both sides.
 func (l *link) reset() {
 	l.mu.Lock()
 	for _, conn := range []net.Conn{l.client, l.server} {
@@ -219,8 +197,8 @@ func (l *link) flow(of func(Fate) Flow) (Flow, <-chan struct{}) {
 	return of(l.fate), l.changed
 }
 
-// pump carries one direction. A connection that one side ends is ended for the other, unless
-// no bytes pass: then the other side is not notified
+// pump copies one direction. If one side ends the connection, the other side ends too. If bytes vanish, the other side
+// is not notified.
 func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 	buffer := make([]byte, 32<<10)
 	var carried int64
@@ -229,7 +207,7 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 			return
 		}
 		n, err := from.Read(buffer)
-		if err == nil && !l.admitted(of) { // it stalled while this was read
+		if err == nil && !l.admitted(of) { // it stalled during the read
 			return
 		}
 		flow, _ := l.flow(of)
@@ -252,7 +230,7 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 			return
 		}
 		if flow.CutAfter == 0 {
-			carried = 0 // it counts from when it is said
+			carried = 0 // only bytes after Present or Coming count
 		}
 		if _, err := to.Write(buffer[:n]); err != nil {
 			l.end()
@@ -261,7 +239,7 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 	}
 }
 
-// admitted waits while the flow is stalled; false: the connection is over.
+// admitted waits while the flow is stalled. It returns false if the connection has ended.
 func (l *link) admitted(of func(Fate) Flow) bool {
 	for {
 		flow, changed := l.flow(of)

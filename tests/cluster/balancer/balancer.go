@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"go.uber.org/atomic"
@@ -13,13 +12,13 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
@@ -42,10 +41,11 @@ type Options struct {
 
 // Balancer serves the LoadBalancer Services of a cluster.
 type Balancer struct {
-	log     *slog.Logger
-	http    *http.Client
-	client  kubernetes.Interface
-	started atomic.Bool
+	log    *slog.Logger
+	client kubernetes.Interface
+	// disconnect closes the connections of client.
+	disconnect func()
+	started    atomic.Bool
 
 	// The fields below belong to the goroutine of the queue.
 	addresses *loopback.Pool
@@ -62,17 +62,11 @@ func New(options Options) (*Balancer, error) {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	// A separate client, so that its connections end with Run.
-	config := rest.CopyConfig(options.Config)
-	http, err := rest.HTTPClientFor(config)
+	client, disconnect, err := cluster.NewClient(options.Config)
 	if err != nil {
-		return nil, fmt.Errorf("create client of balancer: %w", err)
+		return nil, err
 	}
-	client, err := kubernetes.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, fmt.Errorf("create client of balancer: %w", err)
-	}
-	return &Balancer{log: options.Logger, http: http, client: client, fronts: map[string]*front{}}, nil
+	return &Balancer{log: options.Logger, client: client, disconnect: disconnect, fronts: map[string]*front{}}, nil
 }
 
 // Run serves Services until ctx ends. It returns after all listeners and connections are closed. The addresses remain
@@ -81,7 +75,7 @@ func (b *Balancer) Run(ctx context.Context) (err error) {
 	if !b.started.CompareAndSwap(false, true) {
 		return errors.New("balancer has already run: create a new one")
 	}
-	defer utilnet.CloseIdleConnectionsFor(b.http.Transport)
+	defer b.disconnect()
 	if b.addresses, err = loopback.NewPool(); err != nil {
 		return err
 	}

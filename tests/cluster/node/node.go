@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"syscall"
@@ -13,11 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
@@ -27,9 +25,10 @@ var ErrNoPod = errors.New("node does not run this Pod")
 // Node runs Pods as processes.
 type Node struct {
 	options Options
-	http    *http.Client
 	client  kubernetes.Interface
-	started atomic.Bool
+	// disconnect closes the connections of client.
+	disconnect func()
+	started    atomic.Bool
 
 	addresses *loopback.Pool
 	// address is the address of the node itself, where it serves logs. Run sets it first.
@@ -46,17 +45,11 @@ func New(options Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A separate client, so that its connections end with Run.
-	config := rest.CopyConfig(options.Config)
-	http, err := rest.HTTPClientFor(config)
+	client, disconnect, err := cluster.NewClient(options.Config)
 	if err != nil {
-		return nil, fmt.Errorf("create client of node: %w", err)
+		return nil, err
 	}
-	client, err := kubernetes.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, fmt.Errorf("create client of node: %w", err)
-	}
-	return &Node{options: options, http: http, client: client, workers: map[types.UID]*worker{}}, nil
+	return &Node{options: options, client: client, disconnect: disconnect, workers: map[types.UID]*worker{}}, nil
 }
 
 // Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than Options.StopGrace. The
@@ -65,8 +58,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if !n.started.CompareAndSwap(false, true) {
 		return errors.New("node has already run: create a new one")
 	}
-	// The client's own method does not unwrap the transports of client-go.
-	defer utilnet.CloseIdleConnectionsFor(n.http.Transport)
+	defer n.disconnect()
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
 		return fmt.Errorf("create folder of node: %w", err)
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // eager is the interval of readiness probes until the first success. A kubelet would wait a whole period.
@@ -88,11 +88,11 @@ func asker(probe *corev1.Probe, container corev1.Container, address string) func
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // as a kubelet does
 	}}
-	url := probeURL(container, probe.HTTPGet, address)
+	get := cluster.Healthy(client, probeURL(container, probe.HTTPGet, address))
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, seconds(probe.TimeoutSeconds))
 		defer cancel()
-		return get(ctx, client, url)
+		return get(ctx)
 	}
 }
 
@@ -114,20 +114,4 @@ func portOf(container corev1.Container, port intstr.IntOrString) string {
 		}
 	}
 	return port.StrVal
-}
-
-func get(ctx context.Context, client *http.Client, url string) (err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, response.Body.Close()) }()
-	if response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("%s answers %s", url, response.Status)
-	}
-	return nil
 }

@@ -1,17 +1,14 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
 // auditPolicy logs each write of a pod when its response is sent.
@@ -27,32 +24,18 @@ rules:
 - level: None
 `
 
-// entry is a line of the audit log: a completed write.
-type entry struct {
-	Verb string
-	User struct {
-		Extra map[string][]string
-	}
-	ObjectRef struct {
-		Resource, Subresource, Namespace, Name string
-	}
-	ResponseStatus           struct{ Code int }
-	RequestReceivedTimestamp metav1.MicroTime // arrival
-	StageTimestamp           metav1.MicroTime // response
-}
-
-func (e entry) pod() string {
+func podOf(e verdict.Event) string {
 	for _, name := range e.User.Extra["authentication.kubernetes.io/pod-name"] {
 		return name
 	}
 	return ""
 }
 
-func (e entry) resource() string {
+func resourceOf(e verdict.Event) string {
 	return strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
 }
 
-func (e entry) accepted() bool { return e.ResponseStatus.Code < 300 }
+func accepted(e verdict.Event) bool { return e.ResponseStatus.Code < 300 }
 
 // locks are the prefixes of the lock names. All locks are Leases here.
 var locks = map[string]string{
@@ -68,10 +51,10 @@ const (
 	deploymentRow = "gateway-deployment"
 )
 
-// row returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
+// rowOf returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
 // example Events.
-func (e entry) row(home string) (row string, lock bool) {
-	switch e.resource() {
+func rowOf(e verdict.Event, home string) (row string, lock bool) {
+	switch resourceOf(e) {
 	case "leases":
 		for row, prefix := range locks {
 			if strings.HasPrefix(e.ObjectRef.Name, prefix) {
@@ -97,7 +80,7 @@ type audit struct {
 	tb   testing.TB
 	file *os.File
 	rest []byte // an incomplete line
-	all  []entry
+	all  []verdict.Event
 }
 
 func openAudit(tb testing.TB, path string) *audit {
@@ -110,26 +93,22 @@ func openAudit(tb testing.TB, path string) *audit {
 	return &audit{tb: tb, file: file}
 }
 
-// read returns all entries so far.
-func (a *audit) read() []entry {
+// read returns all events so far.
+func (a *audit) read() []verdict.Event {
 	a.tb.Helper()
 	more, err := io.ReadAll(a.file)
 	if err != nil {
 		a.tb.Fatal(err)
 	}
-	lines := bufio.NewReader(bytes.NewReader(append(a.rest, more...)))
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			a.rest = line
-			return a.all
-		}
-		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			a.tb.Fatal(err)
-		}
-		a.all = append(a.all, e)
+	text := append(a.rest, more...)
+	end := bytes.LastIndexByte(text, '\n') + 1
+	a.rest = text[end:]
+	events, err := verdict.Read(bytes.NewReader(text[:end]))
+	if err != nil {
+		a.tb.Fatal(err)
 	}
+	a.all = append(a.all, events...)
+	return a.all
 }
 
 // work counts the writes of a pod for a controller.
@@ -145,13 +124,13 @@ func (a *audit) of(pod, home string) map[string]work {
 	a.tb.Helper()
 	all, seen := map[string]work{}, map[string]bool{}
 	for _, e := range a.read() {
-		row, lock := e.row(home)
-		if e.pod() != pod || row == "" {
+		row, lock := rowOf(e, home)
+		if podOf(e) != pod || row == "" {
 			continue
 		}
 		w := all[row]
 		switch {
-		case !e.accepted():
+		case !accepted(e):
 			w.refused++
 		case lock && w.elected.IsZero():
 			w.elected = e.StageTimestamp.Time
@@ -160,7 +139,7 @@ func (a *audit) of(pod, home string) map[string]work {
 			if w.writes == 0 {
 				w.first = e.RequestReceivedTimestamp.Time
 			}
-			if name := e.resource() + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; !seen[name] {
+			if name := resourceOf(e) + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; !seen[name] {
 				seen[name] = true
 				w.objects++
 			}
