@@ -84,6 +84,7 @@ func (c Config) observe(s State, in Input) State {
 	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
 	follows := in.Kind == Seen && s.Known == Current && snap.ByCoordinator() && continues(s.Snap, snap)
 	if s.Known != Unread && changed {
+		s.Failed = c.failedNominees(s, snap, now)
 		s = c.displaced(s, snap, now, follows)
 		s.Own.Duplicate = c.isDuplicate(s, snap)
 	}

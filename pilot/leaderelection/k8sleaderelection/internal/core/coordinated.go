@@ -30,7 +30,7 @@ const preferenceTime = 5 * time.Second
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
 // hold takes precedence. A preference ends one term only, so it does not count if it is older than the term.
 func (c Config) prefersOther(s State, now Instant) bool {
-	return s.GiveWay && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self && now >= s.holdEnds()
+	return s.GiveWay && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self && now >= s.holdEnds() && !s.Failed.include(s.Snap.Preferred, now)
 }
 
 // unprefers reports whether a holder removes the preference, because the preferred candidate did not acquire

@@ -34,6 +34,7 @@ const (
 // Reasons of a refusal.
 const (
 	refusedNoRank = "the challenger does not outrank the holder, by the default revision that the holder has seen"
+	refusedFailed = "the challenger was nominated and did not acquire the lock"
 	refusedHeld   = "a hold of an operator is in effect"
 	refusedByRank = "a coordinator selects the leader of this election"
 )
@@ -173,6 +174,8 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 		return true, "", now
 	case r.Refused != "":
 		return false, "", Never
+	case s.Failed.include(r.Identity, now):
+		return false, refusedFailed, now
 	case now < s.holdEnds():
 		return false, refusedHeld, now
 	case now < c.uncoordinatedTime(s):
@@ -184,11 +187,16 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 }
 
 // grants reports whether the leader should fulfill the request: of an operator, of any candidate while unfit,
-// or of a higher rank without a hold.
+// or of a higher rank without a hold. Only an operator may nominate a challenger that has just failed.
 func (c Config) grants(s State, now Instant) bool {
 	r := s.Snap.Annotations.Request
-	return r.Reason == ForOperator || s.Unfit ||
-		c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedTime(s))
+	switch {
+	case r.Reason == ForOperator:
+		return true
+	case s.Failed.include(r.Identity, now):
+		return false
+	}
+	return s.Unfit || c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedTime(s))
 }
 
 // coolDown returns how long this candidate does not campaign after it fulfilled the request: as the operator

@@ -138,6 +138,7 @@ func TestJudge(t *testing.T) {
 	change := func(f func(*Request)) func(*Snapshot) { return asked(f) }
 	higher := change(func(r *Request) { r.Key = "best" })
 	held := func(s *Snapshot) { s.Annotations.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
+	failed := func(_ *Config, s *State) { s.Failed = FailedNominees{Names: [4]string{"b"}, Until: seconds(1)} }
 	local := change(func(r *Request) { r.Key = "stable" })
 	for name, c := range map[string]struct {
 		lock   Snapshot // its request expires after 15 s
@@ -159,6 +160,9 @@ func TestJudge(t *testing.T) {
 		"refused already":        {lock("mine, asked", change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, false, "", -1},
 		"refused, now with rank": {lock("mine, asked", higher, change(func(r *Request) { r.Refused = refusedNoRank })), 5, nil, true, "", 0},
 		"operator":               {lock("mine, to transfer", held), 0, nil, true, "", 0},
+		"failed before":          {lock("mine, asked", higher), 0, failed, false, refusedFailed, 0},
+		"failed before, unfit":   {lock("mine, asked", held), 0, func(c *Config, s *State) { failed(c, s); s.Unfit = true }, false, refusedFailed, 0},
+		"operator after failure": {lock("mine, to transfer"), 0, failed, true, "", 0},
 		"unfit":                  {lock("mine, asked", held), 0, func(_ *Config, s *State) { s.Unfit = true }, true, "", 0},
 		"unranked":               {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Ranked, c.Key = false, "^stable" }, false, refusedNoRank, 0},
 		"local":                  {lock("mine, asked", local), 1, func(c *Config, _ *State) { c.Key = "^stable" }, true, "", 0},

@@ -180,6 +180,7 @@ type State struct {
 	Earlier    Earlier
 	Requesting Requests
 	Displaced  Displaced
+	Failed     FailedNominees
 	BackOff    BackOff
 
 	// Own calls.

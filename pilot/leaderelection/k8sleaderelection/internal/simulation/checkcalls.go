@@ -162,6 +162,9 @@ func (c *checks) leaderChanged() {
 // checkSettled is called at the end of the bound: the candidate of the highest rank leads, and nothing may
 // change afterwards.
 func (w *world) checkSettled() {
+	if w.postponed() {
+		return
+	}
 	w.checks.settledOnce = true
 	var leader *node
 	for _, n := range w.nodes {
@@ -193,6 +196,25 @@ func (w *world) checkSettled() {
 	}
 }
 
+// postponed repeats checkSettled later, once, if a leader refuses the requests of nominees that failed before
+// the calm.
+func (w *world) postponed() bool {
+	rest := w.rest
+	for _, n := range w.nodes {
+		if n.p != nil && n.p.s.Failed.Until != 0 {
+			rest = max(rest, n.clocks.when(n.p.s.Failed.Until).add(w.timing.bound()))
+		}
+	}
+	if rest == w.rest || w.waited {
+		return false
+	}
+	w.waited = true
+	w.rest = rest
+	w.end = w.rest.add(w.timing.quiet)
+	w.at(w.rest, w.checkSettled)
+	return true
+}
+
 // checkWish checks that the candidate preferred by the coordinators leads.
 func (w *world) checkWish(leader *node) {
 	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
@@ -217,6 +239,9 @@ func (w *world) checkEnd() {
 		}
 		sent := p.sentCalls - p.sentAtCheck
 		switch {
+		case n.uncoordinated && !p.watching:
+			// A coordinator may prefer another candidate again and again, which the process ignores. Each write of
+			// the coordinator meets a renewal.
 		case p.work && (sent > writes || p.sentReads > 0):
 			w.violate(Quiet, "leader %v sent %d calls in %v, %d of them reads", p, sent, rest, p.sentReads)
 		case !p.work && p.watching && sent > 0:
