@@ -93,7 +93,8 @@ type simProcess struct {
 	askedAt   time.Duration
 	answered  time.Duration
 	refusedAt time.Duration
-	refused   *simCoordinator // whose nomination it refused
+	refused   *simCoordinator // whose nomination it refused last; nil after it led
+	noticed   bool            // refused has seen the refusal
 }
 
 func (w *simWorld) start() {
@@ -144,9 +145,11 @@ func (p *simProcess) hold(l *coordinationv1.Lease) {
 	case nominee && p.refuses:
 		p.refusedAt = p.w.now
 		p.refused = p.w.namedBy
+		p.noticed = false
 		p.write(l, "", 1)
 		l.Spec.AcquireTime = l.Spec.RenewTime
 	case nominee:
+		p.refused = nil
 		p.write(l, p.name, simLeaseSeconds)
 		l.Spec.AcquireTime = l.Spec.RenewTime
 		l.Spec.LeaseTransitions = new(value(l.Spec.LeaseTransitions) + 1)
@@ -182,7 +185,8 @@ func (p *simProcess) release(l *coordinationv1.Lease, preferred string) {
 		return
 	}
 	p.w.namedBy = nil
-	if p.w.now-max(p.w.actedAt, p.w.pairAt) > 5*time.Second && p.better(to) {
+	// A preference may remain for an election duration after a change (mustWait), and after a second coordinator with an older view.
+	if p.w.now-max(p.w.actedAt, p.w.pairAt) > electionDuration && p.better(to) {
 		p.w.violate("handover", "%s hands over to %s, which is worse", p.name, to.name)
 	}
 	p.write(l, preferred, simLeaseSeconds)
@@ -246,6 +250,7 @@ func (c *simCoordinator) step() {
 			if object := c.w.objects[p.name]; object != nil {
 				c.view.Candidates = append(c.view.Candidates, object)
 			}
+			p.noticed = p.noticed || p.refused == c && c.w.leaseSince == p.refusedAt && value(c.w.lease.Spec.HolderIdentity) == ""
 		}
 	} else if c.wake == 0 || c.w.now < c.wake {
 		return
@@ -359,8 +364,8 @@ func (c *simCoordinator) checkStored(l *coordinationv1.Lease) {
 		if p.answered == 0 || w.now-p.answered > 2*electionDuration+time.Second {
 			w.violate("unanswered", "chose %s", p.name)
 		}
-		// One of two coordinators may miss a refusal.
-		if p.refusedAt > w.pairAt+time.Second && p.refused == c && p.refusedAt > c.began && w.now-p.refusedAt < 9*time.Second {
+		// Of two coordinators, one misses a refusal if the other names a candidate immediately afterwards.
+		if p.refused == c && p.noticed && p.refusedAt > c.began && float64(w.now-p.refusedAt)*c.rate < float64(2*electionDuration) {
 			w.violate("refused", "chose %s %v after it refused", p.name, w.now-p.refusedAt)
 		}
 	}
