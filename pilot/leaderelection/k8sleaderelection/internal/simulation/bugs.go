@@ -271,6 +271,7 @@ var coordinatedBugs = []Bug{
 			x.in.Snap.Annotations.Hold = core.Hold{}
 		}
 	})},
+	{"preference-without-coordinator", "annotations", StepDown, before(func(x *decision) { x.s.CoordinatorSeen = true })},
 	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, before(func(x *decision) {
 		if x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self {
 			x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), 0

@@ -78,6 +78,9 @@ func (w *world) checkRelease(c *call, now view) {
 
 // committed is called after a write of an incumbent process changed the lock.
 func (w *world) committed(c *call, _, now view) {
+	if c.op == core.HandOver {
+		w.checkHandovers(now)
+	}
 	if c.op == core.HandOver && w.mode.Net == 0 {
 		w.checkNominee(now)
 	}
@@ -105,7 +108,7 @@ func (w *world) checkPrompt(released view) {
 func (w *world) checkNominee(nomination view) {
 	const soon = 300 * time.Millisecond
 	n := w.nodeOf(nomination.snap.Record.Holder)
-	if n == nil || !n.attends() || n.trouble() || n.p.lag > 0 || !n.p.seen.asked || n.p.seen.unfit {
+	if n == nil || !n.attends() || n.trouble() || n.cooled() || n.p.lag > 0 || !n.p.seen.asked || n.p.seen.unfit {
 		return
 	}
 	p := n.p
@@ -121,11 +124,11 @@ func (w *world) checkNominee(nomination view) {
 func (w *world) anyFollower() bool {
 	for _, n := range w.nodes {
 		p := n.p
-		if p == nil || p.s.Phase != core.Following || p.seen.unfit || !n.attends() || p.awaitsDefault() {
+		if p == nil || p.s.Phase != core.Following || p.seen.unfit || n.trouble() || !n.attends() || p.awaitsDefault() {
 			continue
 		}
 		// A candidate that would have to settle waits for one RetryPeriod.
-		if now := p.now().Mono; p.s.BackOff.Until <= now && p.s.Earlier.Until <= now {
+		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.Until <= now {
 			return true
 		}
 	}
@@ -188,7 +191,7 @@ func (w *world) checkSettled() {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; %s has key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
 			return
 		}
-		if w.mode.Ranked && !w.held() && !n.idle() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
+		if w.mode.Ranked && !w.held() && !n.idle() && !n.trouble() && !n.cooled() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; the default is %s and %s has key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return
@@ -234,7 +237,7 @@ func (w *world) checkEnd() {
 	writes := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
 	for _, n := range w.nodes {
 		p := n.p
-		if p == nil {
+		if p == nil || n.trouble() || w.mode.Uncoordinated > 0 && (p.work || n.uncoordinated) { // requests by rank are refused
 			continue
 		}
 		sent := p.sentCalls - p.sentAtCheck

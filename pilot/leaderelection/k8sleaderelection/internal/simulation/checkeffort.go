@@ -50,7 +50,9 @@ func (p *process) cause(calls, lines float64) {
 
 // happened is called for an event that explains n changes of leader.
 func (w *world) happened(n float64) {
-	w.checks.handovers.left = min(w.checks.handovers.left+n, maxHandovers)
+	for _, b := range []*budget{&w.checks.handovers, &w.checks.nominations} {
+		b.left = min(b.left+n, maxHandovers)
+	}
 	for _, node := range w.nodes {
 		if node.p != nil {
 			node.p.cause(8, 4)
@@ -126,6 +128,14 @@ func (c *checks) changes(p *process) {
 	if !c.handovers.spend(c.w.now, 1, 4*c.w.timing.lease, handoverBudget) && c.w.mode.explained() {
 		c.w.violate(Changes, "%v leads, and the leader changes more often than there are causes", p)
 		c.handovers.left = handoverBudget
+	}
+}
+
+// checkHandovers limits the handovers to candidates that do not acquire the lock.
+func (w *world) checkHandovers(now view) {
+	if b := &w.checks.nominations; !b.spend(w.now, 1, 4*w.timing.lease, handoverBudget) && w.mode.explained() {
+		w.violate(Changes, "a leader hands over to %q, and handovers are more frequent than causes", now.snap.Record.Holder)
+		b.left = handoverBudget
 	}
 }
 

@@ -118,7 +118,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 	if s.Exists && s.Content == core.Readable {
 		holder = s.Record.Holder
 	}
-	nominated := isNominated(s)
+	nominated := isNominated(s) && !p.seen.forged
 	if p.cfg.Coordinated {
 		c.checkNamed(p, holder, seen)
 	}
@@ -170,7 +170,7 @@ func (c *checks) checkPreempt(p *process, s core.Snapshot, now core.Instant) {
 		}
 	case !core.Outranks(p.key, s.Record.Key, p.seen.defaultRevision):
 		w.violate(OneAtATime, "%v overwrites %s without outranking it", p, shown(s))
-	case names(m, s.Record) && m.Handover && (p.base.term == nil || p.base.term.q == nil): // not a peer with the marker of an incumbent process
+	case names(m, s.Record) && m.Handover && (p.base.term == nil || p.base.term.q == nil && !p.base.term.forged): // not a peer with the marker of an incumbent process
 		w.violate(Handover, "%v overwrites %s, which would have handed over", p, shown(s))
 	}
 	if p.seen.paused(now) {

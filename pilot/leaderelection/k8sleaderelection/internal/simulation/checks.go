@@ -14,6 +14,7 @@ type checks struct {
 	settledOnce bool
 	orderly     int // number of releases that a follower should react to
 	handovers   budget
+	nominations budget
 	leader      string // process that last started run functions
 }
 
@@ -151,7 +152,7 @@ func (c *checks) lost(p *process) {
 		return // see checkAcceptance
 	}
 	gives := p.s.Why == core.HandingOver || p.s.Why == core.Yielding
-	if s := p.base.snap; gives && s.Strategy && s.Preferred != "" && s.Preferred != p.id && s.Record.Holder == p.id {
+	if s := p.base.snap; w.mode.Coordinated && gives && s.Strategy && s.Preferred != "" && s.Preferred != p.id && s.Record.Holder == p.id {
 		if p.seen.paused(p.now().Mono) {
 			w.violate(Orders, "%v steps down for %q despite a hold", p, s.Preferred)
 		}

@@ -14,19 +14,21 @@ const electionDuration = 5 * time.Second
 // coordinator names the leader, as the controller of Kubernetes does. There may be two. A coordinator has its
 // own watch and a clock that may be wrong, so that a live holder appears expired.
 type coordinator struct {
-	w      *world
-	id     int
-	clock  float64 // factor for the lease; 1: correct
-	seen   view
-	seenAt Time // last change of the record
-	busy   bool
-	turn   int  // number of the current timer
-	deaf   Time // it does nothing before
-	wish   string
-	named  string          // candidate that it named last
-	spared map[string]Time // candidates that it does not name before
-	since  Time            // since when another candidate is preferred
-	calm   Time            // no other preference before
+	w       *world
+	id      int
+	clock   float64 // factor for the lease; 1: correct
+	seen    view
+	seenAt  Time // last change of the record
+	busy    bool
+	turn    int  // number of the current timer
+	deaf    Time // it does nothing before
+	wish    string
+	named   string          // candidate that it named last
+	spared  map[string]Time // candidates that it does not name before
+	skipped map[string]Time // candidates that it does not prefer before
+	failed  map[string]int  // number of times that a candidate did not acquire the lock
+	since   Time            // since when another candidate is preferred
+	calm    Time            // no other preference before
 }
 
 func (w *world) addCoordinators() {
@@ -34,7 +36,7 @@ func (w *world) addCoordinators() {
 		return
 	}
 	for i := range 1 + w.rng.IntN(2) {
-		c := &coordinator{w: w, id: i, clock: 1.05, spared: map[string]Time{}}
+		c := &coordinator{w: w, id: i, clock: 1.05, spared: map[string]Time{}, skipped: map[string]Time{}, failed: map[string]int{}}
 		if w.chance(w.mode.WrongClock) {
 			c.clock = 0.1 + 0.9*w.rng.Float64()
 		}
@@ -123,7 +125,13 @@ func (c *coordinator) sees(v view) {
 	c.look()
 }
 
-func (c *coordinator) spare(who string) { c.spared[who] = c.w.now.add(2 * electionDuration) }
+func (c *coordinator) spare(who string) { c.spared[who] = c.pauseFor(who) }
+
+// pauseFor returns the end of the pause for a candidate that did not acquire the lock. Each pause is twice as long.
+func (c *coordinator) pauseFor(who string) Time {
+	c.failed[who]++
+	return c.w.now.add(electionDuration << min(c.failed[who], 6))
+}
 
 // look decides on a write and plans the next look.
 func (c *coordinator) look() {
@@ -162,9 +170,12 @@ func (c *coordinator) look() {
 		s.Annotations.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
 		c.named = best
 	case s.Preferred != "" && (s.Record.Holder == best || w.now > c.since.add(electionDuration)):
-		s.Preferred = "" // it did not acquire the lock
+		if s.Record.Holder != best {
+			c.skipped[best] = c.pauseFor(best) // it did not acquire the lock
+		}
+		s.Preferred = ""
 		c.calm = w.now.add(electionDuration)
-	case s.Record.Holder != best && s.Preferred != best && w.now >= c.calm:
+	case s.Record.Holder != best && s.Preferred != best && w.now >= max(c.calm, c.skipped[best]):
 		s.Preferred = best
 		c.calm = w.now.add(electionDuration)
 	default:
@@ -246,5 +257,6 @@ func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.uncoordina
 func isNominated(s core.Snapshot) bool {
 	n := s.Annotations.Nominated
 	return s.Exists && s.Content == core.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
-		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired
+		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired &&
+		(n.Uncounted || !names(s.Annotations.Marker, s.Record))
 }

@@ -26,6 +26,7 @@ func (w *world) planFaults() {
 		{m.Duplicates, w.duplicateSome},
 		{m.Unfits, w.unfitSome},
 		{m.Refusals, w.refuse},
+		{m.Forgers, w.forge},
 		{m.Wishes, w.changeWish},
 		{m.Silences, w.silence},
 	} {

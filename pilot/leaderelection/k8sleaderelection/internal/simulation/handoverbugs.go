@@ -131,6 +131,14 @@ var handoverBugs = []Bug{
 		}
 	})},
 	{"equal-key-preempts-back", "external", NoFlapping, before(func(x *decision) { x.s.Displaced.ByEqual = false })},
+	{"nomination-beside-marker", "annotations", OneAtATime, before(func(x *decision) {
+		if a := &x.in.Snap.Annotations; a.Nominated.Identity != "" && names(a.Marker, core.Record{Holder: a.Nominated.Identity, Transitions: x.in.Snap.Record.Transitions}) {
+			a.Marker, x.s.Snap.Annotations.Nominated = core.Marker{}, a.Nominated
+		}
+	})},
+	{"cool-down-without-bound", "annotations", Prompt, after(func(x *decision) {
+		x.s.BackOff.Until = max(x.s.BackOff.Until, x.s.BackOff.CoolDown)
+	})},
 	{"preempts-back", "ranked", NoFlapping, around(func(x *decision) { x.s.Displaced.NotBefore = 0 }, func(x *decision) {
 		if x.s.Displaced.NotBefore > x.in.Now.Mono && x.a.Op == core.NoOp {
 			x.s.Displaced.NotBefore = 0

@@ -17,7 +17,9 @@ type Mode struct {
 	Outages  int // the store is unreachable for all or for one node
 	Cuts     int // broken watches
 
-	Refusals int // spells: one kind of call fails
+	Refusals int     // spells: one kind of call fails
+	Barred   float64 // a node may send requests but its writes as holder are rejected
+	Forgers  int     // annotations written by a user with patch rights on the lock
 
 	Net       float64 // a call is slow; half of these are lost
 	Drop      float64 // a watch event is lost
@@ -98,6 +100,12 @@ var Modes = []Mode{
 		Name: "coordinated-bad", Coordinated: true, Ranked: true, WrongClock: 0.5, Silences: 2, Flips: 3, Wishes: 5, Stops: 5, Labels: 2, Unfits: 3, Orders: 3,
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
 	},
+	{Name: "annotations", Ranked: true, Remote: 0.2, Forgers: 12, Flips: 2, Stops: 3},
+	{
+		Name: "annotations-bad", Ranked: true, Remote: 0.2, Forgers: 12, Flips: 4, Stops: 5, Unfits: 2, Orders: 3, Ambush: 0.1, Pauses: 2, Cuts: 3, Outages: 1,
+		Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15, Fail: 0.1,
+	},
+	{Name: "annotations-coordinated", Coordinated: true, Ranked: true, Uncoordinated: 0.1, Forgers: 10, Silences: 1, Wishes: 2, Flips: 2, Stops: 4},
 	{Name: "coordinated-mixed", Coordinated: true, Uncoordinated: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
 }
 

@@ -90,7 +90,7 @@ func (p *process) harmless(v view) bool {
 		m := v.snap.Annotations.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}
-	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))
+	return v.term.p == p || v.term.id == p.id && (v.term.marked || names(v.snap.Annotations.Marker, v.snap.Record) || v.term.namesake || p.stamped(v.snap.Record))
 }
 
 // stamped reports whether the record has a stamp of an own write. Two processes of one name may use the same

@@ -13,6 +13,7 @@ type witness struct {
 	recordAt        core.Instant // last change of the record
 	defaultRevision core.DefaultRevision
 	toldAt          core.Instant // last change of the default
+	forged          bool         // a nomination appeared after the record
 	unfit           bool
 	asked           bool // it has sent a request
 
@@ -36,6 +37,8 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	if !t.known || old.Exists != s.Exists || old.UID != s.UID || old.Sum != s.Sum || old.Content != s.Content {
 		t.recordAt = now
 	}
+	sameRecord := t.known && old.Exists == s.Exists && old.UID == s.UID && old.Record == s.Record
+	t.forged = sameRecord && (t.forged || old.Annotations.Nominated.Identity != s.Annotations.Nominated.Identity)
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
 	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
@@ -103,5 +106,5 @@ func (t *witness) alone(p *process) bool {
 func addressed(s core.Snapshot) bool {
 	r := s.Annotations.Request
 	return s.Exists && s.Content == core.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&
-		r.Transitions == s.Record.Transitions && r.Identity != r.Holder
+		r.Transitions == s.Record.Transitions && r.Identity != r.Holder && (r.Identity != "" || r.Reason == core.ForOperator)
 }

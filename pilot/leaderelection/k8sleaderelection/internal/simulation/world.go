@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -55,6 +56,7 @@ type world struct {
 	refuses         float64 // share of calls that an outage refuses instead of hanging
 	syncWait        time.Duration
 	loose           bool // equal keys beat each other
+	forgery         int  // the only kind of annotation that is forged; a higher number: all kinds
 	spells          []*spell
 	checks          checks
 	result          Result
@@ -106,11 +108,14 @@ func Run(o Options) Result {
 	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
 	w.store.undone = map[uint64]bool{}
-	w.checks.handovers.left = handoverBudget
+	w.checks.handovers.left, w.checks.nominations.left = handoverBudget, handoverBudget
 	if w.rng.IntN(3) > 0 {
 		w.syncWait = 3 * time.Second
 	}
 	w.loose = w.mode.External && w.rng.IntN(3) == 0
+	if w.mode.Forgers > 0 {
+		w.forgery = w.rng.IntN(16)
+	}
 	w.build()
 	w.planFaults()
 	w.at(w.calm, w.beginCalm)
@@ -131,6 +136,9 @@ func (w *world) build() {
 		n := w.newNode()
 		if i > 0 && w.chance(w.mode.Peers) {
 			n.kind = w.mode.peerKind()
+		}
+		if i > 0 && w.chance(w.mode.Barred) {
+			w.spells = append(w.spells, &spell{until: w.end, node: n, kind: writes, result: core.Refused})
 		}
 		n.uncoordinated = i > 0 && w.chance(w.mode.Uncoordinated)
 		start := w.within(time.Second)
@@ -206,11 +214,14 @@ func (w *world) sendDefault(n *node, late time.Duration) {
 func (w *world) beginCalm() {
 	w.tracef("calm begins")
 	w.apiDown = 0
-	w.spells = nil
+	w.spells = slices.DeleteFunc(w.spells, func(s *spell) bool { return s.until <= w.now })
 	w.happened(3)
 	w.resumeRank()
 	for _, c := range w.coordinators {
 		c.deaf, c.clock = 0, 1.05
+		clear(c.spared)
+		clear(c.skipped)
+		clear(c.failed)
 		w.after(w.within(time.Second), c.look)
 	}
 	if len(w.coordinators) > 0 {

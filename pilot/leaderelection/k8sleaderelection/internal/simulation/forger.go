@@ -1,0 +1,74 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// forge writes or removes one annotation, as a user with patch rights on the lock can. The record does not change.
+// Each write may cost one handover. Afterwards a leader exists again within timing.idle.
+func (w *world) forge() {
+	v := w.store.now
+	if !v.snap.Exists {
+		return
+	}
+	a, r := &v.snap.Annotations, v.snap.Record
+	holder, transitions, coolDown := r.Holder, r.Transitions, 7*24*3600
+	if w.mode.Coordinated {
+		coolDown = 1 // the coordinator names the candidate again, so that it releases again
+	}
+	if w.chance(0.2) {
+		holder = w.anyName()
+	}
+	if w.chance(0.2) {
+		transitions += w.rng.IntN(7) - 3
+	}
+	kinds := []func(){
+		func() {
+			a.Marker = core.Marker{Identity: holder, Transitions: transitions, Handover: w.chance(0.7), Unfit: w.chance(0.3)}
+		},
+		func() {
+			a.Request = core.Request{
+				Identity: w.anyName(), Key: w.revision(), Reason: w.anyOf(core.ForDefaultRevision, core.ForLocalOverRemote, core.ForUnfit, core.ForOperator, "other"),
+				Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), HoldSeconds: min(coolDown, w.anySeconds()), Accepted: w.chance(0.3), Refused: w.anyOf("", "", "no"),
+			}
+		},
+		func() {
+			a.Request = core.Request{Reason: core.ForOperator, Holder: r.Holder, Transitions: r.Transitions, Seconds: 60, HoldSeconds: coolDown}
+		},
+		func() { a.Nominated = core.Nomination{Identity: w.anyOf(r.Holder, w.anyName())} },
+		func() {
+			a.Hold = core.Hold{Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), Reason: w.anyOf(core.HoldForPause, core.HoldForTransfer)}
+		},
+		func() { v.snap.Strategy, v.snap.Preferred = w.chance(0.9), w.anyName() },
+		func() { a.Marker, a.Hold = core.Marker{}, core.Hold{} },
+		func() { a.Request, a.Nominated = core.Request{}, core.Nomination{} },
+	}
+	kind := w.rng.IntN(len(kinds))
+	if w.forgery < len(kinds) {
+		kind = w.forgery
+	}
+	kinds[kind]()
+	w.happened(1)
+	w.checks.busyAt = w.now
+	if v.term != nil {
+		v.term.forged = true
+	}
+	w.tracef("a user writes annotations: %+v, strategy %v, preferred %q", *a, v.snap.Strategy, v.snap.Preferred)
+	w.store.foreignEdit(v, false)
+}
+
+func (w *world) anyName() string {
+	return w.anyOf("", "ghost", w.store.now.snap.Record.Holder, w.nodes[w.rng.IntN(len(w.nodes))].name, w.nodes[w.rng.IntN(len(w.nodes))].name)
+}
+
+func (w *world) anyOf(texts ...string) string { return texts[w.rng.IntN(len(texts))] }
+
+// anySeconds returns up to a week.
+func (w *world) anySeconds() int {
+	return int([]time.Duration{0, time.Second, 10 * time.Second, time.Minute, time.Hour, 7 * 24 * time.Hour}[w.rng.IntN(6)].Seconds())
+}
+
+// cooled reports whether the process does not campaign because of a step-down request.
+func (n *node) cooled() bool { return n.p != nil && n.p.s.BackOff.CoolDown > n.p.now().Mono }
