@@ -16,6 +16,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"incumbent.dev/incumbent/examples/fencing"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -166,12 +167,12 @@ func TestStores_RejectLateWrite(t *testing.T) {
 			}()
 			return nil
 		})
-		await(t, "a writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "a" })
+		waits.Until(t, "a writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "a" })
 		candidate(t, c, namespace, name, "b-"+filepath.Base(t.Name()), func(ctx context.Context, token uint64) error {
 			return s.Put(ctx, token, "leader", "b")
 		})
 		first()
-		await(t, "b writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "b" })
+		waits.Until(t, "b writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "b" })
 		close(release)
 		if err := <-late; !errors.Is(err, fencing.ErrStale) {
 			t.Errorf("the former leader's write: %v", err)
@@ -220,18 +221,4 @@ func candidate(t *testing.T, c *cluster.Cluster, namespace, lock, pod string, wo
 	quit = func() { cancel(); <-done }
 	t.Cleanup(func() { quit(); kube.CloseIdleConnections(client) })
 	return quit
-}
-
-func await(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	deadline := time.After(soon)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within %v: %s", soon, what)
-		}
-	}
 }

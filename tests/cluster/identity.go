@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +14,11 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-const (
-	// identityScheduler does not exist, so that no node runs the Pod of an identity.
-	identityScheduler = "incumbent.dev/nobody"
-	// tokenSeconds is the lifetime of an identity's token.
-	tokenSeconds = 3600
-)
+// identityScheduler does not exist, so that no node runs the Pod of an identity.
+const identityScheduler = "incumbent.dev/nobody"
+
+// TokenLifetime is the lifetime of the tokens of Pods.
+const TokenLifetime = time.Hour
 
 // IdentityOptions describe a replica and its permissions.
 type IdentityOptions struct {
@@ -63,7 +63,7 @@ func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*re
 	if err != nil {
 		return nil, fmt.Errorf("create Pod: %w", err)
 	}
-	token, err := podToken(ctx, client, pod)
+	token, err := PodToken(ctx, client, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -92,9 +92,9 @@ func identityPod(options IdentityOptions) *corev1.Pod {
 	}
 }
 
-// podToken requests a token of the service account that is bound to the Pod.
-func podToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (string, error) {
-	seconds := int64(tokenSeconds)
+// PodToken requests a token of the service account of a Pod that is bound to the Pod.
+func PodToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (string, error) {
+	seconds := int64(TokenLifetime.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,
 		BoundObjectRef: &authenticationv1.BoundObjectReference{
@@ -104,7 +104,7 @@ func podToken(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod)
 	granted, err := client.CoreV1().ServiceAccounts(pod.Namespace).
 		CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("request token of service account %s: %w", pod.Spec.ServiceAccountName, err)
+		return "", fmt.Errorf("request token of service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
 	}
 	return granted.Status.Token, nil
 }

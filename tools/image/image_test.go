@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -61,28 +56,6 @@ func only(t *testing.T, folder string) v1.Image {
 	return image
 }
 
-// through pushes an image to a registry and pulls it.
-func through(t *testing.T, image v1.Image) v1.Image {
-	t.Helper()
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(server.Close)
-	tag, err := name.NewTag(strings.TrimPrefix(server.URL, "http://") + "/pilot:1.2.3")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := remote.Write(tag, image, remote.WithContext(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	pulled, err := remote.Image(tag, remote.WithContext(t.Context()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Image(pulled); err != nil {
-		t.Fatalf("invalid pulled image: %v", err)
-	}
-	return pulled
-}
-
 // extracted returns the files of an image.
 func extracted(t *testing.T, image v1.Image) map[string][]byte {
 	t.Helper()
@@ -105,16 +78,14 @@ func extracted(t *testing.T, image v1.Image) map[string][]byte {
 	}
 }
 
-// The image can be pushed and pulled, is valid and labelled, and its static program runs.
+// The image is valid and labelled, and its static program runs.
 func TestImageRuns(t *testing.T) {
 	folder, said := made(t)
-	local := only(t, folder)
-	pulled := through(t, local)
-	before, _ := local.Digest()
-	if after, err := pulled.Digest(); err != nil || after != before || !strings.Contains(said, before.String()) {
-		t.Errorf("pushed %v, pulled %v (%v); output:\n%s", before, after, err, said)
+	image := only(t, folder)
+	if digest, err := image.Digest(); err != nil || !strings.Contains(said, digest.String()) {
+		t.Errorf("digest %v (%v); output:\n%s", digest, err, said)
 	}
-	config, err := pulled.ConfigFile()
+	config, err := image.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +101,7 @@ func TestImageRuns(t *testing.T) {
 	if config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 {
 		t.Errorf("entry point %q, user %q", config.Config.Entrypoint, config.Config.User)
 	}
-	files := extracted(t, pulled)
+	files := extracted(t, image)
 	if len(files) != 2 || !bytes.Contains(files["LICENSE"], []byte("Apache License")) {
 		t.Errorf("%d files", len(files))
 	}

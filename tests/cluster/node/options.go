@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Name = cmp.Or(o.Name, "incumbent")
-	o.TokenRefresh = cmp.Or(o.TokenRefresh, tokenLifetime*4/5)
+	o.TokenRefresh = cmp.Or(o.TokenRefresh, cluster.TokenLifetime*4/5)
 	o.RestartDelay = cmp.Or(o.RestartDelay, time.Second)
 	o.MaxRestartDelay = cmp.Or(o.MaxRestartDelay, 30*time.Second)
 	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Second)

@@ -5,17 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-const tokenLifetime = time.Hour
 
 // setUp creates folder, token and kubeconfig of the Pod. It retries until the Pod is deleted, and then returns false.
 func (w *worker) setUp() bool {
@@ -44,21 +39,12 @@ func (w *worker) keepToken() {
 
 // writeToken requests a token that is bound to the Pod, and replaces its file atomically.
 func (w *worker) writeToken(ctx context.Context) error {
-	account := w.latest.Load().Spec.ServiceAccountName
-	seconds := int64(tokenLifetime.Seconds())
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: &seconds,
-		BoundObjectRef: &authenticationv1.BoundObjectReference{
-			APIVersion: "v1", Kind: "Pod", Name: w.name, UID: w.uid,
-		},
-	}}
-	granted, err := w.node.client.CoreV1().ServiceAccounts(w.namespace).
-		CreateToken(ctx, account, request, metav1.CreateOptions{})
+	token, err := cluster.PodToken(ctx, w.node.client, w.latest.Load())
 	if err != nil {
-		return fmt.Errorf("request token of service account %s/%s: %w", w.namespace, account, err)
+		return err
 	}
 	path := filepath.Join(w.dir, tokenFile)
-	if err := os.WriteFile(path+".new", []byte(granted.Status.Token), 0o600); err != nil {
+	if err := os.WriteFile(path+".new", []byte(token), 0o600); err != nil {
 		return fmt.Errorf("write token of Pod: %w", err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {

@@ -23,11 +23,10 @@ import (
 func main() {
 	root := flag.String("root", "../../..", "root of the repository, with programs in bin")
 	out := flag.String("out", "../../../docs/images", "output folder")
-	all := flag.Bool("all", false, "take every width and theme, including pictures that the documentation does not use")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := take(ctx, *root, *out, *all); err != nil {
+	if err := take(ctx, *root, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
@@ -37,19 +36,16 @@ func main() {
 type shot struct {
 	name string
 	look chromium.Look
-	// query is the query of the page. shown reports that the documentation uses the picture.
+	// query is the query of the page.
 	query string
-	shown bool
 }
 
 var shots = []shot{
-	{"page-light", chromium.Look{Width: 1280, Height: 930}, "", true},
-	{"page-phone-dark", chromium.Look{Width: 390, Height: 930, Phone: true, Dark: true}, "?default=canary", true},
-	{"page-dark", chromium.Look{Width: 1280, Height: 1100, Dark: true}, "?default=canary", false},
-	{"page-phone-light", chromium.Look{Width: 390, Height: 2000, Phone: true}, "?default=canary", false},
+	{"page-light", chromium.Look{Width: 1280, Height: 930}, ""},
+	{"page-phone-dark", chromium.Look{Width: 390, Height: 930, Phone: true, Dark: true}, "?default=canary"},
 }
 
-func take(ctx context.Context, root, out string, all bool) (err error) {
+func take(ctx context.Context, root, out string) (err error) {
 	demo, err := start(ctx, root)
 	if err != nil {
 		return err
@@ -64,9 +60,6 @@ func take(ctx context.Context, root, out string, all bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, browser.Stop()) }()
 	for _, s := range shots {
-		if !s.shown && !all {
-			continue
-		}
 		tab, err := browser.Open(demo.page+s.query, s.look)
 		if err != nil {
 			return err
