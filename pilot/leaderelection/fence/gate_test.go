@@ -5,192 +5,134 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// server answers each request after a while, or when its context ends.
-type server struct{ takes time.Duration }
-
-func (s server) RoundTrip(req *http.Request) (*http.Response, error) {
-	select {
-	case <-time.After(s.takes):
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}, nil
-	case <-req.Context().Done():
-		return nil, context.Cause(req.Context())
-	}
-}
-
-func send(t *testing.T, gate *fence.Gate, s server, method, path string, header ...string) error {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1"+path, strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range header {
-		req.Header.Set(h, "SPDY/3.1")
-	}
-	resp, err := gate.Transport(s).RoundTrip(req)
-	if err == nil {
-		err = resp.Body.Close()
-	}
-	return err
-}
-
-func newGate() (*fence.Gate, *le.Clock, *int64) {
-	suspended := new(int64)
-	epoch := time.Now()
-	clock := le.NewClock(func() int64 { return int64(time.Since(epoch)) + *suspended })
-	return fence.NewGate("istio-leader", clock), clock, suspended
-}
-
-func TestGate_ClosedPassesReads(t *testing.T) {
-	gate, _, _ := newGate()
-	for _, c := range []struct {
-		method, path string
-		passes       bool
-		header       []string
-	}{
-		{"GET", "/api/v1/pods", true, nil},
-		{"HEAD", "/api/v1/pods", true, nil},
-		{"POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", true, nil},
-		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", true, nil},
-		{"POST", "/api/v1/namespaces/a/configmaps", false, nil},
-		{"POST", "/apis/example.com/v1/tokenreviews", false, nil},
-		{"PUT", "/api/v1/namespaces/a/configmaps/b", false, nil},
-		{"PATCH", "/api/v1/namespaces/a/configmaps/b", false, nil},
-		{"DELETE", "/api/v1/namespaces/a/configmaps/b", false, nil},
-		{"GET", "/api/v1/namespaces/a/pods/b/exec", false, []string{"Upgrade"}},
-	} {
-		err := send(t, gate, server{}, c.method, c.path, c.header...)
-		if passed := err == nil; passed != c.passes {
-			t.Errorf("%s %s: %v", c.method, c.path, err)
-		}
-		var refused *fence.NotLeaderError
-		if !c.passes && (!errors.Is(err, fence.ErrNotLeader) || !errors.As(err, &refused) || refused.Election != "istio-leader") {
-			t.Errorf("%s %s: %v is not the typed refusal", c.method, c.path, err)
-		}
-	}
-}
-
-func TestGate_EndsWithValidityAndSuspend(t *testing.T) {
+func TestGate_ReasonAndLastTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, clock, suspended := newGate()
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		if err := send(t, gate, server{}, "POST", "/x"); err != nil {
-			t.Fatal(err)
+		gate, clock := newGate()
+		open := func(token uint64) { gate.Set(le.Term{Token: token}, clock.Now().Plus(15*time.Second)) }
+		expect := func(when, want string, token uint64) {
+			t.Helper()
+			err := gate.Check()
+			var refused *fence.NotLeaderError
+			switch {
+			case err == nil && want == "":
+			case !errors.As(err, &refused) || !errors.Is(err, fence.ErrNotLeader) || errors.Is(err, fence.ErrUpgrade):
+				t.Errorf("%s: %v is not the typed rejection", when, err)
+			case refused.Reason != want || refused.Term.Token != token || refused.Election != "istio-leader":
+				t.Errorf("%s: %+v, want %q of term %d", when, refused, want, token)
+			}
 		}
-		*suspended = int64(20 * time.Second)
-		if err := send(t, gate, server{}, "POST", "/x"); !errors.Is(err, fence.ErrNotLeader) {
-			t.Fatalf("after a suspend that only the boot clock counted: %v", err)
+		expect("never open", "not leading", 0)
+		gate.Drain()
+		expect("drained without a term", "not leading", 0)
+
+		open(7)
+		expect("open", "", 0)
+		time.Sleep(10 * time.Second)
+		open(7)
+		time.Sleep(10 * time.Second)
+		expect("renewed", "", 0)
+		time.Sleep(5 * time.Second)
+		expect("after the renewed validity", "validity has ended", 7)
+		gate.Set(le.Term{}, le.Validity{})
+		expect("closed", "not leading", 7)
+
+		// A term that starts again works as any other.
+		open(7)
+		expect("the same term again", "", 0)
+		if err := send(gate, server{takes: time.Second}, write(t.Context(), t)); err != nil {
+			t.Errorf("a write in a term that started again: %v", err)
 		}
-		*suspended = 0
-		if err := send(t, gate, server{takes: time.Minute}, "POST", "/x"); !errors.Is(err, fence.ErrOutcomeUnknown) {
-			t.Fatalf("a write outlived the cover: %v", err)
-		}
-		if err := gate.Check(); !errors.Is(err, fence.ErrNotLeader) {
-			t.Fatalf("open after the cover: %v", err)
+
+		// The next term begins with the same end as the last term.
+		end := clock.Now().Plus(15 * time.Second)
+		gate.Set(le.Term{Token: 8}, end)
+		gate.Set(le.Term{Token: 9}, end)
+		time.Sleep(15 * time.Second)
+		expect("another term with the same end", "validity has ended", 9)
+
+		open(10)
+		gate.Drain()
+		gate.Drain()
+		expect("drained", "draining", 10)
+		time.Sleep(time.Second)
+		open(10)
+		expect("renewed after the drain", "draining", 10)
+		open(11)
+		if err := send(gate, server{takes: time.Second}, write(t.Context(), t)); err != nil {
+			t.Errorf("a term after a drained one: %v", err)
 		}
 	})
 }
 
-func TestGate_CloseCancels(t *testing.T) {
+func TestGate_SuspendEndsValidity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		begun := time.Now()
+		epoch, suspended := time.Now(), time.Duration(0)
+		clock := le.NewClock(func() int64 { return int64(time.Since(epoch) + suspended) })
+		gate := fence.NewGate("istio-leader", clock)
 		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		answered := make(chan error, 1)
-		go func() { answered <- send(t, gate, server{takes: 5 * time.Second}, "POST", "/x") }()
-		synctest.Wait()
-		gate.Drain()
-		if waited := time.Since(begun); waited != 5*time.Second {
-			t.Errorf("drained after %v, while a write was under way", waited)
+		suspended = 20 * time.Second
+		if err := send(gate, server{}, write(t.Context(), t)); !errors.Is(err, fence.ErrNotLeader) {
+			t.Errorf("after a suspend that only the boot clock counted: %v", err)
 		}
-		if err := <-answered; err != nil {
+	})
+}
+
+func TestGate_PauseAfterClockReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch, stopped := time.Now(), time.Duration(0)
+		clock := le.NewClock(func() int64 {
+			read := int64(time.Since(epoch))
+			time.Sleep(stopped)
+			return read
+		})
+		gate := fence.NewGate("istio-leader", clock)
+		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
+		stopped = 45 * time.Second
+		next := roundTripper(func(req *http.Request) (*http.Response, error) {
+			if req.Context().Err() == nil {
+				t.Error("a write was sent 30 s after the validity")
+			}
+			return nil, req.Context().Err()
+		})
+		if err := send(gate, next, write(t.Context(), t)); !errors.Is(err, fence.ErrNotLeader) {
 			t.Error(err)
 		}
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		if err := gate.Check(); !errors.Is(err, fence.ErrNotLeader) {
-			t.Errorf("a renewal reopened a drained gate: %v", err)
-		}
-		gate.Set(le.Term{Token: 9}, clock.Now().Plus(15*time.Second))
-		go func() { answered <- send(t, gate, server{takes: 5 * time.Second}, "POST", "/x") }()
-		synctest.Wait()
-		begun = time.Now()
-		gate.Set(le.Term{}, le.Validity{})
-		if err := <-answered; err == nil || time.Since(begun) != 0 {
-			t.Errorf("a write lived on for %v after the gate was shut: %v", time.Since(begun), err)
-		}
+		gate.Drain() // no write is pending
 	})
 }
 
-func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		ctx, cancel := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, "POST", "http://127.0.0.1/x", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
+func TestGate_DoesNotAllocate(t *testing.T) {
+	gate, clock := newGate()
+	expect := func(what string, f func()) {
+		t.Helper()
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", what, n)
 		}
-		answered := make(chan error, 1)
-		go func() {
-			resp, err := gate.Transport(server{takes: 5 * time.Second}).RoundTrip(req)
-			if err == nil {
-				err = resp.Body.Close()
-			}
-			answered <- err
-		}()
-		synctest.Wait()
-		cancel()
-		begun := time.Now()
-		if err := <-answered; !errors.Is(err, fence.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || time.Since(begun) != 0 {
-			t.Errorf("the caller was told %v after it had given up: %v", time.Since(begun), err)
-		}
-		gate.Drain()
-		if waited := time.Since(begun); waited != 5*time.Second {
-			t.Errorf("drained after %v: the server may still apply the write", waited)
-		}
-		if _, err := gate.Transport(server{}).RoundTrip(req); !errors.Is(err, context.Canceled) {
-			t.Errorf("a request whose context had ended before: %v", err)
-		}
-	})
-}
-
-func TestGate_DrainIgnoresUnclosedBody(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		gate.Set(le.Term{Token: 1}, clock.Now().Plus(15*time.Second))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/api/v1/namespaces/x/configmaps", strings.NewReader("{}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := gate.Transport(server{}).RoundTrip(req); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		gate.Drain()
-		if d := time.Since(began); d != 15*time.Second {
-			t.Errorf("the drain took %v", d)
-		}
-	})
-}
-
-func TestGate_CheckDoesNotAllocate(t *testing.T) {
-	gate := fence.NewGate("istio-leader", le.NewClock(nil))
-	gate.Set(le.Term{Token: 7}, le.NewClock(nil).Now().Plus(time.Hour))
-	if n := testing.AllocsPerRun(1000, func() { _ = gate.Check() }); n != 0 {
-		t.Errorf("one check allocates %v times", n)
 	}
+	stop := func() { gate.Set(le.Term{}, le.Validity{}) }
+	expect("closing a gate that was never open", stop)
+	end := clock.Now().Plus(time.Hour)
+	expect("the same validity again", func() { gate.Set(le.Term{Token: 7}, end) })
+	expect("a check", func() { _ = gate.Check() })
+	stop()
+	expect("closing a closed gate", stop)
 }
 
 func BenchmarkCheck(b *testing.B) {
@@ -203,4 +145,169 @@ func BenchmarkCheck(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+func TestGate_DrainWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, begun := openGate(15*time.Second), time.Now()
+		written := make(chan error, 2)
+		for _, takes := range []time.Duration{2 * time.Second, 5 * time.Second} {
+			go func() { written <- send(gate, server{takes: takes}, write(t.Context(), t)) }()
+		}
+		synctest.Wait()
+		drained := make(chan time.Duration, 2)
+		for range 2 {
+			go func() {
+				gate.Drain()
+				drained <- time.Since(begun)
+			}()
+		}
+		for range 2 {
+			if err := <-written; err != nil {
+				t.Error(err)
+			}
+			if took := <-drained; took != 5*time.Second {
+				t.Errorf("drained after %v", took)
+			}
+		}
+		if n := gate.Admitted(); n != 2 {
+			t.Errorf("%d writes were admitted", n)
+		}
+	})
+}
+
+func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
+	for _, fails := range []error{nil, errBroken} {
+		synctest.Test(t, func(t *testing.T) {
+			gate, begun := openGate(15*time.Second), time.Now()
+			response := &body{Reader: strings.NewReader("{}")}
+			slow := roundTripper(func(req *http.Request) (*http.Response, error) {
+				time.Sleep(5 * time.Second)
+				return &http.Response{StatusCode: http.StatusOK, Body: response, Request: req}, fails
+			})
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(errGaveUp) })
+			err := send(gate, slow, write(ctx, t))
+			var unknown *fence.OutcomeUnknownError
+			if !errors.As(err, &unknown) || !errors.Is(err, fence.ErrOutcomeUnknown) || !errors.Is(err, errGaveUp) ||
+				unknown.Election != "istio-leader" || unknown.Reason != "the caller canceled" || time.Since(begun) != time.Second {
+				t.Errorf("after %v: %v", time.Since(begun), err)
+			}
+			gate.Drain()
+			if took := time.Since(begun); took != 5*time.Second {
+				t.Errorf("drained after %v, but the API server may still apply the write", took)
+			}
+			if fails == nil && response.closed != 1 {
+				t.Errorf("the late response was closed %d times", response.closed)
+			}
+			if err := send(gate, server{}, write(ctx, t)); !errors.Is(err, errGaveUp) {
+				t.Errorf("a request with an ended context: %v", err)
+			}
+		})
+	}
+}
+
+func TestGate_DrainWithUnclosedBody(t *testing.T) {
+	for _, want := range []time.Duration{2 * time.Second, 15 * time.Second} { // until the caller's context or the validity ends
+		synctest.Test(t, func(t *testing.T) {
+			gate, begun := openGate(15*time.Second), time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), want)
+			defer cancel()
+			if _, err := gate.Transport(server{}).RoundTrip(write(ctx, t)); err != nil {
+				t.Fatal(err)
+			}
+			gate.Drain()
+			if took := time.Since(begun); took != want {
+				t.Errorf("drained after %v, want %v", took, want)
+			}
+		})
+	}
+}
+
+func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
+	release, arrived := make(chan struct{}), make(chan struct{})
+	applied := atomic.Bool{}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		close(arrived)
+		<-release
+		applied.Store(true)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1"}`)
+	}))
+	defer api.Close()
+	gate, transport := openGate(time.Hour), &http.Transport{}
+	defer transport.CloseIdleConnections()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL, Timeout: 200 * time.Millisecond, Transport: transport, WrapTransport: gate.Transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("a").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
+	if err == nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the client's time-out: %v", err)
+	}
+	<-arrived
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		gate.Drain()
+		if !applied.Load() {
+			t.Error("drained while the write was pending")
+		}
+	}()
+	for gate.Check() == nil { // until it drains
+		select {
+		case <-drained:
+		case <-time.After(time.Millisecond):
+		}
+	}
+	close(release)
+	<-drained
+}
+
+func TestGate_RequestOfAnotherTerm(t *testing.T) {
+	gate, clock := newGate()
+	ours, earlier := le.Term{LockUID: "a", Transitions: 8, Token: 70}, le.Term{LockUID: "a", Transitions: 7, Token: 60}
+	gate.Set(ours, clock.Now().Plus(time.Hour))
+	if err := send(gate, server{}, write(le.ContextWithTerm(t.Context(), ours), t)); err != nil {
+		t.Error(err)
+	}
+	late := le.ContextWithTerm(t.Context(), earlier)
+	err := send(gate, server{}, write(late, t))
+	var refused *fence.NotLeaderError
+	if !errors.As(err, &refused) || refused.Reason != "the request's context belongs to another term" {
+		t.Errorf("a write of an earlier term: %v", err)
+	}
+	if err := send(gate, server{}, requestOf(late, t, http.MethodGet, "/api/v1/pods", nil)); err != nil {
+		t.Errorf("a read of an earlier term: %v", err)
+	}
+}
+
+func TestGate_FinishedWritesAreForgotten(t *testing.T) {
+	gate := openGate(time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req := write(ctx, t)
+	writes := func(n int) {
+		for range n {
+			if err := send(gate, answering(http.StatusOK, &body{}), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	held := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	writes(100)
+	before := held()
+	const many = 10_000
+	writes(many)
+	if after := held(); after > before+many*40 {
+		t.Errorf("%d writes have left %d bytes", many, after-before)
+	}
+	runtime.KeepAlive(gate)
 }

@@ -3,269 +3,232 @@ package fence_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// reason is why the gate refuses, and the term that it names; "" when it does not.
-func reason(t *testing.T, gate *fence.Gate) (string, uint64) {
-	t.Helper()
-	err := gate.Check()
-	if err == nil {
-		return "", 0
+const ours = `{"message":"ValidatingAdmissionPolicy 'incumbent-fence.a.b.lease.work-1' with binding 'x' denied request: no"}`
+
+func TestTransport_Retries(t *testing.T) {
+	text := func() io.Reader { return strings.NewReader("body") }
+	const always, limit = 1000, 36 // responses, and the attempts within 15 s
+	for name, x := range map[string]struct {
+		status    int
+		message   string
+		responses int // with message
+		body      io.Reader
+		getBody   func() (io.ReadCloser, error)
+		tries     int
+	}{
+		"lag":                            {status: 403, message: ours, responses: 3, body: text(), tries: 4},
+		"long lag":                       {status: 403, message: ours, responses: 15, body: text(), tries: 16},
+		"always":                         {status: 403, message: ours, responses: always, body: text(), tries: limit},
+		"missing lock":                   {status: 422, message: ours, responses: always, body: text(), tries: limit},
+		"without a body":                 {status: 403, message: ours, responses: always, tries: limit},
+		"with NoBody":                    {status: 403, message: ours, responses: always, body: http.NoBody, tries: limit},
+		"other status":                   {status: 409, message: ours, responses: always, body: text(), tries: 1},
+		"RBAC":                           {status: 403, message: `{"message":"forbidden: RBAC"}`, responses: always, body: text(), tries: 1},
+		"another policy":                 {status: 403, message: `ValidatingAdmissionPolicy 'theirs' denied`, responses: always, body: text(), tries: 1},
+		"body that can be read once":     {status: 403, message: ours, responses: always, body: &body{Reader: text()}, tries: 1},
+		"body that cannot be read again": {status: 403, message: ours, responses: always, body: text(), getBody: func() (io.ReadCloser, error) { return nil, errBroken }, tries: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate, clock := newGate()
+				gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
+				time.Sleep(time.Second)
+				gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second)) // writes are retried in old terms too
+				var bodies []*body
+				var received string
+				api := roundTripper(func(req *http.Request) (*http.Response, error) {
+					if req.Body != nil {
+						text, err := io.ReadAll(req.Body)
+						if err != nil {
+							return nil, err
+						}
+						received += string(text)
+					}
+					bodies = append(bodies, &body{Reader: strings.NewReader(x.message)})
+					if len(bodies) > x.responses {
+						return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("done")), Request: req}, nil
+					}
+					return &http.Response{StatusCode: x.status, Body: bodies[len(bodies)-1], Request: req}, nil
+				})
+				req := requestOf(t.Context(), t, http.MethodPost, "/x", x.body)
+				if x.getBody != nil {
+					req.GetBody = x.getBody
+				}
+				begun := time.Now()
+				resp, err := gate.Transport(api).RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begun); len(bodies) != x.tries || (took == 15*time.Second) != (x.tries == limit) {
+					t.Errorf("%d attempts in %v", len(bodies), took)
+				}
+				want := x.message
+				if x.tries > x.responses {
+					want = "done"
+				}
+				if got, err := io.ReadAll(resp.Body); err != nil || string(got) != want {
+					t.Errorf("response %q, %v", got, err)
+				}
+				if err := resp.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				for i, b := range bodies[:min(x.responses, x.tries)] {
+					if b.closed != 1 {
+						t.Errorf("response %d of %d was closed %d times", i, len(bodies), b.closed)
+					}
+				}
+				if all := strings.Repeat("body", x.tries); received != all && x.body != nil && x.body != http.NoBody {
+					t.Errorf("received %q", received)
+				}
+				gate.Drain() // no write is pending
+				rejected := x.message == ours && x.status != http.StatusConflict
+				if byGate, byFence := gate.Refused(); byGate != 0 || (byFence > 0) != rejected {
+					t.Errorf("%d rejections by the gate, %d by the fence", byGate, byFence)
+				}
+			})
+		})
 	}
-	var refused *fence.NotLeaderError
-	if !errors.As(err, &refused) || !errors.Is(err, fence.ErrNotLeader) || errors.Is(err, fence.ErrUpgrade) {
-		t.Fatalf("%v is not the typed refusal", err)
-	}
-	return refused.Reason, refused.Term.Token
 }
 
-func TestGate_ReasonAndLastTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		cover := func() le.Validity { return clock.Now().Plus(15 * time.Second) }
-		expect := func(when, want string, token uint64) {
-			t.Helper()
-			if got, of := reason(t, gate); got != want || of != token {
-				t.Errorf("%s: %q of term %d, want %q of %d", when, got, of, want, token)
-			}
-		}
-		expect("never open", "not leading", 0)
-		gate.Drain()
-		expect("drained without a term", "not leading", 0)
-
-		gate.Set(le.Term{Token: 7}, cover())
-		expect("open", "", 0)
-		time.Sleep(10 * time.Second)
-		gate.Set(le.Term{Token: 7}, cover())
-		time.Sleep(10 * time.Second)
-		expect("renewed", "", 0)
-		time.Sleep(5 * time.Second)
-		expect("after the renewed cover", "validity has ended", 7)
-		gate.Set(le.Term{}, le.Validity{})
-		expect("shut", "not leading", 7)
-
-		// A term that comes back works as any other.
-		gate.Set(le.Term{Token: 7}, cover())
-		expect("the same term again", "", 0)
-		if err := send(t, gate, server{takes: time.Second}, "PUT", "/x"); err != nil {
-			t.Errorf("a write in a term that came back: %v", err)
-		}
-
-		// The next term begins in the instant in which the last one would have ended.
-		end := cover()
-		gate.Set(le.Term{Token: 8}, end)
-		gate.Set(le.Term{Token: 9}, end)
-		time.Sleep(15 * time.Second)
-		expect("a term after the other with the same end", "validity has ended", 9)
-
-		gate.Set(le.Term{Token: 10}, cover())
-		gate.Drain()
-		gate.Drain()
-		expect("drained", "draining", 10)
-		gate.Set(le.Term{Token: 11}, cover())
-		if err := send(t, gate, server{takes: time.Second}, "PUT", "/x"); err != nil {
-			t.Errorf("a term after a drained one: %v", err)
-		}
-	})
-}
-
-func TestGate_SetUnchanged(t *testing.T) {
-	gate, clock, _ := newGate()
-	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
-		t.Errorf("shutting a shut gate: %v allocations", n)
-	}
-	end := clock.Now().Plus(time.Hour)
-	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{Token: 7}, end) }); n != 0 {
-		t.Errorf("the same cover again: %v allocations", n)
-	}
-	gate.Set(le.Term{}, le.Validity{})
-	if n := testing.AllocsPerRun(100, func() { gate.Set(le.Term{}, le.Validity{}) }); n != 0 {
-		t.Errorf("shutting a gate that has been open: %v allocations", n)
+func TestTransport_RetriesEnd(t *testing.T) {
+	for name, end := range map[string]func(*fence.Gate, context.CancelFunc){
+		"caller": func(_ *fence.Gate, cancel context.CancelFunc) { cancel() },
+		"term":   func(gate *fence.Gate, _ context.CancelFunc) { gate.Set(le.Term{}, le.Validity{}) },
+		"drain":  func(gate *fence.Gate, _ context.CancelFunc) { gate.Drain() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate := openGate(15 * time.Second)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				var attempts atomic.Int32
+				api := roundTripper(func(req *http.Request) (*http.Response, error) {
+					attempts.Add(1)
+					return answering(http.StatusForbidden, &body{Reader: strings.NewReader(ours)}).RoundTrip(req)
+				})
+				time.AfterFunc(5*time.Second+time.Millisecond, func() { end(gate, cancel) })
+				begun := time.Now()
+				err := send(gate, api, write(ctx, t))
+				before, took := attempts.Load(), time.Since(begun)
+				if took > 6*time.Second || name == "caller" && !errors.Is(err, fence.ErrOutcomeUnknown) {
+					t.Errorf("after %v: %v", took, err)
+				}
+				if time.Sleep(5 * time.Second); attempts.Load() != before {
+					t.Errorf("%d attempts after the end", attempts.Load()-before)
+				}
+				begun = time.Now()
+				if gate.Drain(); time.Since(begun) != 0 {
+					t.Errorf("a write was still pending for %v", time.Since(begun))
+				}
+			})
+		})
 	}
 }
 
-func TestGate_DrainWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		begun := time.Now()
-		written := make(chan error, 2)
-		for _, takes := range []time.Duration{2 * time.Second, 5 * time.Second} {
-			go func() { written <- send(t, gate, server{takes: takes}, "PUT", "/x") }()
-		}
-		synctest.Wait()
-		drained := make(chan time.Duration, 2)
-		for range 2 {
-			go func() {
-				gate.Drain()
-				drained <- time.Since(begun)
-			}()
-		}
-		for range 2 {
-			if err := <-written; err != nil {
-				t.Error(err)
-			}
-			if took := <-drained; took != 5*time.Second {
-				t.Errorf("drained after %v", took)
-			}
-		}
-		if n := gate.Admitted(); n != 2 {
-			t.Errorf("%d writes were let through", n)
-		}
-	})
-}
-
-func TestGate_FinishedWritesAreForgotten(t *testing.T) {
-	gate, clock, _ := newGate()
-	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	transport := gate.Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: req}, nil
-	}))
-	req := request(t, ctx)
-	write := func(n int) {
-		for range n {
-			if err := finish(transport.RoundTrip(req)); err != nil {
-				t.Fatal(err)
-			}
+func TestIsRefusal(t *testing.T) {
+	refused := func(message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Message: message}}
+	}
+	for err, want := range map[error]bool{
+		refused("ValidatingAdmissionPolicy 'incumbent-fence.a.b.lease.work-1' with binding"):                  true,
+		fmt.Errorf("updating: %w", refused("x ValidatingAdmissionPolicy 'incumbent-fence.a' denied request")): true,
+		refused("ValidatingAdmissionPolicy 'theirs' with binding"):                                            false,
+		refused(""): false,
+		errors.New("ValidatingAdmissionPolicy 'incumbent-fence.a' denied"): false,
+	} {
+		if got := fence.IsRefusal(err); got != want {
+			t.Errorf("%v: %v", err, got)
 		}
 	}
-	held := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+}
+
+func TestTransport_CutWriteIsUnknown(t *testing.T) {
+	for name, x := range map[string]struct {
+		end    func(gate *fence.Gate)
+		after  time.Duration
+		reason string
+	}{
+		"by the end of the validity": {func(*fence.Gate) {}, 15 * time.Second, "validity ended"},
+		"by the end of the term":     {func(g *fence.Gate) { g.Set(le.Term{}, le.Validity{}) }, 3 * time.Second, "the term ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gate, begun := openGate(15*time.Second), time.Now()
+				time.AfterFunc(3*time.Second, func() { x.end(gate) })
+				err := send(gate, server{takes: time.Minute}, write(t.Context(), t))
+				var unknown *fence.OutcomeUnknownError
+				if !errors.As(err, &unknown) || errors.Is(err, fence.ErrNotLeader) || unknown.Reason != x.reason || unknown.Term.Token != 7 {
+					t.Errorf("%v", err)
+				}
+				if took := time.Since(begun); took != x.after {
+					t.Errorf("after %v", took)
+				}
+				time.Sleep(time.Minute) // for the timer
+			})
+		})
 	}
-	write(100)
-	before := held()
-	const writes = 10_000
-	write(writes)
-	if after := held(); after > before+writes*40 {
-		t.Errorf("%d writes have left %d bytes", writes, after-before)
-	}
-	runtime.KeepAlive(gate)
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-// body notes how often it was closed, and fails as it is told to.
-type body struct {
-	io.Reader
-	closed        int
-	onRead, onEnd error
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	if b.onRead != nil {
-		return 0, b.onRead
-	}
-	return b.Reader.Read(p)
-}
-
-func (b *body) Close() error {
-	b.closed++
-	return b.onEnd
-}
-
-func answering(status int, b *body) http.RoundTripper {
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: status, Body: b, Request: req}, nil
-	})
 }
 
 func TestTransport_ClosesRejectedBody(t *testing.T) {
-	gate, _, _ := newGate()
+	gate, _ := newGate()
 	b := &body{Reader: strings.NewReader("{}")}
-	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/x", b)
-	if err != nil {
-		t.Fatal(err)
+	if err := send(gate, server{}, requestOf(t.Context(), t, "POST", "/x", b)); !errors.Is(err, fence.ErrNotLeader) || b.closed != 1 {
+		t.Errorf("closed %d times: %v", b.closed, err)
 	}
-	if err := finish(gate.Transport(server{}).RoundTrip(req)); !errors.Is(err, fence.ErrNotLeader) {
-		t.Error(err)
-	}
-	if b.closed != 1 {
-		t.Errorf("closed %d times", b.closed)
-	}
-	empty, err := http.NewRequestWithContext(t.Context(), "DELETE", "http://127.0.0.1/x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := finish(gate.Transport(server{}).RoundTrip(empty)); !errors.Is(err, fence.ErrNotLeader) {
-		t.Error(err)
+	if err := send(gate, server{}, requestOf(t.Context(), t, "DELETE", "/x", nil)); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("without a body: %v", err)
 	}
 }
 
-var errBroken = errors.New("broken")
-
 func TestTransport_PassesErrors(t *testing.T) {
-	gate, clock, _ := newGate()
-	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
-	gate.AllowUpgrades(func(*http.Request) bool { return true })
+	gate := openGate(time.Hour)
+	gate.AllowUpgrades(func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/exec") })
 	broken := roundTripper(func(*http.Request) (*http.Response, error) { return nil, errBroken })
-	for _, c := range []struct {
-		method, path string
-		ctx          context.Context
-	}{
-		{"GET", "/api/v1/pods", t.Context()},
-		{"PUT", "/x", t.Context()},
-		{"PUT", "/x", context.Background()}, // a caller that never ends
-		{"POST", "/api/v1/namespaces/a/pods/b/exec", t.Context()},
+	for name, req := range map[string]*http.Request{
+		"read":                          requestOf(t.Context(), t, "GET", "/api/v1/pods", nil),
+		"write":                         write(t.Context(), t),
+		"write of an unlimited context": write(context.Background(), t),
+		"upgrade":                       requestOf(t.Context(), t, "POST", "/api/v1/namespaces/a/pods/b/exec", nil),
 	} {
-		req, err := http.NewRequestWithContext(c.ctx, c.method, "http://127.0.0.1"+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := finish(gate.Transport(broken).RoundTrip(req)); !errors.Is(err, errBroken) || errors.Is(err, fence.ErrOutcomeUnknown) {
-			t.Errorf("%s %s: %v", c.method, c.path, err)
+		if err := send(gate, broken, req); !errors.Is(err, errBroken) || errors.Is(err, fence.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
-	gate.Drain() // all are over
+	gate.Drain() // no write is pending
 
-	gate, clock, _ = newGate()
-	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
+	gate = openGate(time.Hour)
 	for _, status := range []int{http.StatusOK, http.StatusForbidden, http.StatusUnprocessableEntity} {
-		resp, err := gate.Transport(answering(status, &body{onRead: errBroken, onEnd: errBroken})).RoundTrip(request(t, t.Context()))
+		resp, err := gate.Transport(answering(status, &body{Reader: &breaksOnce{}, onEnd: errBroken})).RoundTrip(write(t.Context(), t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := io.ReadAll(resp.Body); !errors.Is(err, errBroken) {
-			t.Errorf("%d: reading the answer: %v", status, err)
+			t.Errorf("%d: reading the response: %v", status, err)
 		}
 		if err := resp.Body.Close(); !errors.Is(err, errBroken) {
-			t.Errorf("%d: closing the answer: %v", status, err)
+			t.Errorf("%d: closing the response: %v", status, err)
 		}
-	}
-
-	// What broke once is not taken for the end, though nothing is left to read.
-	once := &body{Reader: &breaksOnce{}}
-	resp, err := gate.Transport(answering(http.StatusForbidden, once)).RoundTrip(request(t, t.Context()))
-	if err == nil {
-		if _, err := io.ReadAll(resp.Body); !errors.Is(err, errBroken) {
-			t.Errorf("a refusal that broke off: %v", err)
-		}
-		err = resp.Body.Close()
-	}
-	if err != nil {
-		t.Error(err)
 	}
 	gate.Drain()
 }
 
-// breaksOnce fails, and is at its end from then on.
+// breaksOnce fails once and then ends, so a lost error would look like a complete body.
 type breaksOnce struct{ broke bool }
 
 func (b *breaksOnce) Read([]byte) (int, error) {
@@ -277,78 +240,31 @@ func (b *breaksOnce) Read([]byte) (int, error) {
 }
 
 func TestTransport_CallerCancelsRead(t *testing.T) {
-	gaveUp := errors.New("gave up")
-	for name, c := range map[string]struct {
+	for name, x := range map[string]struct {
 		onRead  error
 		givesUp bool
 		want    error
 	}{
-		"gave up":             {errBroken, true, gaveUp},
-		"broke, still there":  {errBroken, false, errBroken},
-		"whole, then gave up": {nil, true, nil},
+		"canceled":                   {errBroken, true, errGaveUp},
+		"broken, not canceled":       {errBroken, false, errBroken},
+		"complete before it cancels": {nil, true, nil},
 	} {
-		gate, clock, _ := newGate()
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
+		gate := openGate(time.Hour)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b := &body{Reader: strings.NewReader("{}"), onRead: c.onRead}
-		resp, err := gate.Transport(answering(http.StatusOK, b)).RoundTrip(request(t, ctx))
+		b := &body{Reader: strings.NewReader("{}"), onRead: x.onRead}
+		resp, err := gate.Transport(answering(http.StatusOK, b)).RoundTrip(write(ctx, t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.givesUp {
-			cancel(gaveUp)
+		if x.givesUp {
+			cancel(errGaveUp)
 		}
-		if _, err := io.ReadAll(resp.Body); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, x.want) {
+			t.Errorf("%s: %v, want %v", name, err, x.want)
 		}
 		if err := resp.Body.Close(); err != nil || b.closed != 1 {
 			t.Errorf("%s: closed %d times: %v", name, b.closed, err)
 		}
 		cancel(nil)
 	}
-}
-
-func TestTransport_DiscardsLateResponse(t *testing.T) {
-	for _, fails := range []error{nil, errBroken} {
-		synctest.Test(t, func(t *testing.T) {
-			gate, clock, _ := newGate()
-			gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-			b := &body{Reader: strings.NewReader("{}")}
-			slow := roundTripper(func(req *http.Request) (*http.Response, error) {
-				time.Sleep(3 * time.Second)
-				if fails != nil {
-					return nil, fails
-				}
-				return &http.Response{StatusCode: http.StatusOK, Body: b, Request: req}, nil
-			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			err := finish(gate.Transport(slow).RoundTrip(request(t, ctx)))
-			var unknown *fence.OutcomeUnknownError
-			if !errors.As(err, &unknown) || unknown.Election != "istio-leader" || unknown.Reason != "the caller canceled" {
-				t.Errorf("%v", err)
-			}
-			gate.Drain()
-			if fails == nil && b.closed != 1 {
-				t.Errorf("closed %d times", b.closed)
-			}
-		})
-	}
-}
-
-func TestTransport_UnclosedBodyEndsWithCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		gate, clock, _ := newGate()
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		begun := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		if _, err := gate.Transport(server{}).RoundTrip(request(t, ctx)); err != nil {
-			t.Fatal(err)
-		}
-		gate.Drain()
-		if took := time.Since(begun); took != 2*time.Second {
-			t.Errorf("drained after %v", took)
-		}
-	})
 }
