@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -132,37 +131,5 @@ func (s *Store) Restore(b Backup) {
 	s.mu.Unlock()
 	for w := range s.watching() {
 		w.end(nil)
-	}
-}
-
-// Revert writes the saved object as a new version, as kubectl replace does. It returns an error if the backup has
-// no object.
-func (s *Store) Revert(b Backup) error {
-	if b.object == nil {
-		return fmt.Errorf("the backup of version %d holds no object", b.version)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.put(clone(b.object), "")
-	return nil
-}
-
-// Compact removes the history of watches. A watch that resumes from an earlier version receives 410 Gone. History
-// is not changed.
-func (s *Store) Compact() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.floor = s.version
-}
-
-// Bookmark increments the version counter, as writes to other objects do, and sends a bookmark to every watch.
-func (s *Store) Bookmark() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
-	mark := s.blank()
-	mark.SetResourceVersion(format(s.version))
-	for w := range s.watchers {
-		w.add(Event{Version: s.version, At: now(), kind: "BOOKMARK", object: mark})
 	}
 }

@@ -75,7 +75,6 @@ func (c *Client) due() time.Time {
 // watcher is one open watch. Its goroutine sends events when they are due. The store only appends to the queue.
 type watcher struct {
 	client  *Client
-	marks   bool // the reader accepts bookmarks
 	others  bool // the reader also asked for other objects
 	results chan watch.Event
 	wake    chan struct{}
@@ -100,7 +99,7 @@ func (s *Store) watch(ctx context.Context, c *Client, opts metav1.ListOptions) (
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	w := &watcher{
-		client: c, marks: opts.AllowWatchBookmarks,
+		client:  c,
 		results: make(chan watch.Event), wake: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	selects := func(name string) bool {
@@ -148,9 +147,6 @@ func (s *Store) catchUp(w *watcher, from string, matches bool) error {
 }
 
 func (w *watcher) add(e Event) {
-	if e.kind == watch.Bookmark && !w.marks {
-		return
-	}
 	due := w.client.due()
 	w.mu.Lock()
 	if n := len(w.queue); n > 0 && due.Before(w.queue[n-1].due) {

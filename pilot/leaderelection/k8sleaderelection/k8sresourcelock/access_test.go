@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"reflect"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
@@ -102,23 +98,6 @@ func TestWrite_MultiLockAnnotation(t *testing.T) {
 	}
 }
 
-func TestApplyAnnotations(t *testing.T) {
-	all := map[string]string{
-		MarkerAnnotation: "m", HandoverRequestAnnotation: "r", NominatedAnnotation: "n", HoldAnnotation: "h",
-		annotationPrefix + "later": "l", "example.com/x": "y",
-	}
-	got := applyAnnotations(maps.Clone(all), map[string]string{MarkerAnnotation: "new"})
-	if want := map[string]string{MarkerAnnotation: "new", annotationPrefix + "later": "l", "example.com/x": "y"}; !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if got := applyAnnotations(nil, map[string]string{MarkerAnnotation: "new"}); !maps.Equal(got, map[string]string{MarkerAnnotation: "new"}) {
-		t.Errorf("on an object without annotations: %v", got)
-	}
-	if got := applyAnnotations(nil, nil); got != nil {
-		t.Errorf("no notes make %v", got)
-	}
-}
-
 func TestAnnotate_Invalid(t *testing.T) {
 	store := &sent{}
 	for name, c := range map[string]struct {
@@ -148,21 +127,6 @@ func TestAnnotate_Invalid(t *testing.T) {
 	}
 }
 
-func TestGet_Errors(t *testing.T) {
-	broken := errors.New("broken")
-	if record, raw, err := lockOn(&sent{err: broken}).Get(t.Context()); !errors.Is(err, broken) || record != nil || raw != nil {
-		t.Errorf("%v %s, error %v", record, raw, err)
-	}
-	for word, err := range map[string]error{
-		`configmaps "istio-leader" not found`:                 apierrors.NewNotFound(configMaps.resource, "istio-leader"),
-		`leases.coordination.k8s.io "istio-leader" not found`: apierrors.NewNotFound(leases.resource, "istio-leader"),
-	} {
-		if err.Error() != word {
-			t.Errorf("%q, want %q", err, word)
-		}
-	}
-}
-
 // eventLog records the objects and messages of Events.
 type eventLog struct {
 	about []metav1.Object
@@ -180,7 +144,7 @@ func TestRecordEvent_Object(t *testing.T) {
 	l := lockOn(&sent{})
 	l.LockConfig.EventRecorder = log
 	version := func() string {
-		l.RecordEvent("x")
+		l.RecordEvent("is 100% leader")
 		about := log.about[len(log.about)-1]
 		return string(about.GetUID()) + "@" + about.GetResourceVersion()
 	}
@@ -194,6 +158,9 @@ func TestRecordEvent_Object(t *testing.T) {
 		t.Errorf("after notes: %s, error %v", version(), err)
 	}
 	lease := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n"}, LockConfig: ResourceLockConfig{Identity: "pod-a", EventRecorder: log}}
+	if want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"; log.kinds[0] != want {
+		t.Errorf("%q, want %q", log.kinds[0], want)
+	}
 	log.kinds = nil
 	lease.RecordEvent("leads")
 	lease.RecordWarning("is stuck")
@@ -207,40 +174,26 @@ func TestRecordEvent_Object(t *testing.T) {
 	}
 }
 
-// leaseStore records created Leases.
-type leaseStore struct {
-	coordinationv1client.LeaseInterface
-	sent []*coordinationv1.Lease
-}
-
-func (s *leaseStore) Leases(string) coordinationv1client.LeaseInterface { return s }
-
-func (s *leaseStore) Create(_ context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	s.sent = append(s.sent, lease)
-	stored := lease.DeepCopy()
-	stored.UID, stored.ResourceVersion = "u", "9"
-	return stored, nil
-}
-
-func TestWrite_NewLease(t *testing.T) {
-	store := &leaseStore{}
-	l := &LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "ns", Name: "n"}, Client: store}
-	record := golden
-	record.HolderKey = ""
-	if _, err := l.Write(t.Context(), Snapshot{}, record, map[string]string{MarkerAnnotation: "m"}); err != nil {
+// A created object has the labels, annotations and owners of the lock.
+func TestWrite_CreatedMeta(t *testing.T) {
+	client := &sent{}
+	l := lockOn(client)
+	l.ConfigMapMeta.Labels = map[string]string{"app": "pilot"}
+	l.ConfigMapMeta.Annotations = map[string]string{"example.com/x": "y", HoldAnnotation: "from the meta"}
+	l.ConfigMapMeta.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "pilot"}}
+	l.ConfigMapMeta.ResourceVersion = "3"
+	if _, err := l.Write(t.Context(), Snapshot{}, golden, map[string]string{MarkerAnnotation: "v1 pod-a 3"}); err != nil {
 		t.Fatal(err)
 	}
-	got := store.sent[0]
-	if got.Kind != "Lease" || got.APIVersion != "coordination.k8s.io/v1" || !maps.Equal(got.Annotations, map[string]string{MarkerAnnotation: "m"}) {
-		t.Errorf("%+v", got)
+	got := client.last()
+	if got.Labels["app"] != "pilot" || got.OwnerReferences[0].Name != "pilot" || got.ResourceVersion != "" {
+		t.Errorf("sent %+v", got)
 	}
-	record.LeaderTransitions = math.MaxInt32
-	if _, err := l.Write(t.Context(), Snapshot{}, record, nil); err != nil || *store.sent[1].Spec.LeaseTransitions != math.MaxInt32 {
-		t.Errorf("the last count that fits: %v", err)
+	if len(got.Annotations) != 3 || got.Annotations["example.com/x"] != "y" || got.Annotations[MarkerAnnotation] == "" {
+		t.Errorf("annotations %v", got.Annotations)
 	}
-	record.LeaderTransitions++
-	if _, err := l.Write(t.Context(), Snapshot{}, record, nil); err == nil || !strings.Contains(err.Error(), "does not fit into a Lease") || len(store.sent) != 2 {
-		t.Errorf("too large: %v, %d sent", err, len(store.sent))
+	if len(l.ConfigMapMeta.Annotations) != 2 {
+		t.Errorf("the meta was changed: %v", l.ConfigMapMeta.Annotations)
 	}
 }
 

@@ -2,23 +2,17 @@ package k8sresourcelock
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 )
 
-// calls counts running calls and queues waiting calls.
+// calls limits the calls that run at the same time.
 type calls struct {
-	mu      sync.Mutex
-	running int
-	waiting []*job
-}
-
-// job is a call that waits until other calls have ended.
-type job struct {
-	run   func(ended func())
-	taken bool   // run was called
-	stop  func() // cancels the end of the wait
+	mu sync.Mutex
+	// running has one element for each running call within the limit. It is nil before the first call.
+	running chan struct{}
+	// excess is the number of running calls beyond the limit.
+	excess int
 }
 
 // Call runs run on a new goroutine. run must call ended when it has finished. If MaxConcurrentCalls calls are
@@ -28,58 +22,56 @@ type job struct {
 // The waiting time counts for the elector: deadline and validity of a call start when the elector decided to send
 // it.
 func (s *Shared) Call(ctx context.Context, maxWait time.Duration, run func(ended func()), cancelled func()) {
-	s.calls.mu.Lock()
-	defer s.calls.mu.Unlock()
-	if s.MaxConcurrentCalls == 0 || s.calls.running < s.MaxConcurrentCalls {
-		s.calls.running++
-		go run(s.callEnded)
+	if s.MaxConcurrentCalls == 0 {
+		go run(func() {})
 		return
 	}
-	j := &job{run: run}
-	bound, cancel := context.WithTimeout(ctx, maxWait)
-	stopAfterFunc := context.AfterFunc(bound, func() {
-		switch {
-		case !s.calls.take(j):
-		case ctx.Err() != nil:
-			s.callEnded()
-			cancelled()
-		default:
-			run(s.callEnded)
+	running := s.calls.limit(s.MaxConcurrentCalls)
+	select {
+	case running <- struct{}{}:
+		go run(s.calls.ended)
+		return
+	default:
+	}
+	go func() {
+		bound, cancel := context.WithTimeout(ctx, maxWait)
+		select {
+		case running <- struct{}{}:
+		case <-bound.Done():
+			s.calls.exceed()
 		}
-	})
-	j.stop = func() {
-		stopAfterFunc()
 		cancel()
-	}
-	s.calls.waiting = append(s.calls.waiting, j)
+		if ctx.Err() != nil {
+			s.calls.ended()
+			cancelled()
+			return
+		}
+		run(s.calls.ended)
+	}()
 }
 
-// take counts j as running. It returns false if j already runs.
-func (c *calls) take(j *job) bool {
+func (c *calls) limit(n int) chan<- struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if j.taken {
-		return false
+	if c.running == nil {
+		c.running = make(chan struct{}, n)
 	}
-	c.running++
-	c.waiting = slices.DeleteFunc(c.waiting, func(o *job) bool { return o == j })
-	return true
+	return c.running
 }
 
-// callEnded starts the next waiting call.
-func (s *Shared) callEnded() {
-	c := &s.calls
+func (c *calls) exceed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) == 0 || c.running > s.MaxConcurrentCalls {
-		c.running--
+	c.excess++
+}
+
+// ended makes room for the next call, unless calls beyond the limit still run.
+func (c *calls) ended() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.excess > 0 {
+		c.excess--
 		return
 	}
-	j := c.waiting[0]
-	if c.waiting = c.waiting[1:]; len(c.waiting) == 0 {
-		c.waiting = nil
-	}
-	j.taken = true
-	j.stop()
-	go j.run(s.callEnded)
+	<-c.running
 }

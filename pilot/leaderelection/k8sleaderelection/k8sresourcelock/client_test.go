@@ -162,46 +162,6 @@ func TestClientConfig_OtherResponses(t *testing.T) {
 	}
 }
 
-func TestClientConfig_StatusOf429(t *testing.T) {
-	causes := `"details":{"name":"istio-leader","causes":[{"message":"too many"}]}`
-	for name, c := range map[string]struct {
-		body, after string
-		want        metav1.Status
-	}{
-		"text":              {"busy\xff", "7", metav1.Status{Message: "busy?"}},
-		"a status":          {`{"reason":"TooManyRequests","message":"busy",` + causes + `}`, "7", metav1.Status{Message: "busy", Details: &metav1.StatusDetails{Name: "istio-leader", Causes: []metav1.StatusCause{{Message: "too many"}}}}},
-		"without a reason":  {`{"message":"busy"}`, "7", metav1.Status{Message: `{"message":"busy"}`}},
-		"half of one":       {`{"reason":"Forbidden","message":7}`, "7", metav1.Status{Message: `{"reason":"Forbidden","message":7}`}},
-		"an enormous delay": {"busy", "99999999999", metav1.Status{Message: "busy"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			resp, err := answer(t, http.StatusTooManyRequests, c.after, text(c.body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			raw, err := io.ReadAll(resp.Body)
-			if err != nil || int64(len(raw)) != resp.ContentLength || resp.Header.Get("Content-Length") != "" || resp.Header.Get("Content-Type") != "application/json" {
-				t.Errorf("%d bytes, header %v, error %v", len(raw), resp.Header, err)
-			}
-			var got metav1.Status
-			if err := json.Unmarshal(raw, &got); err != nil {
-				t.Fatal(err)
-			}
-			if got.Kind != "Status" || got.APIVersion != "v1" || got.Status != metav1.StatusFailure || got.Code != http.StatusTooManyRequests ||
-				got.Reason != metav1.StatusReasonTooManyRequests || got.Message != c.want.Message {
-				t.Errorf("%s", raw)
-			}
-			seconds, _ := apierrors.SuggestsClientDelay(&apierrors.StatusError{ErrStatus: got})
-			if want := map[bool]int{true: 7, false: 1<<31 - 1}[c.after == "7"]; seconds != want {
-				t.Errorf("a delay of %d, want %d", seconds, want)
-			}
-			if d := c.want.Details; d != nil && (got.Details.Name != d.Name || len(got.Details.Causes) != 1) {
-				t.Errorf("details %+v", got.Details)
-			}
-		})
-	}
-}
-
 func TestClientConfig_Errors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, content := range map[string]io.ReadCloser{

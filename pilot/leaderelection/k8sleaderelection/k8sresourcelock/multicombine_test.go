@@ -1,6 +1,7 @@
 package k8sresourcelock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -125,80 +126,10 @@ func TestCombine(t *testing.T) {
 		{"the primary deleted", "@9 absent", "@8 b/3 half", "b/3 in 2"},
 		{"the primary emptied", "@9 no-record", "@8 b/3 half", "b/3 in 2"},
 		{"the secondary deleted", "@5 b/3 half=s", "@9 absent", "b/3 in 1"},
-		{"the primary unreadable", "@9 unreadable", "@8 b/3 half", "unreadable"},
-		{"the secondary unreadable", "@9 c/3", "@8 unreadable", "unreadable"},
-		{"neither", "@9 absent", "@8 absent", "absent"},
-		{"neither has a record", "@9 no-record", "@8 no-record", "no record"},
 		// Steps one and three at the same time.
 		{"one and three, the newer", "@9 c/3", "@8 l/3", "c/3 in 1"},
 		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
-	} {
-		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, inShort, c.want) })
-	}
-}
-
-// checkShown checks the Snapshot of two objects for candidate "me".
-func checkShown(t *testing.T, primary, secondary string, words func(Snapshot) string, want string) {
-	t.Helper()
-	if is := words(shown(t, one(t, "p", primary), one(t, "s", secondary), "me")); is != want {
-		t.Errorf("%s | %s shows as %s, want %s", primary, secondary, is, want)
-	}
-}
-
-func inShort(s Snapshot) string {
-	switch {
-	case !s.Exists:
-		return "absent"
-	case s.Unreadable != nil:
-		return "unreadable"
-	case s.Raw == nil:
-		return "no record"
-	}
-	holder := s.Record.HolderIdentity
-	if holder == "" {
-		holder = "-"
-	}
-	return fmt.Sprintf("%s/%d in %d", holder, s.Record.LeaderTransitions, presentIn(s))
-}
-
-func TestCombine_Parts(t *testing.T) {
-	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
-	if got.Parts != [2]Part{{"p", 5, false}, {"s", 6, true}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
-		t.Errorf("parts %v, fence %s %s, floor %d", got.Parts, got.UID, got.ResourceVersion, got.Floor)
-	}
-	if !errors.Is(shown(t, one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
-		t.Error("no ErrUnreadable")
-	}
-}
-
-// presentIn returns 1 if the primary has the record, plus 2 if the secondary has it.
-func presentIn(s Snapshot) (in int) {
-	for i, part := range s.Parts {
-		if part.Present {
-			in |= 1 << i
-		}
-	}
-	return in
-}
-
-// Half reports whether only one of the two objects names the holder.
-func (s Snapshot) Half() bool {
-	return s.Record.HolderIdentity != "" && s.Parts[0].Present != s.Parts[1].Present
-}
-
-// withPresence returns inShort and the objects that have the record.
-func withPresence(s Snapshot) string {
-	switch {
-	case !s.Exists:
-		return fmt.Sprintf("absent %d %d", s.Parts[0].Version, s.Parts[1].Version)
-	case s.Unreadable != nil || s.Raw == nil:
-		return fmt.Sprintf("%s in %d", inShort(s), presentIn(s))
-	}
-	return inShort(s)
-}
-
-func TestCombine_RareStates(t *testing.T) {
-	for _, c := range []struct{ name, primary, secondary, want string }{
+		// Rare states.
 		{"never there", "@0 absent", "@0 absent", "absent 0 0"},
 		{"neither, and when they went", "@9 absent", "@8 absent", "absent 9 8"},
 		{"neither, deleted together", "@8 absent", "@8 absent", "absent 8 8"},
@@ -226,8 +157,50 @@ func TestCombine_RareStates(t *testing.T) {
 		{"a claim, and a later term ended", "@7 b/4 half=s", "@8 -/5", "-/5 in 2"},
 		{"half released, of the same age", "@8 -/3", "@8 b/4 half", "-/3 in 1"},
 	} {
-		t.Run(c.name, func(t *testing.T) { checkShown(t, c.primary, c.secondary, withPresence, c.want) })
+		t.Run(c.name, func(t *testing.T) {
+			if is := inShort(shown(t, one(t, "p", c.primary), one(t, "s", c.secondary), "me")); is != c.want {
+				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
+			}
+		})
 	}
+}
+
+// inShort returns the record and the objects that have it: 1 is the primary, 2 the secondary, 3 both.
+func inShort(s Snapshot) string {
+	switch {
+	case !s.Exists:
+		return fmt.Sprintf("absent %d %d", s.Parts[0].Version, s.Parts[1].Version)
+	case s.Unreadable != nil:
+		return fmt.Sprintf("unreadable in %d", presentIn(s))
+	case s.Raw == nil:
+		return fmt.Sprintf("no record in %d", presentIn(s))
+	}
+	return fmt.Sprintf("%s/%d in %d", cmp.Or(s.Record.HolderIdentity, "-"), s.Record.LeaderTransitions, presentIn(s))
+}
+
+func TestCombine_Parts(t *testing.T) {
+	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
+	if got.Parts != [2]Part{{"p", 5, false}, {"s", 6, true}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
+		t.Errorf("parts %v, fence %s %s, floor %d", got.Parts, got.UID, got.ResourceVersion, got.Floor)
+	}
+	if !errors.Is(shown(t, one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
+		t.Error("no ErrUnreadable")
+	}
+}
+
+// presentIn returns 1 if the primary has the record, plus 2 if the secondary has it.
+func presentIn(s Snapshot) (in int) {
+	for i, part := range s.Parts {
+		if part.Present {
+			in |= 1 << i
+		}
+	}
+	return in
+}
+
+// Half reports whether only one of the two objects names the holder.
+func (s Snapshot) Half() bool {
+	return s.Record.HolderIdentity != "" && s.Parts[0].Present != s.Parts[1].Present
 }
 
 func TestCombine_Annotations(t *testing.T) {
@@ -256,14 +229,6 @@ func TestCombine_Annotations(t *testing.T) {
 				t.Errorf("the objects' own notes became %v and %v", p.Annotations, s.Annotations)
 			}
 		})
-	}
-}
-
-func TestCombine_NilAnnotations(t *testing.T) {
-	p, s := one(t, "p", "@7 -/3 request=old"), one(t, "s", "@8 -/3")
-	s.Annotations = nil
-	if got := shown(t, p, s, "me").Annotations; got[HandoverRequestAnnotation] != "old" {
-		t.Errorf("annotations %v", got)
 	}
 }
 

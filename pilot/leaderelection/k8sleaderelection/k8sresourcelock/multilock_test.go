@@ -2,14 +2,12 @@ package k8sresourcelock_test
 
 import (
 	"context"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -197,24 +195,6 @@ func TestMultiLock_DryRunBeforeAcquiring(t *testing.T) {
 	}
 }
 
-func TestMultiLock_Validate(t *testing.T) {
-	store := locktest.NewPair()
-	good := store.Lock("b", "stable")
-	if err := good.Validate(); err != nil {
-		t.Error(err)
-	}
-	for name, lock := range map[string]*k8sresourcelock.MultiLock{
-		"no locks":       {},
-		"a plain lock":   {Primary: good.Primary.Plain(), Secondary: good.Secondary.Locker},
-		"two candidates": {Primary: good.Primary.Locker, Secondary: store.Lock("c", "stable").Secondary.Locker},
-	} {
-		if lock.Validate() == nil {
-			t.Errorf("%s: no error", name)
-		}
-		t.Logf("%s %s %s", lock.Identity(), lock.Key(), lock.Describe()) // must not panic
-	}
-}
-
 // badVersions returns an invalid version from reads or writes.
 type badVersions struct {
 	locktest.Locker
@@ -333,9 +313,14 @@ func TestMultiLock_ValidateBoth(t *testing.T) {
 			}
 		}
 	}
-	two := &k8sresourcelock.MultiLock{Primary: pair.Lock("b", "stable").Primary.Locker, Secondary: pair.Lock("b", "canary").Secondary.Locker}
-	if err := two.Validate(); err == nil || !strings.Contains(err.Error(), "canary") {
-		t.Errorf("two keys: %v", err)
+	if err := pair.Lock("b", "stable").Validate(); err != nil {
+		t.Error(err)
+	}
+	for identity, key := range map[string]string{"b": "canary", "c": "stable"} {
+		two := &k8sresourcelock.MultiLock{Primary: pair.Lock("b", "stable").Primary.Locker, Secondary: pair.Lock(identity, key).Secondary.Locker}
+		if err := two.Validate(); err == nil || !strings.Contains(err.Error(), "Use one identity and key") {
+			t.Errorf("two candidates: %v", err)
+		}
 	}
 }
 
@@ -371,16 +356,6 @@ func TestMultiLock_InvalidVersion(t *testing.T) {
 			t.Errorf("%s: annotated, error %v", name, err)
 		}
 	}
-	// Only reads of the secondary return an invalid version, and the write needs one.
-	lock := &k8sresourcelock.MultiLock{Primary: a, Secondary: badVersions{Locker: b, reads: true}}
-	fresh, err := p.lock.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Secondary.Annotate("example.com/x", "y")
-	if _, err := lock.Write(t.Context(), fresh, termOf("b", 3, 7), nil); err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") {
-		t.Errorf("written past a label, error %v", err)
-	}
 }
 
 func TestMultiLock_InvalidBase(t *testing.T) {
@@ -404,25 +379,6 @@ func TestMultiLock_InvalidBase(t *testing.T) {
 	unwatched := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
 	if _, err := unwatched.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("notes on no object: %v", err)
-	}
-}
-
-func TestPair_DeepCopy(t *testing.T) {
-	p := newPairTrial(t)
-	p.Primary.Put("c", termOf("c", 4, 0))
-	for range 2 { // without the secondary, then with both
-		pair := p.read().Object.(*k8sresourcelock.Pair)
-		var _ runtime.Object = pair
-		copied := pair.DeepCopyObject().(*k8sresourcelock.Pair)
-		if !reflect.DeepEqual(pair, copied) {
-			t.Errorf("copied %+v as %+v", pair, copied)
-		}
-		for i, halves := range [][2]k8sresourcelock.Snapshot{{pair.Primary, copied.Primary}, {pair.Secondary, copied.Secondary}} {
-			if halves[0].Object != nil && halves[0].Object == halves[1].Object {
-				t.Errorf("the copy shares object %d", i)
-			}
-		}
-		p.Secondary.Put("c", termOf("c", 4, 0))
 	}
 }
 

@@ -2,59 +2,10 @@ package k8sresourcelock
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
-
-// A response does not replace a newer state.
-func TestPairMemory(t *testing.T) {
-	at := func(version string) Snapshot {
-		return Snapshot{Exists: version != "", ResourceVersion: version, Raw: []byte(version)}
-	}
-	type step struct {
-		what    string // "ask", "answer", "store"
-		version string
-		want    string // the version that is known then
-	}
-	for name, steps := range map[string][]step{
-		"a lock that was never there":                     {{"ask", "", "0"}, {"answer", "", "0"}},
-		"a read counts":                                   {{"ask", "", "0"}, {"answer", "10", "10"}},
-		"an older write's answer does not":                {{"store", "10", "10"}, {"store", "9", "10"}},
-		"a read of a restored store counts":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "8", "8"}},
-		"read sent before it":                             {{"store", "8", "8"}, {"ask", "", "8"}, {"store", "10", "10"}, {"answer", "9", "10"}},
-		"newer read sent before it":                       {{"ask", "", "0"}, {"store", "10", "10"}, {"answer", "11", "11"}},
-		"under way while a write changed nothing":         {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "10", "10"}, {"answer", "9", "10"}},
-		"under way while the lock was deleted":            {{"store", "10", "10"}, {"ask", "", "10"}, {"store", "12", "12"}, {"answer", "", "12"}},
-		"deletion is later than the object":               {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "", "10"}},
-		"of two reads under way the first to be answered": {{"store", "10", "10"}, {"ask", "", "10"}, {"answer", "10", "10"}, {"answer", "9", "10"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var m pairMemory
-			asked := uint32(0)
-			for _, s := range steps {
-				var err error
-				switch s.what {
-				case "ask":
-					sight, _ := m.state()
-					asked = sight.Changes(0)
-				case "answer":
-					err = m.applyRead(0, at(s.version), asked)
-				case "store":
-					_, err = m.apply(0, at(s.version))
-				}
-				if got := m.view.Primary.Version; err != nil || fmt.Sprint(got) != s.want {
-					t.Fatalf("%s %s: version %d is known, error %v; want %s", s.what, s.version, got, err, s.want)
-				}
-				// The shown state has this version. An unknown object has no version 0.
-				if is := m.objects.Primary; is.ResourceVersion != strings.TrimPrefix(s.want, "0") || is.Exists && string(is.Raw) != s.want {
-					t.Fatalf("%s %s: version %q is shown, of version %s, want %s", s.what, s.version, is.ResourceVersion, is.Raw, s.want)
-				}
-			}
-		})
-	}
-}
 
 func TestPairMemory_Events(t *testing.T) {
 	var m pairMemory

@@ -160,37 +160,6 @@ func TestMultiLock_Annotate(t *testing.T) {
 	})
 }
 
-func TestMultiLock_InvalidVersionOfHold(t *testing.T) {
-	p := newPairTrial(t)
-	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 2 {
-		base := p.read()
-		pair := *base.Object.(*k8sresourcelock.Pair)
-		if base.Object = &pair; i == 0 {
-			pair.Primary.ResourceVersion = "1a"
-		} else {
-			pair.Secondary.ResourceVersion, base.ResourceVersion = "1a", "1a"
-		}
-		before := p.Secondary.Version()
-		_, errWrite := p.lock.Write(t.Context(), base, termOf("b", 3, 2), nil)
-		_, errNotes := p.lock.Annotate(t.Context(), base, nil)
-		for _, err := range []error{errWrite, errNotes} {
-			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Secondary.Version() != before {
-				t.Errorf("a base in whose object %d it is: error %v", i, err)
-			}
-		}
-	}
-	lock := &k8sresourcelock.MultiLock{Primary: badVersions{Locker: p.lock.Primary.Locker, reads: true}, Secondary: p.lock.Secondary.Locker}
-	base := p.read()
-	p.Primary.Annotate("example.com/x", "y")
-	_, err := lock.Annotate(t.Context(), base, notes{hold: "new"})
-	if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") || p.Primary.Snapshot().Annotations[hold] != "old" {
-		t.Errorf("after another read: error %v, the primary's annotations %v", err, p.Primary.Snapshot().Annotations)
-	}
-}
-
 // recordedEvents records Events.
 type recordedEvents struct{ all []string }
 
@@ -284,48 +253,6 @@ func TestMultiLock_HoldBeforePartialRenewal(t *testing.T) {
 				t.Errorf("hold %q, want %q", got, "new")
 			}
 		})
-	}
-}
-
-// A hold that is seen late on the secondary does not replace a newer hold on the primary.
-func TestMultiLock_HoldSeenLate(t *testing.T) {
-	p := newPairTrial(t)
-	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
-		t.Fatal(err)
-	}
-	p.Primary.Annotate(hold, "ended")
-	p.lock.Secondary.FailNext(locktest.Get, locktest.Fault{Lose: locktest.TheRequest})
-	if _, err := p.lock.Read(t.Context()); err == nil {
-		t.Fatal("the secondary was read")
-	}
-	p.Primary.Annotate(hold, "new")
-	base := p.read()
-	p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "ended") })
-	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
-		t.Fatal(err)
-	}
-	if got := p.read().Annotations[hold]; got != "new" || p.Secondary.Snapshot().Annotations[hold] != "new" {
-		t.Errorf("the hold %q counts, and the secondary shows %q; want %q", got, p.Secondary.Snapshot().Annotations[hold], "new")
-	}
-	p.Secondary.Annotate(hold, "ended")
-	if got := p.read().Annotations[hold]; got != "ended" {
-		t.Errorf("said again: the hold %q counts", got)
-	}
-}
-
-func TestMultiLock_HoldRemoved(t *testing.T) {
-	p := newPairTrial(t)
-	if _, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"}); err != nil {
-		t.Fatal(err)
-	}
-	p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheRequest})
-	if _, err := p.lock.Write(t.Context(), p.read(), termOf("b", 3, 2), nil); err == nil {
-		t.Fatal("written")
-	}
-	for _, label := range []string{"", "y"} { // a label is not a word about the hold
-		if p.Secondary.Annotate("example.com/x", label); p.read().Annotations[hold] != "" || p.Secondary.Snapshot().Annotations[hold] != "old" {
-			t.Errorf("the hold %q is back", p.read().Annotations[hold])
-		}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -182,11 +181,6 @@ func TestShared_Resumes(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
-	sharedTest(t, "not without a word when it ends with nothing shown", func(t *testing.T, s *leaseServer, h *Shared) {
-		a := subscribed(t, h, "a")
-		s.streams[""].Stop()
-		wantTold(t, a, "up after a gap", "down")
-	})
 }
 
 func TestShared_Forbidden(t *testing.T) {
@@ -227,20 +221,6 @@ func TestShared_Forbidden(t *testing.T) {
 		synctest.Wait()
 		if got := s.watches(); !slices.Equal(got, []string{"@"}) {
 			t.Errorf("watches %q", got)
-		}
-	})
-}
-
-func TestShared_QueueFull(t *testing.T) {
-	sharedTest(t, "and nobody else", func(t *testing.T, s *leaseServer, h *Shared) {
-		a, other := subscribed(t, h, "a"), subscribed(t, h, "b")
-		for i := range maxPending + 2 {
-			s.say(watch.Modified, "a", strconv.Itoa(100+i))
-		}
-		s.say(watch.Added, "b", "900")
-		wantTold(t, other, "up after a gap", "changed900")
-		if got := eventsOf(a); got[0] != "down: "+errQueueFull.Error() || got[1] != "up after a gap" {
-			t.Errorf("told %q", got)
 		}
 	})
 }
@@ -418,8 +398,6 @@ func TestShared_Connection(t *testing.T) {
 		"that are refused": func(s *leaseServer, _ *Shared) {
 			s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
 		},
-		"that end immediately":     func(s *leaseServer, h *Shared) { h.Client = empty{s} },
-		"that begin with an error": func(s *leaseServer, h *Shared) { h.Client = erring{s} },
 	} {
 		sharedTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *Shared) {
 			trouble(s, h)
@@ -430,51 +408,6 @@ func TestShared_Connection(t *testing.T) {
 			}
 		})
 	}
-	sharedTest(t, "further and further apart: connections that show nothing", func(t *testing.T, s *leaseServer, h *Shared) {
-		subscribed(t, h, "a")
-		began := time.Now()
-		for range 10 {
-			n := len(s.watches())
-			s.streams[""].Stop()
-			for len(s.watches()) == n {
-				<-time.After(minPause / 8)
-				synctest.Wait()
-			}
-		}
-		if took := time.Since(began); took < 20*time.Second {
-			t.Errorf("ten connections within %v", took)
-		}
-	})
-	sharedTest(t, "short pause after a connection with events", func(t *testing.T, s *leaseServer, h *Shared) {
-		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
-		subscribed(t, h, "a")
-		<-time.After(time.Minute)
-		s.set(wholeNamespace(nil))
-		<-time.After(minPause << maxPauseShift)
-		s.say(watch.Added, "a", "9")
-		n := len(s.watches())
-		s.fail(apierrors.NewInternalError(errors.New("etcd")))
-		<-time.After(minPause)
-		synctest.Wait()
-		if len(s.watches()) != n+1 {
-			t.Errorf("%d connections more within %v", len(s.watches())-n, minPause)
-		}
-	})
-	sharedTest(t, "at random moments, so that many do not come back together", func(t *testing.T, s *leaseServer, h *Shared) {
-		var least, most time.Duration
-		for range 300 {
-			began := time.Now()
-			pause(t.Context(), 3)
-			took := time.Since(began)
-			if least == 0 || took < least {
-				least = took
-			}
-			most = max(most, took)
-		}
-		if full := minPause << 2; least < full/2 || least > full*6/10 || most > full || most < full*9/10 {
-			t.Errorf("pauses from %v to %v, want them between the half and the whole of %v", least, most, full)
-		}
-	})
 }
 
 // empty serves watches that end immediately, as client-go does when a connection broke off.
@@ -489,21 +422,6 @@ func (e empty) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 	return watch.NewEmptyWatch(), nil
 }
 
-// erring serves watches with an error as their first event.
-type erring struct{ *leaseServer }
-
-func (e erring) Leases(string) coordinationv1client.LeaseInterface { return e }
-
-func (e erring) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if _, err := e.leaseServer.Watch(ctx, opts); err != nil {
-		return nil, err
-	}
-	status := apierrors.NewInternalError(errors.New("etcd")).Status()
-	w := watch.NewFakeWithChanSize(1, false)
-	w.Error(&status)
-	return w, nil
-}
-
 func TestShared_ForbiddenPeriod(t *testing.T) {
 	sharedTest(t, "without users, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
@@ -515,21 +433,6 @@ func TestShared_ForbiddenPeriod(t *testing.T) {
 		if h.kept() != 0 {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
-	})
-	sharedTest(t, "and leaves those alone who came when it had it again", func(t *testing.T, s *leaseServer, h *Shared) {
-		s.set(wholeNamespace(noRight))
-		a := subscribed(t, h, "a") // and does not look
-		s.set(wholeNamespace(nil))
-		<-time.After(maxWatch / 2)
-		s.wantShared(t, "@")
-		<-time.After(maxWatch)
-		b := subscribed(t, h, "b")
-		wantTold(t, b, "up after a gap")
-		s.wantShared(t, "@", "@")
-		a.End()
-		c := subscribed(t, h, "c")
-		wantTold(t, c, "up after a gap")
-		s.wantShared(t, "@", "@")
 	})
 }
 

@@ -84,19 +84,6 @@ func TestSubscription(t *testing.T) {
 		}
 		wantTold(t, a, "down: "+errQueueFull.Error(), "up after a gap", "changed355")
 	})
-	sharedTest(t, "single lock is watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
-		h.MinSharedWatches = 0
-		wantTold(t, subscribed(t, h, "a"), "up after a gap")
-		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@"}) {
-			t.Errorf("watches %q", got)
-		}
-	})
-}
-
-func TestSubscribe_NotWatchable(t *testing.T) {
-	if w := Subscribe(t.Context(), struct{ Interface }{leaseLock(&Shared{}, "a")}, nil); w != nil {
-		t.Errorf("%v", w)
-	}
 }
 
 func TestSubscription_WakesOnce(t *testing.T) {
