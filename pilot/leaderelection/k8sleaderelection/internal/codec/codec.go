@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -187,23 +188,22 @@ func nomination(s k8sresourcelock.Snapshot, hold core.Hold) core.Nomination {
 
 // EncodeAnnotations returns the annotations as locks store them.
 func EncodeAnnotations(n core.Annotations) map[string]string {
-	annotations := map[string]string{}
-	if n.Marker != (core.Marker{}) {
-		annotations[k8sresourcelock.MarkerAnnotation] = formatMarker(n.Marker)
+	annotations := map[string]string{
+		k8sresourcelock.MarkerAnnotation:          formatMarker(n.Marker),
+		k8sresourcelock.HandoverRequestAnnotation: FormatRequest(n.Request),
+		k8sresourcelock.HoldAnnotation:            FormatHold(n.Hold),
 	}
-	if n.Request != (core.Request{}) {
-		annotations[k8sresourcelock.HandoverRequestAnnotation] = FormatRequest(n.Request)
-	}
-	if n.Hold != (core.Hold{}) {
-		annotations[k8sresourcelock.HoldAnnotation] = FormatHold(n.Hold)
-	}
-	if n.Nominated.Identity != "" && !n.Nominated.Uncounted {
+	if !n.Nominated.Uncounted {
 		annotations[k8sresourcelock.NominatedAnnotation] = n.Nominated.Identity
 	}
+	maps.DeleteFunc(annotations, func(_, value string) bool { return value == "" })
 	return annotations
 }
 
 func formatMarker(m core.Marker) string {
+	if m == (core.Marker{}) {
+		return ""
+	}
 	s := fmt.Sprintf("%s %s %d", markerVersion, m.Identity, m.Transitions)
 	if m.Handover {
 		s += " " + markerHandover
@@ -214,27 +214,12 @@ func formatMarker(m core.Marker) string {
 	return s
 }
 
-// requestJSON is the JSON form of a request.
-type requestJSON struct {
-	Identity    string `json:"identity"`
-	Key         string `json:"key"`
-	Reason      string `json:"reason"`
-	Requester   string `json:"requester"`
-	Note        string `json:"note,omitempty"`
-	Holder      string `json:"holder"`
-	Transitions int    `json:"transitions"`
-	Seconds     int    `json:"seconds"`
-	Accepted    bool   `json:"accepted"`
-	Refused     string `json:"refused,omitempty"`
-	HoldSeconds int    `json:"holdSeconds,omitempty"`
-}
-
 // parseRequest returns the zero Request for invalid input. Only an operator may omit the identity.
 func parseRequest(s string) core.Request {
 	if s == "" { // saves an allocation
 		return core.Request{}
 	}
-	var r requestJSON
+	var r core.Request
 	if json.Unmarshal([]byte(s), &r) != nil {
 		return core.Request{}
 	}
@@ -244,41 +229,31 @@ func parseRequest(s string) core.Request {
 	if k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator) {
 		return core.Request{}
 	}
-	return core.Request(r)
+	return r
 }
 
-// FormatRequest returns the annotation of a request.
-func FormatRequest(r core.Request) string { return toJSON(requestJSON(r)) }
-
-// holdJSON is the JSON form of a hold.
-type holdJSON struct {
-	Holder      string `json:"holder"`
-	Transitions int    `json:"transitions"`
-	Seconds     int    `json:"seconds"`
-	Requester   string `json:"requester"`
-	Reason      string `json:"reason"`
-	Note        string `json:"note,omitempty"`
-}
+// FormatRequest returns the annotation of a request, or "" without a request.
+func FormatRequest(r core.Request) string { return toJSON(r) }
 
 // parseHold returns the zero Hold for invalid input.
 func parseHold(s string) core.Hold {
 	if s == "" { // saves an allocation
 		return core.Hold{}
 	}
-	var h holdJSON
+	var h core.Hold
 	if json.Unmarshal([]byte(s), &h) != nil {
 		return core.Hold{}
 	}
-	return core.Hold(h)
+	return h
 }
 
-// FormatHold returns the annotation of a hold.
-func FormatHold(h core.Hold) string { return toJSON(holdJSON(h)) }
+// FormatHold returns the annotation of a hold, or "" without a hold.
+func FormatHold(h core.Hold) string { return toJSON(h) }
 
-func toJSON(v any) string {
-	raw, err := json.Marshal(v)
-	if err != nil { // cannot happen for strings, numbers and booleans
+func toJSON[T core.Request | core.Hold](v T) string {
+	if v == *new(T) {
 		return ""
 	}
+	raw, _ := json.Marshal(v) // cannot fail for strings, numbers and booleans
 	return string(raw)
 }

@@ -48,7 +48,11 @@ func (c Config) absorb(s State, in Input) State {
 	case Fitness:
 		s.Unfit = in.Unfit
 	case Coordinator:
-		s.Absent = s.absence(in)
+		if !in.Absent {
+			s.Absent = 0
+		} else if s.Absent == 0 {
+			s.Absent = max(1, in.Now.Mono)
+		}
 	}
 	return s
 }

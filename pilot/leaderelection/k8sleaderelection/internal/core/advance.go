@@ -5,13 +5,10 @@ const maxBackOffShift = 5
 
 // advance makes all phase changes that follow from the knowledge.
 func (c Config) advance(s State, now ClockReading) State {
-	for {
-		next := c.advanceOnce(s, now)
-		if next == s {
-			return s
-		}
+	for next := c.advanceOnce(s, now); next != s; next = c.advanceOnce(s, now) {
 		s = next
 	}
+	return s
 }
 
 func (c Config) advanceOnce(s State, now ClockReading) State {
@@ -76,8 +73,12 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		// The acceptance is stored, so other candidates know the next leader.
 		return c.drain(s, now, HandingOver)
+	case c.prefersOther(s, now.Mono) && c.Coordinated:
+		s.Drain.Kind = DrainToHandOver
+		return c.drain(s, now, HandingOver)
 	case c.prefersOther(s, now.Mono):
-		return c.giveWay(s, now)
+		s.Drain.Kind = DrainToStepDown // the coordinator names the next holder
+		return c.drain(s, now, Yielding)
 	}
 	return s
 }

@@ -1,9 +1,6 @@
 package core
 
-import (
-	"cmp"
-	"time"
-)
+import "time"
 
 // In a coordinated election (KEP-4355) a coordinator names the holder of a free or expired lock, and a
 // preferred candidate while a holder lives. Candidates wait until they are named.
@@ -39,17 +36,6 @@ func (c Config) unprefers(s State, now Instant) bool {
 	return s.Snap.Preferred != "" && s.Phase < Draining && now >= s.Since.Preferred.After(preferenceTime)
 }
 
-// giveWay ends a term for the preferred candidate. A coordinated holder hands over to it. Any other holder
-// steps down, and the coordinator names the next holder.
-func (c Config) giveWay(s State, now ClockReading) State {
-	if c.Coordinated {
-		s.Drain.Kind = DrainToHandOver
-		return c.drain(s, now, HandingOver)
-	}
-	s.Drain.Kind = DrainToStepDown
-	return c.drain(s, now, Yielding)
-}
-
 // handoverTarget returns the request of the candidate to hand over to. The zero value: release instead.
 func (c Config) handoverTarget(s State, now Instant) Request {
 	switch {
@@ -82,14 +68,6 @@ func (c Config) uncoordinatedTime(s State) Instant {
 // leader, only a Coordinator input counts.
 func (c Config) Uncoordinated(s State, now Instant) bool {
 	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedTime(s)
-}
-
-// absence returns since when the coordinator is known to be gone.
-func (s State) absence(in Input) Instant {
-	if !in.Absent {
-		return 0
-	}
-	return cmp.Or(s.Absent, max(1, in.Now.Mono))
 }
 
 // coordinatedAcquireTime adjusts the time of acquireTime in a coordinated election. An uncoordinated candidate

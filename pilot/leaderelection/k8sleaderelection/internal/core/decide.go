@@ -208,11 +208,7 @@ func (c Config) withRankDelay(s State, at Instant) Instant {
 // freeAcquireTime returns when a free lock may be acquired. A candidate that would have to settle waits for a
 // RetryPeriod, because the leader of a deleted lock only has to drain. Lower ranks wait for the rank delay.
 func (c Config) freeAcquireTime(s State) Instant {
-	at := min(s.Since.Record.After(c.Retry), c.settledAt(s))
-	if !c.isHighestRank(s) {
-		at = max(at, s.Since.Record.After(c.RankDelay))
-	}
-	return at
+	return max(min(s.Since.Record.After(c.Retry), c.settledAt(s)), c.withRankDelay(s, s.Since.Record))
 }
 
 // decideHolding renews the lock and answers requests.
@@ -221,17 +217,12 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 		return a.withReason(s.Why)
 	}
 	due := c.renewAt(s)
-	accept := false
-	refuse := ""
-	again := Never
-	if s.Phase != Settling {
-		// A draining leader answers too: see ignoresRequests.
-		if accept, refuse, again = c.judge(s, now.Mono); accept || refuse != "" {
-			due = now.Mono
-		}
-		if again > now.Mono {
-			a = a.wake(again)
-		}
+	// A draining leader answers too: see ignoresRequests.
+	accept, refuse, again := c.judge(s, now.Mono)
+	if accept || refuse != "" {
+		due = now.Mono
+	} else {
+		a = a.wake(again)
 	}
 	due = max(due, s.Effort.Writes.Next)
 	if now.Mono < due {

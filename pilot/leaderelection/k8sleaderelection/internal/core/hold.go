@@ -5,12 +5,12 @@ import "time"
 // Hold is a command of an operator: the recorded holder stays regardless of rank. It is a pause, or the result
 // of a transfer. The zero value is no hold. It counts only for the present term.
 type Hold struct {
-	Holder      string
-	Transitions int
-	Seconds     int // duration, counted by each reader from when it was first seen
-	Requester   string
-	Reason      string
-	Note        string // text of the operator
+	Holder      string `json:"holder"`
+	Transitions int    `json:"transitions"`
+	Seconds     int    `json:"seconds"` // duration, counted by each reader from when it was first seen
+	Requester   string `json:"requester"`
+	Reason      string `json:"reason"`
+	Note        string `json:"note,omitempty"` // text of the operator
 }
 
 // Reasons of a hold.

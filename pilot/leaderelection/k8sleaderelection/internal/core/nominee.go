@@ -28,13 +28,10 @@ func (c Config) failedNominees(s State, next Snapshot, now Instant) FailedNomine
 	f := s.Failed
 	nominee := s.Snap.Record.Holder
 	replaced := next.Exists && next.Content == Readable && continues(s.Snap, next) && next.Version > s.Snap.Version
-	switch {
-	case !s.Snap.Nominated() || s.Snap.ByCoordinator() || nominee == c.Self || !replaced:
+	switch same := next.Record.Holder == nominee; {
+	case !s.Snap.Nominated() || s.Snap.ByCoordinator() || nominee == c.Self || !replaced || same && next.Nominated():
 		return f
-	case next.Record.Holder != nominee:
-	case next.Nominated():
-		return f
-	default:
+	case same:
 		return FailedNominees{}
 	}
 	if f.Until.After(maxRefusalTime) < now { // older problems

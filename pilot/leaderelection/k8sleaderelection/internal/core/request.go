@@ -8,18 +8,19 @@ import (
 // Request is the request of a challenger that the leader drains and hands over. The zero value is no request.
 // It counts only if it is addressed to the present term.
 type Request struct {
-	Identity, Key string // of the challenger
-	Reason        string
-	Requester     string
-	Note          string // text of the operator
-	Holder        string // addressee, with Transitions
-	Transitions   int
-	Seconds       int // time for acceptance, counted by each reader
-	Accepted      bool
-	Refused       string // reason of the leader; empty: not refused
+	Identity    string `json:"identity"` // of the challenger
+	Key         string `json:"key"`
+	Reason      string `json:"reason"`
+	Requester   string `json:"requester"`
+	Note        string `json:"note,omitempty"` // text of the operator
+	Holder      string `json:"holder"`         // addressee, with Transitions
+	Transitions int    `json:"transitions"`
+	Seconds     int    `json:"seconds"` // time for acceptance, counted by each reader
+	Accepted    bool   `json:"accepted"`
+	Refused     string `json:"refused,omitempty"` // reason of the leader; empty: not refused
 	// HoldSeconds is set by an operator: how long the new holder stays regardless of rank or, without
 	// Identity, how long the old leader does not campaign.
-	HoldSeconds int
+	HoldSeconds int `json:"holdSeconds,omitempty"`
 }
 
 // Reasons of a request. A request by an operator needs no rank. Without Identity it asks the leader to step
@@ -168,7 +169,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 	r := s.Snap.Annotations.Request
 	patienceEnds := s.Since.Request.After(c.Patience)
 	switch {
-	case !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
+	case s.Phase == Settling || !s.Snap.Addressed() || r.Accepted || now >= s.requestEnds():
 		return false, "", Never
 	case c.grants(s, now):
 		return true, "", now
