@@ -140,17 +140,6 @@ func (c Config) ingress() ingress.Config {
 	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
 }
 
-// validateIngress checks the flags of the ingress controller.
-func (c Config) validateIngress(wrong func(format string, args ...any)) {
-	c = c.withDefaults()
-	if _, err := ingress.ParseMode(c.IngressMode); err != nil {
-		wrong("--ingress-controller-mode: %w", err)
-	}
-	for _, problem := range validation.IsDNS1035Label(c.IngressService) {
-		wrong("--ingress-service=%q: %s", c.IngressService, problem)
-	}
-}
-
 // Validate reports all invalid values by flag, with advice. New checks the relation of the durations.
 func (c Config) Validate() error {
 	var errs []error
@@ -180,7 +169,10 @@ func (c Config) Validate() error {
 	} else if err := (namespace.Config{BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces}).Validate(); err != nil {
 		wrong("--excluded-namespaces: %w", err)
 	}
-	c.validateIngress(wrong)
+	if _, err := ingress.ParseMode(c.withDefaults().IngressMode); err != nil {
+		wrong("--ingress-controller-mode: %w", err)
+	}
+	named("--ingress-service", c.withDefaults().IngressService, "", validation.IsDNS1035Label)
 	if _, err := lockType(c.Lock); err != nil {
 		wrong("--lock: %w", err)
 	}
@@ -190,11 +182,6 @@ func (c Config) Validate() error {
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
 	}
-	c.validateDurations(wrong)
-	return errors.Join(errs...)
-}
-
-func (c Config) validateDurations(wrong func(format string, args ...any)) {
 	for _, flag := range []struct {
 		name  string
 		value time.Duration
@@ -206,6 +193,7 @@ func (c Config) validateDurations(wrong func(format string, args ...any)) {
 			wrong("%s=%v is negative: give a positive duration", flag.name, flag.value)
 		}
 	}
+	return errors.Join(errs...)
 }
 
 func lockType(name string) (leaderelection.LockType, error) {

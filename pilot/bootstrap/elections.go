@@ -215,7 +215,6 @@ func (s *site) elect(rows []election) error {
 		if !row.lease && s.lockTypes != nil {
 			s.lockTypes.Watch(le)
 		}
-		countWrites(s.metrics, le)
 		s.jobs = append(s.jobs, j)
 		s.elections.Add(le)
 		s.mine = append(s.mine, le)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -84,37 +85,37 @@ func (s *eventSink) Create(event *corev1.Event) (*corev1.Event, error) {
 		close(s.flushed)
 		return event, nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
-	defer cancel()
-	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{}))
+	return s.write(event, func(ctx context.Context, events typedcorev1.EventInterface) (*corev1.Event, error) {
+		return events.Create(ctx, event, metav1.CreateOptions{})
+	})
 }
 
 // Update implements the interface. Broadcasters call Patch.
 func (s *eventSink) Update(event *corev1.Event) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
-	defer cancel()
-	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).Update(ctx, event, metav1.UpdateOptions{}))
+	return s.write(event, func(ctx context.Context, events typedcorev1.EventInterface) (*corev1.Event, error) {
+		return events.Update(ctx, event, metav1.UpdateOptions{})
+	})
 }
 
 func (s *eventSink) Patch(event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
-	defer cancel()
-	return s.written(event)(s.client.Kube().CoreV1().Events(event.Namespace).
-		Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}))
+	return s.write(event, func(ctx context.Context, events typedcorev1.EventInterface) (*corev1.Event, error) {
+		return events.Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	})
 }
 
 // eventVerb is the name of these requests in the log.
 const eventVerb = "write Events"
 
-// written handles the result of a request. A forbidden Event is not retried.
-func (s *eventSink) written(event *corev1.Event) func(*corev1.Event, error) (*corev1.Event, error) {
-	return func(stored *corev1.Event, err error) (*corev1.Event, error) {
-		if err != nil && !apierrors.IsForbidden(err) {
-			return stored, err // the broadcaster retries
-		}
-		if s.trouble.Tried(eventVerb, err); err != nil {
-			return event, nil
-		}
-		return stored, nil
+// write sends a request. A forbidden Event is not retried.
+func (s *eventSink) write(event *corev1.Event, send func(context.Context, typedcorev1.EventInterface) (*corev1.Event, error)) (*corev1.Event, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, eventTimeout)
+	defer cancel()
+	stored, err := send(ctx, s.client.Kube().CoreV1().Events(event.Namespace))
+	if err != nil && !apierrors.IsForbidden(err) {
+		return stored, err // the broadcaster retries
 	}
+	if s.trouble.Tried(eventVerb, err); err != nil {
+		return event, nil
+	}
+	return stored, nil
 }

@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -149,14 +150,18 @@ func TestEventSink_BoundsRequests(t *testing.T) {
 // TestEventSink_LogsForbiddenOnce also shows that other errors go to the broadcaster, which retries.
 func TestEventSink_LogsForbiddenOnce(t *testing.T) {
 	var log bytes.Buffer
-	sink := &eventSink{trouble: apirequest.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
+	client, err := kube.NewClient(goodConfig().RESTConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := &eventSink{ctx: t.Context(), client: client, trouble: apirequest.NewTrouble(slog.New(slog.NewTextHandler(&log, nil)), nil)}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 	event := &corev1.Event{Message: "mine"}
 	for i, step := range []struct {
 		err    error
 		logged int
 	}{{forbidden, 1}, {forbidden, 1}, {errAway, 1}, {forbidden, 1}, {nil, 1}, {forbidden, 2}} {
-		stored, err := sink.written(event)(nil, step.err)
+		stored, err := sink.write(event, func(context.Context, typedcorev1.EventInterface) (*corev1.Event, error) { return nil, step.err })
 		if refused := errors.Is(step.err, forbidden); refused && (err != nil || stored != event) || !refused && !errors.Is(err, step.err) {
 			t.Errorf("step %d: %v, %v", i, stored, err)
 		}

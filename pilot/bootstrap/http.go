@@ -8,7 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
+	_ "net/http/pprof" //nolint:gosec // its handlers of http.DefaultServeMux are served only with Profiling
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,11 +90,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /debug/elections", s.electionsPage)
 	mux.HandleFunc("GET /{$}", s.index)
 	if s.config.Profiling {
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		mux.Handle("GET /debug/pprof/", http.DefaultServeMux)
 	}
 	return mux
 }

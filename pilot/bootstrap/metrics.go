@@ -151,10 +151,14 @@ var (
 		"Fencing token of the current term of this process. Absent if it has no term.", []string{"name"}, nil)
 	transitions = prometheus.NewDesc("incumbent_election_term_transitions",
 		"Number of terms in the record of the lock, as last observed.", []string{"name"}, nil)
+	admittedWrites = prometheus.NewDesc("incumbent_election_admitted_writes_total",
+		"Number of guarded writes that the gate in this process admitted.", []string{"name"}, nil)
+	refusedWrites = prometheus.NewDesc("incumbent_election_refused_writes_total",
+		"Number of guarded writes that the gate in this process or the fence in the API server refused.", []string{"name", "by"}, nil)
 )
 
 func (statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions} {
+	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, admittedWrites, refusedWrites} {
 		out <- d
 	}
 }
@@ -167,6 +171,10 @@ func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(candidate, prometheus.GaugeValue, canLead(now), now.Lock, s.site.config.Revision)
 		out <- prometheus.MustNewConstMetric(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds(), now.Lock)
 		out <- prometheus.MustNewConstMetric(transitions, prometheus.GaugeValue, float64(now.Transitions), now.Lock)
+		byGate, byFence := le.Gate().Refused()
+		out <- prometheus.MustNewConstMetric(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()), now.Lock)
+		out <- prometheus.MustNewConstMetric(refusedWrites, prometheus.CounterValue, float64(byGate), now.Lock, "gate")
+		out <- prometheus.MustNewConstMetric(refusedWrites, prometheus.CounterValue, float64(byFence), now.Lock, "fence")
 		if n, err := strconv.ParseUint(now.Token, 10, 64); err == nil {
 			out <- prometheus.MustNewConstMetric(token, prometheus.GaugeValue, float64(n), now.Lock)
 		}
@@ -179,24 +187,4 @@ func canLead(now leaderelection.Status) float64 {
 		return 1
 	}
 	return 0
-}
-
-// countWrites exports the numbers of admitted and refused writes of an election's controller.
-func countWrites(registry prometheus.Registerer, le *leaderelection.LeaderElection) {
-	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name:        "incumbent_election_admitted_writes_total",
-		Help:        "Number of guarded writes that the gate in this process admitted.",
-		ConstLabels: prometheus.Labels{"name": le.Status().Lock},
-	}, func() float64 { return float64(le.Gate().Admitted()) }))
-	refused := map[string]func() float64{
-		"gate":  func() float64 { n, _ := le.Gate().Refused(); return float64(n) },
-		"fence": func() float64 { _, n := le.Gate().Refused(); return float64(n) },
-	}
-	for by, count := range refused {
-		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name:        "incumbent_election_refused_writes_total",
-			Help:        "Number of guarded writes that the gate in this process or the fence in the API server refused.",
-			ConstLabels: prometheus.Labels{"name": le.Status().Lock, "by": by},
-		}, count))
-	}
 }

@@ -197,27 +197,26 @@ func (s *site) services() []part {
 	if s.config.remote {
 		where = " of the remote cluster"
 	}
-	all := []part{
-		{name: "event recorder" + where, run: s.events.run, bound: eventsStop + stopGrace},
-		{name: "default revision watcher" + where, run: s.watch, bound: stopGrace},
-	}
-	if s.fence != nil {
-		all = append(all, part{name: "fence self-test" + where, run: s.fence.Run, bound: stopGrace})
-	}
-	if s.lockTypes != nil {
-		all = append(all, part{name: "lock type check" + where, run: s.lockTypes.Run, bound: stopGrace})
-	}
-	if s.member != nil {
-		all = append(all, part{name: "member Lease" + where, run: s.member.Run, bound: members.StopTimeout + stopGrace})
-	}
-	if s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.DisableElections && !s.config.remote {
-		all = append(all, part{name: "coordinator check", run: s.followCoordinator, bound: stopGrace})
-	}
-	if s.candidates != nil {
-		all = append(all, part{name: "candidate watcher" + where, run: s.candidates.Run, bound: stopGrace})
-	}
-	if s.tags != nil {
-		all = append(all, part{name: "tag watcher" + where, run: s.tags.run, bound: stopGrace})
+	checks := s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.DisableElections && !s.config.remote
+	var all []part
+	for _, service := range []struct {
+		name    string
+		enabled bool
+		run     func(context.Context) error
+		bound   time.Duration
+	}{
+		{"event recorder", true, s.events.run, eventsStop + stopGrace},
+		{"default revision watcher", true, s.watch, stopGrace},
+		{"fence self-test", s.fence != nil, s.fence.Run, stopGrace},
+		{"lock type check", s.lockTypes != nil, s.lockTypes.Run, stopGrace},
+		{"member Lease", s.member != nil, s.member.Run, members.StopTimeout + stopGrace},
+		{"coordinator check", checks, s.followCoordinator, stopGrace},
+		{"candidate watcher", s.candidates != nil, s.candidates.Run, stopGrace},
+		{"tag watcher", s.tags != nil, s.tags.run, stopGrace},
+	} {
+		if service.enabled {
+			all = append(all, part{name: service.name + where, run: service.run, bound: service.bound})
+		}
 	}
 	return all
 }
