@@ -211,7 +211,7 @@ page-bench: $(BUILD_TOOLS) ## Measure the elections page: time until a flip is v
 		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
 
 coordination-bench: $(BUILD_TOOLS) ## Measure a coordinated handover next to client-go candidates under the same API server (three minutes)
-	go test -count=1 -run '^$$' -bench CoordinatedHandover -benchtime 10x -timeout 15m ./pilot/leaderelection/coordination
+	go test -count=1 -run '^$$' -bench CoordinatedHandover -benchtime 10x -timeout 15m ./tests/integration/coordinated
 
 ##@ Build it
 

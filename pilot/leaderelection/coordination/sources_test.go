@@ -28,7 +28,7 @@ func candidateOf(name string) *coordinationv1beta1.LeaseCandidate {
 }
 
 // controllerOf returns a Controller that is not started.
-func controllerOf(t testing.TB, config *rest.Config) *Controller {
+func controllerOf(t *testing.T, config *rest.Config) *Controller {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestEventHandler_MissedDeletion(t *testing.T) {
 	}
 }
 
-func memberLease(t testing.TB, c *Controller, pod, state string) *coordinationv1.Lease {
+func memberLease(t *testing.T, c *Controller, pod, state string) *coordinationv1.Lease {
 	t.Helper()
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{

@@ -28,7 +28,7 @@ import (
 
 // world is a namespace with an election.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	c        *cluster.Cluster
 	home     string
 	chooser  string       // service account of the coordinator
@@ -39,12 +39,9 @@ type world struct {
 	patience time.Duration // limits each wait
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	if c.External() {
-		t.Skip("an external cluster may not have the feature")
-	}
 	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable"), patience: harness.Patience}
 	w.boss = w.connect(c.Admin())
 	return w
@@ -110,7 +107,7 @@ type candidate struct {
 	log      harness.Log
 	unfit    atomic.Bool
 	leads    atomic.Bool
-	terms    atomic.Int32
+	began    atomic.Int64 // start of the term in Unix nanoseconds
 	stop     func()
 }
 
@@ -174,7 +171,7 @@ func (w *world) run(c *candidate) {
 	})
 	c.election.AddRunContext(func(ctx context.Context) error {
 		w.most.Store(max(w.most.Load(), w.acting.Add(1)))
-		c.terms.Add(1)
+		c.began.Store(time.Now().UnixNano())
 		c.leads.Store(true)
 		<-ctx.Done()
 		c.leads.Store(false)
