@@ -20,7 +20,7 @@ func candidateGuards(set string, locks []single) (pairs []Pair) {
 		}
 		slices.Sort(users)
 		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: namespace + ".candidates", mode: mildest(group), namespaces: []string{namespace},
+			set: set, about: group, shared: true, what: namespace + ".candidates", mode: group[0].Mode, namespaces: []string{namespace},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionv1.MatchResources{
 					ResourceRules: rules("coordination.k8s.io", nil, []string{"leasecandidates"}, []string{"CREATE", "UPDATE", "DELETE"}, nil),
@@ -61,4 +61,4 @@ var sameButPing = func() string {
 }()
 
 // sameMetadata is true for an update that does not change labels, annotations, owners and finalizers.
-var sameMetadata = sameField("labels") + " && " + sameField("annotations") + " && " + sameField("ownerReferences") + " && " + sameField("finalizers")
+var sameMetadata = sameField("metadata.labels") + " && " + sameField("metadata.annotations") + " && " + sameField("metadata.ownerReferences") + " && " + sameField("metadata.finalizers")

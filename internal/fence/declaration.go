@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,14 +39,13 @@ const RevisionWord = "{revision}"
 
 // Declaration describes the fence of an election. It can be stored as JSON or YAML.
 type Declaration struct {
-	// Election is the lock object's name; with Revisions "-<revision>" is appended.
+	// Election is the name of the lock object. With Revisions, "-<revision>" is appended.
 	Election string `json:"election"`
 	// Namespace of the lock object.
 	Namespace string `json:"namespace"`
-	// Lock is the lock object's kind: "configmap" or "lease".
+	// Lock is the kind of the lock object: "configmap" or "lease".
 	Lock LockKind `json:"lock"`
-	// Revisions makes it a per-revision election: one lock, "<election>-<revision>",
-	// and one set of policies for each.
+	// Revisions declares a per-revision election. Each revision has its lock "<election>-<revision>" and its policies.
 	Revisions []string `json:"revisions,omitempty"`
 	// Multi is true if the lock is part of a MultiLock. Its transitions may then change to the transitions of the other lock.
 	Multi bool `json:"multi,omitempty"`
@@ -56,22 +56,21 @@ type Declaration struct {
 	Remote bool `json:"remote,omitempty"`
 	// ServiceAccounts of the candidates, as "namespace/name". Writes of other users are not guarded.
 	ServiceAccounts []string `json:"serviceAccounts"`
-	// Others are further service accounts whose pods may hold the lock, as "namespace/name",
-	// where a * at the end matches any suffix. This fence does not judge their guarded
-	// writes; a declaration of their own can. So each of two revisions can have a fence of its
-	// own about a lock that they share.
+	// Others are further service accounts whose pods may hold the lock, as "namespace/name". A * at the end matches any
+	// suffix. This declaration does not guard their writes, but another one can. So two revisions that share a lock can have
+	// separate fences.
 	Others []string `json:"others,omitempty"`
-	// Coordinators are the users that may write a candidate in as holder, such as
-	// system:serviceaccount:istio-system:coordinator, or system:apiserver where Kubernetes' own coordinator runs.
+	// Coordinators are the users that may write a candidate as holder, for example
+	// system:serviceaccount:istio-system:coordinator, or system:apiserver for the coordinator of Kubernetes.
 	Coordinators []string `json:"coordinators,omitempty"`
-	// Coordinated: a coordinator chooses who holds the lock, a Lease (package coordination). Its holder then is called as
-	// "<pod>.<lock>", or as the pod; and the LeaseCandidates of the namespace are guarded by their writers' Pods. Where no service
-	// account is among the Coordinators, each of the accounts and the others may coordinate.
+	// Coordinated is true if a coordinator chooses the holder (package coordination). The lock must be a Lease. The holder
+	// is "<pod>.<lock>" or the pod. A pod may write only its own LeaseCandidates in the namespace. If Coordinators contains
+	// no service account, all ServiceAccounts and Others may coordinate.
 	Coordinated bool `json:"coordinated,omitempty"`
-	// Guards are the writes that only the holder may make. If empty, only the lock is guarded.
+	// Guards select the writes that only the holder may make. If empty, only the lock is guarded.
 	Guards []Guard `json:"guards,omitempty"`
-	// Members: each process of the accounts publishes a Lease of its own in the namespace (package members). It is
-	// guarded by the writer's Pod, and of other Leases there the accounts write those alone that they may update by name.
+	// Members is true if each process of the accounts publishes a member Lease in the namespace. A pod may write only its
+	// own member Lease, and other Leases that RBAC permits it to update by name.
 	Members bool `json:"members,omitempty"`
 	// WithoutLockGuard leaves the protection of the lock object to RBAC.
 	WithoutLockGuard bool `json:"withoutLockGuard,omitempty"`
@@ -82,29 +81,29 @@ func (d Declaration) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if d.Election == "" {
-		wrong("no election: name the lock object, such as istio-leader")
+		wrong("no election: give the name of the lock object, such as istio-leader")
 	}
 	for _, problem := range orNothing(d.Election, validation.IsDNS1123Subdomain) {
 		wrong("election %q: %s", d.Election, problem)
 	}
 	if d.Namespace == "" {
-		wrong("no namespace: name the one of the lock object, such as istio-system")
+		wrong("no namespace: give the namespace of the lock object, such as istio-system")
 	}
 	for _, problem := range orNothing(d.Namespace, validation.IsDNS1123Label) {
 		wrong("namespace %q: %s", d.Namespace, problem)
 	}
 	if d.Lock != ConfigMap && d.Lock != Lease {
-		wrong("lock %q: give configmap or lease; of two locks held together, the lease", d.Lock)
+		wrong("lock %q: give configmap or lease. For a MultiLock, give lease", d.Lock)
 	}
 	if d.Coordinated && d.Lock == ConfigMap {
-		wrong("coordinated with lock %q: a coordinator knows Leases alone: give lease", d.Lock)
+		wrong("coordinated with lock %q: a coordinator supports only Leases: give lease", d.Lock)
 	}
 	if !slices.Contains([]Mode{"", Deny, Warn, Audit}, d.Mode) {
 		wrong("mode %q: give deny, warn or audit", d.Mode)
 	}
 	if d.Remote {
-		wrong("candidates of other clusters take part, whose tokens are not bound to pods of this one: " +
-			"leave this election without a fence, the gate in each client still holds")
+		wrong("candidates of other clusters take part, and their tokens are not bound to pods of this cluster: " +
+			"remove the declaration. The gate in each client still rejects late writes")
 	}
 	errs = append(errs, d.validateRevisions()...)
 	errs = append(errs, d.validateWho()...)
@@ -114,7 +113,7 @@ func (d Declaration) Validate() error {
 		}
 	}
 	if len(d.Guards) == 0 && d.WithoutLockGuard {
-		wrong("it guards nothing: give guards, or leave out withoutLockGuard")
+		wrong("the declaration guards nothing: give guards, or remove withoutLockGuard")
 	}
 	if len(errs) == 0 {
 		return nil
@@ -133,8 +132,8 @@ func (d Declaration) validateRevisions() (errs []error) {
 	}
 	for i, g := range d.Guards {
 		if !g.perRevision() {
-			// A token contains the pod and its account, not its revision: with one account, the
-			// leader of each revision would be refused by the locks of all others.
+			// A token contains the pod and its account, but not the revision. With one account, the locks of other revisions
+			// would reject each leader.
 			errs = append(errs, fmt.Errorf("guard %d (%s): revisions %s share their service accounts and objects: put %s into the accounts' names, or into a label of the objects",
 				i+1, strings.Join(g.Resources, ", "), strings.Join(d.Revisions, ", "), RevisionWord))
 		}
@@ -144,7 +143,7 @@ func (d Declaration) validateRevisions() (errs []error) {
 
 func (d Declaration) validateWho() (errs []error) {
 	if len(d.ServiceAccounts) == 0 {
-		errs = append(errs, errors.New("no service accounts: name the accounts of the candidates, such as istio-system/pilot"))
+		errs = append(errs, errors.New("no service accounts: give the accounts of the candidates, such as istio-system/pilot"))
 	}
 	for _, account := range d.ServiceAccounts {
 		namespace, name, ok := strings.Cut(strings.ReplaceAll(account, RevisionWord, "x"), "/")
@@ -175,7 +174,7 @@ func (d Declaration) validateWho() (errs []error) {
 	return errs
 }
 
-// orNothing checks a value unless it is empty.
+// orNothing checks a value that is not empty.
 func orNothing(value string, check func(string) []string) []string {
 	if value == "" {
 		return nil
@@ -212,8 +211,8 @@ func (d Declaration) split() []single {
 	return all
 }
 
-// refuses reports whether violations are rejected.
-func (s single) refuses() bool { return s.Mode == "" || s.Mode == Deny }
+// mode returns the mode of the declaration, or the default.
+func (s single) mode() Mode { return cmp.Or(s.Mode, Deny) }
 
 // where returns the lock for messages.
 func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock) }

@@ -24,5 +24,5 @@ func ExampleRender() {
 	fmt.Println(err)
 	// Output:
 	// incumbent-fence.istio-system.istio-leader.lease.work-36e256ce03
-	// fence for election "istio-leader": no service accounts: name the accounts of the candidates, such as istio-system/pilot
+	// fence for election "istio-leader": no service accounts: give the accounts of the candidates, such as istio-system/pilot
 }

@@ -136,8 +136,8 @@ const (
 		`"acquireTime":` + plainTime + `,"renewTime":` + plainTime + `,"leaderTransitions":(0|[1-9][0-9]{0,8})[}]$`
 )
 
-// renewal is true for a renewal by the holder: only renewTime changes, and ownerReferences and finalizers do not. It never fails. The rules of
-// the guard allow each write for which it is true. It is one cheap expression for several rules.
+// renewal is true for a renewal by the holder: only renewTime changes, and nothing else that electors read or that could fill the object. It
+// never fails. The rules of the guard allow each write for which it is true. It is one cheap expression for several rules.
 func (s single) renewal() string {
 	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), s.leads("oldObject")}
 	if s.Lock == Lease {
@@ -145,14 +145,19 @@ func (s single) renewal() string {
 		for _, field := range []string{"holderIdentity", "leaseTransitions"} {
 			clauses = append(clauses, fmt.Sprintf("has(object.spec.%[1]s) && has(oldObject.spec.%[1]s) && object.spec.%[1]s == oldObject.spec.%[1]s", field))
 		}
-		clauses = append(clauses, "has(object.spec.renewTime) && has(oldObject.spec.renewTime) && object.spec.renewTime != oldObject.spec.renewTime")
+		clauses = append(clauses, "has(object.spec.renewTime) && has(oldObject.spec.renewTime) && object.spec.renewTime != oldObject.spec.renewTime",
+			sameField("metadata.annotations"))
 	} else {
 		before, after := recordOf("oldObject"), recordOf("object")
 		clauses = append(clauses, hasRecord("object"), before+" != "+after,
 			fmt.Sprintf("%[1]s.size() <= %[2]d && %[1]s.matches(%[3]s)", after, plainSize, quote(plainForm)),
-			fmt.Sprintf("%[1]s == %[2]s.replace(%[2]s.find(%[3]s), %[1]s.find(%[3]s))", before, after, quote(`"renewTime":"[^"]*"`)))
+			fmt.Sprintf("%[1]s == %[2]s.replace(%[2]s.find(%[3]s), %[1]s.find(%[3]s))", before, after, quote(`"renewTime":"[^"]*"`)),
+			"object.metadata.annotations.size() == oldObject.metadata.annotations.size()",
+			fmt.Sprintf("object.metadata.annotations.all(k, k == %s || k in oldObject.metadata.annotations && object.metadata.annotations[k] == oldObject.metadata.annotations[k])",
+				quote(k8sresourcelock.LeaderElectionRecordAnnotationKey)),
+			sameField("data"), sameField("binaryData"))
 	}
-	return strings.Join(append(clauses, sameField("ownerReferences"), sameField("finalizers")), " && ")
+	return strings.Join(append(clauses, sameField("metadata.labels"), sameField("metadata.ownerReferences"), sameField("metadata.finalizers")), " && ")
 }
 
 // managers is the number of field managers of an object.

@@ -13,7 +13,7 @@ import (
 
 // lockGuard returns the policy that checks changes of a lock object. It allows these changes of the record:
 //
-//	same       any account: annotations, labels and data only
+//	same       any account: labels, data and annotations of others only
 //	creates    any account: a new lock without a holder
 //	renews     the holder, with the same number of transitions
 //	acquires   a candidate, for itself; after the term of another candidate with one transition more
@@ -25,7 +25,10 @@ import (
 // finalizers, annotations that leave no space for the record, and deletion. Each of them is a variable of the policy, and a rejection
 // contains its name.
 //
-// A candidate is a pod of a declared service account. Users that may delete policies may make every change. These are operators and
+// Annotations of incumbent are commands to the electors. Candidates and coordinators may change them, and users with the verb operate on
+// the lock object.
+//
+// A candidate is a pod of a declared service account. Users that may delete policies may make every change. These are administrators and
 // the controllers that delete the objects of a namespace.
 //
 // The policy cannot reject a candidate that preempts a live holder too early, because CEL has no clock. The old holder cannot write
@@ -48,14 +51,30 @@ func (s single) lockGuard(set string) Pair {
 	}.pair()
 }
 
+// OperateVerb is the RBAC verb on a lock object that permits the commands of an operator (package admin).
+const OperateVerb = "operate"
+
+// mayOperate is true for users with the verb operate on the lock object.
+func (s single) mayOperate() string {
+	group, resource := s.Lock.resource()
+	return fmt.Sprintf("authorizer.group(%s).resource(%s).namespace(%s).name(%s).check(%s).allowed()",
+		quote(group), quote(resource), quote(s.Namespace), quote(s.lock), quote(OperateVerb))
+}
+
 // operator is true for users that may delete policies.
 const operator = "authorizer.group('admissionregistration.k8s.io').resource('validatingadmissionpolicies').check('delete').allowed()"
 
 // Limits of the data in a lock object without its record, in bytes. The API server rejects every write of an object with more than
-// 256 KiB of annotations or 1.5 MiB in total. The limit of candidates is higher, so that others cannot prevent a request.
+// 256 KiB of annotations or 1.5 MiB in total. Each limit leaves space for more important writes: requests of candidates, and changes of
+// the record.
 const (
 	othersBulk     = 32 << 10
-	candidatesBulk = 64 << 10
+	candidatesBulk = 48 << 10
+	recordBulk     = 64 << 10
+	// If a lock is larger, because it was written before the fence was installed, a change of the record may add recordGrowth
+	// for the marker, up to a total of largestBulk.
+	recordGrowth = 1 << 10
+	largestBulk  = 192 << 10
 	// keyBulk is added for each key, because managedFields contains the key once per manager.
 	keyBulk = 16
 )
@@ -95,6 +114,8 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "coordinator", Expression: s.coordinates()},
 		{Name: "requested", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
+		{Name: "operates", Expression: s.mayOperate()},
+		{Name: "sameCommands", Expression: sameCommands},
 		// At the maximum the transitions do not change. Otherwise no candidate could acquire the lock.
 		{Name: "counts", Expression: counts},
 		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
@@ -108,6 +129,8 @@ func (s single) lockVariables() []admissionv1.Variable {
 			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'acquires' : variables.coordinator ? 'nominates' : 'handsOver'"},
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
+		{Name: "limit", Expression: fmt.Sprintf("!(variables.candidate || variables.coordinator) ? %d : variables.same ? %d : %d", othersBulk, candidatesBulk, recordBulk)},
+		{Name: "growth", Expression: fmt.Sprintf("variables.same || variables.newBulk > %d ? 0 : %d", largestBulk, recordGrowth)},
 		{Name: "oldManagers", Expression: managers("oldObject")},
 		{Name: "newManagers", Expression: managers("object")},
 	}...)
@@ -137,6 +160,21 @@ func preferredHolder(object string) string {
 		object, annotation(object, k8sresourcelock.PreferredHolderAnnotation))
 }
 
+// commandPrefix is the prefix of the annotations of incumbent.
+const commandPrefix = "incumbent.dev/"
+
+// sameCommands is true for a write that changes no annotation of incumbent.
+var sameCommands = func() string {
+	const have = "%[1]s != null && has(%[1]s.metadata.annotations)"
+	// keeps is true if each of these annotations of one object is in the other object, with the same value.
+	keeps := func(object, other string) string {
+		return fmt.Sprintf("(!("+have+") || %[1]s.metadata.annotations.all(k, !k.startsWith(%[3]s) || "+
+			"%[2]s != null && has(%[2]s.metadata.annotations) && k in %[2]s.metadata.annotations && %[1]s.metadata.annotations[k] == %[2]s.metadata.annotations[k]))",
+			object, other, quote(commandPrefix))
+	}
+	return keeps("object", "oldObject") + " && " + keeps("oldObject", "object")
+}()
+
 // sameRecord is true for an update that does not change the record.
 func sameRecord(kind LockKind) string {
 	if kind == Lease {
@@ -153,9 +191,9 @@ func countless(kind LockKind) string {
 	return "variables.newRecord == ''"
 }
 
-// sameField is true for a write that does not change a field of metadata, or creates an object without it.
+// sameField is true for a write that does not change a field, or creates an object without it.
 func sameField(field string) string {
-	return fmt.Sprintf("(oldObject != null && has(oldObject.metadata.%[1]s) ? has(object.metadata.%[1]s) && object.metadata.%[1]s == oldObject.metadata.%[1]s : !has(object.metadata.%[1]s))", field)
+	return fmt.Sprintf("(oldObject != null && has(oldObject.%[1]s) ? has(object.%[1]s) && object.%[1]s == oldObject.%[1]s : !has(object.%[1]s))", field)
 }
 
 func (s single) lockRules() []admissionv1.Validation {
@@ -180,10 +218,12 @@ func (s single) lockRules() []admissionv1.Validation {
 		judge(unless("variables.same || variables.creates || variables.renews || variables.acquires || variables.releases || variables.handsOver || variables.nominates"),
 			"only the holder may release or hand over the lock, and a candidate may acquire it only for itself",
 			writer+" + ', from ' + (variables.oldHolder == '' ? 'no holder' : variables.oldHolder) + ' to ' + (variables.newHolder == '' ? 'no holder' : variables.newHolder) + ')'"),
-		judge(unless(sameField("ownerReferences")+" && "+sameField("finalizers")),
+		judge(unless(sameField("metadata.ownerReferences")+" && "+sameField("metadata.finalizers")),
 			"only an operator may change ownerReferences and finalizers of a lock", ""),
-		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newBulk <= (variables.candidate ? %d : %d) || variables.newBulk <= variables.oldBulk", candidatesBulk, othersBulk)),
-			fmt.Sprintf("annotations, labels and data that are not the record have more than %d bytes", othersBulk), "' (' + string(variables.newBulk) + ')'"),
+		judge(unless("variables.candidate || variables.coordinator || variables.sameCommands || variables.operates"),
+			fmt.Sprintf("a change of annotations %s* requires the verb %s on this object", commandPrefix, OperateVerb), "' (' + request.userInfo.username + ')'"),
+		judge(unless("variables.newBulk <= variables.limit || variables.newBulk <= variables.oldBulk + variables.growth"),
+			"annotations, labels and data that are not the record are too large", "' (' + string(variables.newBulk) + ' bytes, limit ' + string(variables.limit) + ')'"),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),
 			fmt.Sprintf("the object has more than %d managers of its fields", othersManagers), "' (' + string(variables.newManagers) + ')'"),
 	}
@@ -205,7 +245,7 @@ func aroundLocks(set string, locks []single) []Pair {
 		}
 		apiGroup, resource := group[0].Lock.resource()
 		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: mildest(group), namespaces: []string{group[0].Namespace},
+			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: group[0].Mode, namespaces: []string{group[0].Namespace},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionv1.MatchResources{
 					ResourceRules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
@@ -231,7 +271,7 @@ func aroundLocks(set string, locks []single) []Pair {
 func aroundNamespaces(set string, locks []single) []Pair {
 	var pairs []Pair
 	reason := metav1.StatusReasonForbidden
-	guarding := func(s single) bool { return len(s.Guards) > 0 && s.refuses() }
+	guarding := func(s single) bool { return len(s.Guards) > 0 && s.mode() == Deny }
 	for _, group := range byPlace(locks, guarding, func(s single) string { return s.Namespace }) {
 		namespace := group[0].Namespace
 		pairs = append(pairs, part{
@@ -251,29 +291,20 @@ func aroundNamespaces(set string, locks []single) []Pair {
 	return pairs
 }
 
-// byPlace groups locks by namespace and kind, in order.
+// byPlace groups locks by mode and by place, for example their namespace, in order. A policy has one mode, so an election in mode audit
+// does not weaken the policies of others.
 func byPlace(locks []single, wanted func(single) bool, place func(single) string) [][]single {
 	var groups [][]single
 	for _, s := range locks {
 		if !wanted(s) {
 			continue
 		}
-		if i := slices.IndexFunc(groups, func(g []single) bool { return place(g[0]) == place(s) }); i >= 0 {
+		alike := func(group []single) bool { return group[0].mode() == s.mode() && place(group[0]) == place(s) }
+		if i := slices.IndexFunc(groups, alike); i >= 0 {
 			groups[i] = append(groups[i], s)
 		} else {
 			groups = append(groups, []single{s})
 		}
 	}
 	return groups
-}
-
-// mildest returns the mode of a guard of several locks. It rejects only if all of them do.
-func mildest(locks []single) Mode {
-	mild := Deny
-	for _, s := range locks {
-		if s.Mode == Audit || s.Mode == Warn && mild == Deny {
-			mild = s.Mode
-		}
-	}
-	return mild
 }

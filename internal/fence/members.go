@@ -10,7 +10,7 @@ import (
 )
 
 // memberGuards returns policies for Leases in the namespaces of the locks. Each process publishes a Lease with the name of
-// its pod (package members). RBAC cannot limit create, patch and delete to names that are not known in advance. So a pod
+// its pod. RBAC cannot limit create, patch and delete to names that are not known in advance. So a pod
 // may write its own member Lease with itself as holder, and other Leases only if RBAC permits an update by name.
 func memberGuards(set string, locks []single) (pairs []Pair) {
 	reason := metav1.StatusReasonForbidden
@@ -24,7 +24,7 @@ func memberGuards(set string, locks []single) (pairs []Pair) {
 		name := "(request.operation == 'DELETE' ? oldObject : object).metadata.name"
 		apiGroup, resource := Lease.resource()
 		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: namespace + ".members", mode: mildest(group), namespaces: []string{namespace},
+			set: set, about: group, shared: true, what: namespace + ".members", mode: group[0].Mode, namespaces: []string{namespace},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				MatchConstraints: &admissionv1.MatchResources{
 					ResourceRules: rules(apiGroup, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, nil),

@@ -8,29 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Probe is one group of guarded writes with a write that tries it. Made dry, it is judged
-// as any other and changes nothing.
+// Probe describes the writes of a guard, and a write that tests it as a dry run.
 type Probe struct {
-	// Lock, Namespace and Name are the lock object's.
+	// Lock, Namespace and Name identify the lock object.
 	Lock            LockKind
 	Namespace, Name string
-	// Coordinated: the holder is called after its Pod and the lock.
+	// Coordinated is true if the holder has the name "<pod>.<lock>".
 	Coordinated bool
-	// ServiceAccounts are those whose writes are judged.
+	// ServiceAccounts are the accounts of the candidates.
 	ServiceAccounts []string
-	// Mode is the mode for a write that is found wrong is to be treated.
+	// Mode is the treatment of violations.
 	Mode  Mode
 	Guard Guard
-	// Resource and Object say which object to create; Object is nil if there is no write that
-	// the API server would judge by the fence and not refuse for another reason.
+	// Object is an object of Resource to create. It is nil if the API server would reject each write for another reason.
 	Resource schema.GroupVersionResource
 	Object   *unstructured.Unstructured
 }
 
-// Where names the lock, for people.
+// Where returns the lock for messages.
 func (p Probe) Where() string { return fmt.Sprintf("%s %s/%s", p.Lock, p.Namespace, p.Name) }
 
-// Probes lists what declarations guard, with writes to try it.
+// Probes returns the probes of all guards.
 func Probes(declarations ...Declaration) []Probe {
 	var all []Probe
 	for _, d := range declarations {
@@ -43,7 +41,7 @@ func Probes(declarations ...Declaration) []Probe {
 	return all
 }
 
-// creatable are kinds that can be created, by resource: most of these without any content.
+// creatable maps resources to kinds that a probe can create.
 var creatable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Resource: "configmaps"}:                                  {Version: "v1", Kind: "ConfigMap"},
 	{Resource: "secrets"}:                                     {Version: "v1", Kind: "Secret"},
@@ -55,12 +53,12 @@ var creatable = map[schema.GroupResource]schema.GroupVersionKind{
 	{Group: "networking.k8s.io", Resource: "networkpolicies"}: {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 }
 
-// content is the least that the others need: an API server rejects invalid objects before it evaluates policies.
+// content returns the minimal spec of a kind, or nil. An API server rejects invalid objects before it evaluates policies.
 func content(kind string) map[string]any {
 	labels := map[string]any{"app": probeName}
 	switch kind {
 	case "Service":
-		return map[string]any{"type": "ExternalName", "externalName": "probe.invalid"} // which takes no address
+		return map[string]any{"type": "ExternalName", "externalName": "probe.invalid"} // allocates no address
 	case "Deployment":
 		return map[string]any{
 			"replicas": int64(0), "selector": map[string]any{"matchLabels": labels},
@@ -76,10 +74,7 @@ func content(kind string) map[string]any {
 const probeName = "incumbent-fence-probe"
 
 func (s single) probe(g Guard) Probe {
-	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
-	if p.Mode == "" {
-		p.Mode = Deny
-	}
+	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.mode(), Guard: g}
 	if !slices.Contains(g.Operations(), "CREATE") {
 		return p
 	}

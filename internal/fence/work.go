@@ -32,6 +32,13 @@ func (g Guard) Operations() []string {
 	return slices.Sorted(maps.Keys(words))
 }
 
+// withoutStatus maps groups to kinds of Kubernetes without a status.
+var withoutStatus = map[string][]string{
+	"":                          {"configmaps", "secrets", "serviceaccounts", "endpoints", "events"},
+	"coordination.k8s.io":       {"leases"},
+	"rbac.authorization.k8s.io": {"roles", "rolebindings", "clusterroles", "clusterrolebindings"},
+}
+
 // resources returns the declared resources once each, with other resources that write the same objects. The API server
 // rejects a resource that a wildcard covers.
 func (g Guard) resources() []string {
@@ -40,6 +47,13 @@ func (g Guard) resources() []string {
 		main, sub, _ := strings.Cut(resource, "/")
 		if covered := sub != "*" && sub != "" && slices.Contains(g.Resources, main+"/*"); !covered && !slices.Contains(all, resource) {
 			all = append(all, resource)
+		}
+	}
+	// A write through /status can change annotations and finalizers.
+	for _, resource := range all {
+		status := resource + "/status"
+		if !strings.Contains(resource, "/") && !slices.Contains(withoutStatus[g.Group], resource) && !slices.Contains(all, resource+"/*") && !slices.Contains(all, status) {
+			all = append(all, status)
 		}
 	}
 	if g.Group == "" && (slices.Contains(all, "pods/binding") || slices.Contains(all, "pods/*")) && !slices.Contains(all, "bindings") {

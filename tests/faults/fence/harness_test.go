@@ -123,7 +123,7 @@ func cleanup(t testing.TB) context.Context {
 // rights are the permissions of a candidate and more, so that only the fence can reject a write.
 func rights() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
-		APIGroups: []string{"", "coordination.k8s.io", "apps"}, Verbs: []string{"*"},
+		APIGroups: []string{"", "coordination.k8s.io", "apps"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "connect"},
 		Resources: []string{"configmaps", "secrets", "leases", "deployments", "deployments/scale", "deployments/status", "pods", "pods/exec", "pods/eviction", "pods/binding", "bindings", "serviceaccounts"},
 	}}
 }

@@ -205,25 +205,25 @@ func TestLock_Size(t *testing.T) {
 		fill := func(field string, bytes int) string {
 			return `{"metadata":{"` + field + `":{"x":"` + strings.Repeat("x", bytes) + `"}}}`
 		}
-		s.refused("annotations up to the limit", s.patch(other, fill("annotations", 256<<10-1000)), "more than 32768 bytes")
-		s.refused("letters of three bytes", s.patch(other, `{"metadata":{"annotations":{"x":"`+strings.Repeat("€", 11<<10)+`"}}}`), "more than 32768 bytes")
+		s.refused("annotations up to the limit", s.patch(other, fill("annotations", 256<<10-1000)), "limit 32768")
+		s.refused("letters of three bytes", s.patch(other, `{"metadata":{"annotations":{"x":"`+strings.Repeat("€", 11<<10)+`"}}}`), "limit 32768")
 		var many []string
 		for i := range 700 {
 			many = append(many, `"`+strings.Repeat("x", i%7+1)+strconv.Itoa(i)+`":"`+strings.Repeat("y", 60)+`"`)
 		}
-		s.refused("labels", s.patch(other, `{"metadata":{"labels":{`+strings.Join(many, ",")+`}}}`), "more than 32768 bytes")
+		s.refused("labels", s.patch(other, `{"metadata":{"labels":{`+strings.Join(many, ",")+`}}}`), "limit 32768")
 		if kind == fence.ConfigMap {
-			s.refused("data", s.patch(other, `{"data":{"x":"`+strings.Repeat("x", 600<<10)+`"}}`), "more than 32768 bytes")
+			s.refused("data", s.patch(other, `{"data":{"x":"`+strings.Repeat("x", 600<<10)+`"}}`), "limit 32768")
 		}
 		s.allowed("30 KiB of annotations", s.patch(other, fill("annotations", 30<<10)))
-		s.refused("more by others", s.patch(other, fill("annotations", 33<<10)), "more than 32768 bytes")
+		s.refused("more by others", s.patch(other, fill("annotations", 33<<10)), "limit 32768")
 		s.allowed("a request of a candidate", s.patch(b, fill("annotations", 40<<10)))
-		s.refused("too much by a candidate", s.patch(b, fill("annotations", 70<<10)), "bytes")
+		s.refused("too much by a candidate", s.patch(b, fill("annotations", 50<<10)), "limit 49152")
 
 		t.Log("data of an operator does not prevent writes that add nothing")
 		s.allowed("an operator", s.patch(s.admin, fill("annotations", 100<<10)))
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
-		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 100<<10)}}))
+		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 90<<10)}}))
 	})
 }
 
@@ -231,7 +231,7 @@ func TestLock_FieldManagers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
-		s.refused("short keys, each of which counts more than its letters", s.applyNotes(other, "m", 1800), "more than 32768 bytes")
+		s.refused("short keys, each of which counts more than its letters", s.applyNotes(other, "m", 1800), "limit 32768")
 		managers, err := 0, error(nil)
 		for ; err == nil && managers < 30; managers++ {
 			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 100)
