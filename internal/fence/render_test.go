@@ -227,3 +227,34 @@ func TestProbes_ValidObjects(t *testing.T) {
 		t.Errorf("its containers are %+v", all)
 	}
 }
+
+// An election in mode audit does not weaken the policies of an election in mode deny in the same namespace.
+func TestRender_ModesOfOneNamespace(t *testing.T) {
+	one := fence.Declaration{
+		Election: "one", Namespace: "ns", Lock: fence.Lease, ServiceAccounts: []string{"ns/a"}, Members: true, Coordinated: true,
+		Guards: []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}}},
+	}
+	two := one
+	two.Election = "two"
+	two.Mode = fence.Audit
+	set, err := fence.Render("ns", two, one)
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := map[string]bool{}
+	for _, p := range slices.Concat(set.Locks, set.Work) {
+		about := strings.Split(p.Policy.Annotations[fence.LocksAnnotation], ",")
+		deny := slices.Equal(p.Binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny})
+		if want := slices.Equal(about, []string{"lease ns/one"}); deny != want {
+			t.Errorf("%s about %v: deny is %v", p.Name(), about, deny)
+		}
+		for _, what := range []string{"lock-", "locks-", "members-", "candidates-", "work-", "namespace-"} {
+			denied[what] = denied[what] || deny && strings.Contains(p.Name(), "."+what)
+		}
+	}
+	for what, found := range denied {
+		if !found {
+			t.Errorf("no policy %s… in mode deny", what)
+		}
+	}
+}

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -45,9 +47,21 @@ func permissions(ctx context.Context, x *examination) (findings []finding, _ err
 		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "read ConfigMap locks"},
 		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}, "history"},
 		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
-		{authorizationv1.ResourceAttributes{Verb: "update", Group: coordination, Resource: "leases"}, "change leaders of Lease locks"},
-		{authorizationv1.ResourceAttributes{Verb: "update", Resource: "configmaps"}, "change leaders of ConfigMap locks"},
 		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
+	}
+	// Roles of operators list the locks by name, so one lock of each kind is checked.
+	for _, kind := range []string{inspect.Lease, inspect.ConfigMap} {
+		lock := authorizationv1.ResourceAttributes{Group: coordination, Resource: "leases"}
+		if kind == inspect.ConfigMap {
+			lock = authorizationv1.ResourceAttributes{Resource: "configmaps"}
+		}
+		if i := slices.IndexFunc(x.elections, func(e inspect.Election) bool { return e.Lock == kind && e.Namespace == x.namespace }); i >= 0 {
+			lock.Name = x.elections[i].Name
+		}
+		for _, verb := range []string{"update", fence.OperateVerb} {
+			lock.Verb = verb
+			needed = append(needed, permission{lock, verb + " " + kind + " locks"})
+		}
 	}
 	var allowed []string
 	for _, r := range needed {

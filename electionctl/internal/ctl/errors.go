@@ -9,6 +9,8 @@ import (
 	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"incumbent.dev/incumbent/internal/fence"
 )
 
 // explained adds advice to errors of the API server and of the network.
@@ -19,6 +21,8 @@ func explained(err error) error {
 	switch {
 	case errors.As(err, &c):
 		return err
+	case fence.IsRefusal(err) && strings.Contains(err.Error(), "verb "+fence.OperateVerb):
+		return withCode(Refused, "%w; a fence guards the lock: use a role with the verb %s, such as pilot-REVISION-operator of the chart", err, fence.OperateVerb)
 	case apierrors.IsForbidden(err):
 		return withCode(Refused, "%w; list your permissions: kubectl auth can-i --list", err)
 	case apierrors.IsUnauthorized(err):

@@ -49,6 +49,22 @@ func lockRules(group, resource string, names []string) []rbacv1.PolicyRule {
 	}
 }
 
+// OperatorRules returns the rights of people that run the commands of electionctl: reading elections, and the verb operate on the
+// locks of the revision, which a fence checks.
+func OperatorRules(rights Rights) (rules []rbacv1.PolicyRule) {
+	add := func(group, resource string, names []string) {
+		if len(names) == 0 {
+			return // a rule without names would permit all objects
+		}
+		rules = append(rules,
+			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{"list", "watch"}},
+			rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: []string{"get", "update", "operate"}})
+	}
+	add("", "configmaps", rights.ConfigMaps)
+	add("coordination.k8s.io", "leases", rights.Leases)
+	return append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events", "pods"}, Verbs: []string{"get", "list", "watch"}})
+}
+
 // ClusterRules returns the rights in all namespaces: reading the default revision and fences, and the rights of controllers.
 func ClusterRules(rights Rights) []rbacv1.PolicyRule {
 	return append([]rbacv1.PolicyRule{
@@ -71,6 +87,8 @@ type Access struct {
 	RoleBinding        *rbacv1.RoleBinding
 	ClusterRole        *rbacv1.ClusterRole
 	ClusterRoleBinding *rbacv1.ClusterRoleBinding
+	// Operator is the Role for people that run commands. Nothing binds it. It is nil without elections.
+	Operator *rbacv1.Role
 }
 
 func (v Values) access() Access {
@@ -80,7 +98,14 @@ func (v Values) access() Access {
 	everywhere.Namespace, everywhere.Name = "", here.Name+"."+v.Namespace
 	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: here.Name, Namespace: v.Namespace}}
 	rbac := rbacv1.SchemeGroupVersion.String()
+	var operator *rbacv1.Role
+	if !v.WithoutElections {
+		meta := v.meta()
+		meta.Name += "-operator"
+		operator = &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: meta, Rules: OperatorRules(v.Rights)}
+	}
 	return Access{
+		Operator:       operator,
 		ServiceAccount: &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: here},
 		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Rights)},
 		RoleBinding: &rbacv1.RoleBinding{

@@ -17,7 +17,11 @@ func MakeAccess(v Values) (Access, error) {
 
 // Objects returns the objects in creation order.
 func (a Access) Objects() []runtime.Object {
-	return []runtime.Object{a.ServiceAccount, a.Role, a.RoleBinding, a.ClusterRole, a.ClusterRoleBinding}
+	all := []runtime.Object{a.ServiceAccount, a.Role, a.RoleBinding, a.ClusterRole, a.ClusterRoleBinding}
+	if a.Operator != nil {
+		all = append(all, a.Operator)
+	}
+	return all
 }
 
 // Make renders all objects of a revision in creation order.
