@@ -3,9 +3,7 @@ package install
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -13,10 +11,12 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
@@ -24,7 +24,7 @@ import (
 func TestApply_Unchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(1), simple(t, home, "home/p1")
-		client := w.clients(none)[0]
+		client := w.clients()[0]
 		first, err := Apply(t.Context(), client, set)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +67,7 @@ func TestApply_RevertsChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, set := calm(1), simple(t, home, "home/p1")
-				client := w.clients(none)[0]
+				client := w.clients()[0]
 				if _, err := Apply(t.Context(), client, set); err != nil {
 					t.Fatal(err)
 				}
@@ -88,10 +88,12 @@ func TestApply_RevertsChanges(t *testing.T) {
 				if _, err := Apply(t.Context(), client, set); err != nil {
 					t.Fatal(err)
 				}
-				for _, p := range set.All() {
-					if found, err := differs(t.Context(), client, p); err != nil || len(found) > 0 {
-						t.Errorf("%s: %v, %v", p.Name(), found, err)
-					}
+				p, b = w.policies.stored[w.policies.index(work)], w.bindings.stored[w.bindings.index(work)]
+				if want := set.Work[0].Policy; !equality.Semantic.DeepEqual(p.Spec, want.Spec) || !marked(p, want) {
+					t.Errorf("%+v", p)
+				}
+				if want := set.Work[0].Binding; !equality.Semantic.DeepEqual(b.Spec, want.Spec) || !marked(b, want) {
+					t.Errorf("%+v", b)
 				}
 			})
 		})
@@ -101,7 +103,7 @@ func TestApply_RevertsChanges(t *testing.T) {
 func TestApply_KeepsForeignMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(1)
-		client, set := w.clients(none)[0], simple(t, home, "home/p1")
+		client, set := w.clients()[0], simple(t, home, "home/p1")
 		if _, err := Apply(t.Context(), client, set); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +137,7 @@ func TestApply_KeepsForeignMetadata(t *testing.T) {
 func TestApply_LockOfAnotherSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := calm(1)
-		client := w.clients(none)[0]
+		client := w.clients()[0]
 		if _, err := Apply(t.Context(), client, simple(t, home, "home/p1")); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +180,7 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 func TestApply_Errors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(2), simple(t, home, "home/p1")
-		clients := w.clients(none)
+		clients := w.clients()
 		w.servers[1].stalled = true
 		_, err := Apply(t.Context(), clients[0], set, Options{Servers: clients[1:]})
 		if !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "API server 2") || !strings.Contains(err.Error(), "it admitted a write that the policy rejects") {
@@ -188,7 +190,7 @@ func TestApply_Errors(t *testing.T) {
 		for writes := range 2 * len(set.All()) {
 			w := calm(1)
 			w.left = writes
-			_, err := Apply(t.Context(), w.clients(none)[0], set)
+			_, err := Apply(t.Context(), w.clients()[0], set)
 			name := slices.Concat(set.Permanent, set.Locks, set.Work)[0].Name()
 			if !errors.Is(err, errInterrupted) || writes == 0 && !strings.Contains(err.Error(), policyKind+" "+name) || writes == 1 && !strings.Contains(err.Error(), bindingKind+" "+name) {
 				t.Errorf("after %d writes: %v", writes, err)
@@ -210,7 +212,7 @@ func TestApply_ClusterScopedKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = Apply(t.Context(), calm(1).clients(none)[0], set)
+			_, err = Apply(t.Context(), calm(1).clients()[0], set)
 			if refused != (err != nil) || refused && (!strings.Contains(err.Error(), "lease home/one guards "+resource+" by namespace") || !strings.Contains(err.Error(), "names or labels")) {
 				t.Errorf("%s: %v", resource, err)
 			}
@@ -221,7 +223,7 @@ func TestApply_ClusterScopedKinds(t *testing.T) {
 func TestApply_OldObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(1), simple(t, home, "home/p1")
-		client := w.clients(none)[0]
+		client := w.clients()[0]
 		if _, err := Apply(t.Context(), client, set); err != nil {
 			t.Fatal(err)
 		}
@@ -239,81 +241,80 @@ func TestApply_OldObjectStays(t *testing.T) {
 
 func TestTarget_ReplacesReadVersion(t *testing.T) {
 	p := simple(t, home, "home/p1").Work[0]
-	client := newScripted(t, func(string, string) (any, error) { return nil, nil })
-	var versions []string
-	client.seen = func(verb string, r *http.Request) {
-		if verb != "update" {
-			return
-		}
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		sent, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		if object, ok := sent.(metav1.Object); err == nil && ok {
-			versions = append(versions, object.GetResourceVersion())
-		}
-	}
+	client := newScripted(func(clienttesting.Action) (runtime.Object, error) { return nil, errAway })
 	for _, target := range []target{policyOf(t.Context(), client, p), bindingOf(t.Context(), client, p)} {
-		if _, err := target.replace("77"); !apierrors.IsNotFound(err) {
+		if _, err := target.replace("77"); !errors.Is(err, errAway) {
 			t.Error(err)
 		}
 	}
-	if !slices.Equal(versions, []string{"77", "77"}) {
-		t.Errorf("sent as of %q", versions)
+	for _, a := range client.Actions() {
+		update := a.(clienttesting.UpdateActionImpl)
+		if v := update.Object.(metav1.Object).GetResourceVersion(); v != "77" || update.UpdateOptions.FieldManager != fieldManager {
+			t.Errorf("%s: version %q, field manager %q", update.Resource.Resource, v, update.UpdateOptions.FieldManager)
+		}
 	}
 }
 
-func TestApply_LastResponse(t *testing.T) {
-	away := errors.New("the API server is away")
+func TestScopes_CannotDiscover(t *testing.T) {
 	set, err := fence.Render("sys", guarding(fence.Guard{Resources: []string{"pods"}, Namespaces: []string{"apps"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := newScripted(t, func(string, string) (any, error) { return nil, away })
-	if err := scopes(client, set); !errors.Is(err, away) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
-		t.Errorf("kinds: %v", err)
+	if err := scopes(failing("get", "group", errAway), set); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
+		t.Error(err)
 	}
-	synctest.Test(t, func(t *testing.T) {
-		p, _ := fence.Barrier("s", "n", "default")
-		objects := map[string]any{bothPolicies: p.Policy, bothBindings: p.Binding}
-		client := newScripted(t, func(verb, resource string) (any, error) {
-			if verb == "create" && resource == "configmaps" {
-				return nil, away
+}
+
+func TestSeen_Errors(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
+	for name, x := range map[string]struct {
+		verb, resource string
+		err            error
+		want           string
+		took           time.Duration
+	}{
+		"policy forbidden": {"get", bothPolicies, forbidden, "forbidden", 0},
+		"write forbidden":  {"create", "configmaps", forbidden, "check whether API server 1 enforces the policies", 0},
+		"write fails":      {"create", "configmaps", errAway, "last response: ", time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, _ := fence.Barrier("s", "n", "default")
+			objects := map[string]runtime.Object{bothPolicies: p.Policy, bothBindings: p.Binding}
+			client := newScripted(func(a clienttesting.Action) (runtime.Object, error) {
+				if a.Matches(x.verb, x.resource) {
+					return nil, x.err
+				}
+				return objects[a.GetResource().Resource], nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			err := seen(ctx, "s", client, Options{})
+			if !errors.Is(err, x.err) || !strings.Contains(err.Error(), x.want) || time.Since(began) != x.took || errors.Is(err, context.DeadlineExceeded) != (x.took > 0) {
+				t.Errorf("%s: after %v: %v", name, time.Since(began), err)
 			}
-			return objects[resource], nil
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a minute has many tries
-		defer cancel()
-		if err := seen(ctx, "s", client, Options{}); !errors.Is(err, away) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("policies: %v", err)
-		}
-	})
+	}
 }
 
 func TestApply_CannotRead(t *testing.T) {
-	away := errors.New("the API server is away")
 	set := simple(t, home, "home/p1")
-	for _, resource := range []string{bothPolicies, bothBindings} {
-		client := failing(t, "list", resource, away)
+	for _, x := range []struct{ verb, resource string }{{"list", bothPolicies}, {"list", bothBindings}, {"get", bothPolicies}} {
+		client := failing(x.verb, x.resource, errAway)
 		changes, err := Apply(t.Context(), client, set)
-		if !errors.Is(err, away) || !strings.Contains(err.Error(), "install fence") || len(changes) > 0 || len(client.writes) > 0 {
-			t.Errorf("list %s: %v, %v, %v", resource, err, changes, client.writes)
+		if !errors.Is(err, errAway) || !strings.Contains(err.Error(), "install fence") || len(changes) > 0 || client.writes() > 0 {
+			t.Errorf("%s %s: %v, %v, %d writes", x.verb, x.resource, err, changes, client.writes())
 		}
-		if _, err := Remove(t.Context(), client, "s"); !errors.Is(err, away) {
-			t.Errorf("list %s, to remove: %v", resource, err)
+		if _, err := Remove(t.Context(), client, "s"); (x.verb == "list") != errors.Is(err, errAway) {
+			t.Errorf("%s %s, to remove: %v", x.verb, x.resource, err)
 		}
-	}
-	client := failing(t, "get", bothPolicies, away)
-	if changes, err := Apply(t.Context(), client, set); !errors.Is(err, away) || len(changes) > 0 || len(client.writes) > 0 {
-		t.Errorf("get: %v, %v, %v", err, changes, client.writes)
 	}
 }
 
 func TestApply_RetriesConflicts(t *testing.T) {
 	set := simple(t, home, "home/p1")
 	gr := schema.GroupResource{Resource: bothPolicies}
-	for name, test := range map[string]struct {
+	for name, x := range map[string]struct {
 		err   error
 		tries int
 	}{
@@ -321,42 +322,15 @@ func TestApply_RetriesConflicts(t *testing.T) {
 		"exists":    {apierrors.NewAlreadyExists(gr, "x"), mostConflicts},
 		"forbidden": {apierrors.NewForbidden(gr, "x", errors.New("no")), 1},
 	} {
-		client := failing(t, "patch", bothPolicies, test.err)
-		client.seen = func(verb string, r *http.Request) {
-			if q := r.URL.Query(); verb == "patch" && (q.Get("fieldManager") != fieldManager || q.Get("force") != "true") {
-				t.Errorf("%s: it is applied with %v", name, q)
+		client := failing("patch", bothPolicies, x.err)
+		if _, err := Apply(t.Context(), client, set); !errors.Is(err, x.err) || client.writes() != x.tries {
+			t.Errorf("%s: %d writes, %v", name, client.writes(), err)
+		}
+		for _, a := range client.Actions() {
+			if patch, ok := a.(clienttesting.PatchActionImpl); ok && (patch.PatchOptions.FieldManager != fieldManager || !*patch.PatchOptions.Force) {
+				t.Errorf("%s: applied with %+v", name, patch.PatchOptions)
 			}
 		}
-		if _, err := Apply(t.Context(), client, set); apierrors.ReasonForError(err) != apierrors.ReasonForError(test.err) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if len(client.writes) != test.tries {
-			t.Errorf("%s: %v", name, client.writes)
-		}
-	}
-}
-
-func TestTarget_ComparesMetadata(t *testing.T) {
-	p := simple(t, home, "home/p1").Work[0]
-	client := newScripted(t, func(string, string) (any, error) { return nil, nil })
-	target := bindingOf(t.Context(), client, p)
-	if !target.exact(p.Binding) {
-		t.Error("it is not what it is")
-	}
-	for what, change := range map[string]func(metav1.Object){
-		"label":      func(o metav1.Object) { o.SetLabels(nil) },
-		"annotation": func(o metav1.Object) { o.SetAnnotations(nil) },
-	} {
-		other := p.Binding.DeepCopy()
-		change(other)
-		if target.exact(other) {
-			t.Errorf("without its %ss it counts as the same", what)
-		}
-	}
-	drifted := p.Binding.DeepCopy()
-	drifted.Spec.ValidationActions = nil
-	if target.exact(drifted) || target.exact(p.Policy) {
-		t.Error("another one counts as the same")
 	}
 }
 

@@ -204,6 +204,7 @@ func declared(r *rand.Rand, e string) fence.Declaration {
 func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades int, err error) {
 	r := rand.New(rand.NewPCG(seed, 12))
 	w = newWorld(r, 1+r.IntN(3))
+	w.planted = planted
 	several := r.IntN(3) == 0 // sets that take locks over from one another
 	for range perTrial {
 		set := sets[0]
@@ -227,7 +228,7 @@ func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades 
 		if r.IntN(10) == 0 {
 			ds = nil // it is removed
 		}
-		err := w.operation(ctx, set, ds, Options{Replace: several}, planted)
+		err := w.operation(ctx, set, ds, Options{Replace: several})
 		upgrades++
 		if len(w.wrong) > 0 {
 			return w, upgrades, nil
@@ -250,7 +251,7 @@ func (w *world) forget(set string) {
 	p, _ := fence.Barrier(set, "0", barrierNamespace)
 	left := w.left
 	w.left = -1
-	w.barrier(p.Name(), oneBarrier, p.Policy)
+	w.barrier(p.Policy)
 	_, _ = w.policies.put(p.Name(), "", p.Policy) // nothing fails here
 	_, _ = w.bindings.put(p.Name(), "", p.Binding)
 	w.left = left
@@ -258,9 +259,9 @@ func (w *world) forget(set string) {
 }
 
 // operation installs the declarations, or removes the set.
-func (w *world) operation(ctx context.Context, set string, ds []fence.Declaration, o Options, planted plant) error {
-	clients := w.clients(planted)
-	if o.Servers = clients[1:]; planted == oneServer {
+func (w *world) operation(ctx context.Context, set string, ds []fence.Declaration, o Options) error {
+	clients := w.clients()
+	if o.Servers = clients[1:]; w.planted == oneServer {
 		o.Servers = nil
 	}
 	w.standing.shrink(set, ds)
@@ -272,7 +273,7 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	if err != nil {
 		return err
 	}
-	if err := applied(ctx, clients[0], rendered, o, planted); err != nil {
+	if err := applied(ctx, clients[0], rendered, o, w.planted); err != nil {
 		return err
 	}
 	w.standing.grow(set, ds)

@@ -45,6 +45,8 @@ type world struct {
 	newest     string // barrier
 	about      map[about][]bool
 
+	planted plant
+
 	// left are the installer's writes until it is interrupted; below 0 it is not.
 	left        int
 	interrupted bool
@@ -58,8 +60,8 @@ type world struct {
 
 func newWorld(r *rand.Rand, servers int) *world {
 	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], configMaps: schema.GroupResource{Resource: "configmaps"}, standing: standing{}, about: map[about][]bool{}}
-	w.policies = &shelf[*admissionv1.ValidatingAdmissionPolicy]{w: w}
-	w.bindings = &shelf[*admissionv1.ValidatingAdmissionPolicyBinding]{w: w}
+	w.policies = newPolicies(w)
+	w.bindings = newBindings(w)
 	for _, e := range elections {
 		w.locks = append(w.locks, lockChange{e, "a." + e})
 	}
@@ -81,10 +83,9 @@ func (w *world) holder(election string) string {
 }
 
 // clients returns a client per API server.
-func (w *world) clients(planted plant) []kubernetes.Interface {
-	var all []kubernetes.Interface
+func (w *world) clients() (all []kubernetes.Interface) {
 	for _, s := range w.servers {
-		all = append(all, api{w: w, server: s, planted: planted})
+		all = append(all, w.client(s))
 	}
 	return all
 }
@@ -194,13 +195,14 @@ func (w *world) tries(s *server, i int) {
 	}
 }
 
-// barrier notes the newest one.
-func (w *world) barrier(name string, planted plant, object *admissionv1.ValidatingAdmissionPolicy) {
-	if !strings.Contains(name, ".barrier-") {
+// barrier records the newest barrier.
+func (w *world) barrier(object any) {
+	p, ok := object.(*admissionv1.ValidatingAdmissionPolicy)
+	if !ok || !strings.Contains(p.Name, ".barrier-") {
 		return
 	}
-	w.newest = name
-	if planted == oneBarrier {
-		object.Spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{barrierOfAll}
+	w.newest = p.Name
+	if w.planted == oneBarrier {
+		p.Spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{barrierOfAll}
 	}
 }

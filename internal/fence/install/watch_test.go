@@ -4,40 +4,28 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func TestWatch_CannotStart(t *testing.T) {
-	away := errors.New("the API server is away")
 	for _, verb := range []string{"list", "watch"} {
 		for resource, kind := range map[string]string{bothPolicies: policyKind, bothBindings: bindingKind} {
-			synctest.Test(t, func(t *testing.T) {
-				client := failing(t, verb, resource, away)
-				ctx, cancel := context.WithCancel(t.Context())
-				var log harness.Log
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					Watch(ctx, client, func() {}, slog.New(slog.NewTextHandler(&log, nil)))
-				}()
-				synctest.Wait()
-				cancel()
-				<-ended
-				if log.Count("level=WARN") != 1 || log.Count("level=WARN", `verb="watch `+kind+`"`, away.Error()) != 1 {
-					t.Errorf("%s %s: it says\n%s", verb, resource, log.String())
+			inWatch(t, func(w *watching) { w.fail(verb, resource, errAway) }, func(t *testing.T, w *watching) {
+				if w.log.Count("level=WARN") != 1 || w.log.Count("level=WARN", `verb="watch `+kind+`"`, errAway.Error()) != 1 {
+					t.Errorf("%s %s: logged\n%s", verb, resource, w.log.String())
 				}
 			})
 		}
@@ -53,126 +41,94 @@ func TestWatch_ReportsChanges(t *testing.T) {
 		event watch.Event
 		want  int
 	}{
-		"a created object":    {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
-		"one that changes":    {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 2)}, 2},
-		"a recreated object":  {watch.Event{Type: watch.Modified, Object: recreated}, 2},
-		"one that goes":       {watch.Event{Type: watch.Deleted, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 2},
-		"one by its label":    {watch.Event{Type: watch.Added, Object: labelled}, 2},
-		"its status":          {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 0},
-		"another's":           {watch.Event{Type: watch.Modified, Object: policyNamed("another", 2)}, 0},
-		"another's that goes": {watch.Event{Type: watch.Deleted, Object: policyNamed("another", 1)}, 0},
-		"a bookmark":          {watch.Event{Type: watch.Bookmark, Object: policyNamed(fence.PolicyPrefix+"b", 5)}, 0},
+		"created":             {watch.Event{Type: watch.Added, Object: policyNamed(fence.PolicyPrefix+"b", 1)}, 2},
+		"changed":             {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 2)}, 2},
+		"recreated":           {watch.Event{Type: watch.Modified, Object: recreated}, 2},
+		"deleted":             {watch.Event{Type: watch.Deleted, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 2},
+		"by its label":        {watch.Event{Type: watch.Added, Object: labelled}, 2},
+		"status":              {watch.Event{Type: watch.Modified, Object: policyNamed(fence.PolicyPrefix+"a", 1)}, 0},
+		"of no fence":         {watch.Event{Type: watch.Modified, Object: policyNamed("another", 2)}, 0},
+		"deleted of no fence": {watch.Event{Type: watch.Deleted, Object: policyNamed("another", 1)}, 0},
+		"bookmark":            {watch.Event{Type: watch.Bookmark, Object: policyNamed(fence.PolicyPrefix+"b", 5)}, 0},
 		"no object":           {watch.Event{Type: watch.Added, Object: &metav1.Status{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWatch(t, func(t *testing.T, w *watching) {
-				if changes, failures := w.counts(); changes != 0 || failures != 0 {
-					t.Errorf("at the start: %d changes, %d failures", changes, failures)
-				}
-				if o := w.from[0]; o.ResourceVersion != "17" || !o.AllowWatchBookmarks {
+			inWatch(t, nil, func(t *testing.T, w *watching) {
+				w.expect(t, "at the start", 0, 1, 0)
+				if o := w.options[0]; o.ResourceVersion != "17" || !o.AllowWatchBookmarks {
 					t.Errorf("watched from %+v", o)
 				}
 				w.last().Action(x.event.Type, x.event.Object)
-				if changes, _ := w.counts(); changes != x.want/2 {
-					t.Errorf("immediately: called %d times", changes)
-				}
-				goesBy(loadTime - time.Millisecond)
-				if changes, _ := w.counts(); changes != x.want/2 {
-					t.Errorf("before API servers act on it: told %d times", changes)
-				}
-				goesBy(time.Minute)
-				if changes, failures := w.counts(); changes != x.want || failures != 0 {
-					t.Errorf("told %d times, %d failures", changes, failures)
-				}
-				// The same once more is none.
-				if w.last().Action(x.event.Type, x.event.Object); x.event.Type != watch.Deleted {
-					if changes, _ := w.counts(); changes != x.want {
-						t.Errorf("twice the same: told %d times", changes)
-					}
-				}
-				if w.listed() != 1 {
-					t.Errorf("listed %d times", w.listed())
+				w.expect(t, "immediately", x.want/2, 1, 0)
+				pass(loadTime - time.Millisecond)
+				w.expect(t, "before API servers have loaded it", x.want/2, 1, 0)
+				pass(time.Minute)
+				w.expect(t, "afterwards", x.want, 1, 0)
+				if x.event.Type != watch.Deleted {
+					w.last().Action(x.event.Type, x.event.Object)
+					w.expect(t, "the same event again", x.want, 1, 0)
 				}
 			})
 		})
 	}
-	inWatch(t, func(t *testing.T, w *watching) {
-		w.others[0].Add(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fence.PolicyPrefix + "a"}})
-		if changes, _ := w.counts(); changes != 1 {
-			t.Errorf("a binding: told %d times", changes)
-		}
+	inWatch(t, nil, func(t *testing.T, w *watching) {
+		w.streams[bothBindings][0].Add(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fence.PolicyPrefix + "a"}})
+		w.expect(t, "a binding", 1, 1, 0)
 	})
 }
 
 func TestWatch_Restarts(t *testing.T) {
-	inWatch(t, func(t *testing.T, w *watching) {
+	inWatch(t, nil, func(t *testing.T, w *watching) {
 		w.last().Stop()
-		goesBy(watchPause - time.Millisecond)
-		if w.listed() != 1 {
-			t.Error("without a pause")
-		}
-		goesBy(2 * time.Millisecond)
-		if changes, failures := w.counts(); w.listed() != 2 || changes != 0 || failures != 0 {
-			t.Errorf("listed %d times, %d changes, %d failures", w.listed(), changes, failures)
-		}
-		w.watched.mu.Lock()
+		pass(watchPause - time.Millisecond)
+		w.expect(t, "before the pause ends", 0, 1, 0)
+		pass(2 * time.Millisecond)
+		w.expect(t, "after the pause", 0, 2, 0)
 		w.policies = append(w.policies, *policyNamed("yet another", 1))
-		w.watched.mu.Unlock()
 		w.last().Error(&metav1.Status{Code: 410})
-		goesBy(watchPause + time.Millisecond)
-		if changes, failures := w.counts(); w.listed() != 3 || changes != 0 || failures != 0 {
-			t.Errorf("after an error event: listed %d times, %d changes, %d failures", w.listed(), changes, failures)
-		}
-		w.watched.mu.Lock()
+		pass(watchPause + time.Millisecond)
+		w.expect(t, "after an error event", 0, 3, 0)
 		w.policies = w.policies[1:]
-		w.watched.mu.Unlock()
 		w.last().Stop()
-		goesBy(watchPause + time.Millisecond)
-		if changes, _ := w.counts(); changes != 1 {
-			t.Errorf("deleted in between: called %d times", changes)
-		}
-		goesBy(time.Minute)
-		w.watched.mu.Lock()
+		pass(watchPause + time.Millisecond)
+		w.expect(t, "deleted in between", 1, 4, 0)
+		pass(time.Minute)
 		w.policies = []admissionv1.ValidatingAdmissionPolicy{*policyNamed(fence.PolicyPrefix+"a", 1)}
-		w.watched.mu.Unlock()
 		w.last().Stop()
-		goesBy(time.Minute)
-		if changes, _ := w.counts(); changes != 4 {
-			t.Errorf("and exists again: called %d times", changes)
-		}
+		pass(time.Minute)
+		w.expect(t, "exists again", 4, 5, 0)
 	})
-	inWatch(t, func(t *testing.T, w *watching) {
-		w.fail(errors.New("not now"))
+	inWatch(t, nil, func(t *testing.T, w *watching) {
+		w.fail("list", bothPolicies, errors.New("not now"))
 		w.last().Stop()
-		from := w.listed()
-		goesBy(10 * time.Minute)
+		from := len(w.lists)
+		pass(10 * time.Minute)
 		// After 1, 2, 4 … 60 s, and then once a minute.
-		if got := w.listed() - from; got < 12 || got > 16 {
-			t.Errorf("tried %d times in ten minutes", got)
+		if got := len(w.lists) - from; got < 12 || got > 16 {
+			t.Errorf("%d attempts in ten minutes", got)
 		}
-		if last := w.lists[len(w.lists)-1] - w.lists[len(w.lists)-2]; last != watchLongest {
-			t.Errorf("tried every %v", last)
+		if last := w.lists[len(w.lists)-1].Sub(w.lists[len(w.lists)-2]); last != watchLongest {
+			t.Errorf("attempts every %v", last)
 		}
-		if changes, failures := w.counts(); changes != 0 || failures != 1 || w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
-			t.Errorf("%d changes, %d failures:\n%s", changes, failures, w.log.String())
+		w.expect(t, "while it fails", 0, len(w.lists), 1)
+		if w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
+			t.Errorf("logged\n%s", w.log.String())
 		}
-		w.fail(nil)
-		goesBy(watchLongest)
+		w.fail("", "", nil)
+		pass(watchLongest)
 		if w.log.Count("responds again") != 1 {
-			t.Errorf("the end of a spell:\n%s", w.log.String())
+			t.Errorf("when it responds again, logged\n%s", w.log.String())
 		}
-		w.fail(errors.New("again"))
+		w.fail("list", bothPolicies, errors.New("again"))
 		w.last().Stop()
-		goesBy(3 * watchPause)
-		if _, failures := w.counts(); failures != 2 {
-			t.Errorf("a second spell: %d failures", failures)
-		}
+		pass(3 * watchPause)
+		w.expect(t, "when it fails again", 0, len(w.lists), 2)
 	})
-	// It ends while it waits, and while it watches: inWatch waits for that.
-	inWatch(t, func(t *testing.T, w *watching) {
+	// Watch ends during a pause, and (in all other tests) while it watches.
+	inWatch(t, nil, func(t *testing.T, w *watching) {
 		before := time.Now()
 		w.last().Stop()
-		goesBy(0)
+		pass(0)
 		w.cancel()
 		<-w.ended
 		if took := time.Since(before); took > 0 {
@@ -181,126 +137,79 @@ func TestWatch_Restarts(t *testing.T) {
 	})
 }
 
-// watched is an API server whose policies and bindings the test changes.
-type watched struct {
-	kubernetes.Interface
-	admissionclient.AdmissionregistrationV1Interface
-
-	mu       sync.Mutex
-	policies []admissionv1.ValidatingAdmissionPolicy
-	bindings []admissionv1.ValidatingAdmissionPolicyBinding
-	fails    error
-	lists    []time.Duration // when policies were listed
-	began    time.Time
-	streams  []*watch.FakeWatcher // of policies
-	others   []*watch.FakeWatcher // of bindings
-	from     []metav1.ListOptions
-}
-
-func (w *watched) AdmissionregistrationV1() admissionclient.AdmissionregistrationV1Interface {
-	return w
-}
-
-func (w *watched) ValidatingAdmissionPolicies() admissionclient.ValidatingAdmissionPolicyInterface {
-	return watchedPolicies{w: w}
-}
-
-func (w *watched) ValidatingAdmissionPolicyBindings() admissionclient.ValidatingAdmissionPolicyBindingInterface {
-	return watchedBindings{w: w}
-}
-
-type watchedPolicies struct {
-	admissionclient.ValidatingAdmissionPolicyInterface
-	w *watched
-}
-
-func (p watchedPolicies) List(context.Context, metav1.ListOptions) (*admissionv1.ValidatingAdmissionPolicyList, error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.w.lists = append(p.w.lists, time.Since(p.w.began))
-	if p.w.fails != nil {
-		return nil, p.w.fails
-	}
-	return &admissionv1.ValidatingAdmissionPolicyList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: append([]admissionv1.ValidatingAdmissionPolicy{}, p.w.policies...)}, nil
-}
-
-func (p watchedPolicies) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	p.w.mu.Lock()
-	defer p.w.mu.Unlock()
-	p.w.from = append(p.w.from, o)
-	p.w.streams = append(p.w.streams, watch.NewFake())
-	return p.w.streams[len(p.w.streams)-1], nil
-}
-
-type watchedBindings struct {
-	admissionclient.ValidatingAdmissionPolicyBindingInterface
-	w *watched
-}
-
-func (b watchedBindings) List(context.Context, metav1.ListOptions) (*admissionv1.ValidatingAdmissionPolicyBindingList, error) {
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	return &admissionv1.ValidatingAdmissionPolicyBindingList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: append([]admissionv1.ValidatingAdmissionPolicyBinding{}, b.w.bindings...)}, nil
-}
-
-func (b watchedBindings) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	b.w.mu.Lock()
-	defer b.w.mu.Unlock()
-	b.w.others = append(b.w.others, watch.NewFake())
-	return b.w.others[len(b.w.others)-1], nil
-}
-
-// last is the stream that is open.
-func (w *watched) last() *watch.FakeWatcher {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.streams[len(w.streams)-1]
-}
-
-func (w *watched) fail(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.fails = err
-}
-
-func (w *watched) listed() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.lists)
-}
-
 func policyNamed(name string, generation int64) *admissionv1.ValidatingAdmissionPolicy {
 	return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation, UID: types.UID("u-" + name)}}
 }
 
-// watching runs a Watch and counts its calls.
+// watching runs a Watch on policies that the test changes.
 type watching struct {
-	*watched
-	mu      sync.Mutex
-	changes []time.Duration
-	log     harness.Log
-	cancel  context.CancelFunc
-	ended   chan struct{}
+	policies []admissionv1.ValidatingAdmissionPolicy
+	changes  int
+	log      harness.Log
+	cancel   context.CancelFunc
+	ended    chan struct{}
+
+	failVerb, failResource string
+	failure                error
+
+	lists   []time.Time // of policies
+	options []metav1.ListOptions
+	streams map[string][]*watch.FakeWatcher // by resource
 }
 
-func inWatch(t *testing.T, f func(t *testing.T, w *watching)) {
+// fail makes the requests for one resource fail.
+func (w *watching) fail(verb, resource string, err error) {
+	w.failVerb = verb
+	w.failResource = resource
+	w.failure = err
+}
+
+func (w *watching) client() scripted {
+	client := newScripted(func(a clienttesting.Action) (runtime.Object, error) {
+		policies := a.GetResource().Resource == bothPolicies
+		if policies {
+			w.lists = append(w.lists, time.Now())
+		}
+		switch {
+		case a.Matches(w.failVerb, w.failResource):
+			return nil, w.failure
+		case policies:
+			return &admissionv1.ValidatingAdmissionPolicyList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: w.policies}, nil
+		}
+		return nil, nil
+	})
+	client.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		if a.Matches(w.failVerb, w.failResource) {
+			return true, nil, w.failure
+		}
+		resource, stream := a.GetResource().Resource, watch.NewFake()
+		if resource == bothPolicies {
+			w.options = append(w.options, a.(clienttesting.WatchActionImpl).ListOptions)
+		}
+		w.streams[resource] = append(w.streams[resource], stream)
+		return true, stream, nil
+	})
+	return client
+}
+
+// inWatch runs f while a Watch runs, after an optional preparation.
+func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *watching)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &watching{watched: &watched{began: time.Now()}, cancel: cancel, ended: make(chan struct{})}
+		w := &watching{cancel: cancel, ended: make(chan struct{}), streams: map[string][]*watch.FakeWatcher{}}
 		w.policies = []admissionv1.ValidatingAdmissionPolicy{*policyNamed(fence.PolicyPrefix+"a", 1), *policyNamed("another", 1)}
+		if prepare != nil {
+			prepare(w)
+		}
 		go func() {
 			defer close(w.ended)
-			Watch(ctx, w.watched, func() {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				w.changes = append(w.changes, time.Since(w.began))
-			}, slog.New(slog.NewTextHandler(&w.log, nil)))
+			Watch(ctx, w.client(), func() { w.changes++ }, slog.New(slog.NewTextHandler(&w.log, nil)))
 		}()
-		goesBy(0)
+		pass(0)
 		f(t, w)
 		cancel()
 		<-w.ended
-		for _, stream := range append(w.streams, w.others...) {
+		for _, stream := range slices.Concat(w.streams[bothPolicies], w.streams[bothBindings]) {
 			if !stream.IsStopped() {
 				t.Error("a stream stays open")
 			}
@@ -308,15 +217,23 @@ func inWatch(t *testing.T, f func(t *testing.T, w *watching)) {
 	})
 }
 
-func goesBy(d time.Duration) {
+// pass lets time pass until all other goroutines wait.
+func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// counts is how often changed was called, and how many failures were logged.
-func (w *watching) counts() (changes, failures int) {
-	goesBy(0)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.changes), w.log.Count("level=WARN")
+// last returns the most recent stream of policies.
+func (w *watching) last() *watch.FakeWatcher {
+	all := w.streams[bothPolicies]
+	return all[len(all)-1]
+}
+
+// expect compares the calls of changed, the lists of policies, and the logged failures.
+func (w *watching) expect(t *testing.T, when string, changes, lists, failures int) {
+	t.Helper()
+	pass(0)
+	if logged := w.log.Count("level=WARN"); w.changes != changes || len(w.lists) != lists || logged != failures {
+		t.Errorf("%s: %d changes, %d lists, %d failures; want %d, %d, %d", when, w.changes, len(w.lists), logged, changes, lists, failures)
+	}
 }
