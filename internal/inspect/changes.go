@@ -1,6 +1,9 @@
 package inspect
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Changes describes the changes between two states of an election. A renewal is no change. before or after is nil if the lock did
 // not exist.
@@ -21,7 +24,7 @@ func Changes(before, after *Election) (changes []string) {
 	case a.Holder != b.Holder || a.Transitions != b.Transitions:
 		add("%s", b.came(a))
 	case a.State != b.State:
-		add("%s %s", or(b.Holder, "the lock"), b.State)
+		add("%s %s", cmp.Or(b.Holder, "the lock"), b.State)
 	}
 	if a.Unfit != b.Unfit && b.Unfit {
 		add("%s became unfit", b.Holder)
@@ -58,7 +61,7 @@ func (e *Election) came(a *Election) string {
 	case e.State == Nominated && e.Strategy != "" && e.Transitions == a.Transitions:
 		return fmt.Sprintf("coordinator named %s", e.named()) // the nominee increments the transitions
 	case e.State == Nominated:
-		return fmt.Sprintf("%s was nominated by %s", e.named(), or(a.Holder, "an unknown process"))
+		return fmt.Sprintf("%s was nominated by %s", e.named(), cmp.Or(a.Holder, "an unknown process"))
 	case a.Holder == "":
 		return fmt.Sprintf("%s acquired the lock and %s", e.named(), e.State)
 	case a.Holder == e.Holder:
@@ -75,19 +78,12 @@ func (e *Election) named() string {
 }
 
 func (r Request) words() string {
-	to := or(r.To, "any candidate")
+	to := cmp.Or(r.To, "any candidate")
 	switch {
 	case r.Refused != "":
 		return "leader refused to hand over to " + to + ": " + r.Refused
 	case r.Accepted:
 		return "leader accepted to hand over to " + to + " and is draining"
 	}
-	return fmt.Sprintf("handover to %s requested (%s, by %s)", to, r.Reason, or(r.Requester, "?"))
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	return fmt.Sprintf("handover to %s requested (%s, by %s)", to, r.Reason, cmp.Or(r.Requester, "?"))
 }

@@ -38,23 +38,20 @@ func (e Election) pods() Election {
 
 // chosen returns the outcome of a coordinated election with a holder.
 func (e Election) chosen(candidates []Candidate, d k8sleaderelection.DefaultRevision, known bool) Outcome {
-	stays := func(why string) Outcome {
-		return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
-	}
 	by := "the coordinator uses " + e.Strategy
 	switch {
 	case e.Hold != nil:
-		return stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
+		return e.stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
 	case e.Strategy != defaultRevision:
 		return Outcome{Move: Unknown, Gap: "its drain, and one write", Why: by + ", whose inputs are not known here"}
 	case d.Revision == "" || e.Revision == d.Revision && !e.Remote:
-		return stays(by + ", and no revision is preferred to the leader's")
+		return e.stays(by + ", and no revision is preferred to the leader's")
 	}
 	next := ready(candidates, func(c Candidate) bool {
 		return c.Identity != e.Holder && k8sleaderelection.Outranks(c.Key, e.Key, d)
 	})
 	if next == nil && known {
-		return stays(by + ", and there is no fit candidate of " + d.Revision)
+		return e.stays(by + ", and there is no fit candidate of " + d.Revision)
 	} else if next == nil {
 		next = &Candidate{Key: d.Revision}
 	}

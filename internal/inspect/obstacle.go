@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,17 +30,17 @@ func (e Election) FindObstacles() (all []Obstacle) {
 	if h := e.Hold; h != nil {
 		all = append(all, Obstacle{
 			Annotation: k8sresourcelock.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
-			Effect: fmt.Sprintf("%s by %s: for %d s no candidate can take the lock by rank", h.Reason, or(h.Requester, "?"), h.Seconds),
+			Effect: fmt.Sprintf("%s by %s: for %d s no candidate can take the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), h.Seconds),
 		})
 	}
 	switch r := e.Request; {
 	case r == nil:
 	case r.Refused != "":
-		add(k8sresourcelock.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", or(r.To, "any candidate"), r.Refused)
+		add(k8sresourcelock.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.To, "any candidate"), r.Refused)
 	case r.To == "":
-		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", or(r.Requester, "?"), r.HoldSeconds)
+		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", cmp.Or(r.Requester, "?"), r.HoldSeconds)
 	case e.absent(r.To):
-		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", or(r.Requester, "?"), r.To)
+		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.To)
 	}
 	strategy, preferred := k8sresourcelock.StrategyAnnotation, k8sresourcelock.PreferredHolderAnnotation
 	if e.inSpec {
@@ -84,9 +85,13 @@ func (e Election) removal(annotation string) string {
 	case specPreferredHolder:
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
 	}
-	objects := strings.ToLower(e.Lock) + "/" + e.Name
+	return fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Objects(), annotation)
+}
+
+// Objects returns the lock objects as arguments of kubectl.
+func (e Election) Objects() string {
 	if e.Lock == Both {
-		objects = "configmap/" + e.Name + " lease/" + e.Name
+		return "configmap/" + e.Name + " lease/" + e.Name
 	}
-	return fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, objects, annotation)
+	return strings.ToLower(e.Lock) + "/" + e.Name
 }

@@ -43,9 +43,6 @@ type Outcome struct {
 // If predicts the outcome if d were the default revision. known is whether e.Candidates contains all candidates (Election.Known).
 func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	candidates := inOrder(e.Candidates, e.byRank(), d)
-	stays := func(why string) Outcome {
-		return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
-	}
 	switch {
 	case !e.Led():
 		return e.byStrategy(take(e, candidates, known))
@@ -59,28 +56,33 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	}
 	switch {
 	case e.Key == "":
-		return stays("the candidates have no rank")
+		return e.stays("the candidates have no rank")
 	case !e.Ranked:
-		return stays("each revision has a lock of its own")
+		return e.stays("each revision has a lock of its own")
 	}
 	next := ready(candidates, func(c Candidate) bool {
 		return c.Identity != e.Holder && k8sleaderelection.Outranks(c.Key, e.Key, d)
 	})
 	switch {
 	case e.Hold != nil && (next != nil || e.Revision != d.Revision):
-		return stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
+		return e.stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
 	case next != nil:
 		return e.moved(next)
 	case d.Revision == "":
-		return stays("no default revision, so no candidate outranks the holder")
+		return e.stays("no default revision, so no candidate outranks the holder")
 	case e.Revision == d.Revision:
-		return stays("the holder has revision " + d.Revision)
+		return e.stays("the holder has revision " + d.Revision)
 	case known:
-		return stays("no fit candidate of " + d.Revision + "")
+		return e.stays("no fit candidate of " + d.Revision)
 	}
 	o := e.moved(&Candidate{Key: d.Revision})
 	o.Move, o.Why = Unknown, "candidates of "+d.Revision+" are not known"
 	return o
+}
+
+// stays returns the outcome if the holder stays.
+func (e Election) stays(why string) Outcome {
+	return Outcome{Move: Stays, Leader: e.Holder, Revision: e.Revision, Warm: true, Gap: "none", Why: why}
 }
 
 // byRank reports whether the election is ranked. For a free lock the keys of the candidates decide.

@@ -1,6 +1,7 @@
 package leasecandidate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,12 +129,7 @@ func (c Config) validateVersions() error {
 	return nil
 }
 
-func (c Config) emulation() string {
-	if c.EmulationVersion == "" {
-		return c.BinaryVersion
-	}
-	return c.EmulationVersion
-}
+func (c Config) emulation() string { return cmp.Or(c.EmulationVersion, c.BinaryVersion) }
 
 // Publisher maintains a process's LeaseCandidate for one election and answers pings.
 type Publisher struct {

@@ -13,7 +13,7 @@ type Config struct {
 	// Source returns the current elections. One goroutine calls it, at most 20 times a second. It must not block.
 	Source func() State
 	// Changed signals that the elections may have changed. Use a channel of capacity 1 and skip the send if it is full. If
-	// nil, the page reads Source every Idle.
+	// nil, the page reads Source every 5 seconds.
 	Changed <-chan struct{}
 	// Address is the listen address. The page accepts its host, localhost and loopback addresses in the Host header. If it
 	// has no host (":15016", "0.0.0.0:15016"), the page accepts any address, but no other names.
@@ -24,16 +24,18 @@ type Config struct {
 	Log *slog.Logger
 	// Now is the clock for the history and the timeline. If nil, time.Now.
 	Now func() time.Time
-	// Idle is the interval at which the page publishes a frame without a change, to move the timeline and to detect dead
-	// connections. If 0, 5 seconds.
-	Idle time.Duration
-	// MaxStreams is the maximum number of open streams. If 0, 128.
-	MaxStreams int
-	// MaxHistory is the maximum number of stored changes of each election. If 0, 512.
-	MaxHistory int
-	// WriteTimeout is the maximum time to send a frame to a client. If 0, 5 seconds.
-	WriteTimeout time.Duration
 }
+
+const (
+	// idle is the interval at which the page publishes a frame without a change, to move the timeline and to detect dead
+	// connections.
+	idle = 5 * time.Second
+	// writeTimeout is the maximum time to send a frame to a client.
+	writeTimeout = 5 * time.Second
+	// maxStreams is the maximum number of open streams, maxHistory that of stored changes of each election.
+	maxStreams = 128
+	maxHistory = 512
+)
 
 // Validate reports invalid values.
 func (c Config) Validate() error {
@@ -46,9 +48,6 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("debug: Address %q: %w; give host:port, such as 127.0.0.1:15016", c.Address, err))
 		}
 	}
-	if c.Idle < 0 || c.WriteTimeout < 0 || c.MaxStreams < 0 || c.MaxHistory < 0 {
-		errs = append(errs, errors.New("debug: Idle, WriteTimeout, MaxStreams and MaxHistory may not be negative; 0 is the default"))
-	}
 	return errors.Join(errs...)
 }
 
@@ -59,17 +58,5 @@ func (c Config) withDefaults() Config {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.Idle = orElse(c.Idle, 5*time.Second)
-	c.WriteTimeout = orElse(c.WriteTimeout, 5*time.Second)
-	c.MaxStreams = orElse(c.MaxStreams, 128)
-	c.MaxHistory = orElse(c.MaxHistory, 512)
 	return c
-}
-
-func orElse[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }

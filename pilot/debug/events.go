@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -57,7 +58,7 @@ func changesOf(events []corev1.Event, e Election) (changes []Change) {
 		identity, text, _ := strings.Cut(event.Message, " ")
 		started := strings.HasPrefix(text, "became leader")
 		if started || strings.HasPrefix(text, "stopped leading") {
-			terms = append(terms, termEvent{at: eventTime(event), identity: identity, started: started})
+			terms = append(terms, termEvent{at: cmp.Or(event.LastTimestamp.Time, event.EventTime.Time, event.CreationTimestamp.Time), identity: identity, started: started})
 		}
 	}
 	slices.SortStableFunc(terms, func(a, b termEvent) int {
@@ -81,15 +82,4 @@ func changesOf(events []corev1.Event, e Election) (changes []Change) {
 		changes = append(changes, Change{At: term.at, Leader: leader, Acting: leader != ""})
 	}
 	return changes
-}
-
-// eventTime returns the last time at which an Event occurred.
-func eventTime(event corev1.Event) time.Time {
-	switch {
-	case !event.LastTimestamp.IsZero():
-		return event.LastTimestamp.Time
-	case !event.EventTime.IsZero():
-		return event.EventTime.Time
-	}
-	return event.CreationTimestamp.Time
 }

@@ -38,9 +38,8 @@ func ask(p *Page, method, host, target string) *httptest.ResponseRecorder {
 
 func TestConfigErrors(t *testing.T) {
 	for want, c := range map[string]Config{
-		"Source is missing":   {},
-		"give host:port":      {Source: sample, Address: "localhost"},
-		"may not be negative": {Source: sample, MaxStreams: -1},
+		"Source is missing": {},
+		"give host:port":    {Source: sample, Address: "localhost"},
 	} {
 		if _, err := New(c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -249,18 +248,25 @@ func TestStreamFollowsChanges(t *testing.T) {
 
 func TestSlowClientIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := serve(t, Config{MaxStreams: 1})
+		s := serve(t, Config{})
+		const others = maxStreams - 1
+		for range others {
+			s.page.streams <- struct{}{}
+		}
 		s.open(t) // does not read
 		synctest.Wait()
-		if len(s.page.streams) != 1 {
+		if len(s.page.streams) != maxStreams {
 			t.Fatal("no stream")
 		}
 		if w := ask(s.page, "GET", "localhost", Path+"/events"); w.Code != 503 || !strings.Contains(w.Body.String(), "Too many pages") {
-			t.Errorf("beyond MaxStreams: %d %s", w.Code, w.Body)
+			t.Errorf("beyond maxStreams: %d %s", w.Code, w.Body)
 		}
-		time.Sleep(s.page.config.WriteTimeout + time.Second)
-		if len(s.page.streams) != 0 {
+		time.Sleep(writeTimeout + time.Second)
+		if len(s.page.streams) != others {
 			t.Error("the slow client still has a stream")
+		}
+		for range others {
+			<-s.page.streams
 		}
 	})
 }

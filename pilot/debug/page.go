@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // pause is the minimum time between two frames.
@@ -52,7 +54,7 @@ func New(config Config) (*Page, error) {
 	config = config.withDefaults()
 	return &Page{
 		config: config, hosts: newHosts(config.Address, config.Hosts),
-		streams: make(chan struct{}, config.MaxStreams), past: make(chan past), ended: make(chan struct{}),
+		streams: make(chan struct{}, maxStreams), past: make(chan past), ended: make(chan struct{}),
 	}, nil
 }
 
@@ -66,16 +68,16 @@ func (p *Page) Run(ctx context.Context) error {
 		return errAgain
 	}
 	defer close(p.ended)
-	h := newHistory(p.config.MaxHistory)
-	idle := time.NewTimer(p.config.Idle)
-	defer idle.Stop()
+	h := newHistory(maxHistory)
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
 	p.publish(p.look(h))
 	for ctx.Err() == nil {
 		forced := false
 		select {
 		case <-ctx.Done():
 			continue
-		case <-idle.C:
+		case <-timer.C:
 			forced = true
 		case <-p.config.Changed:
 		case past := <-p.past:
@@ -84,9 +86,9 @@ func (p *Page) Run(ctx context.Context) error {
 		}
 		if f := p.look(h); forced || f.differs(p.newest.Load()) {
 			p.publish(f)
-			idle.Reset(p.config.Idle)
+			timer.Reset(idle)
 		}
-		wait(ctx, pause)
+		_ = apirequest.Pause(ctx, pause)
 	}
 	for range cap(p.streams) { // all streams have ended when all slots are taken
 		p.streams <- struct{}{}
@@ -157,14 +159,4 @@ func withoutValidity(elections []Election) []Election {
 		elections[i].ValidityLeft = 0
 	}
 	return elections
-}
-
-// wait returns after d or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
 func (p *Program) defaults() *cobra.Command {
@@ -27,7 +29,7 @@ func (p *Program) defaults() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			safe{p.Out}.line("%s", or(hook.Labels[revisionLabel], "none"))
+			safe{p.Out}.line("%s", cmp.Or(hook.Labels[revisionLabel], "none"))
 			return nil
 		},
 	}
@@ -37,11 +39,9 @@ func (p *Program) defaults() *cobra.Command {
 		Long: `Shows the plan, asks for confirmation, and changes the label of the webhook istio-revision-tag-default. Works only on a tag
 installed by this project's ` + "`tags`" + ` chart. For a tag created by istioctl, changing the label would not update its injection webhooks,
 so the command prints the istioctl command to run and changes nothing.`,
-		Args: exactly("revision"),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
-			return p.completeRevisions(cmd, args, to)
-		},
-		RunE: func(cmd *cobra.Command, args []string) error { return p.setDefault(cmd.Context(), args[0], yes) },
+		Args:              exactly("revision"),
+		ValidArgsFunction: p.completeRevisions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.setDefault(cmd.Context(), args[0], yes) },
 	}
 	set.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt (required when stdin is not a terminal)")
 	root.AddCommand(get, set)
@@ -75,14 +75,14 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 		return nil
 	}
 	p.all = true // rank is in effect in all namespaces
-	if err := p.showPlan(ctx, c, &output{flags: tableOnly()}, revision); err != nil {
+	if err := p.showPlan(ctx, c, &output{flags: genericclioptions.NewPrintFlags("")}, revision); err != nil {
 		return err
 	}
 	fmt.Fprintln(p.Out)
 	if err := notOurs(hook, revision); err != nil {
 		return err
 	}
-	if err := p.ask(fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, or(now, "none")), yes); err != nil {
+	if err := p.ask(fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, cmp.Or(now, "none")), yes); err != nil {
 		return err
 	}
 	hook.Labels[revisionLabel] = revision
@@ -92,7 +92,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 		}
 		return err
 	}
-	safe{p.Out}.line("The default revision is %s; it was %s. Follow the elections: %s watch -A", revision, or(now, "none"), name())
+	safe{p.Out}.line("The default revision is %s; it was %s. Follow the elections: %s watch -A", revision, cmp.Or(now, "none"), name())
 	if release := hook.Annotations["meta.helm.sh/release-name"]; release != "" {
 		safe{p.Out}.line("Update its Helm release: helm upgrade %s --namespace %s --reuse-values --set default=%s",
 			release, hook.Annotations["meta.helm.sh/release-namespace"], revision)

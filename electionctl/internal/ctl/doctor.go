@@ -3,6 +3,8 @@ package ctl
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,22 +44,23 @@ type examination struct {
 	progress  func(string) func()
 }
 
-// check is one check of doctor.
+// check is one check of doctor. none is the finding if run returns none.
 type check struct {
 	name string
 	run  func(ctx context.Context, x *examination) ([]finding, error)
+	none finding
 }
 
 var checks = []check{
-	{"permissions", permissions},
-	{"clock", clock},
-	{"locks", locks},
-	{"annotations", annotations},
-	{"abandoned", abandoned},
-	{"installations", installations},
-	{"default", tags},
-	{"flow", flow},
-	{"fence", fences},
+	{"permissions", permissions, finding{}},
+	{"clock", clock, finding{}},
+	{"locks", locks, finding{}},
+	{"annotations", annotations, finding{Verdict: well, Message: "no annotation prevents a leader"}},
+	{"abandoned", abandoned, finding{Verdict: well, Message: "each holder renewed its lock within its lease"}},
+	{"installations", installations, finding{Verdict: well, Message: "no election is used by two installations"}},
+	{"default", tags, finding{}},
+	{"flow", flow, finding{Verdict: unknown, Message: "no holder is a pod, so the priority of renewals is unknown"}},
+	{"fence", fences, finding{}},
 }
 
 func (p *Program) doctor() *cobra.Command {
@@ -110,6 +113,8 @@ func (p *Program) examine(ctx context.Context, observe time.Duration) ([]finding
 			findings = append(findings, finding{Verdict: unknown, Message: err.Error(), Fix: "run this as a user with the missing permission"})
 		case err != nil:
 			return nil, err
+		case len(findings) == 0:
+			findings = append(findings, check.none)
 		}
 		for _, f := range findings {
 			f.Check = check.name
@@ -170,9 +175,6 @@ func annotations(_ context.Context, x *examination) (findings []finding, _ error
 			findings = append(findings, finding{Verdict: warning, Message: fmt.Sprintf("%s/%s: %s: %s", e.Namespace, e.Name, o.Annotation, o.Effect), Fix: o.Remove})
 		}
 	}
-	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: well, Message: "no annotation prevents a leader"})
-	}
 	return findings, nil
 }
 
@@ -193,7 +195,7 @@ func abandoned(ctx context.Context, x *examination) (findings []finding, _ error
 		wait = max(wait, min(lease+time.Second, x.observe))
 	}
 	if len(suspects) == 0 {
-		return []finding{{Verdict: well, Message: "each holder renewed its lock within its lease"}}, nil
+		return nil, nil
 	}
 	after, err := x.c.lookAgain(ctx, x.namespace, wait, func() func() {
 		return x.progress(fmt.Sprintf("watching %d locks with a stale renewal for %v", len(suspects), wait))
@@ -224,23 +226,13 @@ func (x *examination) judge(e inspect.Election, after *seen, now time.Time) find
 	case live == inspect.Silent:
 		return finding{
 			Verdict: problem, Message: fmt.Sprintf("%s was not renewed for its lease of %d s; its holder is %s", where, e.LeaseSeconds, e.Holder),
-			Fix: fmt.Sprintf("start a candidate; if the lock is unused: kubectl -n %s delete %s %s", e.Namespace, kubectlKind(e.Lock), e.Name),
+			Fix: fmt.Sprintf("start a candidate; if the lock is unused: kubectl -n %s delete %s", e.Namespace, e.Objects()),
 		}
 	}
 	return finding{
 		Verdict: warning, Message: fmt.Sprintf("%s was not renewed within %v; its last renewal by %s was %v ago", where, apart.Round(time.Second), e.Holder, now.Sub(e.Renewed).Round(time.Second)),
 		Fix: fmt.Sprintf("probably abandoned; to be certain, use --observe=%ds", e.LeaseSeconds+1),
 	}
-}
-
-func kubectlKind(lock string) string {
-	switch lock {
-	case inspect.Lease:
-		return "lease"
-	case inspect.ConfigMap:
-		return "configmap"
-	}
-	return "lease,configmap"
 }
 
 // installations reports elections for the same objects in two namespaces.
@@ -252,19 +244,17 @@ func installations(ctx context.Context, x *examination) (findings []finding, _ e
 	where := map[string][]string{}
 	for _, l := range all.locks {
 		if clusterWide[l.Name] && l.Snapshot.Record.HolderIdentity != "" {
-			where[l.Name] = appendNew(where[l.Name], l.Namespace)
+			where[l.Name] = append(where[l.Name], l.Namespace)
 		}
 	}
-	for _, election := range sortedKeys(where) {
-		if namespaces := where[election]; len(namespaces) > 1 {
+	for _, election := range slices.Sorted(maps.Keys(where)) {
+		namespaces := slices.Compact(slices.Sorted(slices.Values(where[election])))
+		if len(namespaces) > 1 {
 			findings = append(findings, finding{
 				Verdict: warning, Message: fmt.Sprintf("%s is held in namespaces %v: each installation has its own leader for the same objects", election, namespaces),
 				Fix: "give each installation its own namespaces (discovery selectors), or remove an installation",
 			})
 		}
-	}
-	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: well, Message: "no election is used by two installations"})
 	}
 	return findings, nil
 }

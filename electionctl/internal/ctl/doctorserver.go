@@ -1,9 +1,9 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,15 +24,6 @@ var clusterWide = map[string]bool{
 	leaderelection.NodeUntaintController: true, leaderelection.ClusterTrustBundleController: true, leaderelection.InferencePoolController: true,
 	leaderelection.IPAutoallocateController: true,
 }
-
-func appendNew(all []string, s string) []string {
-	if slices.Contains(all, s) {
-		return all
-	}
-	return append(all, s)
-}
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // permission is a permission that a command needs.
 type permission struct {
@@ -133,20 +124,16 @@ func tags(ctx context.Context, x *examination) ([]finding, error) {
 	switch {
 	case err == nil && validator.Labels[revisionLabel] != tag:
 		return []finding{{
-			Verdict: problem, Message: fmt.Sprintf("%s has revision %s, but %s has %s", defaultTag, or(tag, "none"), defaultValidator, or(validator.Labels[revisionLabel], "none")),
-			Fix: "complete the change: istioctl tag set default --revision " + or(tag, "REVISION") + " --overwrite",
+			Verdict: problem, Message: fmt.Sprintf("%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), defaultValidator, cmp.Or(validator.Labels[revisionLabel], "none")),
+			Fix: "complete the change: istioctl tag set default --revision " + cmp.Or(tag, "REVISION") + " --overwrite",
 		}}, nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return nil, err
 	case tag == "":
 		return []finding{{Verdict: warning, Message: "no default revision: the first candidate leads, regardless of its revision", Fix: "install the chart tags, or istioctl tag set default --revision REVISION"}}, nil
 	}
-	for _, e := range x.elections {
-		if e.Revision == tag {
-			return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
-		}
-	}
-	if len(x.elections) == 0 {
+	led := func(e inspect.Election) bool { return e.Revision == tag }
+	if len(x.elections) == 0 || slices.ContainsFunc(x.elections, led) {
 		return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
 	}
 	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan --default-revision " + tag}}, nil

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	w.line("%s/%s, a %s", e.Namespace, e.Name, lockWord(e.Lock))
 	if e.Holder != "" {
 		w.line("  holder       %s%s", e.Holder, programWord(e))
-		w.line("  revision     %s", or(e.Key, "none recorded"))
+		w.line("  revision     %s", cmp.Or(e.Key, "none recorded"))
 		w.line("  since        %s, renewed %s (by the holder's clock)", stamp(e.Since), stamp(e.Renewed))
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
@@ -81,10 +82,10 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  alive        %s", liveWords(e.Live))
 	}
 	if r := e.Request; r != nil {
-		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, or(r.Requester, "?"), reasonWord(or(r.Refused, r.Note)))
+		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, cmp.Or(r.Requester, "?"), reasonWord(cmp.Or(r.Refused, r.Note)))
 	}
 	if h := e.Hold; h != nil {
-		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, or(h.Requester, "?"), reasonWord(h.Note))
+		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, cmp.Or(h.Requester, "?"), reasonWord(h.Note))
 	}
 	w.line("  default      %s", defaultWord(d))
 	w.line("\nWhy: %s", e.Reason(d))
@@ -122,7 +123,7 @@ func (p *Program) writeCandidates(e inspect.Election, s *seen) {
 		case c.Late:
 			role = "late"
 		}
-		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
+		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
 	}
 	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS"}, rows)
 }
@@ -228,7 +229,7 @@ func liveWords(l inspect.Liveness) string {
 }
 
 func outcomeWords(o inspect.Outcome) string {
-	who := or(o.Leader, "the first candidate")
+	who := cmp.Or(o.Leader, "the first candidate")
 	if o.Leader == "" && o.Revision != "" {
 		who = "a candidate of " + o.Revision
 	}

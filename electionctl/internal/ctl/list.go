@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -81,10 +82,10 @@ func (p *Program) rows(out *output, all []inspect.Election) (rows [][]cell) {
 		if p.all {
 			row = append(row, cell{text: e.Namespace})
 		}
-		row = append(row, cell{text: e.Name}, cell{text: or(e.Holder, "-")}, cell{text: or(e.Key, "-")}, cell{text: stamp(e.Since)}, stateCell(e))
+		row = append(row, cell{text: e.Name}, cell{text: cmp.Or(e.Holder, "-")}, cell{text: cmp.Or(e.Key, "-")}, cell{text: stamp(e.Since)}, stateCell(e))
 		if out.wide() {
 			row = append(row, cell{text: e.Lock}, cell{text: strconv.Itoa(e.Transitions)}, cell{text: fmt.Sprintf("%ds", e.LeaseSeconds)},
-				cell{text: stamp(e.Renewed)}, cell{text: or(e.Program, "-")}, cell{text: candidateNames(e)})
+				cell{text: stamp(e.Renewed)}, cell{text: cmp.Or(e.Program, "-")}, cell{text: candidateNames(e)})
 		}
 		rows = append(rows, row)
 	}
@@ -96,7 +97,7 @@ func candidateNames(e inspect.Election) string {
 	for _, c := range e.Candidates {
 		names = append(names, c.Identity)
 	}
-	return or(strings.Join(names, ","), "-")
+	return cmp.Or(strings.Join(names, ","), "-")
 }
 
 func stateCell(e inspect.Election) cell {
@@ -128,7 +129,7 @@ func stateCell(e inspect.Election) cell {
 }
 
 func requestWord(r *inspect.Request) string {
-	to := or(r.To, "any candidate")
+	to := cmp.Or(r.To, "any candidate")
 	switch {
 	case r.Refused != "":
 		return "refused handover to " + to
@@ -144,13 +145,6 @@ func stamp(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02T15:04:05Z")
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 // printObjects prints machine-readable output. With -o name it prints the names of the lock objects, for kubectl.

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,14 +152,14 @@ func executable(found []inspect.Election) error {
 	case len(found) > 1:
 		return withCode(Refused, "a ConfigMap and a Lease named %s each have a holder: see %s explain %s", e.Name, name(), e.Name)
 	case e.State == inspect.Holds && e.Program != "" || e.State == inspect.Holds && e.Key == "":
-		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod, or change the default revision (%s plan)", e.Holder, or(e.Program, "another elector such as client-go"), name())
+		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod, or change the default revision (%s plan)", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), name())
 	case e.State == inspect.Holds || e.State == inspect.Nominated:
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
 		return withCode(Refused, "election %s has no leader (state: %s)", e.Name, e.State)
 	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || e.Request.Reason == "operator"):
 		return withCode(Refused, "a handover to %s is in progress, requested by %s; follow it: %s watch %s",
-			or(e.Request.To, "any candidate"), or(e.Request.Requester, "?"), name(), e.Name)
+			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), name(), e.Name)
 	}
 	return nil
 }
@@ -253,7 +254,7 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 			there = append(there, candidate.Identity)
 		}
 	}
-	others := or(strings.Join(there, ", "), "none except the leader")
+	others := cmp.Or(strings.Join(there, ", "), "none except the leader")
 	switch {
 	case found == nil && s.knows(e):
 		return "", withCode(NotFound, "%s is no candidate of %s; candidates: %s", to, e.Name, others)

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -85,7 +86,7 @@ func runs(revision string, all []inspect.Election, s *seen) error {
 	if len(s.members) == 0 || slices.Contains(there, revision) {
 		return nil
 	}
-	return withCode(NotFound, "no candidate has revision %s (revisions: %s); install it first", revision, or(strings.Join(there, ", "), "none"))
+	return withCode(NotFound, "no candidate has revision %s (revisions: %s); install it first", revision, cmp.Or(strings.Join(there, ", "), "none"))
 }
 
 func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
@@ -98,12 +99,12 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 	may := 0
 	for _, plan := range plans {
 		o := plan.Outcome
-		then := or(o.Leader, "?")
+		then := cmp.Or(o.Leader, "?")
 		warm := cell{text: "-"}
 		colour := yellow
 		switch o.Move {
 		case inspect.Stays:
-			then = or(o.Leader, "-")
+			then = cmp.Or(o.Leader, "-")
 			colour = ""
 		case inspect.Unknown:
 			may++
@@ -114,7 +115,7 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 			}
 			moves++
 		}
-		row := []cell{{text: plan.election.Name}, {text: or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}
+		row := []cell{{text: plan.election.Name}, {text: cmp.Or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}
 		if p.all {
 			row = append([]cell{{text: plan.election.Namespace}}, row...)
 		}

@@ -172,16 +172,14 @@ func (c *clients) configMaps(ctx context.Context, namespace string) (locks []ins
 
 // defaultRevision returns the default revision. It is not Synced if reading the webhook is forbidden.
 func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.DefaultRevision, error) {
-	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, defaultTag, metav1.GetOptions{})
+	hook, err := c.tag(ctx)
 	switch {
-	case err == nil:
-		return k8sleaderelection.DefaultRevision{Synced: true, Revision: hook.Labels[revisionLabel]}, nil
-	case apierrors.IsNotFound(err):
-		return k8sleaderelection.DefaultRevision{Synced: true}, nil
 	case apierrors.IsForbidden(err):
 		return k8sleaderelection.DefaultRevision{}, nil
+	case err != nil:
+		return k8sleaderelection.DefaultRevision{}, err
 	}
-	return k8sleaderelection.DefaultRevision{}, err
+	return k8sleaderelection.DefaultRevision{Synced: true, Revision: hook.Labels[revisionLabel]}, nil
 }
 
 // elections reads the elections of the selected namespaces.

@@ -125,6 +125,3 @@ func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
 }
-
-// tableOnly returns print flags for a table.
-func tableOnly() *genericclioptions.PrintFlags { return genericclioptions.NewPrintFlags("") }

@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -287,20 +286,4 @@ func pinged(object *coordinationv1beta1.LeaseCandidate, wall time.Time) *coordin
 	at := laterThan(wall, object.Spec.RenewTime)
 	ping.Spec.PingTime = &at
 	return ping
-}
-
-// String returns the plan for test failures.
-func (p plan) String() string {
-	names := func(all []*coordinationv1beta1.LeaseCandidate) (s []string) {
-		for _, object := range all {
-			s = append(s, object.Name)
-		}
-		slices.Sort(s)
-		return s
-	}
-	lease := "unchanged"
-	if p.Lease != nil {
-		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferredHolder(p.Lease))
-	}
-	return fmt.Sprintf("ping %v, delete %v, lease %s, error %v", names(p.Ping), names(p.Delete), lease, p.Err)
 }

@@ -2,6 +2,7 @@ package coordination
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -715,4 +716,20 @@ func TestPlan_NewLease(t *testing.T) {
 	s.e.Lease.UID = "third"
 	s.step()
 	s.wantLock("a", "") // not a release
+}
+
+// String returns the plan for test failures.
+func (p plan) String() string {
+	names := func(all []*coordinationv1beta1.LeaseCandidate) (s []string) {
+		for _, object := range all {
+			s = append(s, object.Name)
+		}
+		slices.Sort(s)
+		return s
+	}
+	lease := "unchanged"
+	if p.Lease != nil {
+		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferredHolder(p.Lease))
+	}
+	return fmt.Sprintf("ping %v, delete %v, lease %s, error %v", names(p.Ping), names(p.Delete), lease, p.Err)
 }
