@@ -62,7 +62,7 @@ func (s *durations) handover(r *reporter, c *change) {
 	switch {
 	case op == core.HandOver:
 		r.observe(HandoverGiven, &s.handingOverSince, now)
-	case !c.after.Drain.Kind.HandsOver() && c.after.Phase == core.Following:
+	case !c.after.Drain.HandOver && c.after.Phase == core.Following:
 		s.handingOverSince = 0
 	}
 }

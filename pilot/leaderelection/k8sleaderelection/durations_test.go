@@ -26,7 +26,7 @@ func TestHandoverDuration(t *testing.T) {
 	requesting := core.State{Phase: core.Following, Requesting: core.Requests{Wanted: true}}
 	settling := core.State{Phase: core.Settling}
 	leading := core.State{Phase: core.Leading}
-	handingOver := core.State{Phase: core.Draining, Drain: core.Drain{Kind: core.DrainToHandOver}}
+	handingOver := core.State{Phase: core.Draining, Drain: core.Drain{HandOver: true}}
 	draining := core.State{Phase: core.Draining}
 	requested := func(since core.Instant) durations { return durations{requestedSince: since} }
 	given := func(since core.Instant) durations { return durations{handingOverSince: since} }

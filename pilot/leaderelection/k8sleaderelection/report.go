@@ -55,7 +55,7 @@ func (c *change) denied() bool {
 
 // beginsHandover reports whether the leader starts to drain for a handover.
 func (c *change) beginsHandover() bool {
-	return c.after.Drain.Kind.HandsOver() && !c.before.Drain.Kind.HandsOver()
+	return c.after.Drain.HandOver && !c.before.Drain.HandOver
 }
 
 // acknowledged returns the own operation that this pass saw confirmed, or NoOp.

@@ -138,7 +138,7 @@ func decodeAnnotations(annotations map[string]string) core.Annotations {
 	return core.Annotations{
 		Marker:  parseMarker(annotations[k8sresourcelock.MarkerAnnotation]),
 		Request: parseRequest(annotations[k8sresourcelock.HandoverRequestAnnotation]),
-		Hold:    parseHold(annotations[k8sresourcelock.HoldAnnotation]),
+		Hold:    fromJSON[core.Hold](annotations[k8sresourcelock.HoldAnnotation]),
 	}
 }
 
@@ -216,17 +216,9 @@ func formatMarker(m core.Marker) string {
 
 // parseRequest returns the zero Request for invalid input. Only an operator may omit the identity.
 func parseRequest(s string) core.Request {
-	if s == "" { // saves an allocation
-		return core.Request{}
-	}
-	var r core.Request
-	if json.Unmarshal([]byte(s), &r) != nil {
-		return core.Request{}
-	}
-	if k8sresourcelock.ValidateKey(r.Key) != nil {
-		return core.Request{} // otherwise the handover could not be written
-	}
-	if k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator) {
+	r := fromJSON[core.Request](s)
+	noIdentity := k8sresourcelock.ValidateIdentity(r.Identity) != nil && (r.Identity != "" || r.Reason != core.ForOperator)
+	if noIdentity || k8sresourcelock.ValidateKey(r.Key) != nil { // otherwise the handover could not be written
 		return core.Request{}
 	}
 	return r
@@ -235,20 +227,16 @@ func parseRequest(s string) core.Request {
 // FormatRequest returns the annotation of a request, or "" without a request.
 func FormatRequest(r core.Request) string { return toJSON(r) }
 
-// parseHold returns the zero Hold for invalid input.
-func parseHold(s string) core.Hold {
-	if s == "" { // saves an allocation
-		return core.Hold{}
-	}
-	var h core.Hold
-	if json.Unmarshal([]byte(s), &h) != nil {
-		return core.Hold{}
-	}
-	return h
-}
-
 // FormatHold returns the annotation of a hold, or "" without a hold.
 func FormatHold(h core.Hold) string { return toJSON(h) }
+
+// fromJSON returns the zero value for invalid input.
+func fromJSON[T core.Request | core.Hold](s string) (v T) {
+	if s == "" || json.Unmarshal([]byte(s), &v) != nil { // the first condition saves an allocation
+		return *new(T)
+	}
+	return v
+}
 
 func toJSON[T core.Request | core.Hold](v T) string {
 	if v == *new(T) {

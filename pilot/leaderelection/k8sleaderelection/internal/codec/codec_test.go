@@ -50,7 +50,7 @@ func TestRequestAndHold(t *testing.T) {
 		}
 	}
 	for s, believed := range map[string]bool{`{"holder":"a","seconds":5}`: true, `{"holder":7}`: false, ``: false} {
-		if h := parseHold(s); (h != core.Hold{}) != believed {
+		if h := fromJSON[core.Hold](s); (h != core.Hold{}) != believed {
 			t.Errorf("%s: %+v", s, h)
 		}
 	}

@@ -41,7 +41,7 @@ func (c Config) absorb(s State, in Input) State {
 		s.Running = false
 	case StepDown:
 		if s.Phase == Leading {
-			s.Drain.Kind = DrainToStepDown
+			s.Drain.StepDown = true
 		}
 	case Stop:
 		s.Stopping = true

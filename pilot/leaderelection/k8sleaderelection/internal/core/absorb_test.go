@@ -25,60 +25,6 @@ func TestPollAfter(t *testing.T) {
 	}
 }
 
-// A watch may have missed changes only if the lock was read before. A read in flight was sent before the watch.
-func TestWatchGap(t *testing.T) {
-	reading, writing := State{Known: Current}, State{Known: Current}
-	reading.Flight.Op, writing.Flight.Op = Read, Renew
-	for name, c := range map[string]struct {
-		s      State
-		known  Knowledge
-		before bool
-	}{
-		"unread":          {State{}, Unread, false},
-		"read in flight":  {reading, StaleGap, true},
-		"write in flight": {writing, StaleGap, false},
-		"no call":         {State{Known: Current}, StaleGap, false},
-	} {
-		if got := testConfig().absorb(c.s, Input{Kind: Watching, Gap: true}); got.Known != c.known || got.Flight.BeforeGap != c.before {
-			t.Errorf("%s: %v, before %v", name, got.Known, got.Flight.BeforeGap)
-		}
-	}
-}
-
-// An event or reply changes the result of the KeyComparisonFunc only with a new record.
-func TestAbsorbInputs(t *testing.T) {
-	c := testConfig()
-	for _, was := range []bool{false, true} {
-		for kind, takes := range map[Kind]bool{Tick: true, Watching: true, Unwatched: true, Drained: true, Stop: true} {
-			if got := c.absorb(State{Beats: was}, Input{Kind: kind, Now: testNow, Beats: !was}).Beats; got != !was == takes {
-				t.Errorf("%v: %v after %v", kind, got, was)
-			}
-		}
-	}
-	for phase, want := range map[Phase]DrainKind{Leading: DrainToStepDown, Following: 0, Settling: 0, Draining: 0} {
-		if got := c.absorb(State{Phase: phase}, Input{Kind: StepDown, Now: testNow}).Drain.Kind; got != want {
-			t.Errorf("stepping down while %v: %v", phase, got)
-		}
-	}
-	if c.absorb(State{Phase: Draining, Drain: Drain{Kind: DrainToStepDown}}, Input{Kind: StepDown, Now: testNow}).Drain.Kind != DrainToStepDown {
-		t.Error("the second step-down changed the first")
-	}
-	if s := c.absorb(State{Watch: true}, Input{Kind: Unwatched, Now: testNow}); s.Watch {
-		t.Error("still watched")
-	}
-	// A change of the default revision ends back-offs. The same default does not.
-	canary := DefaultRevision{Synced: true, Revision: "canary"}
-	held := State{Default: canary, Displaced: Displaced{ByEqual: true, NotBefore: testNow.Mono, Times: 3}, Requesting: Requests{NotBefore: testNow.Mono}}
-	same := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: canary})
-	if !same.Displaced.ByEqual || same.Displaced.NotBefore == 0 || same.Displaced.Times != 3 || same.Requesting.NotBefore == 0 {
-		t.Errorf("same default: %+v", same)
-	}
-	other := c.absorb(held, Input{Kind: DefaultChanged, Now: testNow, Default: DefaultRevision{Synced: true, Revision: "stable"}})
-	if other.Displaced.ByEqual || other.Displaced.NotBefore != 0 || other.Displaced.Times != 0 || other.Requesting.NotBefore != 0 || other.Default.Revision != "stable" {
-		t.Errorf("another default: %+v", other)
-	}
-}
-
 // The lease of a holder restarts with each change of its record, and when an older state was restored.
 func TestObserve_LeaseRestart(t *testing.T) {
 	c := testConfig()
@@ -142,24 +88,6 @@ func TestObserve_FormerMarker(t *testing.T) {
 	}
 	if got := c.observe(s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
 		t.Errorf("write of a peer with an own stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
-	}
-}
-
-func TestObserve_State(t *testing.T) {
-	c := testConfig()
-	s := follower(c, lock("equal"), "stable")
-	s.Own.Stamps[0], s.Beats, s.Own.AcquireUnknown, s.Known = 7e6, true, true, Stale
-	got := c.observe(s, later(1, lock("equal", newer, to("b", 8))))
-	if got.Beats || got.Own.AcquireUnknown || got.Known != Current || got.Own.Acked != 0 || got.Count != 8 || got.Learned != s.Learned+1 {
-		t.Errorf("other holder: %+v", got)
-	}
-	if got := c.observe(s, later(1, lock("mine", newer))); got.Own.Acked != 7e6 {
-		t.Errorf("own write was stored, acknowledged is %d", got.Own.Acked)
-	}
-	for _, gone := range []func(*Snapshot){deleted, unreadable} {
-		if got := c.observe(s, later(1, lock("mine", newer, gone, to("a", 9)))); got.Own.Acked != 0 || got.Count != 3 {
-			t.Errorf("unreadable: %+v", got)
-		}
 	}
 }
 

@@ -68,16 +68,16 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 		return c.lose(s, now, lost)
 	case s.Stopping:
 		return c.drain(s, now, Stopped)
-	case s.Drain.Kind.stepsDown():
+	case s.Drain.StepDown:
 		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		// The acceptance is stored, so other candidates know the next leader.
 		return c.drain(s, now, HandingOver)
 	case c.prefersOther(s, now.Mono) && c.Coordinated:
-		s.Drain.Kind = DrainToHandOver
+		s.Drain.HandOver = true
 		return c.drain(s, now, HandingOver)
 	case c.prefersOther(s, now.Mono):
-		s.Drain.Kind = DrainToStepDown // the coordinator names the next holder
+		s.Drain.StepDown = true // the coordinator names the next holder
 		return c.drain(s, now, Yielding)
 	}
 	return s
@@ -123,8 +123,8 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 	case s.Drain.Lost == ValidityLost && lost == RecordLost:
 		s.Drain.Lost = RecordLost
 		return s
-	case !s.Drain.Kind.HandsOver() && lost != RecordLost && s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
-		s.Drain.Kind = s.Drain.Kind | DrainToHandOver
+	case !s.Drain.HandOver && lost != RecordLost && s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
+		s.Drain.HandOver = true
 		s.Drain.CoolDown = c.coolDown(s)
 		return s
 	case s.Running && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
@@ -133,7 +133,7 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 	case s.Running:
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
-	case (s.Drain.Kind != 0 || s.Stopping && c.Release) && c.releasable(s):
+	case (s.Drain.StepDown || s.Drain.HandOver || s.Stopping && c.Release) && c.releasable(s):
 		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, DrainedAll)
 	}
@@ -176,7 +176,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 	if s.BeganAt.Until(now.Mono) > c.Lease {
 		s.BackOff.Steps = 0
 	}
-	if s.Drain.Kind.stepsDown() {
+	if s.Drain.StepDown {
 		s.BackOff.Until = now.Mono.After(c.Retry << min(s.BackOff.Steps, maxBackOffShift))
 		s.BackOff.Steps = min(s.BackOff.Steps+1, maxBackOffShift)
 	}

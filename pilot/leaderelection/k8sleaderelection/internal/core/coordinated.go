@@ -38,10 +38,12 @@ func (c Config) unprefers(s State, now Instant) bool {
 
 // handoverTarget returns the request of the candidate to hand over to. The zero value: release instead.
 func (c Config) handoverTarget(s State, now Instant) Request {
+	r := s.Snap.Annotations.Request
 	switch {
-	case c.fulfillsRequest(s, now):
-		return s.Snap.Annotations.Request
-	case c.Coordinated && c.ownsTerm(s) && c.prefersOther(s, now):
+	case !c.ownsTerm(s):
+	case r.Identity != "" && s.requested(now) && (r.Accepted || c.grants(s, now)):
+		return r
+	case c.Coordinated && c.prefersOther(s, now):
 		return Request{Identity: s.Snap.Preferred}
 	}
 	return Request{}

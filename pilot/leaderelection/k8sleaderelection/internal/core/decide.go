@@ -126,13 +126,9 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 // request or does not want the lock now. A coordinator names candidates without a request. An unfit candidate
 // releases the lock again.
 func (c Config) unrequestedNomination(s State, now Instant) bool {
-	switch {
-	case !c.IsNominee(s):
-		return false
-	case c.Coordinated && !c.transferred(s):
-		return s.Unfit || now < c.backOffEnds(s)
-	}
-	return s.Unfit || !s.Requesting.Wanted && !c.transferred(s)
+	named := c.Coordinated && !c.transferred(s)
+	unwanted := named && now < c.backOffEnds(s) || !named && !s.Requesting.Wanted && !c.transferred(s)
+	return c.IsNominee(s) && (s.Unfit || unwanted)
 }
 
 // IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.

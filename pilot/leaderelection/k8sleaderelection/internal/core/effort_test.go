@@ -58,46 +58,6 @@ func TestFailed_Count(t *testing.T) {
 	}
 }
 
-// After a refusal it is certain that nothing was written.
-func TestFailed_Knowledge(t *testing.T) {
-	c := testConfig()
-	for name, x := range map[string]struct {
-		op                    Op
-		result                Result
-		watch                 bool
-		behind, unknown, sent bool
-		reads                 float64 // time of the next read
-	}{
-		"claim, unknown":           {Acquire, Unknown, true, true, true, true, 0.125},
-		"renewal, unknown":         {Renew, Unknown, true, true, false, true, 0.125},
-		"read, unknown":            {Read, Unknown, true, true, false, true, 0.125},
-		"claim, conflict":          {Acquire, Conflict, true, true, false, false, 0},
-		"claim, refused":           {Acquire, Refused, true, false, false, true, 0},
-		"claim, refused, no watch": {Acquire, Refused, false, true, false, false, 0.125},
-		"read, refused":            {Read, Refused, true, true, false, false, 0.125},
-		"read, conflict":           {Read, Conflict, true, true, false, false, 0.125},
-	} {
-		s := seenAt(0, lock("equal"))
-		s.Watch, s.Drain.Sent = x.watch, true
-		s = c.failed(s, Call{Op: x.op}, reply(0, x.result, Snapshot{}))
-		want := Instant(0)
-		if x.reads > 0 {
-			want = seconds(x.reads)
-		}
-		if s.Known.Outdated() != x.behind || s.Own.AcquireUnknown != x.unknown || s.Drain.Sent != x.sent || s.Effort.Reads.Next != want {
-			t.Errorf("%s: stale %v, acquire unknown %v, sent %v, reads in %v", name, s.Known.Outdated(), s.Own.AcquireUnknown, s.Drain.Sent, testNow.Mono.Until(s.Effort.Reads.Next))
-		}
-	}
-	s := seenAt(0, lock("equal"))
-	s.Own.AcquireUnknown = true
-	if s = c.failed(s, Call{Op: Read}, reply(0, Unknown, Snapshot{})); !s.Own.AcquireUnknown {
-		t.Error("a failed read cleared AcquireUnknown")
-	}
-	if s = c.failed(seenAt(0, lock("equal")), Call{Op: Acquire}, reply(0, Unknown, Snapshot{})); s.Drain.Sent {
-		t.Error("a claim without an answer may have released something")
-	}
-}
-
 // Pauses are bounded by RetryPeriod for reads and for a term that could be lost, otherwise by the lease. Jitter shortens them by up to a quarter.
 func TestPause(t *testing.T) {
 	c := testConfig()

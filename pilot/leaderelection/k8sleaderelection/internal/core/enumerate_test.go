@@ -11,17 +11,17 @@ import (
 type stage struct {
 	phase Phase
 	lost  Loss
-	kind  DrainKind
-	late  bool // the deadline has passed
+	ends  Drain // StepDown or HandOver
+	late  bool  // the deadline has passed
 }
 
 // stages are the possible combinations.
 var stages = func() []stage {
-	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, kind: DrainToStepDown}}
-	for _, ends := range []stage{{}, {kind: DrainToStepDown}, {kind: DrainToHandOver}, {late: true}} {
+	all := []stage{{phase: Following}, {phase: Settling}, {phase: Done}, {phase: Leading}, {phase: Leading, ends: Drain{StepDown: true}}}
+	for _, ends := range []stage{{}, {ends: Drain{StepDown: true}}, {ends: Drain{HandOver: true}}, {late: true}} {
 		for phase, losses := range map[Phase][]Loss{Draining: {NotLost, ValidityLost, RecordLost}, Releasing: {NotLost, RecordLost}} {
 			for _, lost := range losses {
-				all = append(all, stage{phase, lost, ends.kind, ends.late})
+				all = append(all, stage{phase, lost, ends.ends, ends.late})
 			}
 		}
 	}
@@ -34,8 +34,9 @@ var domain = []struct {
 	set    func(s *State, n int)
 }{
 	{len(stages), func(s *State, n int) {
-		s.Phase, s.Drain.Lost, s.Drain.Kind = stages[n].phase, stages[n].lost, stages[n].kind
-		s.Drain.Sent = s.Phase == Releasing && s.Drain.Kind == DrainToHandOver
+		s.Phase, s.Drain = stages[n].phase, stages[n].ends
+		s.Drain.Lost = stages[n].lost
+		s.Drain.Sent = s.Phase == Releasing && s.Drain.HandOver
 		s.Drain.Until = around(1, 2*time.Second)
 		if stages[n].late {
 			s.Drain.Until = around(0, 2*time.Second)

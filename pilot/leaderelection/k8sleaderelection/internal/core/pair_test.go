@@ -173,26 +173,3 @@ func (rules pairRules) secondFaults() (faults []string) {
 	})
 	return faults
 }
-
-// An annotation of another term or holder is not a claim.
-func TestPresence_Claim(t *testing.T) {
-	for needs, want := range map[NeedsBoth]presence{
-		{Identity: "a", Transitions: 3}: claim, {Identity: "a", Transitions: 2}: alone, {Identity: "b", Transitions: 3}: alone, {}: alone,
-	} {
-		s := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Transitions: 3}, Annotations: Annotations{Needs: needs}}
-		if got := s.presence(); got != want {
-			t.Errorf("%+v: %d, want %d", needs, got, want)
-		}
-	}
-}
-
-func TestPairWrite_Needs(t *testing.T) {
-	w := PairWrite{Self: "a", Record: Record{Holder: "a", Transitions: 3}}
-	if got, want := w.NeedsAnnotation(Snapshot{UID: UID{First: "u"}}), (NeedsBoth{Identity: "a", Transitions: 3, Other: "u"}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	w.Record.Holder = "b"
-	if got := w.NeedsAnnotation(Snapshot{UID: UID{First: "u"}}); got != (NeedsBoth{}) {
-		t.Errorf("nominee: %+v", got)
-	}
-}

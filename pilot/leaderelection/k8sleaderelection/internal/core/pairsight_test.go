@@ -157,41 +157,6 @@ func TestAnnotationFrom_WithoutOwnWrites(t *testing.T) {
 	}
 }
 
-func TestPairView(t *testing.T) {
-	at := func(version uint64) Snapshot { return Snapshot{Exists: version > 0, Version: version} }
-	v, taken := PairView{}.ApplyRead(Primary, at(10), 0)
-	if !taken || v.Primary.Version != 10 || v.ShouldShow(Primary, at(10)) {
-		t.Errorf("first read: taken %v, version %d, shown %v", taken, v.Primary.Version, v.ShouldShow(Primary, at(10)))
-	}
-	asked := v.Changes(Primary)
-	if w, taken := v.ApplyRead(Primary, at(8), asked); !taken || w.Primary.Version != 8 {
-		t.Error("the reply of a restored store does not count")
-	}
-	if _, taken := v.Apply(Primary, at(9)); taken {
-		t.Error("an older reply counts")
-	}
-	v, _ = v.Apply(Primary, at(11))
-	if _, taken := v.ApplyRead(Primary, at(10), asked); taken {
-		t.Error("a read in flight overwrites newer knowledge")
-	}
-	if w, taken := v.ApplyRead(Primary, at(12), asked); !taken || w.Primary.Version != 12 {
-		t.Error("a newer reply to a read in flight does not count")
-	}
-	v, _ = v.Apply(Secondary, at(20))
-	if !v.ShouldShow(Primary, at(11)) || v.ShouldShow(Primary, at(10)) || !v.ShouldShow(Secondary, at(20)) || v.ShouldShow(Secondary, at(19)) {
-		t.Error("wrong result of ShouldShow")
-	}
-	gone, taken := v.ApplyRead(Secondary, at(0), v.Changes(Secondary))
-	if !taken || gone.Secondary.Exists || gone.Secondary.Version != 20 || gone.Version() != 31 {
-		t.Errorf("deleted: taken %v, version %d, %d of both", taken, gone.Secondary.Version, gone.Version())
-	}
-	for versions, want := range map[[2]uint64]bool{{11, 20}: false, {10, 20}: true, {11, 19}: true} {
-		if v.IsNewerThan(versions[0], versions[1]) != want {
-			t.Errorf("newer than %v: %v", versions, !want)
-		}
-	}
-}
-
 func TestPairWrite_MergeAnnotations(t *testing.T) {
 	for _, fault := range append(realPairRules.mergeFaults(), realPairRules.holdFaults()...) {
 		t.Error(fault)

@@ -103,33 +103,6 @@ func TestSnapshotConditions(t *testing.T) {
 	}
 }
 
-func TestSameRecordAndHolder(t *testing.T) {
-	was := lock("equal")
-	for name, c := range map[string]struct {
-		change         func(*Snapshot)
-		record, holder bool
-	}{
-		"a label":        {newer, true, true},
-		"a renewal":      {func(s *Snapshot) { s.Sum++ }, false, true},
-		"deleted":        {deleted, false, false},
-		"recreated":      {recreation, false, false},
-		"unreadable":     {unreadable, false, false},
-		"another holder": {to("c", 3), false, false},
-	} {
-		is := was
-		c.change(&is)
-		if sameRecord(was, is) != c.record || sameRecord(is, was) != c.record {
-			t.Errorf("%s: same record: not %v", name, c.record)
-		}
-		if sameHolder(was, is) != c.holder || sameHolder(is, was) != c.holder {
-			t.Errorf("%s: same holder: not %v", name, c.holder)
-		}
-	}
-	if other := lock("equal", recreation); continues(was, other) || !continues(was, was) {
-		t.Error("a recreated lock continues the previous one")
-	}
-}
-
 // A term ended well if a release or handover of that term shows it.
 func TestEndedWell(t *testing.T) {
 	acting := lock("equal")

@@ -212,9 +212,3 @@ func (c Config) coolDown(s State) time.Duration {
 	}
 	return 0
 }
-
-// fulfillsRequest reports whether to hand over to the challenger.
-func (c Config) fulfillsRequest(s State, now Instant) bool {
-	r := s.Snap.Annotations.Request
-	return r.Identity != "" && c.ownsTerm(s) && s.requested(now) && (r.Accepted || c.grants(s, now))
-}

@@ -60,34 +60,6 @@ func TestCountIgnored(t *testing.T) {
 	}
 }
 
-// A holder that ignored requests for longer than a lease is not asked again and counts as a peer. After accepting it also has its StopLimit.
-func TestIgnoresRequests(t *testing.T) {
-	c := testConfig() // lease 15 s, StopLimit 30 s
-	accepted := func(s *Snapshot) {
-		s.Annotations.Request = Request{Identity: "c", Key: "canary", Holder: "b", Transitions: 3, Accepted: true}
-	}
-	for name, x := range map[string]struct {
-		lock Snapshot
-		mute time.Duration // ignored for longer than this
-	}{
-		"holder":                {lock("lower, hands over"), 15 * time.Second},
-		"longer lease":          {lock("lower, hands over", func(s *Snapshot) { s.Record.Lease = 40 * time.Second }), 40 * time.Second},
-		"has accepted":          {lock("lower, hands over", accepted), 45 * time.Second},
-		"accepted another term": {lock("lower, hands over", accepted, asked(func(r *Request) { r.Transitions = 2 })), 15 * time.Second},
-		"pending":               {lock("lower, hands over", accepted, asked(func(r *Request) { r.Accepted = false })), 15 * time.Second},
-	} {
-		s := seenAt(0, x.lock)
-		for more, want := range map[time.Duration]bool{0: false, 1: true} {
-			s.Requesting.Ignored = x.mute + more
-			grace := map[bool]time.Duration{true: c.PeerGrace}[want]
-			if c.ignoresRequests(s) != want || c.acceptsRequests(s) == want || c.mayActUntil(s) != c.ExpiresAt(s).After(grace) {
-				t.Errorf("%s, ignored for %v: ignores %v, accepts %v, may act for %v",
-					name, s.Requesting.Ignored, c.ignoresRequests(s), c.acceptsRequests(s), testNow.Mono.Until(c.mayActUntil(s)))
-			}
-		}
-	}
-}
-
 // Only a challenger renews a request.
 func TestRequestRenewed(t *testing.T) {
 	plain := lock("mine, asked").Annotations.Request

@@ -278,32 +278,17 @@ type Own struct {
 	Duplicate bool
 }
 
-// Drain is the state of the end of a term. The zero value is no end.
+// Drain is the state of the end of a term. It can be both a step-down and a handover. If neither, the elector
+// stops, or the term is lost.
 type Drain struct {
-	Kind     DrainKind
+	StepDown bool // the lock is released although the elector continues; a back-off follows
+	HandOver bool // a request was accepted
 	Lost     Loss
 	Until    Instant       // deadline of the run functions or, in Releasing, of the release
 	Overdue  bool          // run functions did not return within the limit
 	CoolDown time.Duration // time without campaigning afterwards
 	Sent     bool          // a release or handover was sent and may have been stored
 }
-
-// DrainKind is the purpose of a drain. It can be both. Zero: the elector stops, or the term is lost.
-type DrainKind uint8
-
-const (
-	// DrainToStepDown: the lock is released although the elector continues. It does not campaign until
-	// BackOff.Until.
-	DrainToStepDown DrainKind = 1 << iota
-	// DrainToHandOver: a request was accepted.
-	DrainToHandOver
-)
-
-// stepsDown reports whether a back-off follows.
-func (k DrainKind) stepsDown() bool { return k&DrainToStepDown != 0 }
-
-// HandsOver reports whether a request was accepted.
-func (k DrainKind) HandsOver() bool { return k&DrainToHandOver != 0 }
 
 // Loss is how a term lost its right to act. The gate of a lost term never opens again.
 type Loss uint8

@@ -148,7 +148,7 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
-	if p.s.Drain.Kind.HandsOver() && addressed(p.base.snap) && p.base.snap.Annotations.Request.Accepted {
+	if p.s.Drain.HandOver && addressed(p.base.snap) && p.base.snap.Annotations.Request.Accepted {
 		return // see checkAcceptance
 	}
 	gives := p.s.Why == core.HandingOver || p.s.Why == core.Yielding

@@ -9,7 +9,7 @@ import (
 // handoverBugs break the rules of handovers, holds and rank.
 var handoverBugs = []Bug{
 	{"hand-over-before-drain", "handover", Release, before(func(x *decision) {
-		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || !x.s.Drain.Kind.HandsOver())
+		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || !x.s.Drain.HandOver)
 	})},
 	{"leads-on-nomination", "handover", Validity, before(leadOnNomination)},
 	{"request-to-other-term", "handover-bad", Handover, before(func(x *decision) {
@@ -36,7 +36,7 @@ var handoverBugs = []Bug{
 	{"leads-after-unknown-handover", "handover-bad", Token, before(func(x *decision) {
 		unknown := x.in.Kind == core.Replied && x.in.Result == core.Unknown
 		if unknown && x.s.Phase == core.Releasing && x.s.Flight.Op == core.HandOver && x.s.Validity.Left(x.in.Now) > 0 {
-			x.s.Phase, x.s.Drain.Kind, x.s.Snap.Annotations.Request = core.Leading, 0, core.Request{}
+			x.s.Phase, x.s.Drain.StepDown, x.s.Drain.HandOver, x.s.Snap.Annotations.Request = core.Leading, false, false, core.Request{}
 		}
 	})},
 	{"preempts-despite-handover", "handover", Handover, before(func(x *decision) { x.in.Snap.Annotations.Marker.Handover = false })},
@@ -93,7 +93,7 @@ var handoverBugs = []Bug{
 	})},
 	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Requesting.Ignored = 0 })},
 	{"no-answer-while-draining", "handover", Handover, before(func(x *decision) {
-		if x.s.Phase == core.Draining && !x.s.Drain.Kind.HandsOver() {
+		if x.s.Phase == core.Draining && !x.s.Drain.HandOver {
 			x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
 		}
 	})},
@@ -121,7 +121,7 @@ var handoverBugs = []Bug{
 	})},
 	{"unfit-steps-down", "operator", StepDown, before(func(x *decision) {
 		if x.in.Kind == core.Fitness && x.in.Unfit && x.s.Phase == core.Leading {
-			x.s.Drain.Kind = core.DrainToStepDown
+			x.s.Drain.StepDown = true
 		}
 	})},
 	{"duplicate-reclaims", "duplicates", NoFlapping, after(func(x *decision) {
