@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,16 +85,16 @@ func TestWatch_Restarts(t *testing.T) {
 		w.expect(t, "before the pause ends", 0, 1, 0)
 		pass(2 * time.Millisecond)
 		w.expect(t, "after the pause", 0, 2, 0)
-		w.policies = append(w.policies, *policyNamed("yet another", 1))
+		w.set(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("yet another", 1))
 		w.last().Error(&metav1.Status{Code: 410})
 		pass(watchPause + time.Millisecond)
 		w.expect(t, "after an error event", 0, 3, 0)
-		w.policies = w.policies[1:]
+		w.set(policyNamed("yet another", 1))
 		w.last().Stop()
 		pass(watchPause + time.Millisecond)
 		w.expect(t, "deleted in between", 1, 4, 0)
 		pass(time.Minute)
-		w.policies = []admissionv1.ValidatingAdmissionPolicy{*policyNamed(fence.PolicyPrefix+"a", 1)}
+		w.set(policyNamed(fence.PolicyPrefix+"a", 1))
 		w.last().Stop()
 		pass(time.Minute)
 		w.expect(t, "exists again", 4, 5, 0)
@@ -101,20 +102,12 @@ func TestWatch_Restarts(t *testing.T) {
 	inWatch(t, nil, func(t *testing.T, w *watching) {
 		w.fail("list", bothPolicies, errors.New("not now"))
 		w.last().Stop()
-		from := len(w.lists)
 		pass(10 * time.Minute)
-		// After 1, 2, 4 … 60 s, and then once a minute.
-		if got := len(w.lists) - from; got < 12 || got > 16 {
-			t.Errorf("%d attempts in ten minutes", got)
-		}
-		if last := w.lists[len(w.lists)-1].Sub(w.lists[len(w.lists)-2]); last != watchLongest {
-			t.Errorf("attempts every %v", last)
-		}
-		w.expect(t, "while it fails", 0, len(w.lists), 1)
+		w.expect(t, "while it fails", 0, 15, 1) // after 1, 2, 4 … 32 s, and then once a minute
 		if w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
 			t.Errorf("logged\n%s", w.log.String())
 		}
-		w.fail("", "", nil)
+		w.fail("list", bothPolicies, nil)
 		pass(watchLongest)
 		if w.log.Count("responds again") != 1 {
 			t.Errorf("when it responds again, logged\n%s", w.log.String())
@@ -122,7 +115,7 @@ func TestWatch_Restarts(t *testing.T) {
 		w.fail("list", bothPolicies, errors.New("again"))
 		w.last().Stop()
 		pass(3 * watchPause)
-		w.expect(t, "when it fails again", 0, len(w.lists), 2)
+		w.expect(t, "when it fails again", 0, 18, 2)
 	})
 	// Watch ends during a pause, and (in all other tests) while it watches.
 	inWatch(t, nil, func(t *testing.T, w *watching) {
@@ -143,53 +136,59 @@ func policyNamed(name string, generation int64) *admissionv1.ValidatingAdmission
 
 // watching runs a Watch on policies that the test changes.
 type watching struct {
+	log    harness.Log
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu       sync.Mutex
 	policies []admissionv1.ValidatingAdmissionPolicy
+	failing  map[string]error // by verb and resource
 	changes  int
-	log      harness.Log
-	cancel   context.CancelFunc
-	ended    chan struct{}
-
-	failVerb, failResource string
-	failure                error
-
-	lists   []time.Time // of policies
-	options []metav1.ListOptions
-	streams map[string][]*watch.FakeWatcher // by resource
+	lists    []time.Time // of policies
+	options  []metav1.ListOptions
+	streams  map[string][]*watch.FakeWatcher // by resource
 }
 
-// fail makes the requests for one resource fail.
+// set changes the stored policies.
+func (w *watching) set(policies ...*admissionv1.ValidatingAdmissionPolicy) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.policies = nil
+	for _, p := range policies {
+		w.policies = append(w.policies, *p)
+	}
+}
+
+// fail makes one kind of request fail. A nil error ends that.
 func (w *watching) fail(verb, resource string, err error) {
-	w.failVerb = verb
-	w.failResource = resource
-	w.failure = err
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failing = map[string]error{verb + " " + resource: err}
 }
 
-func (w *watching) client() scripted {
-	client := newScripted(func(a clienttesting.Action) (runtime.Object, error) {
-		policies := a.GetResource().Resource == bothPolicies
-		if policies {
-			w.lists = append(w.lists, time.Now())
-		}
-		switch {
-		case a.Matches(w.failVerb, w.failResource):
-			return nil, w.failure
-		case policies:
-			return &admissionv1.ValidatingAdmissionPolicyList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: w.policies}, nil
-		}
-		return nil, nil
-	})
-	client.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		if a.Matches(w.failVerb, w.failResource) {
-			return true, nil, w.failure
-		}
-		resource, stream := a.GetResource().Resource, watch.NewFake()
-		if resource == bothPolicies {
-			w.options = append(w.options, a.(clienttesting.WatchActionImpl).ListOptions)
-		}
-		w.streams[resource] = append(w.streams[resource], stream)
-		return true, stream, nil
-	})
-	return client
+func (w *watching) list(a clienttesting.Action) (runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.failing["list "+a.GetResource().Resource]
+	if a.GetResource().Resource != bothPolicies {
+		return nil, err
+	}
+	w.lists = append(w.lists, time.Now())
+	return &admissionv1.ValidatingAdmissionPolicyList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: w.policies}, err
+}
+
+func (w *watching) watch(a clienttesting.Action) (bool, watch.Interface, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	resource, stream := a.GetResource().Resource, watch.NewFake()
+	if err := w.failing["watch "+resource]; err != nil {
+		return true, nil, err
+	}
+	if resource == bothPolicies {
+		w.options = append(w.options, a.(clienttesting.WatchActionImpl).ListOptions)
+	}
+	w.streams[resource] = append(w.streams[resource], stream)
+	return true, stream, nil
 }
 
 // inWatch runs f while a Watch runs, after an optional preparation.
@@ -197,13 +196,20 @@ func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *wa
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &watching{cancel: cancel, ended: make(chan struct{}), streams: map[string][]*watch.FakeWatcher{}}
-		w.policies = []admissionv1.ValidatingAdmissionPolicy{*policyNamed(fence.PolicyPrefix+"a", 1), *policyNamed("another", 1)}
+		w.set(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("another", 1))
+		client := newScripted(w.list)
+		client.AddWatchReactor("*", w.watch)
 		if prepare != nil {
 			prepare(w)
 		}
 		go func() {
 			defer close(w.ended)
-			Watch(ctx, w.client(), func() { w.changes++ }, slog.New(slog.NewTextHandler(&w.log, nil)))
+			changed := func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.changes++
+			}
+			Watch(ctx, client, changed, slog.New(slog.NewTextHandler(&w.log, nil)))
 		}()
 		pass(0)
 		f(t, w)
@@ -225,6 +231,8 @@ func pass(d time.Duration) {
 
 // last returns the most recent stream of policies.
 func (w *watching) last() *watch.FakeWatcher {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	all := w.streams[bothPolicies]
 	return all[len(all)-1]
 }
@@ -233,6 +241,8 @@ func (w *watching) last() *watch.FakeWatcher {
 func (w *watching) expect(t *testing.T, when string, changes, lists, failures int) {
 	t.Helper()
 	pass(0)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if logged := w.log.Count("level=WARN"); w.changes != changes || len(w.lists) != lists || logged != failures {
 		t.Errorf("%s: %d changes, %d lists, %d failures; want %d, %d, %d", when, w.changes, len(w.lists), logged, changes, lists, failures)
 	}
