@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"context"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -159,14 +158,8 @@ func TestMemberLease(t *testing.T) {
 	if all := list(); len(all) > 0 {
 		t.Errorf("after the stop: %+v", all)
 	}
-	config = e.config(t, "b")
 	config.DisableMember = true
-	var sent requests
-	sent.through(config.RESTConfig)
-	b := start(t, config, newController().rows())
-	b.leads(t)
-	b.stop(t)
-	if asked := sent.matching(func(r *http.Request) bool { return strings.Contains(r.URL.Path, members.NamePrefix) }); len(asked) > 0 {
-		t.Errorf("%d requests without a member Lease", len(asked))
+	if mustNew(t, config, nil).member != nil {
+		t.Error("a member Lease although it is disabled")
 	}
 }

@@ -146,19 +146,6 @@ func (e *environment) breakRecord(t *testing.T) {
 	}
 }
 
-// configMapRecord reads the record of a ConfigMap lock as istiod does.
-func (e *environment) configMapRecord(t *testing.T) (record locks.LeaderElectionRecord, annotations map[string]string) {
-	t.Helper()
-	lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), electionID, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(lock.Annotations[locks.LeaderElectionRecordAnnotationKey]), &record); err != nil {
-		t.Fatal(err)
-	}
-	return record, lock.Annotations
-}
-
 // controller is the tests' own job. It runs until its context ends, and longer if held is set.
 type controller struct {
 	client kube.Client

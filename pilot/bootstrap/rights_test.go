@@ -1,9 +1,10 @@
 package bootstrap
 
 import (
-	"fmt"
+	"bytes"
+	"encoding/json"
 	"net/http"
-	"slices"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -11,7 +12,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -163,34 +163,17 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// create creates the RBAC objects.
+// create creates the RBAC objects. kubectl rejects unknown fields.
 func (e *environment) create(t *testing.T, access manifests.Access) {
 	t.Helper()
-	kube, strict := e.admin.Kube(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	var kinds []string
-	for _, object := range access.Objects() {
-		var err error
-		switch o := object.(type) {
-		case *corev1.ServiceAccount:
-			_, err = kube.CoreV1().ServiceAccounts(o.Namespace).Create(t.Context(), o, strict)
-		case *rbacv1.Role:
-			_, err = kube.RbacV1().Roles(o.Namespace).Create(t.Context(), o, strict)
-		case *rbacv1.RoleBinding:
-			_, err = kube.RbacV1().RoleBindings(o.Namespace).Create(t.Context(), o, strict)
-		case *rbacv1.ClusterRole:
-			_, err = kube.RbacV1().ClusterRoles().Create(t.Context(), o, strict)
-		case *rbacv1.ClusterRoleBinding:
-			_, err = kube.RbacV1().ClusterRoleBindings().Create(t.Context(), o, strict)
-		default:
-			t.Errorf("unexpected object %T", o)
-		}
-		kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1."))
-		if err != nil {
-			t.Fatal(err)
-		}
+	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": access.Objects()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := []string{"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}; !slices.Equal(kinds, want) {
-		t.Errorf("the objects are %q, to be created in the order %q", kinds, want)
+	create := exec.CommandContext(t.Context(), e.cluster.Kubectl(), "--kubeconfig", e.cluster.Kubeconfig(), "create", "--validate=strict", "-f", "-")
+	create.Stdin = bytes.NewReader(list)
+	if out, err := create.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl create: %v\n%s", err, out)
 	}
 }
 
