@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -26,30 +25,6 @@ func (f *failed) Helper() {}
 
 func (f *failed) Errorf(format string, args ...any) {
 	f.lines = append(f.lines, fmt.Sprintf(format, args...))
-}
-
-func TestRecorder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var r Recorder
-		if r.Live() || r.Draining() || r.Last() != (Span{}) {
-			t.Error("span before the first Begin")
-		}
-		began := time.Now()
-		stopping, ended := r.Begin()
-		if !r.Live() || r.Draining() {
-			t.Errorf("running: %+v", r.Spans())
-		}
-		time.Sleep(time.Second)
-		stopping()
-		if !r.Live() || !r.Draining() {
-			t.Errorf("cancelled: %+v", r.Spans())
-		}
-		time.Sleep(time.Second)
-		ended()
-		if want := (Span{began, began.Add(time.Second), began.Add(2 * time.Second)}); r.Live() || r.Draining() || r.Last() != want {
-			t.Errorf("ended: %+v, want %+v", r.Spans(), want)
-		}
-	})
 }
 
 // Overlapping candidates are reported, including spans that have not ended.

@@ -37,18 +37,6 @@ func TestLoad_SkipsOtherFiles(t *testing.T) {
 	}
 }
 
-func TestImports(t *testing.T) {
-	m := load(t, map[string]string{"a/a.go": "package a\n\nimport (\n\t\"fmt\"\n\tbee \"example.dev/house/b\"\n)\n"})
-	got := m.Files[0].Imports()
-	want := []Import{
-		{Path: "fmt", Name: "fmt", Line: 4},
-		{Path: "example.dev/house/b", Local: "b", Name: "bee", Line: 5},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("imports %+v, want %+v", got, want)
-	}
-}
-
 func TestUses_RenamedImport(t *testing.T) {
 	m := load(t, map[string]string{"a/a.go": `package a
 
@@ -68,18 +56,5 @@ func f() {
 	uses := m.Files[0].Uses("time.Now")
 	if len(uses) != 1 || uses[0].Line != 13 || uses[0].Name != "time.Now" {
 		t.Errorf("uses %+v, want one of time.Now in line 13", uses)
-	}
-}
-
-func TestLoad_Invalid(t *testing.T) {
-	if _, err := Load(fstest.MapFS{}); err == nil {
-		t.Error("a folder without go.mod was loaded")
-	}
-	if _, err := Load(fstest.MapFS{"go.mod": {Data: []byte("go 1.26\n")}}); err == nil {
-		t.Error("a go.mod without a module was loaded")
-	}
-	broken := fstest.MapFS{"go.mod": {Data: []byte("module m\n")}, "a.go": {Data: []byte("pack age")}}
-	if _, err := Load(broken); err == nil {
-		t.Error("a file that is not Go was loaded")
 	}
 }

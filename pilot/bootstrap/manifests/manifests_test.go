@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -143,43 +142,6 @@ func TestErrors_NameTheField(t *testing.T) {
 		if _, err := MakeDeployment(v); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("MakeDeployment returned %v, want %s", err, want)
 		}
-	}
-}
-
-// TestDeployment_Selector checks that the selector matches the Pods of its own revision only.
-func TestDeployment_Selector(t *testing.T) {
-	d, err := MakeDeployment(full())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := d.Spec.Template
-	for key, value := range d.Spec.Selector.MatchLabels {
-		if pod.Labels[key] != value {
-			t.Errorf("the selector requires %s=%s, the Pods have %q", key, value, pod.Labels[key])
-		}
-	}
-	stable := full()
-	stable.Revision = "stable"
-	if other, err := MakeDeployment(stable); err != nil || reflect.DeepEqual(other.Spec.Selector, d.Spec.Selector) || other.Name == d.Name {
-		t.Errorf("two revisions share a selector or a name: %v", err)
-	}
-	args := pod.Spec.Containers[0].Args
-	if i := slices.Index(args, "--pprof"); i < 0 || args[0] != "server" {
-		t.Errorf("arguments are %q", args)
-	}
-}
-
-func TestNamespaceRules_SharedWatch(t *testing.T) {
-	unnamed := func(locks ...string) (n int) {
-		for _, rule := range NamespaceRules(Rights{Leases: locks}) {
-			if slices.Contains(rule.Verbs, "watch") && len(rule.ResourceNames) == 0 {
-				n++
-			}
-		}
-		return n
-	}
-	if few, many := unnamed("a", "b", "c"), unnamed("a", "b", "c", "d"); few != 0 || many != 1 {
-		t.Errorf("%d and %d rules allow watching all Leases, want 0 and 1", few, many)
 	}
 }
 

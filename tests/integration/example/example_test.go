@@ -2,7 +2,6 @@ package example
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -31,31 +29,6 @@ const (
 	election = "my-controller"
 )
 
-// prepare creates a service account with the permissions of a candidate.
-func prepare(t *testing.T, admin kubernetes.Interface) {
-	t.Helper()
-	meta := metav1.ObjectMeta{Namespace: home, Name: election}
-	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: election}}
-	var errs []error
-	add := func(_ any, err error) {
-		if !apierrors.IsAlreadyExists(err) {
-			errs = append(errs, err)
-		}
-	}
-	none := metav1.CreateOptions{}
-	add(admin.CoreV1().ServiceAccounts(home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, none))
-	add(admin.RbacV1().Roles(home).Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
-	}}, none))
-	add(admin.RbacV1().RoleBindings(home).Create(t.Context(), &rbacv1.RoleBinding{
-		ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: election},
-	}, none))
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A Pod of the example leads. kubectl delete pod stops it by SIGTERM. When the Pod is deleted, the lock is
 // released, and the next Pod does not wait for the lease.
 func TestExample_ReleasesLock(t *testing.T) {
@@ -70,7 +43,11 @@ func TestExample_ReleasesLock(t *testing.T) {
 	if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
 		t.Fatal(err)
 	}
-	prepare(t, admin)
+	// The Pod "none" does not run. The call creates the service account with the permissions of a candidate.
+	c.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: "none", ServiceAccount: election, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
+	}})
 	n := node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"example": binary}})
 	snapshot := func() k8sresourcelock.Snapshot {
 		lease, err := admin.CoordinationV1().Leases(home).Get(t.Context(), election, metav1.GetOptions{})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/internal/testutil/waits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -31,36 +33,30 @@ func shell(t *testing.T, script string) *Process {
 	return p
 }
 
-func TestStop_IgnoresSIGTERM(t *testing.T) {
-	// exec keeps an ignored signal ignored.
-	p := shell(t, "trap '' TERM; echo deaf; exec sleep 60")
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "deaf"); {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not start:", p.Tail())
-		}
-	}
-	if err := p.Stop(10 * time.Millisecond); err != nil {
-		t.Error(err)
-	}
-	if p.State().String() != "signal: killed" {
-		t.Errorf("it ended with %v", p.State())
-	}
-}
-
-func TestStop_StoppedProcess(t *testing.T) {
-	p := shell(t, "trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done")
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(p.Tail(), "up"); {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not start:", p.Tail())
-		}
-	}
-	if err := p.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Stop(20 * time.Second); err != nil {
-		t.Error(err)
-	}
-	if code := p.State().ExitCode(); code != 7 {
-		t.Errorf("it ended with %v", p.State())
+func TestStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		script  string
+		stopped bool
+		grace   time.Duration
+		state   string
+	}{
+		"ignores SIGTERM": {"trap '' TERM; echo up; exec sleep 60", false, 10 * time.Millisecond, "signal: killed"}, // exec keeps the signal ignored
+		"is stopped":      {"trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done", true, 20 * time.Second, "exit status 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := shell(t, c.script)
+			waits.Until(t, "the script is up", func() bool { return strings.Contains(p.Tail(), "up") })
+			if c.stopped {
+				if err := p.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Stop(c.grace); err != nil {
+				t.Error(err)
+			}
+			if p.State().String() != c.state {
+				t.Errorf("it ended with %v, want %s", p.State(), c.state)
+			}
+		})
 	}
 }
