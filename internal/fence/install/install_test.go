@@ -202,24 +202,6 @@ func TestApply_Errors(t *testing.T) {
 	})
 }
 
-func TestApply_ClusterScopedKinds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for resource, refused := range map[string]bool{"buoys": false, "beacons": true, "beacons/status": true, "beacons/*": true, "krakens": false} {
-			set, err := fence.Render(home, fence.Declaration{
-				Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"},
-				Guards: []fence.Guard{{Group: "c.example", Resources: []string{resource}, Namespaces: []string{work}}},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = Apply(t.Context(), calm(1).clients()[0], set)
-			if refused != (err != nil) || refused && (!strings.Contains(err.Error(), "lease home/one guards "+resource+" by namespace") || !strings.Contains(err.Error(), "names or labels")) {
-				t.Errorf("%s: %v", resource, err)
-			}
-		}
-	})
-}
-
 func TestApply_OldObjectStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set := calm(1), simple(t, home, "home/p1")
@@ -252,16 +234,6 @@ func TestTarget_ReplacesReadVersion(t *testing.T) {
 		if v := update.Object.(metav1.Object).GetResourceVersion(); v != "77" || update.UpdateOptions.FieldManager != fieldManager {
 			t.Errorf("%s: version %q, field manager %q", update.Resource.Resource, v, update.UpdateOptions.FieldManager)
 		}
-	}
-}
-
-func TestScopes_CannotDiscover(t *testing.T) {
-	set, err := fence.Render("sys", guarding(fence.Guard{Resources: []string{"pods"}, Namespaces: []string{"apps"}}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := scopes(failing("get", "group", errAway), set); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
-		t.Error(err)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
@@ -39,8 +38,7 @@ func TestRemove(t *testing.T) {
 			if err != nil || len(w.policies.stored) != len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
 				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
 			}
-			// A policy that goes first leaves a binding that refers to nothing, of which an API server that is asked in between
-			// may judge that it cannot be evaluated.
+			// Without its policy, an API server may fail to evaluate a binding.
 			policies := slices.IndexFunc(changes, func(c Change) bool { return c.Kind == policyKind })
 			if slices.ContainsFunc(changes[policies:], func(c Change) bool { return c.Kind == bindingKind }) {
 				t.Errorf("policies go before bindings: %v", changes)
@@ -70,77 +68,71 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-func TestConflicts_AccountsPerLock(t *testing.T) {
+func TestConflicts(t *testing.T) {
 	declared := func(election, account string) fence.Declaration {
 		return fence.Declaration{
 			Election: election, Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{account},
 			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{election}}},
 		}
 	}
-	set, err := fence.Render(home, declared("one", "home/p1"), declared("two", "home/p2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all inventory
-	for _, p := range set.All() {
-		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
-	}
-	if err := all.conflicts(set); err != nil {
-		t.Errorf("a set conflicts with itself: %v", err)
-	}
-}
-
-func TestScopes_CoreKinds(t *testing.T) {
-	j := newJudging(t)
-	j.serves("v1", "/api/v1", "pods", "-beacons")
-	client, err := kubernetes.NewForConfig(j.config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for resource, refused := range map[string]bool{"pods": false, "beacons": true} {
-		d := guarding(fence.Guard{Resources: []string{resource}, Namespaces: []string{"apps"}})
-		set, err := fence.Render("sys", d)
+	rendered := func(name string, declarations ...fence.Declaration) (set fence.Set, all inventory) {
+		set, err := fence.Render(name, declarations...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := scopes(client, set); (err != nil) != refused {
-			t.Errorf("%s: %v", resource, err)
+		for _, p := range set.All() {
+			all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
 		}
+		return set, all
 	}
-}
-
-func TestConflicts_OncePerLock(t *testing.T) {
-	set, others := simple(t, home, "home/p1"), simple(t, "another", "home/p1")
-	var all inventory
-	for _, p := range others.All() {
-		all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
+	set, installed := rendered(home, declared("one", "home/p1"), declared("two", "home/p2"))
+	if err := installed.conflicts(set); err != nil {
+		t.Errorf("a set conflicts with itself: %v", err)
 	}
-	err := all.conflicts(set)
+	_, others := rendered("another", declared("one", "home/p1"))
+	err := others.conflicts(set)
 	if err == nil || strings.Count(err.Error(), `already guarded by fence "another"`) != strings.Count(err.Error(), "\n")+1 {
 		t.Fatalf("%v", err)
 	}
-	said := map[string]bool{}
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); said[line] {
-			t.Errorf("%q is said twice", line)
-		}
-		said[line] = true
+	lines := slices.Collect(strings.Lines(err.Error() + "\n"))
+	if slices.Sort(lines); len(slices.Compact(slices.Clone(lines))) != len(lines) {
+		t.Errorf("a conflict is reported twice: %v", err)
 	}
 }
 
-func TestScopes_LabelsNeedNoDiscovery(t *testing.T) {
-	set, err := fence.Render(home, fence.Declaration{
-		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"},
-		Guards: []fence.Guard{{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}}},
-	})
-	if err != nil {
-		t.Fatal(err)
+func TestScopes(t *testing.T) {
+	rendered := func(guard fence.Guard) fence.Set {
+		set, err := fence.Render(home, fence.Declaration{
+			Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"}, Guards: []fence.Guard{guard},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
 	}
-	widgets := slices.DeleteFunc(slices.Clone(set.Work), func(p fence.Pair) bool {
-		return p.Policy.Spec.MatchConstraints.ResourceRules[0].APIGroups[0] != "x.y"
+	byNamespace := func(group, resource string) fence.Set {
+		return rendered(fence.Guard{Group: group, Resources: []string{resource}, Namespaces: []string{work}})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		client := calm(1).clients()[0]
+		for kind, refused := range map[string]bool{
+			"/secrets": false, "/islands": true, "c.example/buoys": false, "c.example/krakens": false,
+			"c.example/beacons": true, "c.example/beacons/status": true, "c.example/beacons/*": true,
+		} {
+			group, resource, _ := strings.Cut(kind, "/")
+			_, err := Apply(t.Context(), client, byNamespace(group, resource), Options{Replace: true})
+			if refused != (err != nil) || refused && (!strings.Contains(err.Error(), "lease home/one guards "+resource+" by namespace") || !strings.Contains(err.Error(), "names or labels")) {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
 	})
-	if err := scopes(nil, fence.Set{Name: home, Work: widgets}); err != nil { // without requests
-		t.Error(err)
+	if err := scopes(failing("get", "group", errAway), byNamespace("", "pods")); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
+		t.Errorf("without discovery: %v", err)
+	}
+	byLabel := rendered(fence.Guard{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}})
+	byLabel.Work = slices.DeleteFunc(byLabel.Work, func(p fence.Pair) bool { return p.Policy.Spec.MatchConstraints.ResourceRules[0].APIGroups[0] != "x.y" })
+	if err := scopes(nil, byLabel); err != nil { // without a request
+		t.Errorf("by label: %v", err)
 	}
 }
 

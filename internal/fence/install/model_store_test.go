@@ -207,7 +207,7 @@ func (w *world) client(s *server) kubernetes.Interface {
 		return nil, w.request(false) // discovery
 	})
 	client.Resources = []*metav1.APIResourceList{
-		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Namespaced: true}, {Name: "secrets", Namespaced: true}}},
+		{GroupVersion: "v1", APIResources: []metav1.APIResource{{Name: "configmaps", Namespaced: true}, {Name: "secrets", Namespaced: true}, {Name: "islands"}}},
 		{GroupVersion: "c.example/v1", APIResources: []metav1.APIResource{{Name: "buoys", Namespaced: true}, {Name: "beacons"}, {Name: "beacons/status"}}},
 		{GroupVersion: "rbac.authorization.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "clusterroles"}}},
 	}
