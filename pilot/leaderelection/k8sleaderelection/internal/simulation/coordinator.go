@@ -26,6 +26,7 @@ type coordinator struct {
 	named   string          // candidate that it named last
 	spared  map[string]Time // candidates that it does not name before
 	skipped map[string]Time // candidates that it does not prefer before
+	ignored int             // number of nominations that expired
 	failed  map[string]int  // number of times that a candidate did not acquire the lock
 	since   Time            // since when another candidate is preferred
 	calm    Time            // no other preference before
@@ -149,13 +150,19 @@ func (c *coordinator) look() {
 	if c.busy || w.now < c.deaf || c.seen == (view{}) && w.store.now.snap.Exists {
 		return
 	}
-	next, best := c.seen, c.best()
+	next := c.seen
 	s := &next.snap
 	ends := c.seenAt.add(time.Duration(float64(s.Record.Lease) * c.clock))
 	live := s.Record.Holder != "" && w.now < ends
-	if live {
+	switch {
+	case live:
 		again(ends.since(w.now))
+	case isNominated(*s):
+		if c.ignored++; c.ignored%4 == 0 {
+			c.spare(s.Record.Holder) // it does not acquire the lock
+		}
 	}
+	best := c.best()
 	switch {
 	case best == "" || s.Exists && s.Content == core.Unreadable:
 		return
