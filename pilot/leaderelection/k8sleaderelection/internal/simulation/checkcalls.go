@@ -150,7 +150,7 @@ func (c *checks) leaderChanged() {
 			leaders++
 		}
 	}
-	if c.settledOnce {
+	if c.settledOnce && w.mode.Barred == 0 {
 		w.violate(Prompt, "the leader changed without a cause")
 	}
 	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle()+w.mode.uncoordinatedTime(w.timing) {
@@ -178,8 +178,14 @@ func (w *world) checkSettled() {
 			leader = n
 		}
 	}
-	if leader == nil {
+	if leader == nil && w.mode.Barred > 0 && w.now.since(w.checks.leaderless) < w.timing.idle() {
+		return // a leader has just handed over to a candidate that cannot acquire the lock
+	}
+	able := slices.ContainsFunc(w.nodes, func(n *node) bool { return n.p != nil && !n.trouble() || n.q != nil })
+	if leader == nil && able {
 		w.violate(Prompt, "no leader %v after the calm began", w.now.since(w.calm))
+	}
+	if leader == nil {
 		return
 	}
 	if w.mode.Coordinated {
@@ -191,7 +197,7 @@ func (w *world) checkSettled() {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; %s has key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
 			return
 		}
-		if w.mode.Ranked && !w.held() && !n.idle() && !n.trouble() && !n.cooled() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
+		if w.mode.Ranked && !w.held() && !n.idle() && !n.trouble() && !n.cooled() && !leader.refuses() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; the default is %s and %s has key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return
@@ -237,14 +243,11 @@ func (w *world) checkEnd() {
 	writes := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
 	for _, n := range w.nodes {
 		p := n.p
-		if p == nil || n.trouble() || w.mode.Uncoordinated > 0 && (p.work || n.uncoordinated) { // requests by rank are refused
-			continue
+		if p == nil || n.trouble() || w.mode.Uncoordinated > 0 && (p.work || n.uncoordinated) || w.mode.Barred > 0 {
+			continue // requests by rank are refused
 		}
 		sent := p.sentCalls - p.sentAtCheck
 		switch {
-		case n.uncoordinated && !p.watching:
-			// A coordinator may prefer another candidate again and again, which the process ignores. Each write of
-			// the coordinator meets a renewal.
 		case p.work && (sent > writes || p.sentReads > 0):
 			w.violate(Quiet, "leader %v sent %d calls in %v, %d of them reads", p, sent, rest, p.sentReads)
 		case !p.work && p.watching && sent > 0:

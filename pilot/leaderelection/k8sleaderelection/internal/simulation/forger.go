@@ -72,3 +72,6 @@ func (w *world) anySeconds() int {
 
 // cooled reports whether the process does not campaign because of a step-down request.
 func (n *node) cooled() bool { return n.p != nil && n.p.s.BackOff.CoolDown > n.p.now().Mono }
+
+// refuses reports whether a nominee failed recently, so that a leader refuses its requests.
+func (n *node) refuses() bool { return n.p != nil && n.p.s.Failed.Until > n.p.now().Mono }

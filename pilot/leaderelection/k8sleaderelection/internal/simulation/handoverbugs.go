@@ -139,6 +139,7 @@ var handoverBugs = []Bug{
 	{"cool-down-without-bound", "annotations", Prompt, after(func(x *decision) {
 		x.s.BackOff.Until = max(x.s.BackOff.Until, x.s.BackOff.CoolDown)
 	})},
+	{"failed-nominee-forgotten", "barred", Changes, before(func(x *decision) { x.s.Failed = core.FailedNominees{} })},
 	{"preempts-back", "ranked", NoFlapping, around(func(x *decision) { x.s.Displaced.NotBefore = 0 }, func(x *decision) {
 		if x.s.Displaced.NotBefore > x.in.Now.Mono && x.a.Op == core.NoOp {
 			x.s.Displaced.NotBefore = 0

@@ -38,8 +38,8 @@ func (p *process) sees(v view, maybeOld bool) {
 			p.leftBehind = core.Marker{}
 		}
 	}
-	if v.released {
-		p.sights = p.sights[:0] // the process that released had waited for the others
+	if v.released || v.term != nil && v.term.forged && isNominated(v.snap) {
+		p.sights = p.sights[:0] // the process that released had waited for the others; a forged nomination shows the same
 		return
 	}
 	if v.term != nil && v.term.p != p && names(v.snap.Annotations.Marker, v.snap.Record) {

@@ -138,7 +138,7 @@ func (w *world) build() {
 			n.kind = w.mode.peerKind()
 		}
 		if i > 0 && w.chance(w.mode.Barred) {
-			w.spells = append(w.spells, &spell{until: w.end, node: n, kind: writes, result: core.Refused})
+			w.spells = append(w.spells, &spell{until: Time(1 << 62), node: n, kind: writes, result: core.Refused})
 		}
 		n.uncoordinated = i > 0 && w.chance(w.mode.Uncoordinated)
 		start := w.within(time.Second)
