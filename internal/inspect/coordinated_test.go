@@ -7,31 +7,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-func TestChanges_Coordinated(t *testing.T) {
-	of := func(holder string, transitions int, notes ...string) *Election {
-		l := lease(t, "e", holder, append(notes, "incumbent.dev/strategy", "x")...)
-		l.Snapshot.Record.LeaderTransitions = transitions
-		e := Of(l)
-		return &e
-	}
-	nominated := Of(configMap(t, "e", strings.Replace(recordOf("b", "stable", 3), "03:05:05", "03:04:05", 1), "incumbent.dev/nominated", "b"))
-	free := Of(configMap(t, "e", recordOf("", "", 3)))
-	for name, c := range map[string]struct {
-		before, after *Election
-		want          string
-	}{
-		"named":               {of("", 3), of("a.e", 3), "coordinator named a (stable)"},
-		"handed over":         {of("a.e", 3, markerKey, "v1 a.e 3 handover"), of("b.e", 4), "b (stable) was nominated by a"},
-		"acquired by itself":  {of("", 3), of("a.e", 3, markerKey, "v1 a.e 3 handover"), "a (stable) acquired the lock and leads"},
-		"not coordinated":     {&free, &nominated, "b (stable) was nominated by an unknown process"},
-		"no longer preferred": {of("a.e", 3, "incumbent.dev/preferred-holder", "b.e"), of("a.e", 3), ""},
-	} {
-		if got := strings.Join(Changes(c.before, c.after), "; "); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 func TestIf_Coordinated(t *testing.T) {
 	canary := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
 	fit := func(identity, key string) Candidate {

@@ -20,45 +20,6 @@ const (
 	holdOfAnn = `{"holder":"a","transitions":3,"seconds":60,"requester":"ann","reason":"pause","note":"backup"}`
 )
 
-func TestChanges_OnlyDifferences(t *testing.T) {
-	of := func(notes ...string) *Election {
-		e := Of(configMap(t, "e", recordOf("a", "stable", 3), append(notes, markerKey, handsOver)...))
-		return &e
-	}
-	unfit := Of(configMap(t, "e", recordOf("a", "stable", 3), markerKey, handsOver+" unfit"))
-	asked := func(to, requester, more string) *Election {
-		return of("incumbent.dev/handover-request", fmt.Sprintf(`{"identity":%q,"reason":"operator","requester":%q,"holder":"a","transitions":3,"seconds":15%s}`, to, requester, more))
-	}
-	held, longer := of(holdKey, holdOfAnn), of(holdKey, strings.Replace(holdOfAnn, "60", "90", 1))
-	next := Of(configMap(t, "e", recordOf("b", "stable", 4)))
-	coordinated := func(holder, preferred string) *Election {
-		e := Of(lease(t, "e", holder, "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", preferred))
-		return &e
-	}
-	for name, c := range map[string]struct {
-		before, after *Election
-		want          string
-	}{
-		"still unfit":            {&unfit, &unfit, ""},
-		"fit again":              {&unfit, of(), ""},
-		"same request":           {asked("b", "ann", ""), asked("b", "ann", ""), ""},
-		"no target":              {of(), asked("", "", ""), "handover to any candidate requested (operator, by ?)"},
-		"other target":           {asked("b", "ann", ""), asked("c", "bob", ""), "handover to c requested (operator, by bob)"},
-		"accepted":               {asked("b", "ann", ""), asked("b", "ann", `,"accepted":true`), "leader accepted to hand over to b and is draining"},
-		"same hold":              {held, of(holdKey, holdOfAnn), ""},
-		"longer hold":            {held, longer, "ann set a hold for 90 s (pause)"},
-		"hold removed":           {held, of(), "hold removed"},
-		"acquired during a hold": {held, &next, "b (stable) acquired the lock from a and holds"},
-		"named":                  {coordinated("", ""), coordinated("a.e", ""), "coordinator named a (stable)"},
-		"preferred":              {coordinated("a.e", ""), coordinated("a.e", "b.e"), "coordinator requested a change to b"},
-		"same preferred":         {coordinated("a.e", "b.e"), coordinated("a.e", "b.e"), ""},
-	} {
-		if got := strings.Join(Changes(c.before, c.after), "; "); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 func TestOf_CoordinatedNames(t *testing.T) {
 	l := lease(t, "e", "a.e", "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", "b.e", "incumbent.dev/handover-request",
 		`{"identity":"c.e","reason":"operator","requester":"ann","holder":"a.e","transitions":3,"seconds":15}`)
@@ -162,19 +123,6 @@ func TestElections_TwoLocksOfAName(t *testing.T) {
 			if text := strings.Join(got, "; "); text != c.want {
 				t.Errorf("%s: %s, want %s", name, text, c.want)
 			}
-		}
-	}
-}
-
-func TestCompare_Moved(t *testing.T) {
-	before := configMap(t, "e", recordOf("a", "stable", 3))
-	recreated := before
-	recreated.Snapshot.UID = "2"
-	for name, after := range map[string]Lock{
-		"recreated": recreated, "another holder": configMap(t, "e", recordOf("b", "stable", 3)), "another term": configMap(t, "e", recordOf("a", "stable", 4)),
-	} {
-		if got := Compare(before, after, time.Hour); got != Moved {
-			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

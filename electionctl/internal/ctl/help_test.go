@@ -1,8 +1,6 @@
 package ctl
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,16 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
-
-// runLocal returns the output of electionctl for arguments that need no API server.
-func runLocal(args ...string) (code int, out string) {
-	var b bytes.Buffer
-	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: &b, ErrOut: &b}}
-	code = p.Run(context.Background(), args)
-	return code, b.String()
-}
 
 // TestCommandReference compares the commands with the table in docs/tools.md, which -rewrite generates.
 func TestCommandReference(t *testing.T) {
@@ -66,14 +55,6 @@ func commandRows(c *cobra.Command) (rows []string) {
 		}
 	}
 	return rows
-}
-
-func TestUnexpectedArgument(t *testing.T) {
-	for _, command := range []string{"list", "doctor", "plan"} {
-		if code, out := runLocal(command, "surplus"); code != Misused || !strings.Contains(out, `unexpected argument "surplus"`) {
-			t.Errorf("%s: exit code %d, %q", command, code, out)
-		}
-	}
 }
 
 func TestExplained(t *testing.T) {

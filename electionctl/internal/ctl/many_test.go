@@ -1,11 +1,7 @@
 package ctl
 
 import (
-	"bytes"
-	"fmt"
 	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,27 +9,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// many creates n elections with alternating kinds of lock.
-func (e *environment) many(n int) {
-	e.t.Helper()
-	var creates sync.WaitGroup
-	for worker := range 10 {
-		creates.Go(func() {
-			for i := worker; i < n; i += 10 {
-				if i%2 == 0 {
-					e.clientGo(fmt.Sprintf("election-%d", i), "operator-0")
-					continue
-				}
-				e.istiod(fmt.Sprintf("election-%d", i), record)
-			}
-		})
-	}
-	creates.Wait()
-}
-
 func TestList_TwoRequests(t *testing.T) {
 	e := newEnvironment(t)
-	e.many(20)
+	e.clientGo("a", "operator-0")
+	e.istiod("b", record)
 	var requests atomic.Int32
 	p := &Program{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
 	p.wrap = func(config *rest.Config) *rest.Config {
@@ -53,17 +32,4 @@ type counting struct {
 func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.n.Add(1)
 	return c.next.RoundTrip(r)
-}
-
-// BenchmarkList measures list with a thousand elections, including the connection.
-func BenchmarkList(b *testing.B) {
-	e := newEnvironment(b)
-	e.many(1000)
-	for b.Loop() {
-		var out bytes.Buffer
-		p := &Program{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &out}}
-		if code := p.Run(b.Context(), []string{"list", "--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace}); code != Done || strings.Count(out.String(), "\n") != 1001 {
-			b.Fatal(code, out.String())
-		}
-	}
 }

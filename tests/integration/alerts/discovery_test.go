@@ -1,12 +1,8 @@
 package alerts
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -18,58 +14,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// discovery finds the targets of a ServiceMonitor. Debian's Prometheus is built without Kubernetes discovery.
-type discovery struct{ kube kubernetes.Interface }
-
-// group is a group of targets in the format of http_sd_configs.
+// group is a group of targets in the format of static_configs.
 type group struct {
 	Targets []string          `json:"targets"`
 	Labels  map[string]string `json:"labels"`
 }
 
-// discover serves the targets of each ServiceMonitor at its name until the test ends.
-func discover(t *testing.T, config *rest.Config, monitors []monitoringv1.ServiceMonitor) (base string) {
+// discover returns the Pods of the Services that a ServiceMonitor selects, with the labels that the operator adds. Debian's
+// Prometheus is built without Kubernetes discovery.
+func discover(t *testing.T, config *rest.Config, m monitoringv1.ServiceMonitor) (all []group) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
+	defer utilnet.CloseIdleConnectionsFor(client.Transport)
 	kube, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := discovery{kube}
-	mux := http.NewServeMux()
-	for _, m := range monitors {
-		mux.HandleFunc("GET /"+m.Name, func(w http.ResponseWriter, r *http.Request) {
-			groups, err := d.groups(r.Context(), m)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(groups) // the client may have disconnected
-		})
-	}
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// groups returns the Pods of the selected Services, with the labels that the operator adds.
-func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([]group, error) {
-	all := []group{}
-	chosen := metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&m.Spec.Selector)}
-	services, err := d.kube.CoreV1().Services(m.Namespace).List(ctx, chosen)
+	services, err := kube.CoreV1().Services(m.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&m.Spec.Selector)})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	for _, service := range services.Items {
 		behind := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}
-		slices, err := d.kube.DiscoveryV1().EndpointSlices(m.Namespace).List(ctx, behind)
+		slices, err := kube.DiscoveryV1().EndpointSlices(m.Namespace).List(t.Context(), behind)
 		if err != nil {
-			return nil, err
+			t.Fatal(err)
 		}
 		for _, slice := range slices.Items {
 			for _, port := range slice.Ports {
@@ -83,7 +55,7 @@ func (d discovery) groups(ctx context.Context, m monitoringv1.ServiceMonitor) ([
 			}
 		}
 	}
-	return all, nil
+	return all
 }
 
 // listenAddress returns the listen address of a Pod, which differs from its status (node.Options.PodNetwork).

@@ -39,13 +39,13 @@ type prometheus struct {
 func startPrometheus(t *testing.T, cluster *rest.Config, monitors []monitoringv1.ServiceMonitor) *prometheus {
 	t.Helper()
 	program := installed(t, "prometheus")
-	targets, scrapes := discover(t, cluster, monitors), []any{}
+	scrapes := []any{}
 	for _, m := range monitors {
 		endpoint := m.Spec.Endpoints[0]
 		scrapes = append(scrapes, map[string]any{
 			"job_name": m.Namespace + "/" + m.Name, "metrics_path": endpoint.Path,
 			"scrape_interval": string(endpoint.Interval), "scrape_timeout": string(endpoint.Interval),
-			"http_sd_configs": []any{map[string]any{"url": targets + "/" + m.Name, "refresh_interval": "1s"}},
+			"static_configs": discover(t, cluster, m),
 		})
 	}
 	folder, rules := t.TempDir(), t.TempDir()
