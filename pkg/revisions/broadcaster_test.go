@@ -11,17 +11,6 @@ func newTestBroadcaster() *broadcaster[string] {
 	return newBroadcaster(func(a, b string) bool { return a == b })
 }
 
-func TestBroadcaster_UnknownIsNotEmpty(t *testing.T) {
-	b := newTestBroadcaster()
-	if value, known := b.read(); known || value != "" {
-		t.Errorf("a new broadcaster says %q, %v", value, known)
-	}
-	b.post("")
-	if value, known := b.read(); !known || value != "" {
-		t.Errorf("after a post of none it says %q, %v", value, known)
-	}
-}
-
 func TestBroadcaster_Order(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

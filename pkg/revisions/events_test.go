@@ -12,7 +12,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -151,29 +150,5 @@ func TestTagWatcher_LabelRemoved(t *testing.T) {
 				t.Error("the tag is still there")
 			}
 		})
-	}
-}
-
-func TestTagWatcher_HandlerSetIsCopied(t *testing.T) {
-	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-	w.AddHandler(func(tags sets.Set[string]) { tags.Insert("changed by a handler") })
-	w.readAll()
-	d, _ := w.broadcaster.next()
-	for _, handler := range d.to {
-		handler.call(d.value)
-	}
-	if len(d.to) != 1 || w.GetMyTags().Has("changed by a handler") {
-		t.Errorf("%d handlers; tags %v", len(d.to), w.GetMyTags())
-	}
-}
-
-func TestReflector_EventsByLabel(t *testing.T) {
-	var h heard
-	f := reflector[webhook]{label: tagLabel, to: h.sink()}
-	for _, e := range []watch.Event{event(watch.Added, "a", "6"), event(watch.Bookmark, "", "9"), event(watch.Modified, "b", "10")} {
-		f.forward(e.Type, e.Object.(*webhook))
-	}
-	if want := []string{"set a@6", "set b@10"}; !slices.Equal(h, want) {
-		t.Errorf("told %q, want %q", h, want)
 	}
 }

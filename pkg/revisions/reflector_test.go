@@ -3,7 +3,6 @@ package revisions
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -74,16 +73,6 @@ func TestReflector_BackOff(t *testing.T) {
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
 			get:  func(int) (*webhook, error) { return nil, refused },
 		}, "get", [2]int{270, 340}, "list: mutatingwebhookconfigurations"},
-		"a watch whose version is gone": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonGone}}
-			},
-		}, "list", [2]int{270, 340}, ""},
-		"a list of all that a label selects": {script{
-			label: tagLabel,
-			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, refused },
-		}, "list", [2]int{270, 340}, "list: Internal error"},
 		"a second get that fails": {script{
 			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
 			get: func(n int) (*webhook, error) {

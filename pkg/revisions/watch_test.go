@@ -191,20 +191,6 @@ func TestDefaultWatcher_Logs(t *testing.T) {
 	}
 }
 
-func TestDefaultWatcher_LogsNoDefault(t *testing.T) {
-	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := shows(t, "istio-revision-tag-default", "")
-		w := NewDefault(scripted{script: s}, Config{Logger: slog.New(slog.NewTextHandler(&out, nil))})
-		end := runs(w.Run)
-		synctest.Wait()
-		end()
-	})
-	if got := strings.Count(out.String(), `msg="default revision changed" webhook=istio-revision-tag-default revision="" before="" ours=false`); got != 1 {
-		t.Errorf("said %d times:\n%s", got, &out)
-	}
-}
-
 func TestRun_AwaitsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
@@ -225,75 +211,37 @@ func TestRun_AwaitsHandlers(t *testing.T) {
 	})
 }
 
-func TestWatchers_MissingPermissions(t *testing.T) {
+func TestDefaultWatcher_MissingPermissions(t *testing.T) {
 	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
-	for _, poll := range []time.Duration{0, time.Minute} {
-		pace := poll
-		if poll == 0 {
-			pace = 5 * time.Second
-		}
-		for name, test := range map[string]struct {
-			name, label string
-			watcher     func(kube.Client, Config) interface{ Run(<-chan struct{}) }
-			instead     map[string]string
-		}{
-			"default": {
-				"istio-revision-tag-default", "",
-				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewDefault(c, config) },
-				map[string]string{
-					"list": "reading it with get", "get": "keeping the default revision that was read last, if any",
-					"watch": "reading it every " + pace.String(),
-				},
-			},
-			"tags": {
-				"", "istio.io/tag",
-				func(c kube.Client, config Config) interface{ Run(<-chan struct{}) } { return NewTags(c, config) },
-				map[string]string{"list": "keeping the tags that were read last", "watch": "reading them every " + pace.String()},
-			},
-		} {
-			t.Run(fmt.Sprint(name, ", every ", pace), func(t *testing.T) {
-				var out bytes.Buffer
-				synctest.Test(t, func(t *testing.T) {
-					s := &script{t: t, name: test.name, label: test.label, began: time.Now()}
-					s.list = func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
-						if n < 5 {
-							return nil, forbidden
-						}
-						return listed("5")
-					}
-					s.get = func(n int) (*webhook, error) { return nil, forbidden }
-					s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden }
-					w := test.watcher(scripted{script: s}, Config{PollInterval: poll, Logger: slog.New(slog.NewTextHandler(&out, nil))})
-					end := runs(w.Run)
-					<-time.After(20 * pace)
-					problem := w.(Reporter).Problem()
-					if problem == nil || !strings.Contains(problem.Error(), "watch: ") {
-						t.Errorf("it reports %v", problem)
-					}
-					end()
-					for i, wait := range s.tries("list") {
-						if quick := i < firstTries; !quick && wait < pace/2 || wait > 3*pace/2 {
-							t.Errorf("read %d comes %v after the one before", i, wait)
-						}
-					}
-					if got := s.count("list"); got < 14 || got > 30 {
-						t.Errorf("%d reads in 20 times %v", got, pace)
-					}
-				})
-				for verb, instead := range test.instead {
-					line := `msg="permission denied"`
-					rest := fmt.Sprintf(`verb=%s instead=%q`, verb, instead)
-					n := 0
-					for _, one := range strings.Split(out.String(), "\n") {
-						if strings.Contains(one, line) && strings.Contains(one, rest) {
-							n++
-						}
-					}
-					if n != 1 {
-						t.Errorf("said %d times that %s:\n%s", n, rest, &out)
-					}
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{
+			t: t, name: DefaultTagWebhook(""), began: time.Now(),
+			list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+				if n < 5 {
+					return nil, forbidden
 				}
-			})
+				return listed("5")
+			},
+			get:   func(int) (*webhook, error) { return nil, forbidden },
+			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
+		}
+		w := NewDefault(scripted{script: s}, Config{PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		end := runs(w.Run)
+		<-time.After(20 * time.Minute)
+		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "watch: ") {
+			t.Errorf("problem: %v", problem)
+		}
+		end()
+		if got := s.count("list"); got < 14 || got > 30 {
+			t.Errorf("%d reads in 20 minutes", got)
+		}
+	})
+	for verb, instead := range map[string]string{
+		"list": "reading it with get", "get": "keeping the default revision that was read last, if any", "watch": "reading it every 1m0s",
+	} {
+		if n := strings.Count(out.String(), fmt.Sprintf(`msg="permission denied" webhook=istio-revision-tag-default verb=%s instead=%q`, verb, instead)); n != 1 {
+			t.Errorf("%s: logged %d times:\n%s", verb, n, &out)
 		}
 	}
 }
@@ -333,47 +281,5 @@ func TestTagWatcher_FollowsAllTags(t *testing.T) {
 	}
 	if got := strings.Count(out.String(), "handler is nil"); got != 1 {
 		t.Errorf("a handler that is nil is reported %d times", got)
-	}
-}
-
-func TestNewTagWatcher(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := shows(t, "", "istio.io/tag", tagHook("a", "ours", "stable", "mesh"), tagHook("b", "theirs", "stable", "istio-system"))
-		w := NewTagWatcher(scripted{script: s}, "stable", "mesh")
-		end := runs(w.Run)
-		synctest.Wait()
-		if got := w.GetMyTags(); !got.Equal(sets.New("stable", "ours")) {
-			t.Errorf("tags are %v", sets.List(got))
-		}
-		end()
-	})
-}
-
-func TestConfig_Defaults(t *testing.T) {
-	got := Config{}.withDefaults()
-	if got.Revision != "default" || got.Namespace != "istio-system" || got.PollInterval != 5*time.Second || got.Logger != slog.Default() {
-		t.Errorf("defaults are %+v", got)
-	}
-	given := Config{Revision: "a", Namespace: "b", PollInterval: time.Minute, Logger: quiet}
-	if got := given.withDefaults(); got != given {
-		t.Errorf("the configuration became %+v", got)
-	}
-}
-
-func TestNewDefaultWatcher_LogsOurs(t *testing.T) {
-	var out bytes.Buffer
-	before := slog.Default()
-	slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
-	defer slog.SetDefault(before)
-	synctest.Test(t, func(t *testing.T) {
-		name := "istio-revision-tag-default"
-		s, _ := shows(t, name, "", revisionHook(name, "canary"))
-		w := NewDefaultWatcher(scripted{script: s}, "canary", "")
-		end := runs(w.Run)
-		synctest.Wait()
-		end()
-	})
-	if !strings.Contains(out.String(), "revision=canary") || !strings.Contains(out.String(), "ours=true") {
-		t.Errorf("it says %s", &out)
 	}
 }

@@ -25,23 +25,6 @@ func TestDefaultTagWebhook(t *testing.T) {
 	}
 }
 
-func TestLabelled(t *testing.T) {
-	w := NewDefault(nil, Config{Logger: quiet}).(*defaultWatcher)
-	for _, test := range []struct {
-		labels map[string]string
-		want   string
-	}{
-		{nil, ""},
-		{map[string]string{tagLabel: "default"}, ""},
-		{map[string]string{revisionLabel: ""}, "default"},
-		{map[string]string{revisionLabel: "canary"}, "canary"},
-	} {
-		if got := w.labelled(webhook{ObjectMeta: metav1.ObjectMeta{Labels: test.labels}}); got != test.want {
-			t.Errorf("labels %v name %q, want %q", test.labels, got, test.want)
-		}
-	}
-}
-
 func TestRun_NoClient(t *testing.T) {
 	var out bytes.Buffer
 	config := Config{Logger: slog.New(slog.NewTextHandler(&out, nil))}
@@ -81,22 +64,12 @@ func TestTags(t *testing.T) {
 		mine     []metav1.ObjectMeta
 		others   []metav1.ObjectMeta
 	}{
-		"no tags": {
-			"stable", nil, []string{"stable"},
-			[]metav1.ObjectMeta{object("stable")},
-			[]metav1.ObjectMeta{object("canary"), object("default"), object(""), {}},
-		},
 		"two tags, one the default": {
 			"stable",
 			[]webhook{tagHook("a", "prod", "stable"), tagHook("b", "default", "stable"), tagHook("c", "test", "canary")},
 			[]string{"default", "prod", "stable"},
 			[]metav1.ObjectMeta{object("stable"), object("prod"), object("default"), object(""), {}},
 			[]metav1.ObjectMeta{object("test"), object("canary")},
-		},
-		"the revision without a name": {
-			"", nil, []string{"default"},
-			[]metav1.ObjectMeta{object("default"), object(""), {}},
-			[]metav1.ObjectMeta{object("stable")},
 		},
 		"the default moved away from it": {
 			"", []webhook{tagHook("a", "default", "canary"), tagHook("b", "old", "")}, []string{"default", "old"},
