@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -131,31 +130,6 @@ func (s *stage) half() string {
 	return s.configMap().Record.HolderIdentity + "/"
 }
 
-// If the writer of a half-done acquisition has ended, the other candidates wait for a lease duration.
-func TestMulti_AcquisitionExpires(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	b1 := s.prepare("b1", "stable", leaderelection.LockTypeMulti, "pilot", rights())
-	b1.hold("leases")
-	b1.start(t)
-	s.eventually("the ConfigMap names b1", func() bool { return strings.HasPrefix(s.half(), "b1/") })
-	b1.cut(true)
-	claimed := s.configMap().Record.RenewTime.Time
-	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
-	b2 := s.enter("b2", "stable", leaderelection.LockTypeMulti)
-	s.eventually("another leads", func() bool { return c.Live() || b2.Live() })
-	for _, r := range []*replica{c, b2} {
-		// The record's time has whole seconds.
-		if lives := r.Spans(); len(lives) > 0 && lives[0].From.Before(claimed.Add(leaseDuration)) {
-			t.Errorf("%s did not wait for the lease: it began %v after the claim", r.name, lives[0].From.Sub(claimed))
-		}
-	}
-	if len(b1.Spans()) != 0 {
-		t.Errorf("b1 worked at %v", b1.Spans())
-	}
-	lives.Apart(s.t, s.all...)
-}
-
 // Between the two writes of a handover no candidate leads. The writer completes it.
 func TestMulti_HandoverCompleted(t *testing.T) {
 	t.Parallel()
@@ -176,27 +150,6 @@ func TestMulti_HandoverCompleted(t *testing.T) {
 	s.leads(b2, "both were handed over")
 	s.eventually("both name b2", func() bool { return s.try() == "b2/b2" })
 	lives.Apart(s.t, s.all...)
-}
-
-// A candidate of step 2 that may not write Leases does not acquire the ConfigMap.
-func TestMulti_ForbiddenLease(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	poor := rights()
-	for i := range poor {
-		if poor[i].APIGroups[0] == coordinationv1.GroupName {
-			poor = append(poor[:i:i], poor[i+2:]...)
-			break
-		}
-	}
-	b := s.prepare("b", "stable", leaderelection.LockTypeMulti, "poor", poor)
-	b.start(t)
-	s.eventually("b logs the missing permission", func() bool { return strings.Contains(b.log.String(), "forbidden") })
-	c := s.enter("c", "stable", leaderelection.LockTypeConfigMap)
-	s.leads(c, "the ConfigMap was free")
-	if len(b.Spans()) != 0 {
-		t.Errorf("b worked at %v", b.Spans())
-	}
 }
 
 // The election moves back: Lease, both, ConfigMap.
@@ -224,23 +177,6 @@ func TestSteps_Back(t *testing.T) {
 	s.must(b2.Quit())
 	if got := s.configMap(); got.Record.HolderIdentity != "c1" || !c1.Live() {
 		t.Errorf("the ConfigMap in the end: %+v, c1 works: %v", got.Record, c1.Live())
-	}
-	lives.Apart(s.t, s.all...)
-}
-
-// If the old leader is lost, the new one waits for its lease, from its last observed renewal.
-func TestPredecessor_HolderLost(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	o := s.enter("o", "stable", leaderelection.LockTypeConfigMap)
-	s.leads(o, "the old kind, alone")
-	n := s.enter("n", "stable", leaderelection.LockTypeLease, perRevision)
-	s.eventually("n waits", func() bool { return n.Status().Waiting })
-	o.cut(true)
-	last := s.configMap().Record.RenewTime.Time
-	s.leads(n, "the old leader is lost")
-	if from := n.Spans()[0].From; from.Before(last.Add(leaseDuration - time.Second)) {
-		t.Errorf("n began %v after the last renewal", from.Sub(last))
 	}
 	lives.Apart(s.t, s.all...)
 }

@@ -3,9 +3,6 @@ package migration
 import (
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -37,14 +34,4 @@ func TestPredecessor(t *testing.T) {
 	s.eventually("the ConfigMap is released", func() bool { return s.configMap().Record.HolderIdentity == "" })
 	spans := lives.Apart(s.t, old, stable) + lives.Apart(s.t, old, canary)
 	t.Logf("compared %d periods of work", spans)
-}
-
-func TestPredecessor_Absent(t *testing.T) {
-	t.Parallel()
-	s := newStage(t)
-	n := s.enter("n1", "stable", leaderelection.LockTypeLease, perRevision)
-	s.leads(n, "there is no lock of an earlier version")
-	if lock, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), election, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the lock of earlier versions: %v, %v", lock, err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -87,7 +88,7 @@ func (c *childProcess) follow(o order) error {
 		if err != nil {
 			return err
 		}
-		if c.process, err = electors.NewProcess(o.Begin.Library, config); err != nil {
+		if c.process, err = electors.NewProcess(o.Begin.Library, config, slog.New(slog.DiscardHandler)); err != nil {
 			return err
 		}
 	}

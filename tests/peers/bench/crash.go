@@ -47,7 +47,7 @@ func (l *lab) cutOff(s setup, namespace, name string, mode wire.Mode, rounds int
 	if err != nil {
 		return err
 	}
-	defer func() { leader.end() }()
+	defer func() { leader.End() }()
 	if err := l.await(leader.Candidate); err != nil {
 		return err
 	}
@@ -57,19 +57,19 @@ func (l *lab) cutOff(s setup, namespace, name string, mode wire.Mode, rounds int
 			return err
 		}
 		if err := l.phase(s.timing); err != nil {
-			next.end()
+			next.End()
 			return err
 		}
 		cut := time.Now()
-		leader.process.Wire.Set(mode)
+		leader.Process.Wire.Set(mode)
 		if !l.followed(leader.Candidate, next.Candidate, cut, row) {
 			row.lost()
-			leader.process.Wire.Set(wire.Refused)
-			next.end()
+			leader.Process.Wire.Set(wire.Refused)
+			next.End()
 			return l.ctx.Err()
 		}
-		leader.process.Wire.Set(wire.Refused) // otherwise it would wait for a response
-		leader.end()
+		leader.Process.Wire.Set(wire.Refused) // otherwise it would wait for a response
+		leader.End()
 		leader = next
 	}
 	return nil

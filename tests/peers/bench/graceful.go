@@ -65,7 +65,7 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 	if err != nil {
 		return err
 	}
-	defer func() { holder.end() }()
+	defer func() { holder.End() }()
 	if err := l.await(holder.Candidate); err != nil {
 		return err
 	}
@@ -80,17 +80,17 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 			return err
 		}
 		if err := l.phase(s.timing); err != nil {
-			next.end()
+			next.End()
 			return err
 		}
 		asked := time.Now()
-		holder.end()
+		holder.End()
 		ctx, cancel := context.WithTimeout(l.ctx, bound)
 		span, err := next.AwaitStart(ctx, asked)
 		cancel()
 		if err != nil {
 			row.lost()
-			next.end()
+			next.End()
 			return l.ctx.Err()
 		}
 		row.time(span.From.Sub(holder.Last().To))

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -25,8 +23,6 @@ type lab struct {
 	cluster *cluster.Cluster
 	admin   kubernetes.Interface
 	quick   bool
-	// sizes are the numbers of elections in scenario scale.
-	sizes []int
 }
 
 func newLab(ctx context.Context, c *cluster.Cluster, quick bool) (*lab, error) {
@@ -76,14 +72,8 @@ func (l *lab) measure(name string) (*report.Scenario, error) {
 		report.Graceful: l.graceful, report.Crash: l.crash, report.Steal: l.steal,
 		report.Requests: l.requests, report.Scale: l.scale,
 	}[name]
-	s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions(), Quick: l.quick}
-	harness, servers := ownCPU(), l.serverCPU()
-	if err := scenario(s); err != nil {
-		return nil, err
-	}
-	s.Seconds = time.Since(s.Began).Seconds()
-	s.HarnessCPU, s.ServerCPU = ownCPU()-harness, l.serverCPU()-servers
-	return s, nil
+	s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
+	return s, scenario(s)
 }
 
 // setup is a row of a scenario.
@@ -116,33 +106,12 @@ func (s setup) spec(namespace, election, identity string) electors.Spec {
 }
 
 // enter starts a candidate in its own process.
-func (l *lab) enter(s setup, namespace, election, identity string) (*member, error) {
+func (l *lab) enter(s setup, namespace, election, identity string) (*electors.Member, error) {
 	return l.enterAs(s.library, s.spec(namespace, election, identity))
 }
 
-func (l *lab) enterAs(library electors.Library, spec electors.Spec) (*member, error) {
-	p, err := electors.NewProcess(library, l.cluster.Admin())
-	if err != nil {
-		return nil, err
-	}
-	c, err := p.Candidate(spec)
-	if err != nil {
-		return nil, err
-	}
-	c.Start(l.ctx)
-	return &member{Candidate: c, process: p}, nil
-}
-
-// member is a candidate with its own process.
-type member struct {
-	*electors.Candidate
-	process *electors.Process
-}
-
-// end stops the candidate and its process. It must not wait for a response any more.
-func (m *member) end() {
-	m.Stop()
-	m.process.Close()
+func (l *lab) enterAs(library electors.Library, spec electors.Spec) (*electors.Member, error) {
+	return electors.Enter(l.ctx, library, l.cluster.Admin(), spec, slog.New(slog.DiscardHandler))
 }
 
 // phase waits a random time between one and three periods, so that leader and follower have an arbitrary phase.
@@ -168,29 +137,8 @@ const (
 	canary = "canary"
 )
 
-const (
-	defaultTag    = "istio-revision-tag-default"
-	revisionLabel = "istio.io/rev"
-)
-
-// setDefault sets the default revision and returns when its request was sent.
 func (l *lab) setDefault(revision string) (sent time.Time, err error) {
-	hooks := l.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	hook, err := hooks.Get(l.ctx, defaultTag, metav1.GetOptions{})
-	sent = time.Now()
-	if apierrors.IsNotFound(err) {
-		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-			Name: defaultTag, Labels: map[string]string{revisionLabel: revision},
-		}}
-		_, err = hooks.Create(l.ctx, hook, metav1.CreateOptions{})
-	} else if err == nil {
-		hook.Labels[revisionLabel] = revision
-		_, err = hooks.Update(l.ctx, hook, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		return sent, fmt.Errorf("set default revision %s: %w", revision, err)
-	}
-	return sent, nil
+	return electors.SetDefault(l.ctx, l.admin, revision)
 }
 
 // protobuf sets the content type of incumbent's clients and of a tuned client-go.

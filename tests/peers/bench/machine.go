@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -85,41 +84,4 @@ func ownCPU() float64 {
 		return 0
 	}
 	return (time.Duration(usage.Utime.Nano()) + time.Duration(usage.Stime.Nano())).Seconds()
-}
-
-// serverCPU returns the CPU time of the API server and etcd, which are children of this process.
-func (l *lab) serverCPU() (sum float64) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0
-	}
-	for _, path := range stats {
-		raw, err := os.ReadFile(path)
-		if err != nil {
-			continue // the process has ended
-		}
-		sum += childCPU(string(raw))
-	}
-	return sum
-}
-
-// clockTicks is USER_HZ, which is 100 on all Linux platforms of Go.
-const clockTicks = 100
-
-// childCPU reads a line of /proc/PID/stat if it belongs to a server of this process.
-func childCPU(stat string) float64 {
-	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
-	if open < 0 || end < open {
-		return 0
-	}
-	name, rest := stat[open+1:end], strings.Fields(stat[end+1:])
-	if name != "etcd" && name != "kube-apiserver" || len(rest) < 13 || rest[1] != strconv.Itoa(os.Getpid()) {
-		return 0
-	}
-	user, err1 := strconv.ParseFloat(rest[11], 64)
-	system, err2 := strconv.ParseFloat(rest[12], 64)
-	if err1 != nil || err2 != nil {
-		return 0
-	}
-	return (user + system) / clockTicks
 }

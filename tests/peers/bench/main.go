@@ -33,7 +33,7 @@ const (
 
 type flags struct {
 	quick, resume, render, child bool
-	scenarios, sizes             string
+	scenarios                    string
 }
 
 func main() {
@@ -49,7 +49,6 @@ func run() error {
 	flag.BoolVar(&f.resume, "resume", false, "skip scenarios that were measured with this commit")
 	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page from "+latest)
 	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "scenarios to measure")
-	flag.StringVar(&f.sizes, "sizes", "", "numbers of elections in one process for scenario scale, such as 1,100")
 	flag.BoolVar(&f.child, "child", false, "run as a process of candidates (internal)")
 	flag.Parse()
 	switch {
@@ -99,9 +98,6 @@ func measure(ctx context.Context, f flags) (err error) {
 	defer func() { err = errors.Join(err, c.Stop()) }()
 	lab, err := newLab(ctx, c, f.quick)
 	if err != nil {
-		return err
-	}
-	if err := lab.setSizes(f.sizes); err != nil {
 		return err
 	}
 	for _, names := range groups(wanted, f.quick) {

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 // scale measures the cost of elections in one process by their number. Two processes have a candidate in each election;
 // the first leads all. The cost of the process itself is subtracted.
 func (l *lab) scale(s *report.Scenario) error {
-	for _, elections := range l.sizes {
+	for _, elections := range choose(l, []int{1, 100}, []int{1, 100, 1000, 5000}) {
 		var (
 			all   sync.WaitGroup
 			sizes = make([][]report.Size, len(electors.Libraries))
@@ -45,23 +43,6 @@ func (l *lab) scale(s *report.Scenario) error {
 		for _, measured := range sizes {
 			s.Sizes = append(s.Sizes, measured...)
 		}
-	}
-	return nil
-}
-
-// setSizes parses comma-separated numbers. An empty list means the default.
-func (l *lab) setSizes(list string) error {
-	l.sizes = choose(l, []int{1, 100}, []int{1, 100, 1000, 5000})
-	if list == "" {
-		return nil
-	}
-	l.sizes = nil
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(word)
-		if err != nil || n < 1 {
-			return fmt.Errorf("sizes: %q is not a number of elections", word)
-		}
-		l.sizes = append(l.sizes, n)
 	}
 	return nil
 }

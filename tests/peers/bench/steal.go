@@ -64,7 +64,7 @@ type flipped struct {
 
 // pair are the two candidates of an election, and the results when canary or stable acquires the lock.
 type pair struct {
-	stable, canary     *member
+	stable, canary     *electors.Member
 	toCanary, toStable *row
 }
 
@@ -80,8 +80,8 @@ func (l *lab) flipAll(all []flipped, r *rows) error {
 	var pairs []*pair
 	defer func() {
 		for _, p := range pairs {
-			p.canary.end()
-			p.stable.end()
+			p.canary.End()
+			p.stable.End()
 		}
 	}()
 	for i, f := range all {

@@ -24,16 +24,6 @@ func (l Library) String() string {
 	return [...]string{"incumbent", "Istio", "client-go"}[l]
 }
 
-// ParseLibrary is the inverse of String.
-func ParseLibrary(name string) (Library, error) {
-	for _, l := range Libraries {
-		if l.String() == name {
-			return l, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown library %q: want one of %v", name, Libraries)
-}
-
 // Lock is the kind of lock object.
 type Lock int
 

@@ -20,7 +20,7 @@ func (p *Process) newOurs(c *Candidate) (elector, error) {
 		Namespace: c.Namespace, Identity: c.Identity, ElectionID: c.Election, Revision: c.Revision,
 		PerRevision: c.PerRevision, Remote: c.Remote, Lock: lock,
 		LeaseDuration: c.Timing.Lease, RenewDeadline: c.Timing.Deadline, RetryPeriod: c.Timing.Retry,
-		PeerGrace: c.PeerGrace, DefaultWatcher: p.watcher, Logger: p.Logger,
+		PeerGrace: c.PeerGrace, DefaultWatcher: p.watcher, Logger: p.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -34,6 +34,6 @@ func (p *Process) newOurs(c *Candidate) (elector, error) {
 
 func (o ours) campaign(ctx context.Context) {
 	if err := o.RunContext(ctx); err != nil {
-		o.p.Logger.Error("the election ended", "err", err)
+		o.p.logger.Error("the election ended", "err", err)
 	}
 }

@@ -20,9 +20,8 @@ import (
 type Process struct {
 	Library Library
 	Wire    *wire.Wire
-	// Logger receives the logs of incumbent. The other libraries do not log.
-	Logger *slog.Logger
 
+	logger  *slog.Logger // of incumbent; the other libraries do not log
 	ours    kube.Client
 	watcher revisions.DefaultWatcher
 	istio   istiokube.Client
@@ -37,10 +36,10 @@ var agents = map[Library]string{
 	Incumbent: "pilot/v0 (linux/amd64) peers", Istio: "pilot-discovery/1.31 (linux/amd64) peers", ClientGo: "controller/v0 (linux/amd64) peers",
 }
 
-// NewProcess creates the clients of a process with the permissions of base.
-func NewProcess(library Library, base *rest.Config) (*Process, error) {
+// NewProcess creates the clients of a process with the permissions of base. logger receives the logs of incumbent.
+func NewProcess(library Library, base *rest.Config, logger *slog.Logger) (*Process, error) {
 	quiet()
-	p := &Process{Library: library, Wire: wire.New(), Logger: slog.New(slog.DiscardHandler), stop: make(chan struct{})}
+	p := &Process{Library: library, Wire: wire.New(), logger: logger, stop: make(chan struct{})}
 	config := p.Wire.Config(base)
 	config.UserAgent = agents[library]
 	var err error
@@ -67,7 +66,7 @@ func (p *Process) connectOurs(config *rest.Config) error {
 	if p.ours, err = kube.NewClient(config); err != nil {
 		return err
 	}
-	p.watcher = revisions.NewDefault(p.ours, revisions.Config{Logger: p.Logger})
+	p.watcher = revisions.NewDefault(p.ours, revisions.Config{Logger: p.logger})
 	p.running.Go(func() { p.watcher.Run(p.stop) })
 	return nil
 }

@@ -80,10 +80,7 @@ type stage struct {
 }
 
 // member is a candidate in its own process.
-type member struct {
-	*electors.Candidate
-	process *electors.Process
-}
+type member struct{ *electors.Member }
 
 // newStage creates a lock object with foreign content, and watches it.
 func newStage(t *testing.T, lock electors.Lock, election string) *stage {
@@ -149,18 +146,13 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 	for _, f := range change {
 		f(&spec)
 	}
-	p, err := electors.NewProcess(library, s.cluster.Admin())
+	logger := slog.New(slog.NewTextHandler(&s.log, nil)).With("me", name)
+	candidate, err := electors.Enter(s.t.Context(), library, s.cluster.Admin(), spec, logger)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p.Logger = slog.New(slog.NewTextHandler(&s.log, nil)).With("me", name)
-	c, err := p.Candidate(spec)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	m := &member{c, p}
+	m := &member{candidate}
 	s.members = append(s.members, m)
-	c.Start(s.t.Context())
 	return m
 }
 
@@ -223,7 +215,7 @@ func (s *stage) steady(m *member) {
 
 // sent returns the number of requests of a member for the lock.
 func (s *stage) sent(m *member) (all int) {
-	for what, count := range m.process.Wire.Counts() {
+	for what, count := range m.Process.Wire.Counts() {
 		if strings.HasSuffix(what, s.lock.Resource()) {
 			all += count
 		}
@@ -255,12 +247,11 @@ func (s *stage) end() {
 	for _, m := range s.members {
 		all.Go(func() {
 			if !s.t.Failed() {
-				m.process.Wire.Set(wire.Open)
+				m.Process.Wire.Set(wire.Open)
 			} else {
-				m.process.Wire.Set(wire.Refused) // do not wait
+				m.Process.Wire.Set(wire.Refused) // do not wait
 			}
-			m.Stop()
-			m.process.Close()
+			m.End()
 		})
 	}
 	all.Wait()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -45,23 +44,10 @@ func (s *stage) stopOthers() {
 	})
 }
 
-const defaultTag = "istio-revision-tag-default"
-
 // setDefault sets the default revision of the cluster.
 func setDefault(t *testing.T, admin kubernetes.Interface, revision string) {
 	t.Helper()
-	hooks := admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	hook, err := hooks.Get(t.Context(), defaultTag, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-			Name: defaultTag, Labels: map[string]string{"istio.io/rev": revision},
-		}}
-		_, err = hooks.Create(t.Context(), hook, metav1.CreateOptions{})
-	} else if err == nil {
-		hook.Labels["istio.io/rev"] = revision
-		_, err = hooks.Update(t.Context(), hook, metav1.UpdateOptions{})
-	}
-	if err != nil {
+	if _, err := electors.SetDefault(t.Context(), admin, revision); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -69,7 +55,7 @@ func setDefault(t *testing.T, admin kubernetes.Interface, revision string) {
 // noDefault removes the default revision.
 func noDefault(t *testing.T, admin kubernetes.Interface) {
 	ctx := context.WithoutCancel(t.Context())
-	err := admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, defaultTag, metav1.DeleteOptions{})
+	err := admin.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, electors.DefaultTag, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Error(err)
 	}

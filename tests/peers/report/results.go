@@ -41,16 +41,9 @@ type Results struct {
 
 // Scenario is one scenario's measurements.
 type Scenario struct {
-	Began   time.Time `json:"began"`
-	Seconds float64   `json:"seconds"`
-	// HarnessCPU is the CPU time of the measuring process in seconds. It includes the candidates, except in the scenarios
-	// requests and scale.
-	HarnessCPU float64 `json:"harnessCPUSeconds"`
-	// ServerCPU is the CPU time of the API server and etcd.
-	ServerCPU float64           `json:"serverCPUSeconds"`
-	Machine   string            `json:"machine"`
-	Versions  map[string]string `json:"versions"`
-	Quick     bool              `json:"quick,omitempty"`
+	Began    time.Time         `json:"began"`
+	Machine  string            `json:"machine"`
+	Versions map[string]string `json:"versions"`
 
 	Series []Series `json:"series,omitempty"`
 	Loads  []Load   `json:"loads,omitempty"`

@@ -1,0 +1,65 @@
+package electors
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// Member is a candidate in its own process.
+type Member struct {
+	*Candidate
+	Process *Process
+}
+
+// Enter starts a candidate in its own process. logger receives the logs of incumbent.
+func Enter(ctx context.Context, library Library, base *rest.Config, spec Spec, logger *slog.Logger) (*Member, error) {
+	p, err := NewProcess(library, base, logger)
+	if err != nil {
+		return nil, err
+	}
+	c, err := p.Candidate(spec)
+	if err != nil {
+		return nil, err
+	}
+	c.Start(ctx)
+	return &Member{c, p}, nil
+}
+
+// End stops the candidate and its process. The candidate must not wait for a response any more.
+func (m *Member) End() {
+	m.Stop()
+	m.Process.Close()
+}
+
+// DefaultTag is the webhook with the default revision.
+const DefaultTag = "istio-revision-tag-default"
+
+const revisionLabel = "istio.io/rev"
+
+// SetDefault sets the default revision and returns when its request was sent.
+func SetDefault(ctx context.Context, admin kubernetes.Interface, revision string) (sent time.Time, err error) {
+	hooks := admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	hook, err := hooks.Get(ctx, DefaultTag, metav1.GetOptions{})
+	sent = time.Now()
+	if apierrors.IsNotFound(err) {
+		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+			Name: DefaultTag, Labels: map[string]string{revisionLabel: revision},
+		}}
+		_, err = hooks.Create(ctx, hook, metav1.CreateOptions{})
+	} else if err == nil {
+		hook.Labels[revisionLabel] = revision
+		_, err = hooks.Update(ctx, hook, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return sent, fmt.Errorf("set default revision %s: %w", revision, err)
+	}
+	return sent, nil
+}
