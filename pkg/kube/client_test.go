@@ -134,31 +134,6 @@ func TestDerive_SharesLimit(t *testing.T) {
 	}
 }
 
-func TestWithOwnConnections(t *testing.T) {
-	config := &rest.Config{Host: "https://127.0.0.1:1"}
-	transports := map[http.RoundTripper]bool{}
-	for _, opts := range [][]Option{nil, nil, {WithOwnConnections()}, {WithOwnConnections()}} {
-		c, err := NewClient(config, opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		transports[innermost(c.(*client).http.Transport)] = true
-	}
-	if len(transports) != 3 {
-		t.Errorf("four clients, two of them with connections of their own, have %d transports", len(transports))
-	}
-}
-
-func innermost(rt http.RoundTripper) http.RoundTripper {
-	for {
-		outer, ok := rt.(interface{ WrappedRoundTripper() http.RoundTripper })
-		if !ok {
-			return rt
-		}
-		rt = outer.WrappedRoundTripper()
-	}
-}
-
 func TestOptions_Invalid(t *testing.T) {
 	for name, test := range map[string]struct {
 		config *rest.Config

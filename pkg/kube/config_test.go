@@ -92,26 +92,6 @@ func TestLoadConfig_Errors(t *testing.T) {
 	}
 }
 
-func TestLoadConfig_ClosesFiles(t *testing.T) {
-	good := write(t, kubeconfig)
-	open := func() int {
-		all, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(all)
-	}
-	before := open()
-	for range 100 {
-		if err := readable(good); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if after := open(); after > before+50 {
-		t.Errorf("%d files are open, %d before", after, before)
-	}
-}
-
 func TestInCluster(t *testing.T) {
 	want := &rest.Config{Host: "https://10.0.0.1"}
 	if got, err := inCluster(func() (*rest.Config, error) { return want, nil }); err != nil || got != want {

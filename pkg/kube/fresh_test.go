@@ -78,31 +78,6 @@ func TestFreshConnections(t *testing.T) {
 	}
 }
 
-func TestFreshConnections_CustomTransport(t *testing.T) {
-	s, config := secure(t)
-	rt, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	users := modelOf(rt).settings().Clone()
-	defer users.CloseIdleConnections()
-	users.TLSNextProto, users.ForceAttemptHTTP2 = nil, true
-	c := made(t, &rest.Config{Host: config.Host, Transport: users, QPS: -1}).Kube()
-	for range 2 {
-		if err := get(t.Context(), c, "a"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		cancel()
-	}
-	if n := s.made.Load(); n != 1 {
-		t.Errorf("%d connections", n)
-	}
-}
-
 // Unused connections are closed, including connections of streams, of derived clients, and after a request that has just ended.
 func TestCloseIdleConnections(t *testing.T) {
 	s, config := secure(t)

@@ -1,7 +1,6 @@
 package kube
 
-// net/http.Transport keeps a connection on which a request timed out, and waits for one slow connection attempt. The pool in
-// this file replaces such connections.
+// net/http.Transport keeps using a connection on which a request timed out. The pool in this file replaces such connections.
 
 import (
 	"context"
@@ -23,10 +22,6 @@ const (
 	pingTimeout  = 5 * time.Second
 	// writeTimeout is the longest time that a connection may accept no bytes.
 	writeTimeout = 10 * time.Second
-	// firstSetup is the time after which a second connection attempt starts. It doubles for each further attempt, up to
-	// lastSetup. The last attempt has the timeout of the dialer.
-	firstSetup = 250 * time.Millisecond
-	lastSetup  = 4 * time.Second
 	// streamTimeout is the longest time until a stream begins.
 	streamTimeout = 30 * time.Second
 )
@@ -80,7 +75,7 @@ func (p *pool) generation(like *http.Transport) *generation {
 	if dial == nil {
 		dial = newDialer().DialContext
 	}
-	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
 		p.like.refresh(ctx)
 		conn, err := dial(ctx, network, address)
 		if err != nil {
@@ -88,6 +83,14 @@ func (p *pool) generation(like *http.Transport) *generation {
 		}
 		return g.opened(conn), nil
 	}
+	g.DialContext = raced(connect)
+	g.DialTLSContext = raced(func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := connect(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return g.secure(ctx, conn, address)
+	})
 	return g
 }
 
@@ -168,97 +171,27 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-var (
-	// errSlowSetup ends an attempt that has no connection yet.
-	errSlowSetup = errors.New("connection setup is slow")
-	// errCrossed ends an attempt whose connection was ready when the attempt was cancelled.
-	errCrossed = errors.New("connection was ready too late")
-)
-
-// roundTrip starts another attempt while a connection is being set up. Earlier setups continue, and the request uses the first
-// connection that is ready.
+// roundTrip sends a request on a connection of the current generation.
 func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
-	for patience := firstSetup; ; patience *= 2 {
-		next := rewound(req)
-		if patience > lastSetup || next == nil {
-			patience = 0
-		}
-		resp, err := p.try(req, patience)
-		if !retriable(req.Method, err) {
-			return resp, err
-		}
-		req = next
-	}
-}
-
-// retriable reports whether the request was not sent, or can be sent twice.
-func retriable(method string, err error) bool {
-	isRead := method == http.MethodGet || method == http.MethodHead
-	return errors.Is(err, errSlowSetup) || isRead && errors.Is(err, errCrossed)
-}
-
-// rewound returns the request with an unread body, or nil if its body cannot be read again.
-func rewound(req *http.Request) *http.Request {
-	if req.Body == nil {
-		return req
-	}
-	if req.GetBody == nil {
-		return nil
-	}
-	body, err := req.GetBody()
-	if err != nil {
-		return nil
-	}
-	next := req.WithContext(req.Context())
-	next.Body = body
-	return next
-}
-
-// try sends the request once. If patience is positive and passes before a connection is ready, it returns errSlowSetup, and
-// nothing was sent.
-func (p *pool) try(req *http.Request, patience time.Duration) (*http.Response, error) {
 	caller := req.Context()
-	ctx, cancel := context.WithCancelCause(caller)
 	g := p.take()
-	end := sync.OnceFunc(func() {
-		cancel(nil)
-		g.leave()
-	})
-	setup := &setup{cancel: cancel, withholds: req.Body != nil && req.Body != http.NoBody}
-	if patience > 0 {
-		timer := time.AfterFunc(patience, setup.expire)
-		defer timer.Stop()
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	failed := func(err error) {
+		if connected.Load() && timedOut(caller, err) {
+			p.retire(g)
+		}
 	}
-	req = req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: setup.gotConn}))
-	if setup.withholds {
-		req.Body = withheld{req.Body, setup}
-	}
-	resp, err := g.RoundTrip(req)
+	resp, err := g.RoundTrip(req.WithContext(httptrace.WithClientTrace(caller, trace)))
 	if err != nil {
-		defer end()
-		return nil, p.failed(g, caller, setup, err)
+		failed(err)
+		g.leave()
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols { // then the caller uses the body as a connection
-		resp.Body = &body{ReadCloser: resp.Body, end: end, failed: func(err error) error {
-			return p.failed(g, caller, setup, err)
-		}}
+		resp.Body = &body{ReadCloser: resp.Body, end: sync.OnceFunc(g.leave), failed: failed}
 	}
 	return resp, nil
-}
-
-// failed returns the error of an attempt. It retires the generation if there was no response in time.
-func (p *pool) failed(g *generation, ctx context.Context, setup *setup, err error) error {
-	switch {
-	case ctx.Err() != nil && setup.state.Load() > connected: // err reports a slow setup then
-		return context.Cause(ctx)
-	case setup.state.Load() == crossed && setup.withholds:
-		return errSlowSetup // the body was not sent
-	case setup.state.Load() == crossed:
-		return errCrossed
-	case setup.state.Load() == connected && timedOut(ctx, err):
-		p.retire(g)
-	}
-	return err
 }
 
 // timedOut reports whether a request failed because there was no response in time. If the caller cancelled it, the state of
@@ -268,61 +201,17 @@ func timedOut(ctx context.Context, err error) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// setup is the progress of one attempt.
-type setup struct {
-	state  atomic.Int32
-	cancel context.CancelCauseFunc
-	// withholds reports whether the request has a body. It is not sent after the attempt has expired.
-	withholds bool
-}
-
-const (
-	connecting int32 = iota
-	connected
-	expired
-	// crossed means that the connection was ready while the attempt expired. A request without a body may have been sent.
-	crossed
-)
-
-// expire is called by the timer of the attempt.
-func (s *setup) expire() {
-	if s.state.CompareAndSwap(connecting, expired) {
-		s.cancel(errSlowSetup)
-	}
-}
-
-// gotConn is called immediately before the request is sent.
-func (s *setup) gotConn(httptrace.GotConnInfo) {
-	if !s.state.CompareAndSwap(connecting, connected) {
-		s.state.Store(crossed)
-		s.cancel(errSlowSetup)
-	}
-}
-
-// withheld is the body of a request. It is read only after gotConn. A server does not act on a request without its body.
-type withheld struct {
-	io.ReadCloser
-	setup *setup
-}
-
-func (w withheld) Read(p []byte) (int, error) {
-	if w.setup.state.Load() > connected {
-		return 0, errSlowSetup
-	}
-	return w.ReadCloser.Read(p)
-}
-
 // body is the body of a response.
 type body struct {
 	io.ReadCloser
 	end    func()
-	failed func(error) error
+	failed func(error)
 }
 
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.failed(err)
+		b.failed(err)
 	}
 	return n, err
 }

@@ -208,95 +208,55 @@ func (c *content) Close() error {
 	return errClosing
 }
 
-// An attempt leaves its generation when it fails, or when its response was read.
-func TestTry_EndsWithResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sent context.Context
-		var answer *http.Response
-		p := stubbed(func(req *http.Request) (*http.Response, error) {
-			sent = req.Context()
-			gotConn(req)
-			if answer == nil {
-				return nil, errors.New("no")
-			}
-			return answer, nil
-		})
-		g := p.present
-		if _, err := p.try(stubRequest(t.Context(), t, http.MethodGet, nil), time.Second); err == nil || err.Error() != "no" {
-			t.Error(err)
+// A request leaves its generation when it fails, or when its response was read.
+func TestRoundTrip_EndsWithResponse(t *testing.T) {
+	var answer *http.Response
+	p := stubbed(func(req *http.Request) (*http.Response, error) {
+		gotConn(req)
+		if answer == nil {
+			return nil, errRecorded
 		}
-		if g.used != 0 || sent.Err() == nil {
-			t.Errorf("after a failure: in use %d times, context %v", g.used, sent.Err())
-		}
-		text := &content{err: io.EOF}
-		answer = &http.Response{StatusCode: http.StatusOK, Body: text}
-		resp, err := p.try(stubRequest(t.Context(), t, http.MethodGet, nil), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Hour)
-		if g.used != 1 || sent.Err() != nil {
-			t.Errorf("while the answer is read: in use %d times, context %v", g.used, sent.Err())
-		}
-		if _, err := resp.Body.Read(nil); err != io.EOF {
-			t.Error(err)
-		}
-		if err := resp.Body.Close(); !errors.Is(err, errClosing) || text.closed != 1 {
-			t.Errorf("closed %d times: %v", text.closed, err)
-		}
-		_ = resp.Body.Close()
-		if g.used != 0 || sent.Err() == nil || p.present != g {
-			t.Errorf("after the answer: in use %d times, context %v, retired %v", g.used, sent.Err(), p.present != g)
-		}
-		// A switched connection belongs to the caller.
-		answer = &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: text}
-		if resp, err := p.try(stubRequest(t.Context(), t, http.MethodGet, nil), 0); err != nil || resp.Body != text {
-			t.Errorf("%T, %v", resp.Body, err)
-		}
+		return answer, nil
 	})
+	g := p.present
+	if _, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil)); !errors.Is(err, errRecorded) || g.used != 0 {
+		t.Errorf("after a failure: in use %d times, error %v", g.used, err)
+	}
+	text := &content{err: io.EOF}
+	answer = &http.Response{StatusCode: http.StatusOK, Body: text}
+	resp, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resp.Body.Read(nil); err != io.EOF || g.used != 1 {
+		t.Errorf("before the response is closed: in use %d times, error %v", g.used, err)
+	}
+	if err := resp.Body.Close(); !errors.Is(err, errClosing) || text.closed != 1 {
+		t.Errorf("closed %d times: %v", text.closed, err)
+	}
+	_ = resp.Body.Close()
+	if g.used != 0 || p.present != g {
+		t.Errorf("after the response: in use %d times, retired %v", g.used, p.present != g)
+	}
+	// A switched connection belongs to the caller.
+	answer = &http.Response{StatusCode: http.StatusSwitchingProtocols, Body: text}
+	if resp, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil)); err != nil || resp.Body != text {
+		t.Errorf("%T, %v", resp.Body, err)
+	}
 }
 
-// An attempt ends after its patience only if there is no connection yet. The patience does not limit the response.
-func TestTry_Patience(t *testing.T) {
-	for name, test := range map[string]struct {
-		patience, connects, answers time.Duration // connects 0: never
-		want                        error
-		took                        time.Duration
-	}{
-		"no connection":            {patience: time.Second, answers: time.Hour, want: errSlowSetup, took: time.Second},
-		"a connection in time":     {patience: time.Second, connects: time.Second / 2, answers: time.Hour, took: time.Hour},
-		"no patience":              {answers: time.Hour, took: time.Hour},
-		"an answer before its end": {patience: time.Second, answers: time.Second / 2, took: time.Second / 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var sent context.Context
-				p := stubbed(func(req *http.Request) (*http.Response, error) {
-					sent = req.Context()
-					if test.connects > 0 {
-						time.AfterFunc(test.connects, func() { gotConn(req) })
-					}
-					select {
-					case <-time.After(test.answers):
-						return &http.Response{StatusCode: http.StatusOK, Body: &content{}}, nil
-					case <-sent.Done():
-						return nil, context.Cause(sent)
-					}
-				})
-				began := time.Now()
-				resp, err := p.try(stubRequest(t.Context(), t, http.MethodGet, nil), test.patience)
-				if !errors.Is(err, test.want) || time.Since(began) != test.took {
-					t.Fatalf("after %v: %v; want %v after %v", time.Since(began), err, test.want, test.took)
-				}
-				if err == nil {
-					time.Sleep(time.Hour)
-					if sent.Err() != nil {
-						t.Error("its patience ends the answer")
-					}
-					_ = resp.Body.Close()
-				}
-			})
+// Only a request that got a connection retires it.
+func TestRoundTrip_RetiresUsedConnection(t *testing.T) {
+	for _, connected := range []bool{false, true} {
+		p := stubbed(func(req *http.Request) (*http.Response, error) {
+			if connected {
+				gotConn(req)
+			}
+			return nil, timeoutError{true}
 		})
+		if _, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil)); err != (timeoutError{true}) || (p.present == nil) != connected {
+			t.Errorf("connected %v: error %v, retired %v", connected, err, p.present == nil)
+		}
 	}
 }
 
@@ -321,7 +281,7 @@ func TestBody_Read(t *testing.T) {
 				gotConn(req)
 				return &http.Response{StatusCode: http.StatusOK, Body: &content{err: test.read}}, nil
 			})
-			resp, err := p.try(stubRequest(ctx, t, http.MethodGet, nil), 0)
+			resp, err := p.roundTrip(stubRequest(ctx, t, http.MethodGet, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,42 +296,5 @@ func TestBody_Read(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 		})
-	}
-}
-
-func TestFailed(t *testing.T) {
-	plain, why := errors.New("no"), errors.New("why")
-	live, ended := t.Context(), func() context.Context {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(why)
-		return ctx
-	}()
-	for name, test := range map[string]struct {
-		caller  context.Context
-		state   int32
-		err     error
-		want    error
-		retired bool
-	}{
-		"connected, and a failure":         {live, connected, plain, plain, false},
-		"connected, and a time-out":        {live, connected, timeoutError{true}, timeoutError{true}, true},
-		"not connected, and a time-out":    {live, connecting, timeoutError{true}, timeoutError{true}, false},
-		"given up":                         {live, expired, errSlowSetup, errSlowSetup, false},
-		"given up, by its caller, too":     {ended, expired, errSlowSetup, why, false},
-		"crossed":                          {live, crossed, plain, errCrossed, false},
-		"crossed, and its caller's end":    {ended, crossed, plain, why, false},
-		"connected, and its caller's end":  {ended, connected, plain, plain, false},
-		"connecting, and its caller's end": {ended, connecting, plain, plain, false},
-	} {
-		p := stubbed(nil)
-		g := p.present
-		s := &setup{}
-		s.state.Store(test.state)
-		if err := p.failed(g, test.caller, s, test.err); err != test.want {
-			t.Errorf("%s: %v, want %v", name, err, test.want)
-		}
-		if retired := p.present == nil; retired != test.retired || g.retired != test.retired {
-			t.Errorf("%s: retired %v, %v", name, retired, g.retired)
-		}
 	}
 }
