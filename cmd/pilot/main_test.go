@@ -119,21 +119,6 @@ func TestInputErrors(t *testing.T) {
 	}
 }
 
-func TestFenceRender(t *testing.T) {
-	out, err := pilot(t, "fence", "render", "--namespace=mesh", "--lock=lease", "--service-account=istiod-{revision}", "--revisions=stable,canary", "--coordinator=system:apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{
-		"kind: ValidatingAdmissionPolicyBinding", "failurePolicy: Fail", "parameterNotFoundAction: Deny", "kind: Lease", "namespace: mesh",
-		"system:serviceaccount:mesh:istiod-stable", "system:serviceaccount:mesh:istiod-canary", "system:apiserver", "istio-ca-root-cert",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is missing in\n%s", want, out)
-		}
-	}
-}
-
 func TestFenceInputErrors(t *testing.T) {
 	file := func(content string) string {
 		name := filepath.Join(t.TempDir(), "fence.yaml")
@@ -168,20 +153,6 @@ func TestFenceInputErrors(t *testing.T) {
 				t.Errorf("error %v lacks %s", err, test.want)
 			}
 		})
-	}
-}
-
-// TestErrorsPrintedOnce shows that commands print neither errors nor usage: main prints the error.
-func TestErrorsPrintedOnce(t *testing.T) {
-	for _, args := range [][]string{{"server", "--no-such-flag"}, {"dance"}, {"fence", "render", "--lock=endpoints", "--revisions=only"}} {
-		root := command(programs{serve: serve, fence: fencecommand.Do})
-		var out bytes.Buffer
-		root.SetOut(&out)
-		root.SetErr(&out)
-		root.SetArgs(args)
-		if err := root.ExecuteContext(t.Context()); err == nil || out.Len() > 0 {
-			t.Errorf("pilot %q: error %v, output\n%s", args, err, &out)
-		}
 	}
 }
 

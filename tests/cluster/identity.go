@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -33,18 +35,17 @@ type IdentityOptions struct {
 	Rules, ClusterRules []rbacv1.PolicyRule
 }
 
-// NewIdentity creates a service account with its permissions and a Pod that does not run. It returns a client
+// Identity creates a service account with its permissions and a Pod that does not run. It returns a client
 // configuration with a token bound to that Pod. The API server rejects the token within ten seconds after the Pod is
 // deleted. The token lasts an hour. There is no rate limit.
-func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
-	if options.ServiceAccount == "" {
-		options.ServiceAccount = options.PodName
-	}
-	config, err := c.newIdentity(ctx, options)
+func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
+	t.Helper()
+	options.ServiceAccount = cmp.Or(options.ServiceAccount, options.PodName)
+	config, err := c.newIdentity(t.Context(), options)
 	if err != nil {
-		return nil, fmt.Errorf("create identity %s/%s: %w", options.Namespace, options.PodName, err)
+		t.Fatalf("create identity %s/%s: %v", options.Namespace, options.PodName, err)
 	}
-	return config, nil
+	return config
 }
 
 func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {

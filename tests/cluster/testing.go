@@ -80,16 +80,6 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return name
 }
 
-// Identity calls NewIdentity in a test.
-func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
-	t.Helper()
-	config, err := c.NewIdentity(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
 // Client returns an admin client.
 func (c *Cluster) Client(t testing.TB) kube.Client {
 	t.Helper()

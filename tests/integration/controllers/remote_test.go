@@ -25,9 +25,6 @@ import (
 // secondCluster starts another cluster.
 func secondCluster(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	if cluster.Shared(t).External() {
-		t.Skip("this test needs two clusters")
-	}
 	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
 	if err != nil {
 		t.Fatal(err)

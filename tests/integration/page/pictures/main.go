@@ -71,9 +71,6 @@ func take(ctx context.Context, root, out string) (err error) {
 		if err := errors.Join(err, tab.Close()); err != nil {
 			return err
 		}
-		if picture, err = small(picture); err != nil {
-			return err
-		}
 		file := filepath.Join(out, s.name+".png")
 		if err := os.WriteFile(file, picture, 0o644); err != nil {
 			return err
