@@ -65,7 +65,7 @@ func TestServer_EventsForbidden(t *testing.T) {
 	await(t, "a leads", func() bool { return r.state(t).Leading })
 	(&stage{admin: admin}).carries(t, home, content)
 	r.end()
-	if n := r.journal.matching("permission denied", "verb=write Events"); n != 1 {
+	if n := r.journal.Count("permission denied", "verb=\"write Events\""); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 	if got := eventsOn(t, admin, home, "ConfigMap"); len(got) != 0 {

@@ -3,7 +3,6 @@ package controllers
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,18 +73,6 @@ func others(t *testing.T, admin kube.Client, but ...string) (names []string) {
 		}
 	}
 	return names
-}
-
-// touched returns the writes to objects in these namespaces.
-func (i *installation) touched(namespaces ...string) (found []string) {
-	for _, request := range i.sent.all() {
-		for _, n := range namespaces {
-			if !strings.HasPrefix(request, "GET ") && strings.Contains(request+"/", "/namespaces/"+n+"/") {
-				found = append(found, request)
-			}
-		}
-	}
-	return found
 }
 
 // gatewayOf creates a Gateway of a revision.
@@ -160,8 +147,10 @@ func TestInstallations_Independent(t *testing.T) {
 			}
 		}
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
-			if writes := both[name].touched(homes[other], spaces[other]); len(writes) > 0 {
-				t.Errorf("%s: %s sent %q", when, name, writes)
+			for _, namespace := range []string{homes[other], spaces[other]} {
+				if n := both[name].sent.writes("/namespaces/" + namespace + "/"); n > 0 {
+					t.Errorf("%s: %s sent %d writes to namespace %s", when, name, n, namespace)
+				}
 			}
 		}
 	}
@@ -186,7 +175,7 @@ func TestInstallations_Independent(t *testing.T) {
 	if now, err := gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{}); err != nil || now.ResourceVersion != class.ResourceVersion {
 		t.Errorf("the class was written again: %v", err)
 	}
-	if n := steady.journal.matching("run function ended"); n > 0 {
+	if n := steady.journal.Count("run function ended"); n > 0 {
 		t.Errorf("the leader of b ended %d terms", n)
 	}
 }

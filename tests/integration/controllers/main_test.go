@@ -3,9 +3,6 @@ package controllers
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +10,7 @@ import (
 	"go.opencensus.io/stats/view"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -74,67 +72,16 @@ func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {
 }
 
 // journal records log lines.
-type journal struct {
-	mu    *sync.Mutex
-	lines *[]string
-	with  []string
-}
+type journal struct{ *logs.Buffer }
 
-func newJournal() journal { return journal{mu: new(sync.Mutex), lines: new([]string)} }
-
-func (journal) Enabled(context.Context, slog.Level) bool { return true }
-
-func (j journal) Handle(_ context.Context, r slog.Record) error {
-	words := append([]string{r.Level.String(), r.Message}, j.with...)
-	r.Attrs(func(a slog.Attr) bool {
-		words = append(words, a.String())
-		return true
-	})
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	*j.lines = append(*j.lines, strings.Join(words, " "))
-	return nil
-}
-
-func (j journal) WithAttrs(attrs []slog.Attr) slog.Handler {
-	j.with = slices.Clone(j.with)
-	for _, a := range attrs {
-		j.with = append(j.with, a.String())
-	}
-	return j
-}
-
-func (j journal) WithGroup(string) slog.Handler { return j }
-
-// matching returns the number of lines that contain all words.
-func (j journal) matching(words ...string) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	n := 0
-	for _, line := range *j.lines {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-			n++
-		}
-	}
-	return n
-}
+func newJournal() journal { return journal{&logs.Buffer{}} }
 
 // logger returns a logger for the journal, which is printed if the test fails.
 func (j journal) logger(t *testing.T) *slog.Logger {
 	t.Cleanup(func() {
 		if t.Failed() {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			t.Logf("logged:\n%s", strings.Join(*j.lines, "\n"))
+			t.Logf("logged:\n%s", j)
 		}
 	})
-	return slog.New(j)
-}
-
-func merged(all ...map[string]string) map[string]string {
-	out := map[string]string{}
-	for _, m := range all {
-		maps.Copy(out, m)
-	}
-	return out
+	return slog.New(slog.NewTextHandler(j, nil))
 }

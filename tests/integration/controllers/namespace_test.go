@@ -3,12 +3,8 @@ package controllers
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -59,42 +55,6 @@ func (f *bundleFile) swap(content string) {
 	}
 }
 
-// writes records writes by method and path.
-type writes struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (w *writes) wrap(next http.RoundTripper) http.RoundTripper { return &counting{w, next} }
-
-type counting struct {
-	*writes
-	next http.RoundTripper
-}
-
-func (c *counting) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodGet {
-		c.mu.Lock()
-		c.all = append(c.all, req.Method+" "+req.URL.Path)
-		c.mu.Unlock()
-	}
-	return c.next.RoundTrip(req)
-}
-
-func (c *counting) WrappedRoundTripper() http.RoundTripper { return c.next }
-
-func (w *writes) to(words ...string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := 0
-	for _, line := range w.all {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-			n++
-		}
-	}
-	return n
-}
-
 // bundleRights returns the permissions of the namespace controller.
 func bundleRights() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
@@ -122,7 +82,7 @@ type stage struct {
 	admin      kube.Client
 	controller *namespace.Controller
 	journal    journal
-	writes     *writes
+	sent       *requests
 	file       *bundleFile
 	home       string
 	end        func()
@@ -132,9 +92,9 @@ type stage struct {
 func controllerAt(t *testing.T, content string, excluded ...string) *stage {
 	t.Helper()
 	c := cluster.Shared(t)
-	s := &stage{admin: c.Client(t), journal: newJournal(), writes: &writes{}, file: newBundleFile(t, content), home: c.Namespace(t)}
+	s := &stage{admin: c.Client(t), journal: newJournal(), sent: &requests{}, file: newBundleFile(t, content), home: c.Namespace(t)}
 	limited := identity(t, c, s.home, "a", bundleRights()...)
-	counted, err := kube.Derive(limited, kube.WithWrapTransport(s.writes.wrap))
+	counted, err := kube.Derive(limited, kube.WithWrapTransport(s.sent.wrap))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +178,7 @@ func TestNamespace_Bundle(t *testing.T) {
 	t.Log("invalid files")
 	for i, wrong := range []string{"", "not PEM", two[:len(two)/2]} {
 		s.file.swap(wrong)
-		await(t, "report", func() bool { return s.journal.matching("ERROR CA bundle is invalid") == i+1 })
+		await(t, "report", func() bool { return s.journal.Count("ERROR", "CA bundle is invalid") == i+1 })
 	}
 	if err := maps.Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -229,23 +189,23 @@ func TestNamespace_Bundle(t *testing.T) {
 	s.carries(t, late, three)
 
 	for _, ns := range []string{excluded, "kube-system", "kube-public", "kube-node-lease"} {
-		if got := s.writes.to("/namespaces/" + ns + "/"); got != 0 {
+		if got := s.sent.writes("/namespaces/" + ns + "/"); got != 0 {
 			t.Errorf("%d writes to the excluded namespace %s", got, ns)
 		}
 	}
-	if got := s.journal.matching("WARN"); got != 0 {
+	if got := s.journal.Count("WARN"); got != 0 {
 		t.Errorf("%d warnings", got)
 	}
 
 	t.Log("the next term repairs a missed deletion with one write")
 	s.end()
-	before := s.writes.to("/namespaces/" + early + "/")
+	before := s.sent.writes("/namespaces/" + early + "/")
 	if err := maps.Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s.run(t)
 	s.carries(t, early, three)
-	if got := s.writes.to("/namespaces/"+early+"/") - before; got != 1 {
+	if got := s.sent.writes("/namespaces/"+early+"/") - before; got != 1 {
 		t.Errorf("%d writes after one deletion", got)
 	}
 }

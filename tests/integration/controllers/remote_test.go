@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -161,7 +160,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
 	(&stage{admin: inEast}).carries(t, home, ofWest)
 
-	if n := remote.journal.matching("forbidden"); n > 0 {
+	if n := remote.journal.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 
@@ -194,9 +193,9 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	})
 	(&stage{admin: inWest}).carries(t, home, content)
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	await(t, "remote failure logged", func() bool { return r.journal.matching("WARN", "cluster=remote") > 0 })
+	await(t, "remote failure logged", func() bool { return r.journal.Count("WARN", "cluster=remote") > 0 })
 	bringBack()
-	await(t, "missing namespace logged", func() bool { return r.journal.matching("cluster=remote", "not found") > 0 })
+	await(t, "missing namespace logged", func() bool { return r.journal.Count("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
 	await(t, "leads in the remote cluster", func() bool { return r.at(t, "remote").Leading })
 	(&stage{admin: inEast}).carries(t, home, content)
@@ -204,17 +203,4 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 		t.Error("it does not lead in its own cluster")
 	}
 	r.end()
-}
-
-// The own cluster is rejected as remote cluster.
-func TestRemoteCluster_OwnCluster(t *testing.T) {
-	c := cluster.Shared(t)
-	home := c.Namespace(t)
-	_, err := bootstrap.New(bootstrap.Config{
-		RESTConfig: pilotIdentity(t, c, home, "a"), RemoteKubeconfig: c.Kubeconfig(), Namespace: home, Identity: "a",
-		Address: "127.0.0.1:0", CABundle: "x", Logger: newJournal().logger(t),
-	})
-	if err == nil || !strings.Contains(err.Error(), "--remote-kubeconfig="+c.Kubeconfig()+": it is the server's own cluster") {
-		t.Errorf("New returned %v", err)
-	}
 }

@@ -138,12 +138,12 @@ func TestDefaultRevision_Permissions(t *testing.T) {
 					continue
 				}
 				// get is used only if list is forbidden.
-				if logged := j.matching("WARN permission denied", "verb="+verb); verb != "get" && logged != 1 {
+				if logged := j.Count("WARN", "permission denied", "verb="+verb); verb != "get" && logged != 1 {
 					t.Errorf("missing %s is logged %d times", verb, logged)
 				}
 				forbidden++
 			}
-			if got := j.matching("WARN"); got > forbidden {
+			if got := j.Count("WARN"); got > forbidden {
 				t.Errorf("%d warnings, more than %d missing verbs", got, forbidden)
 			}
 			end()
@@ -156,36 +156,6 @@ func TestDefaultRevision_Permissions(t *testing.T) {
 				t.Errorf("after the end: %q", got)
 			}
 		})
-	}
-}
-
-func TestDefaultRevision_PermissionAddedLater(t *testing.T) {
-	t.Parallel()
-	c := cluster.Shared(t)
-	admin, namespace := c.Client(t), c.Namespace(t)
-	webhook := revisions.DefaultTagWebhook(namespace)
-	put(t, admin, webhook, rev("canary"))
-	j := newJournal()
-	limited := identity(t, c, namespace, "a", may("another", "*"))
-	w := revisions.NewDefault(limited, revisions.Config{Namespace: namespace, PollInterval: poll, Logger: j.logger(t)})
-	during(t, w.Run)
-	await(t, "both missing permissions reported", func() bool {
-		return j.matching("permission denied", "verb=list") == 1 && j.matching("permission denied", "verb=get") == 1
-	})
-	if w.HasSynced() || w.GetDefault() != "" {
-		t.Errorf("synced without permissions, with %q", w.GetDefault())
-	}
-	if w.(revisions.Reporter).Problem() == nil {
-		t.Error("Problem returned nil")
-	}
-	grant(t, admin, namespace+":a", may(webhook, "get", "list", "watch"))
-	await(t, "synced", w.HasSynced)
-	if got := w.GetDefault(); got != "canary" {
-		t.Errorf("default is %q", got)
-	}
-	await(t, "problem over", func() bool { return w.(revisions.Reporter).Problem() == nil })
-	if got := j.matching("WARN"); got != 2 {
-		t.Errorf("%d warnings, want one for list and one for get", got)
 	}
 }
 
@@ -220,7 +190,7 @@ func TestTags_ServicesAndValidator(t *testing.T) {
 	}
 	services, validators := admin.Kube().CoreV1().Services(namespace), admin.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	tag := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "istiod-revision-tag-prod", Labels: merged(rev(revision), map[string]string{tagLabel: "prod"})},
+		ObjectMeta: metav1.ObjectMeta{Name: "istiod-revision-tag-prod", Labels: map[string]string{revLabel: revision, tagLabel: "prod"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 	}
 	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istiod-default-validator", Labels: rev(revision)}}
@@ -233,7 +203,7 @@ func TestTags_ServicesAndValidator(t *testing.T) {
 		}
 	})
 	mine("known without rights to Services and validators", false)
-	await(t, "missing permissions logged", func() bool { return j.matching("permission denied") == 3 })
+	await(t, "missing permissions logged", func() bool { return j.Count("permission denied") == 3 })
 	if w.(revisions.Reporter).Problem() == nil {
 		t.Error("Problem returned nil")
 	}
@@ -245,8 +215,8 @@ func TestTags_ServicesAndValidator(t *testing.T) {
 			ResourceNames: []string{validator.Name}, Verbs: []string{"list", "watch"},
 		})
 	mine("both read", true, "prod")
-	if j.matching("permission denied") != 3 || w.(revisions.Reporter).Problem() != nil {
-		t.Errorf("logged %d times; problem %v", j.matching("permission denied"), w.(revisions.Reporter).Problem())
+	if j.Count("permission denied") != 3 || w.(revisions.Reporter).Problem() != nil {
+		t.Errorf("logged %d times; problem %v", j.Count("permission denied"), w.(revisions.Reporter).Problem())
 	}
 	must(t)(services.Patch(t.Context(), tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"other"}}}`), metav1.PatchOptions{}))
 	mine("a tag of another", true)
@@ -303,7 +273,7 @@ func TestDefaultRevision_APIServerDown(t *testing.T) {
 	await(t, "handler called", func() bool { return slices.Equal(seen.all(), []string{"stable", "canary"}) }) // a moment later
 	for name, j := range map[string]journal{"running": present, "late": absent} {
 		// A starting server can also reject requests.
-		if got := j.matching("WARN"); got == 0 || got > 4 {
+		if got := j.Count("WARN"); got == 0 || got > 4 {
 			t.Errorf("%s watcher: %d warnings", name, got)
 		}
 	}

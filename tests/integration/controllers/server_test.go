@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -188,11 +187,11 @@ func TestServer_TwoRevisions(t *testing.T) {
 			}
 			stable.end()
 			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
-				if got := r.journal.matching("forbidden"); got != 0 {
+				if got := r.journal.Count("forbidden"); got != 0 {
 					t.Errorf("%s: %d requests forbidden", name, got)
 				}
 				want := map[string]int{"stable": 3, "canary": 2}[name]
-				if started, ended := r.journal.matching("run function started"), r.journal.matching("run function ended"); started != want || started != ended {
+				if started, ended := r.journal.Count("run function started"), r.journal.Count("run function ended"); started != want || started != ended {
 					t.Errorf("%s: run functions started %d times, ended %d times, want %d", name, started, ended, want)
 				}
 			}
@@ -208,8 +207,8 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	bringBack := stopAPIServer(t, c)
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
 	// From the default watcher, the controller and the Lease of the member.
-	await(t, "reports", func() bool { return r.journal.matching("WARN", "refused") == 3 })
-	if got := r.journal.matching("WARN"); got != 3 {
+	await(t, "reports", func() bool { return r.journal.Count("WARN", "refused") == 3 })
+	if got := r.journal.Count("WARN"); got != 3 {
 		t.Errorf("%d warnings", got)
 	}
 	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
@@ -222,25 +221,6 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	(&stage{admin: admin}).carries(t, home, content)
 	r.end()
-}
-
-func TestServer_AddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	server, err := bootstrap.New(bootstrap.Config{
-		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "a", Identity: "a", Address: taken.Addr().String(),
-		CABundle: "x", Logger: newJournal().logger(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = server.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), taken.Addr().String()) || !strings.Contains(err.Error(), "--address") {
-		t.Errorf("error is %v", err)
-	}
 }
 
 func TestManifests_Accepted(t *testing.T) {
@@ -288,17 +268,6 @@ func TestManifests_Accepted(t *testing.T) {
 	} {
 		if err := create(admin); err != nil {
 			t.Errorf("%s: %v", what, err)
-		}
-	}
-	if len(access.Objects()) != 5 {
-		t.Errorf("%d objects", len(access.Objects()))
-	}
-	for name, wrong := range map[string]manifests.Values{
-		"no locks": {Image: "x"}, "no image": {Rights: rights}, "namespace": {Namespace: "A", Rights: rights, Image: "x"},
-		"replicas": {Rights: rights, Image: "x", Replicas: -1}, "revision": {Revision: "1.2", Rights: rights, Image: "x"},
-	} {
-		if _, err := manifests.MakeAccess(wrong); err == nil {
-			t.Errorf("%s: no error", name)
 		}
 	}
 }

@@ -29,19 +29,31 @@ type requests struct {
 }
 
 func (r *requests) through(config *rest.Config) *rest.Config {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			r.mu.Lock()
-			r.paths = append(r.paths, req.Method+" "+req.URL.Path)
-			r.mu.Unlock()
-			if r.holds != nil && r.holds(req) {
-				r.once.Do(func() { close(r.held) })
-				<-r.release
-			}
-			return next.RoundTrip(req)
-		})
-	})
+	config.Wrap(r.wrap)
 	return config
+}
+
+func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		r.mu.Lock()
+		r.paths = append(r.paths, req.Method+" "+req.URL.Path)
+		r.mu.Unlock()
+		if r.holds != nil && r.holds(req) {
+			r.once.Do(func() { close(r.held) })
+			<-r.release
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+// writes returns the number of writes so far to paths that contain this part.
+func (r *requests) writes(part string) (n int) {
+	for _, request := range r.all() {
+		if !strings.HasPrefix(request, "GET ") && strings.Contains(request+"/", part) {
+			n++
+		}
+	}
+	return n
 }
 
 // all returns the requests so far.
@@ -119,7 +131,7 @@ func TestServer_WithoutElections(t *testing.T) {
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)
-	await(t, "all controllers run", func() bool { return r.journal.matching("run function started") == rows })
+	await(t, "all controllers run", func() bool { return r.journal.Count("run function started") == rows })
 	(&stage{admin: admin}).carries(t, home, content)
 	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
 
@@ -134,11 +146,11 @@ func TestServer_WithoutElections(t *testing.T) {
 		r.end()
 	}()
 	await(t, "other controllers have ended", func() bool {
-		return r.journal.matching("stopping") == 1 && r.journal.matching("run function ended") == rows-1
+		return r.journal.Count("stopping") == 1 && r.journal.Count("run function ended") == rows-1
 	})
 	close(sent.release)
 	<-ended
-	if n := r.journal.matching("run function ended"); n != rows {
+	if n := r.journal.Count("run function ended"); n != rows {
 		t.Errorf("%d of %d controllers have ended", n, rows)
 	}
 	if spread(t, admin, late) != content {
@@ -155,7 +167,7 @@ func TestServer_WithoutElections(t *testing.T) {
 			t.Errorf("request for Leases: %s", path)
 		}
 	}
-	if n := r.journal.matching("forbidden"); n > 0 {
+	if n := r.journal.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 	if now := len(sent.all()); now != after {
