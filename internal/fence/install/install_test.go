@@ -16,37 +16,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
 	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
 
 func TestApply_Unchanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, set := calm(1), simple(t, home, "home/p1")
-		client := w.clients()[0]
-		first, err := Apply(t.Context(), client, set)
-		if err != nil {
-			t.Fatal(err)
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
+		for _, p := range w.policies.stored {
+			p.Labels["team"] = "mesh"
 		}
-		again, err := Apply(t.Context(), client, set)
-		if err != nil || len(first) != len(again) || len(first) != 2*len(set.All()) {
-			t.Errorf("%v: %v and %v", err, first, again)
+		for _, b := range w.bindings.stored {
+			b.Labels["team"] = "mesh"
 		}
-		for i := range again {
-			if first[i].Verb != "applied" || again[i].Verb != "unchanged" {
-				t.Errorf("%v and %v", first[i], again[i])
+		changes, err := Apply(t.Context(), client, set)
+		if err != nil || len(changes) != 2*len(set.All()) {
+			t.Errorf("%v: %v", err, changes)
+		}
+		for _, c := range changes {
+			if c.Verb != "unchanged" {
+				t.Errorf("%v", c)
 			}
 		}
 		if got := len(w.policies.stored); got != len(set.All()) {
-			t.Errorf("%d policies are there, of %d: a barrier was left behind", got, len(set.All()))
+			t.Errorf("%d policies exist, want %d: a barrier was not removed", got, len(set.All()))
 		}
 	})
 }
 
 func TestApply_RevertsChanges(t *testing.T) {
 	for name, change := range map[string]func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding){
-		"a rule that leaves all out": func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
+		"an exclude rule": func(p *admissionv1.ValidatingAdmissionPolicy, _ *admissionv1.ValidatingAdmissionPolicyBinding) {
 			p.Spec.MatchConstraints.ExcludeResourceRules = append(p.Spec.MatchConstraints.ExcludeResourceRules, p.Spec.MatchConstraints.ResourceRules...)
 		},
 		"a label": func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
@@ -57,7 +58,7 @@ func TestApply_RevertsChanges(t *testing.T) {
 			p.Annotations[fence.LocksAnnotation] = "none"
 			b.Annotations[fence.LocksAnnotation] = "none"
 		},
-		"what narrows a binding down": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
+		"a selector of a binding": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
 		},
 		"an action": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
@@ -65,12 +66,7 @@ func TestApply_RevertsChanges(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, set := calm(1), simple(t, home, "home/p1")
-				client := w.clients()[0]
-				if _, err := Apply(t.Context(), client, set); err != nil {
-					t.Fatal(err)
-				}
+			inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
 				work := set.Work[0].Name()
 				p, b := w.policies.stored[w.policies.index(work)].DeepCopy(), w.bindings.stored[w.bindings.index(work)].DeepCopy()
 				change(p, b)
@@ -100,47 +96,8 @@ func TestApply_RevertsChanges(t *testing.T) {
 	}
 }
 
-func TestApply_KeepsForeignMetadata(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := calm(1)
-		client, set := w.clients()[0], simple(t, home, "home/p1")
-		if _, err := Apply(t.Context(), client, set); err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range w.policies.stored {
-			p.Labels["team"] = "mesh"
-		}
-		for _, b := range w.bindings.stored {
-			b.Labels["team"] = "mesh"
-		}
-		changes, err := Apply(t.Context(), client, set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range changes {
-			if c.Verb != "unchanged" {
-				t.Errorf("%v", c)
-			}
-		}
-		for _, p := range w.policies.stored {
-			delete(p.Annotations, fence.AccountsAnnotation)
-		}
-		for _, b := range w.bindings.stored {
-			delete(b.Annotations, fence.AccountsAnnotation)
-		}
-		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
-			t.Errorf("for an account without permissions: %v", err)
-		}
-	})
-}
-
 func TestApply_LockOfAnotherSet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := calm(1)
-		client := w.clients()[0]
-		if _, err := Apply(t.Context(), client, simple(t, home, "home/p1")); err != nil {
-			t.Fatal(err)
-		}
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
 		before := len(w.policies.events) + len(w.bindings.events)
 		for _, c := range []struct {
 			set  fence.Set
@@ -172,7 +129,18 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 		if i := slices.IndexFunc(w.policies.stored, func(o *admissionv1.ValidatingAdmissionPolicy) bool {
 			return strings.HasPrefix(o.Name, fence.PolicyPrefix+home+".")
 		}); i >= 0 {
-			t.Errorf("%s is left of what was taken over", w.policies.stored[i].Name)
+			t.Errorf("%s was not replaced", w.policies.stored[i].Name)
+		}
+	})
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
+		for _, p := range w.policies.stored {
+			delete(p.Annotations, fence.AccountsAnnotation)
+		}
+		for _, b := range w.bindings.stored {
+			delete(b.Annotations, fence.AccountsAnnotation)
+		}
+		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
+			t.Errorf("the accounts are unknown: %v", err)
 		}
 	})
 }
@@ -203,12 +171,7 @@ func TestApply_Errors(t *testing.T) {
 }
 
 func TestApply_OldObjectStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, set := calm(1), simple(t, home, "home/p1")
-		client := w.clients()[0]
-		if _, err := Apply(t.Context(), client, set); err != nil {
-			t.Fatal(err)
-		}
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
 		obsolete := set.Work[0].Binding.DeepCopy()
 		obsolete.Name = "copied-by-hand"
 		if _, err := w.bindings.put(obsolete.Name, "", obsolete); err != nil {
@@ -306,7 +269,20 @@ func TestApply_RetriesConflicts(t *testing.T) {
 	}
 }
 
-// calm is a world with API servers that take in all that they are asked about.
+// inCluster runs f in a cluster with a set that was just installed.
+func inCluster(t *testing.T, f func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set)) {
+	synctest.Test(t, func(t *testing.T) {
+		w, set := calm(1), simple(t, home, "home/p1")
+		client := w.clients()[0]
+		changes, err := Apply(t.Context(), client, set)
+		if err != nil || slices.ContainsFunc(changes, func(c Change) bool { return c.Verb != "applied" }) {
+			t.Fatalf("%v, %v", err, changes)
+		}
+		f(t, w, client, set)
+	})
+}
+
+// calm returns a cluster that loads all objects.
 func calm(servers int) *world {
 	w := newWorld(rand.New(rand.NewPCG(1, 1)), servers)
 	w.lazy = 0
