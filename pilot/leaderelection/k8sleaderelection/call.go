@@ -3,9 +3,11 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -23,12 +25,13 @@ type call struct {
 // send starts the call of an action. The call ends by its own timeout, and posts exactly one reply.
 func (l *loop) send(a core.Action) {
 	base := l.base
+	dryRun := l.barred && a.Op == core.SendRequest
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()
 	l.shared.Call(ctx, l.core.CallTimeout/2, func(ended func()) {
 		defer l.helpers.Done()
-		ev := l.exchange(ctx, a, base, decided)
+		ev := l.exchange(ctx, a, base, decided, dryRun)
 		cancel()
 		ended()
 		l.post(ev)
@@ -44,8 +47,17 @@ func (l *loop) send(a core.Action) {
 var errNotSent = errors.New("not sent: too many calls in flight")
 
 // exchange makes the call and returns its reply. Its duration counts from the decision, as the validity does.
-func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot, decided core.Instant) *event {
-	snap, err := l.request(ctx, a, base)
+func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot, decided core.Instant, dryRun bool) *event {
+	var (
+		snap k8sresourcelock.Snapshot
+		err  error
+	)
+	if dryRun {
+		err = l.dryRunAcquire(ctx, base)
+	}
+	if err == nil {
+		snap, err = l.request(ctx, a, base)
+	}
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
 		ev.in.Snap, err = l.le.codec.Snapshot(snap)
@@ -56,6 +68,33 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	}
 	ev.call = call{a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono())}
 	return ev
+}
+
+// dryRunner is a lock that can check whether the API server would accept a write.
+type dryRunner interface {
+	DryRun(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) error
+}
+
+// errBarred wraps the rejection of a dry-run acquisition.
+var errBarred = errors.New("no handover requested, because the API server would reject the acquisition")
+
+// dryRunAcquire returns an error if the API server would reject an acquisition of the lock by this candidate. Other errors are ignored.
+func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot) error {
+	lock, ok := l.le.lock.(dryRunner)
+	if !ok {
+		return nil
+	}
+	record := base.Record
+	now := metav1.Now().Rfc3339Copy()
+	record.HolderIdentity = l.core.Self
+	record.HolderKey = l.core.Key
+	record.AcquireTime = now
+	record.RenewTime = now
+	record.LeaderTransitions++
+	if err := lock.DryRun(ctx, base, record, base.Annotations); k8sresourcelock.IsRefused(err) {
+		return fmt.Errorf("%w: %w", errBarred, err)
+	}
+	return nil
 }
 
 func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot) (k8sresourcelock.Snapshot, error) {

@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -110,7 +111,9 @@ func (r *reporter) callFailed(c call) {
 		return
 	}
 	cause := causeOf(c.err)
-	r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err)
+	if r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err) && errors.Is(c.err, errBarred) {
+		r.warn("%s", brief(c.err))
+	}
 }
 
 // callSucceeded ends the failures of that kind of call.

@@ -36,6 +36,7 @@ type loop struct {
 	term       *term
 	publicTerm Term
 	err        error // of the last ended term
+	barred     bool  // the API server rejected the last write of this candidate as holder
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer
@@ -173,6 +174,9 @@ func (l *loop) pass(ev *event) {
 		l.decodeWatchEvent(ev)
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
+		if op := ev.call.op; op != core.Read && op != core.SendRequest && ev.in.Result != core.Unknown && ev.in.Result != core.Conflict {
+			l.barred = ev.in.Result == core.Refused
+		}
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}

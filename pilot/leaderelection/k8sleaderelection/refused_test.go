@@ -1,9 +1,12 @@
 package k8sleaderelection_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -134,4 +138,71 @@ func (m *meter) check(t *testing.T, log string, unknown bool) {
 	if n := strings.Count(m.logged(), log); n != 1 {
 		t.Errorf("%s logged %q %d times, want once:\n%s", id, log, n, m.logged())
 	}
+}
+
+// barredLock rejects writes that make this candidate the holder, as a fence does that does not know its service account.
+type barredLock struct {
+	*k8sresourcelock.LeaseLock
+	allowed atomic.Bool
+	dryRuns atomic.Int32
+}
+
+func (l *barredLock) judge(record k8sresourcelock.LeaderElectionRecord) error {
+	if record.HolderIdentity == l.Identity() && !l.allowed.Load() {
+		return apierrors.NewForbidden(leases, locktest.Name, errors.New("ValidatingAdmissionPolicy 'fence' denied request: not declared"))
+	}
+	return nil
+}
+
+func (l *barredLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	if err := l.judge(record); err != nil {
+		return k8sresourcelock.Snapshot{}, err
+	}
+	return l.LeaseLock.Write(ctx, base, record, notes)
+}
+
+func (l *barredLock) DryRun(_ context.Context, _ k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, _ map[string]string) error {
+	l.dryRuns.Add(1)
+	return l.judge(record)
+}
+
+// TestBarredChallenger checks that a challenger of higher rank that cannot acquire the lock costs the leader one term, and leads soon after
+// the permission was granted.
+func TestBarredChallenger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		a := startRanked(t, store, "a", "stable", "stable")
+		events := &recorder{}
+		lock := &barredLock{LeaseLock: store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "canary", EventRecorder: events}).Locker.(*k8sresourcelock.LeaseLock)}
+		b := prepareKey(t, store, "b", "canary", func(c *le.LeaderElectionConfig) {
+			c.Ranked = true
+			c.Lock = lock
+		})
+		b.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
+		b.start(t)
+		advance(time.Minute)
+		setDefault("canary", a, b)
+		advance(time.Hour)
+		if n := a.terms(); n > 2 || !a.isRunning() || b.terms() > 0 {
+			t.Errorf("a led %d terms, b %d, within an hour", n, b.terms())
+		}
+		if n := lock.dryRuns.Load(); n < 60 || n > 200 {
+			t.Errorf("b sent %d dry runs in an hour, want one or two per lease", n)
+		}
+		const why = "no handover requested, because the API server would reject the acquisition"
+		if n := strings.Count(b.logged(), why); n != 1 {
+			t.Errorf("b logged the reason %d times:\n%s", n, b.logged())
+		}
+		if n := strings.Count(b.logged(), "\n"); n > 6 {
+			t.Errorf("b logged %d lines:\n%s", n, b.logged())
+		}
+		if got, _, _ := events.take(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, why) }) {
+			t.Errorf("no Event names the reason: %q", got)
+		}
+		lock.allowed.Store(true)
+		advance(time.Minute)
+		if !b.isRunning() {
+			t.Errorf("b does not lead a minute after the permission was granted:\n%s", b.logged())
+		}
+	})
 }

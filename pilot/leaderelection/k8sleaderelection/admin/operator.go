@@ -252,11 +252,15 @@ func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
 	return nil
 }
 
+// inOneObject reports whether only one object of a MultiLock has the record.
+func inOneObject(snap core.Snapshot) bool {
+	return snap.Halves == core.InFirst || snap.Halves == core.InSecond
+}
+
 // hidden reports whether the command may exist on the other object of a MultiLock only. A leader that releases has written
 // one object, and the snapshot shows the other until it is written too.
 func (w *progress) hidden(snap core.Snapshot, now core.Instant) bool {
-	oneObject := snap.Halves == core.InFirst || snap.Halves == core.InSecond
-	return oneObject && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
+	return inOneObject(snap) && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
 }
 
 // leads reports whether the candidate, which holds the lock, leads. An incumbent leader has a marker. Another elector keeps
@@ -265,10 +269,14 @@ func (w *progress) leads(snap core.Snapshot, now core.Instant) (done bool, err e
 	if w.heldSince == 0 {
 		w.heldSince = now
 	}
+	overdue := w.heldSince.Until(now) > 2*w.lease
 	switch {
+	case inOneObject(snap) && overdue:
+		return false, fmt.Errorf("%w: only one of the two lock objects names %s", ErrNotExecuted, snap.Record.Holder)
+	case inOneObject(snap): // the other object is not written yet
 	case snap.Acting(), snap.Named() && !snap.Nominated():
 		return true, nil
-	case !snap.Named() && w.heldSince.Until(now) > 2*w.lease:
+	case !snap.Named() && overdue:
 		return false, fmt.Errorf("%w: %s has held the lock for %v without a marker", ErrNotExecuted, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil

@@ -339,6 +339,8 @@ func TestProgressOutcome(t *testing.T) {
 		"not in the second":        {without(core.InSecond), 10*time.Second - 1, false, ""},
 		"removed from one":         {without(core.InSecond), 10 * time.Second, false, "replaced by"},
 		"leads":                    {next("b", func(*core.Snapshot) {}), 0, false, done},
+		"leads in one object":      {next("b", func(s *core.Snapshot) { s.Halves = core.InFirst }), 20 * time.Second, true, ""},
+		"in one object, overdue":   {next("b", func(s *core.Snapshot) { s.Halves = core.InSecond }), 20*time.Second + 1, true, "only one of the two lock objects names b"},
 		"another leads":            {next("c", func(*core.Snapshot) {}), 0, false, "b did not acquire the lock; c holds it"},
 		"released":                 {next("", unmarked), 0, false, "the leader released the lock"},
 		"settles":                  {next("b", unmarked), 20 * time.Second, true, ""},

@@ -124,6 +124,22 @@ func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElect
 	return w.both(ctx)
 }
 
+// DryRun returns an error if the API server would reject the record on one of the objects. Nothing is written.
+func (l *MultiLock) DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
+	w, err := l.write(base, record, annotations)
+	if err != nil {
+		return err
+	}
+	for _, h := range []core.Half{core.Primary, core.Secondary} {
+		if r, ok := w.half(h).(dryRunner); ok {
+			if err := r.DryRun(ctx, *w.base.half(h), record, annotations); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Annotate stores exactly these annotations on the object with the selected record.
 func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
 	w, err := l.write(base, base.Record, annotations)
