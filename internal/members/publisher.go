@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,16 +80,19 @@ func New(cfg Config) (*Publisher, error) {
 func (p *Publisher) Run(ctx context.Context) error {
 	ticker := time.NewTicker(stateInterval)
 	defer ticker.Stop()
-	var written State
+	var written string
 	var last time.Time
 	for first := true; ctx.Err() == nil; first = false {
 		now := time.Now()
-		state := p.cfg.State()
-		changed := !same(written, state) && !p.failing
+		state, err := json.Marshal(p.cfg.State())
+		if err != nil {
+			return err
+		}
+		changed := written != string(state) && !p.failing
 		if since := now.Sub(last); first || since >= Every || changed && since >= minInterval {
 			// After a failure, changes are not written before Every has passed.
-			p.report(ctx, p.write(ctx, state, now))
-			written = state
+			p.report(ctx, p.write(ctx, string(state), now))
+			written = string(state)
 			last = now
 		}
 		select {
@@ -102,26 +104,18 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-func same(a, b State) bool {
-	return a.Revision == b.Revision && a.Cluster == b.Cluster && a.Version == b.Version && a.EmulationVersion == b.EmulationVersion && slices.Equal(a.Elections, b.Elections)
-}
-
-func (p *Publisher) write(ctx context.Context, state State, now time.Time) error {
+func (p *Publisher) write(ctx context.Context, state string, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	text, err := json.Marshal(state)
-	if err != nil {
-		return err
-	}
 	lease := coordinationv1ac.Lease(p.name, p.cfg.Namespace).
 		WithLabels(map[string]string{Label: LabelValue}).
-		WithAnnotations(map[string]string{StateAnnotation: string(text)}).
+		WithAnnotations(map[string]string{StateAnnotation: state}).
 		WithSpec(coordinationv1ac.LeaseSpec().WithHolderIdentity(p.cfg.Identity).
 			WithLeaseDurationSeconds(int32(Duration / time.Second)).WithRenewTime(metav1.NewMicroTime(now)))
 	if p.cfg.PodUID != "" {
 		lease.WithOwnerReferences(metav1ac.OwnerReference().WithAPIVersion("v1").WithKind("Pod").WithName(p.cfg.Identity).WithUID(p.cfg.PodUID))
 	}
-	_, err = p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	_, err := p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Apply(ctx, lease, metav1.ApplyOptions{FieldManager: manager, Force: true})
 	return err
 }
 

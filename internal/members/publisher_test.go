@@ -255,26 +255,6 @@ func TestPublisher_WrittenLease(t *testing.T) {
 	}
 }
 
-func TestPublisher_WritesChanges(t *testing.T) {
-	for name, change := range map[string]func(*State){
-		"revision": func(s *State) { s.Revision = "canary" }, "cluster": func(s *State) { s.Cluster = Remote }, "version": func(s *State) { s.Version = "v2" },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			p := publish(t)
-			defer p.end()
-			pass(10 * time.Second)
-			p.server.writes(t)
-			p.server.mu.Lock()
-			change(&p.state)
-			p.server.mu.Unlock()
-			pass(2 * time.Second)
-			if n := p.server.writes(t); n != 1 {
-				t.Errorf("%d writes after a change of %s", n, name)
-			}
-		})
-	}
-}
-
 // The publisher ends immediately. If the server does not respond, it ends within StopTimeout.
 func TestPublisher_End(t *testing.T) {
 	for name, x := range map[string]struct {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,6 +88,48 @@ func TestReconcile_Events(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The conflict is logged once and recorded as an Event on the lock and the candidates.
+func TestReconcile_StrategiesDisagree(t *testing.T) {
+	w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused"}), nil)
+	var log bytes.Buffer
+	var got allEvents
+	w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w.cfg.EventRecorder = &got
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}}
+	setStrategy(lease, DefaultRevision, false)
+	a, b := candidateOf("a.x"), candidateOf("b.x")
+	a.ResourceVersion = "2"
+	b.ResourceVersion = "3"
+	b.Spec.Strategy = "example.com/Other"
+	if err := errors.Join(w.leases.GetIndexer().Add(lease), w.candidates.GetIndexer().Add(a), w.candidates.GetIndexer().Add(b)); err != nil {
+		t.Fatal(err)
+	}
+	reconcile := func() {
+		if _, err := w.reconcile(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconcile()
+	reconcile()
+	slices.Sort(got)
+	if want := []string{"StrategiesDisagree a.x", "StrategiesDisagree b.x", "StrategiesDisagree x"}; !slices.Equal(got, want) || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("Events %q, log:\n%s", got, &log)
+	}
+	if err := errors.Join(w.candidates.GetIndexer().Delete(a), w.candidates.GetIndexer().Delete(b)); err != nil {
+		t.Fatal(err)
+	}
+	reconcile()
+	if !strings.Contains(log.String(), "problem of the election resolved") {
+		t.Errorf("log:\n%s", &log)
+	}
+}
+
+type allEvents []string
+
+func (e *allEvents) Eventf(object runtime.Object, _, reason, _ string, _ ...any) {
+	*e = append(*e, reason+" "+object.(metav1.Object).GetName())
 }
 
 // While the watch has not delivered a ping, another ping would conflict. It is not sent until the watch delivers a newer version
