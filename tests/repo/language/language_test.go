@@ -39,7 +39,7 @@ var (
 		`|stands?|stood|goes on|goes by|leads on|by itself|gives? up|takes? over|as it was` +
 		`)\b`)
 
-	sentenceName = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)(What|Who|Whose|When|Which|How|Why|Until|Since|A|An|The|One|No|Two|It|All)[A-Z]`)
+	sentenceName = regexp.MustCompile(`^(Test|Benchmark|Fuzz|Example)((What|Who|Whose|When|Which|How|Why|Until|Since|An|The|One|No|Two|It|All)[A-Z]|A[A-Z][a-z])`)
 )
 
 // bannedIdentifiers are parts of identifiers for which the glossary has another word.

@@ -1,7 +1,6 @@
 package library
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -127,30 +127,12 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 	return l.AddRunFunction(func(stop <-chan struct{}) { <-stop })
 }
 
-// lines is a log that is safe for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
-
 // The elector warns once that the store has no compare-and-swap.
 func TestFakeClientset_WarnsOnce(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti} {
 		t.Run(lock.String(), func(t *testing.T) {
 			store := fake.NewClientset()
-			var log lines
+			var log logs.Buffer
 			a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {
 				c.Lock, c.Logger = lock, slog.New(slog.NewTextHandler(&log, nil))
 			})
@@ -158,15 +140,15 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 			await(t, "a leads", a.IsLeader)
 			from := writes(store)
 			await(t, "a renews", func() bool { return writes(store) >= from+6 })
-			if got := log.count("lock has no resource versions"); got != 1 {
-				t.Errorf("logged %d times:\n%s", got, &log.text)
+			if got := log.Count("lock has no resource versions"); got != 1 {
+				t.Errorf("logged %d times:\n%s", got, &log)
 			}
 			// A fake clientset executes dry runs, so a MultiLock meets its own dry run.
-			if got := log.count("level=WARN"); got > 1 && lock != leaderelection.LockTypeMulti || got > 2 {
-				t.Errorf("%d warnings:\n%s", got, &log.text)
+			if got := log.Count("level=WARN"); got > 1 && lock != leaderelection.LockTypeMulti || got > 2 {
+				t.Errorf("%d warnings:\n%s", got, &log)
 			}
-			if got := log.count("to=leading"); got != 1 {
-				t.Errorf("%d terms:\n%s", got, &log.text)
+			if got := log.Count("to=leading"); got != 1 {
+				t.Errorf("%d terms:\n%s", got, &log)
 			}
 			end()
 		})
@@ -229,7 +211,7 @@ func (w *istiodsDouble) GetDefault() string {
 func TestDefaultWatcher_WithoutHandlers(t *testing.T) {
 	watcher := &istiodsDouble{revision: "green"}
 	client := double{clientset: fake.NewClientset()}
-	var log lines
+	var log logs.Buffer
 	watched := func(c *leaderelection.Config) {
 		c.DefaultWatcher, c.Logger = watcher, slog.New(slog.NewTextHandler(&log, nil))
 	}
@@ -246,8 +228,8 @@ func TestDefaultWatcher_WithoutHandlers(t *testing.T) {
 		t.Error("while red runs the comparison differs from the watcher")
 	}
 	await(t, "red leads", func() bool { return red.IsLeader() && !green.IsLeader() })
-	if got := log.count("accepts no handlers"); got != 2 {
-		t.Errorf("two elections said %d times that the watcher accepts no handlers:\n%s", got, &log.text)
+	if got := log.Count("accepts no handlers"); got != 2 {
+		t.Errorf("two elections said %d times that the watcher accepts no handlers:\n%s", got, &log)
 	}
 	endRed()
 	await(t, "green leads again", green.IsLeader)
