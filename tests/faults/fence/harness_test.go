@@ -39,7 +39,9 @@ type stage struct {
 	admin     kubernetes.Interface
 	namespace string
 	kind      fence.LockKind
-	set       fence.Set
+	// others are further accounts that may hold the lock.
+	others []string
+	set    fence.Set
 }
 
 // both runs a test for each kind of lock.
@@ -87,8 +89,8 @@ func startCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 func (s *stage) declaration() fence.Declaration {
 	return fence.Declaration{
 		Election: election, Namespace: s.namespace, Lock: s.kind,
-		ServiceAccounts: []string{s.namespace + "/" + account},
-		Coordinators:    []string{"system:serviceaccount:" + s.namespace + ":coordinator"},
+		ServiceAccounts: []string{s.namespace + "/" + account}, Others: s.others,
+		Coordinators: []string{"system:serviceaccount:" + s.namespace + ":coordinator"},
 		Guards: []fence.Guard{{
 			Resources: []string{"configmaps", "configmaps/status"}, Names: []string{guarded}, Namespaces: []string{s.namespace},
 		}},

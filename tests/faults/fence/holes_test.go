@@ -15,18 +15,12 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func TestFence_SubresourcesWithoutLabels(t *testing.T) {
+func TestFence_Subresources(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
 	s.put(record{holder: "a", transitions: 3})
-	labels := map[string]string{"app": "guarded"}
-	labelled := deployment()
-	labelled.Labels = labels
-	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), labelled, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.admin.CoreV1().Pods(s.namespace).Patch(t.Context(), "a", mergePatch, []byte(`{"metadata":{"labels":{"app":"guarded"}}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	dry := []string{metav1.DryRunAll}
@@ -42,26 +36,10 @@ func TestFence_SubresourcesWithoutLabels(t *testing.T) {
 			return as.CoreV1().Pods(s.namespace).Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Target: corev1.ObjectReference{Name: "n"}}, metav1.CreateOptions{DryRun: dry})
 		},
 	}
-	unguarded, byNamespace := s.declaration(), s.declaration()
+	d := s.declaration()
 	for what := range writes {
 		group, resource, _ := strings.Cut(what, " ")
-		d := s.declaration()
-		d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Labels: labels}}
-		_, err := fence.Render(s.namespace, d)
-		if err == nil {
-			unguarded.Guards = append(unguarded.Guards, d.Guards...)
-			continue
-		}
-		for _, word := range []string{resource, "has no labels", "names or namespaces"} {
-			if !strings.Contains(err.Error(), word) {
-				t.Errorf("%s: %q is missing in %v", what, word, err)
-			}
-		}
-		byNamespace.Guards = append(byNamespace.Guards, fence.Guard{Group: group, Resources: []string{resource}, Namespaces: []string{s.namespace}})
-	}
-	d := byNamespace
-	if len(unguarded.Guards) > 1 {
-		d = unguarded
+		d.Guards = append(d.Guards, fence.Guard{Group: group, Resources: []string{resource}, Namespaces: []string{s.namespace}})
 	}
 	s.install(d)
 	s.stands(a, b)

@@ -20,6 +20,7 @@ import (
 // guardedLock is a stage whose lock is guarded, with a as the holder of term 3.
 func guardedLock(t *testing.T, kind fence.LockKind) (s *stage, a, b kubernetes.Interface) {
 	s = newStage(t, kind)
+	s.others = []string{s.namespace + "/istiod"}
 	a, b = s.guarded()
 	return s, a, b
 }
@@ -33,6 +34,7 @@ func TestLock_Changes(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
 		coordinator, other := s.podOf("co", "coordinator").Kube(), s.podOf("o", "other").Kube()
+		istiod := s.podOf("i", "istiod").Kube()
 		unbound := s.unbound(account)
 		elsewhere := s.podElsewhere("a")
 		held := record{holder: "a", transitions: 3}
@@ -82,6 +84,7 @@ func TestLock_Changes(t *testing.T) {
 			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
 			{"a candidate acquires a lock at the maximum and resets it", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
 			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
+			{"a pod of a further declared account takes an expired one", held, istiod, record{holder: "i", transitions: 4}, true},
 			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
 			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
 			{"a candidate reclaims its own", record{holder: "b", transitions: 3}, b, record{holder: "b", transitions: 4}, true},

@@ -32,7 +32,8 @@ func TestReport_AuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.refused("a write of another pod", s.write(b))
-	read := func() (would, was install.Found) {
+	var would, was install.Found
+	eventually(t, "both are in the audit log", func() bool {
 		file, err := os.Open(c.AuditLog())
 		if err != nil {
 			t.Fatal(err)
@@ -53,18 +54,8 @@ func TestReport_AuditLog(t *testing.T) {
 				would = f
 			}
 		}
-		return would, was
-	}
-	t.Cleanup(func() {
-		if would, was := read(); t.Failed() {
-			t.Logf("found %+v and %+v", would, was)
-		}
-	})
-	eventually(t, "both are in the audit log", func() bool {
-		would, was := read()
 		return would.Count == times && was.Count == 1
 	})
-	would, was := read()
 	for _, f := range []install.Found{would, was} {
 		if f.User != "system:serviceaccount:"+s.namespace+":"+account || f.Verb != "create" || !strings.Contains(f.Object, "configmaps "+s.namespace) ||
 			!strings.Contains(f.Message, "pod b is not the leader") || !strings.Contains(f.Policy, ".work-") || f.First.IsZero() || f.Last.Before(f.First) {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -34,34 +35,18 @@ func finding(t *testing.T, findings []install.Finding, words ...string) install.
 func (s *stage) versions() string {
 	s.t.Helper()
 	var all []string
-	add := func(o metav1.Object) { all = append(all, o.GetName()+"@"+o.GetResourceVersion()) }
-	secrets, err := s.admin.CoreV1().Secrets(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range secrets.Items {
-		add(&secrets.Items[i])
-	}
-	maps, err := s.admin.CoreV1().ConfigMaps(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range maps.Items {
-		add(&maps.Items[i])
-	}
-	deployments, err := s.admin.AppsV1().Deployments(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range deployments.Items {
-		add(&deployments.Items[i])
-	}
-	pods, err := s.admin.CoreV1().Pods(s.namespace).List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := range pods.Items {
-		add(&pods.Items[i])
+	client := s.cluster.Client(s.t).Dynamic()
+	for _, kind := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "secrets"}, {Version: "v1", Resource: "configmaps"}, {Version: "v1", Resource: "pods"},
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+	} {
+		list, err := client.Resource(kind).Namespace(s.namespace).List(s.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			all = append(all, o.GetName()+"@"+o.GetResourceVersion())
+		}
 	}
 	return strings.Join(all, " ")
 }

@@ -19,6 +19,8 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
 		s.refused("a write of another pod", s.write(b), "pod b is not the leader", "names a")
+		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "unbound token")
+		s.allowed("a write by another account, which RBAC checks", s.write(s.podOf("elsewhere", "other").Kube()))
 
 		t.Log("a handover: the right to write goes with the record")
 		s.put(record{holder: "b", transitions: 4})
@@ -30,21 +32,6 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 		t.Log("a name that another's begins with")
 		s.put(record{holder: "ab", transitions: 5})
 		s.refused("a write of pod a while ab leads", s.write(a))
-	})
-}
-
-func TestFence_UsesPodOfToken(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
-		s := newStage(t, kind)
-		_, b := s.guarded()
-		s.refused("a token that is bound to no pod", s.write(s.unbound(account)), "unbound token")
-		t.Log("another account is checked by RBAC, even with the name of the pod")
-		s.allowed("a write by another account", s.write(s.podOf("elsewhere", "other").Kube()))
-		t.Log("a second pod that claims the first one's name in the election")
-		if err := s.update(b, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}); !fence.IsRefusal(err) {
-			t.Errorf("pod b renewed as a: %v", err)
-		}
-		s.refused("a write of pod b, which claims to be a", s.write(b))
 	})
 }
 

@@ -31,8 +31,6 @@ const (
 	election = "istio-leader"
 	// work is the ConfigMap that the leader writes.
 	work = "work"
-	// upgrades is a resource whose requests ask for an upgrade, below the gate.
-	upgrades = "upgrades"
 	// soon bounds every wait; what takes this long has failed.
 	soon = time.Minute
 )
@@ -54,16 +52,8 @@ func newStage(t *testing.T, lock leaderelection.LockType) *stage {
 
 // wire is below the gate and sees what gets out of it.
 type wire struct {
-	mu   sync.Mutex
-	out  int  // writes of the work
-	slow bool // their answers are late
-}
-
-// delay makes the answers of the work's writes late, from now on.
-func (w *wire) delay() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.slow = true
+	mu  sync.Mutex
+	out int // writes of the work
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
@@ -79,16 +69,7 @@ func (t *tap) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method != http.MethodGet && strings.HasSuffix(req.URL.Path, "/configmaps/"+work) && req.Context().Err() == nil {
 		t.wire.mu.Lock()
 		t.wire.out++
-		slow := t.wire.slow
 		t.wire.mu.Unlock()
-		if slow {
-			return late{t.next}.RoundTrip(req)
-		}
-	}
-	if strings.Contains(req.URL.Path, "/"+upgrades+"/") {
-		req = req.Clone(req.Context())
-		req.Header.Set("Connection", "Upgrade")
-		req.Header.Set("Upgrade", "SPDY/3.1")
 	}
 	return t.next.RoundTrip(req)
 }
@@ -173,11 +154,9 @@ func (c *candidate) run(made kube.Client) {
 
 // write is one write of the work. Its context is of no term: a goroutine that was left
 // behind need not have that of its function.
-func (c *candidate) write(ctx context.Context) error { return c.writeAs(ctx, c.name) }
-
-func (c *candidate) writeAs(ctx context.Context, by string) error {
+func (c *candidate) write(ctx context.Context) error {
 	maps := c.Client().Kube().CoreV1().ConfigMaps(c.stage.namespace)
-	_, err := maps.Patch(ctx, work, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":%q}}`, by), metav1.PatchOptions{})
+	_, err := maps.Patch(ctx, work, types.MergePatchType, fmt.Appendf(nil, `{"data":{"by":%q}}`, c.name), metav1.PatchOptions{})
 	return err
 }
 
