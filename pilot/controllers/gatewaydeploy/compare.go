@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -71,7 +72,7 @@ func holds(have, want, form any) bool {
 		}
 		for i, value := range want {
 			// Others may add items to lists of objects, and their order has no meaning.
-			if !anyHolds(items, value, forms[i]) {
+			if !slices.ContainsFunc(items, func(item any) bool { return holds(item, value, forms[i]) }) {
 				return false
 			}
 		}
@@ -81,15 +82,6 @@ func holds(have, want, form any) bool {
 	default:
 		return reflect.DeepEqual(have, form)
 	}
-}
-
-func anyHolds(items []any, want, form any) bool {
-	for _, item := range items {
-		if holds(item, want, form) {
-			return true
-		}
-	}
-	return false
 }
 
 func isMap(value any) bool {

@@ -1,11 +1,8 @@
 package gatewaydeploy
 
 import (
-	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -58,28 +55,5 @@ func TestSeal(t *testing.T) {
 	}
 	if err := seal(map[string]any{"a": func() {}}); err == nil {
 		t.Error("seal returned no error")
-	}
-}
-
-func TestKind_UnexpectedType(t *testing.T) {
-	if _, err := known[Service].owned(&corev1.ServiceAccount{}); err == nil || !strings.Contains(err.Error(), "unexpected type *v1.ServiceAccount, want *v1.Service") {
-		t.Errorf("owned returned %v", err)
-	}
-	if _, err := Service.upToDate(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}, map[string]any{}); err == nil || !strings.Contains(err.Error(), "Service shop/web") {
-		t.Errorf("upToDate returned %v", err)
-	}
-	if _, err := Service.upToDate(&corev1.Service{}, map[string]any{"spec": "none"}); err == nil {
-		t.Error("upToDate accepted an invalid document")
-	}
-	got := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "web"}}}
-	if o, err := typedAs[*corev1.Service](Service, got); err != nil || o.Name != "web" {
-		t.Errorf("response: %+v, %v", o, err)
-	}
-	if _, err := typedAs[*corev1.Service](Deployment, got); err == nil || !strings.Contains(err.Error(), "response is a *v1.Deployment") {
-		t.Errorf("response of another kind: %v", err)
-	}
-	got.Object["spec"] = "none"
-	if _, err := typedAs[*corev1.Service](Service, got); err == nil || !strings.Contains(err.Error(), "decode response") {
-		t.Errorf("invalid response: %v", err)
 	}
 }

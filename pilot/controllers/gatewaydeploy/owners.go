@@ -1,6 +1,8 @@
 package gatewaydeploy
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -8,12 +10,7 @@ import (
 // created reports whether an object still has the managedFields entry of our create. An apply would share
 // its fields with that entry and could not remove them.
 func created(o metav1.Object) bool {
-	for _, entry := range o.GetManagedFields() {
-		if byOurCreate(entry) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(o.GetManagedFields(), byOurCreate)
 }
 
 // byOurCreate reports whether an entry belongs to our create.

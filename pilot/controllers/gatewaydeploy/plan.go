@@ -1,7 +1,6 @@
 package gatewaydeploy
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -290,7 +289,10 @@ func (v View) step(kind Kind, called names, document map[string]any) Step {
 // keepSelector keeps the immutable selector of a Deployment that an istiod before 1.24 created.
 func keepSelector(present metav1.Object, document map[string]any) {
 	deployment, ok := present.(*appsv1.Deployment)
-	if !ok || deployment.Spec.Selector == nil || !slices.Contains(selectorKeys(deployment), formerGatewayLabel) {
+	if !ok || deployment.Spec.Selector == nil {
+		return
+	}
+	if _, former := deployment.Spec.Selector.MatchLabels[formerGatewayLabel]; !former {
 		return
 	}
 	labels := map[string]any{}
@@ -299,11 +301,4 @@ func keepSelector(present metav1.Object, document map[string]any) {
 		_ = unstructured.SetNestedField(document, value, "spec", "template", "metadata", "labels", key) // cannot fail
 	}
 	_ = unstructured.SetNestedMap(document, map[string]any{"matchLabels": labels}, "spec", "selector")
-}
-
-func selectorKeys(deployment *appsv1.Deployment) (keys []string) {
-	for key := range deployment.Spec.Selector.MatchLabels {
-		keys = append(keys, key)
-	}
-	return keys
 }

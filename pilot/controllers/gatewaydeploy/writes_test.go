@@ -14,36 +14,6 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-func TestController_FourWrites(t *testing.T) {
-	w := newWorld(t)
-	w.create("web")
-	w.controller()
-	w.deployed("web-istio")
-	w.settled()
-	// Changes that do not affect the controller.
-	gw, err := w.gateways.Get(t.Context(), "web", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := gw.Annotations[versionAnnotation]; got != "5" {
-		t.Errorf("the controller version on the Gateway is %q", got)
-	}
-	gw.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "True", Reason: "Accepted", LastTransitionTime: metav1.Now()}}
-	if _, err := w.gateways.UpdateStatus(t.Context(), gw, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.patch(Service, "web-istio", `{"metadata":{"annotations":{"other":"value"}}}`)
-	w.patch(Deployment, "web-istio", `{"spec":{"replicas":3}}`)
-	w.settled()
-	writes := w.took()
-	if want := 1 + 3 + 2*sentinelWrites; len(writes) != want {
-		t.Errorf("%d writes, want %d: %v", len(writes), want, writes)
-	}
-	if event := w.recorded(); len(event) > 0 {
-		t.Errorf("Events: %q", event)
-	}
-}
-
 // Fields of other clients stay.
 func TestController_AppliesChanges(t *testing.T) {
 	w := newWorld(t)

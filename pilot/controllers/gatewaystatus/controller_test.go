@@ -179,16 +179,7 @@ func TestReconcile_CreatesClass(t *testing.T) {
 		t.Run(fmt.Sprint("LeaveClass: ", leave), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				for _, resource := range []string{"gatewayclasses/istio", "gateways/gw", "httproutes/route"} {
-					kind, name, _ := strings.Cut(resource, "/")
-					namespace := "apps"
-					if kind == "gatewayclasses" {
-						namespace = ""
-					}
-					if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: kind}, namespace, name); err != nil {
-						t.Fatal(err)
-					}
-				}
+				s.remove("gatewayclasses", "gateways", "httproutes")
 				s.run(Config{LeaveClass: leave}, func() {
 					time.Sleep(time.Minute)
 					if got := s.tried(); !maps.Equal(got, want) {
@@ -204,15 +195,7 @@ func TestReconcile_CreateClassForbidden(t *testing.T) {
 	for answer, lines := range map[error]int{nil: 0, error(errForbidden): 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)
-			if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gatewayclasses"}, "", "istio"); err != nil {
-				t.Fatal(err)
-			}
-			for _, resource := range []string{"gateways/gw", "httproutes/route"} {
-				kind, name, _ := strings.Cut(resource, "/")
-				if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: kind}, "apps", name); err != nil {
-					t.Fatal(err)
-				}
-			}
+			s.remove("gatewayclasses", "gateways", "httproutes")
 			s.answer = answer
 			s.run(Config{}, func() {
 				time.Sleep(time.Minute)
@@ -243,10 +226,7 @@ func TestReconcile_UnknownClass(t *testing.T) {
 				}
 			}
 			check(1, 0)
-			gateways := schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
-			if err := s.api.Tracker().Delete(gateways, "apps", "gw"); err != nil {
-				t.Fatal(err)
-			}
+			s.remove("gateways")
 			check(1, 1)
 			lost(s)
 			check(2, 1)
@@ -339,35 +319,12 @@ func TestReconcile_AddressChange(t *testing.T) {
 	})
 }
 
-func TestReconcile_ConditionTimes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		changed("gw", func(o *gateway.Gateway) {
-			o.Status.Conditions = []metav1.Condition{{Type: "Odd", Status: "True", Reason: "Theirs", LastTransitionTime: early}}
-		})(s)
-		s.run(Config{}, func() {
-			status := s.gateway().Status
-			if len(status.Conditions) != 3 || status.Conditions[0].Type != "Odd" || len(status.Listeners[0].Conditions) != 4 {
-				t.Errorf("the conditions are %+v", status)
-			}
-			for _, c := range append(status.Conditions, status.Listeners[0].Conditions...) {
-				if want := time.Now().Unix(); c.Type != "Odd" && c.LastTransitionTime.Unix() != want {
-					t.Errorf("%s has the time %v", c.Type, c.LastTransitionTime)
-				}
-			}
-		})
-	})
-}
-
 func TestReconcile_NamespaceRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		certificate, private := harness.KeyPair(t)
 		changed("tls", func(o *corev1.Secret) { o.Data = map[string][]byte{"tls.crt": certificate, "tls.key": private} })(s)
-		routes := schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "httproutes"}
-		if err := s.api.Tracker().Delete(routes, "apps", "route"); err != nil {
-			t.Fatal(err)
-		}
+		s.remove("httproutes")
 		s.run(Config{}, func() {
 			if got := state(s.gateway().Status.Listeners[0].Conditions, "ResolvedRefs"); got != "True/ResolvedRefs" {
 				t.Errorf("ResolvedRefs is %s", got)
@@ -393,20 +350,14 @@ func TestReconcile_Deletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.run(Config{LeaveClass: true}, func() {
-			for _, resource := range []string{"namespaces", "gatewayclasses/istio", "httproutes/route", "gateways/gw"} {
-				kind, name, _ := strings.Cut(resource, "/")
-				tracker, group, namespace := s.api.Tracker(), gateway.GroupName, "apps"
-				switch kind {
-				case "namespaces":
-					tracker, group, namespace, name = s.core.Tracker(), "", "", "apps"
-				case "gatewayclasses":
-					namespace = ""
-				}
-				if err := tracker.Delete(schema.GroupVersionResource{Group: group, Version: "v1", Resource: kind}, namespace, name); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
+			if err := s.core.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "apps"); err != nil {
+				t.Fatal(err)
 			}
+			for _, resource := range []string{"gatewayclasses", "httproutes", "gateways"} {
+				synctest.Wait()
+				s.remove(resource)
+			}
+			synctest.Wait()
 			want := map[string]int{"patch gateways apps/gw": 1, "patch httproutes apps/route": 1, "patch gatewayclasses /istio": 1}
 			if got := s.tried(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)

@@ -207,6 +207,20 @@ func (s *stub) put(o runtime.Object) {
 	}
 }
 
+// remove deletes the object of the world of each resource.
+func (s *stub) remove(resources ...string) {
+	s.Helper()
+	for _, resource := range resources {
+		namespace, name := "apps", map[string]string{"gatewayclasses": "istio", "gateways": "gw", "httproutes": "route"}[resource]
+		if resource == "gatewayclasses" {
+			namespace = ""
+		}
+		if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: resource}, namespace, name); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
 func (s *stub) controller(config Config) *Controller {
 	s.Helper()
 	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.log, nil))

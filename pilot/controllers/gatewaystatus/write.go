@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -121,7 +120,7 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 // mergePatch returns a merge patch of status fields, guarded by the version of the object.
 func mergePatch(have metav1.Object, status map[string]any) []byte {
 	body, _ := json.Marshal(map[string]any{ // cannot fail
-		"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "status": maps.Clone(status),
+		"metadata": map[string]any{"resourceVersion": have.GetResourceVersion()}, "status": status,
 	})
 	return body
 }
@@ -156,7 +155,7 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 			ops = append(ops, map[string]any{"op": "replace", "path": fmt.Sprint("/status/parents/", i), "value": entry})
 		}
 	}
-	for _, i := range backwards(removed) { // so that earlier indexes stay valid
+	for _, i := range slices.Backward(removed) { // so that earlier indexes stay valid
 		ops = append(ops, map[string]any{"op": "remove", "path": fmt.Sprint("/status/parents/", i)})
 	}
 	room := maxParents - len(present) + len(removed)
@@ -215,12 +214,4 @@ func plainRef(route *gateway.HTTPRoute, ref gateway.ParentReference) gateway.Par
 	ref.Kind = &kind
 	ref.Namespace = &namespace
 	return ref
-}
-
-func backwards(all []int) []int {
-	out := make([]int, 0, len(all))
-	for i := len(all) - 1; i >= 0; i-- {
-		out = append(out, all[i])
-	}
-	return out
 }

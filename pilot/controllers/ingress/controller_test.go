@@ -157,24 +157,6 @@ func TestReconcile_WriteForbidden(t *testing.T) {
 	})
 }
 
-// After a conflict, only an event for the Ingress causes another attempt.
-func TestReconcile_Conflict(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		s.answers(errConflict)
-		s.run(s.controller(), func() {
-			s.put(&corev1.Node{
-				ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u", ResourceVersion: "2"},
-				Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.2"}}},
-			})
-			synctest.Wait()
-			if n := s.attempts.Load(); n != 1 || s.log.Count("reconcile failed") > 0 {
-				t.Errorf("%d attempts, log:\n%s", n, &s.log)
-			}
-		})
-	})
-}
-
 func TestWarm_ReadForbidden(t *testing.T) {
 	for _, kind := range []string{"ingresses", "ingressclasses", "services", "pods", "nodes"} {
 		t.Run(kind, func(t *testing.T) {

@@ -26,20 +26,9 @@ func TestNew_ReportsAllErrors(t *testing.T) {
 	if _, err := New(nil, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "no client") {
 		t.Errorf("New without a client: %v", err)
 	}
-	broken := brokenClient{client}
-	if _, err := New(broken, Config{BundleFile: "x"}); err == nil || !strings.Contains(err.Error(), "namespace controller: ") || !strings.Contains(err.Error(), "/no/such/ca") {
-		t.Errorf("New with a client that cannot be derived: %v", err)
-	}
 	if _, err := New(client, Config{BundleFile: "x"}); err != nil {
 		t.Error(err)
 	}
-}
-
-// brokenClient has a configuration from which no client can be created.
-type brokenClient struct{ kube.Client }
-
-func (b brokenClient) RESTConfig() *rest.Config {
-	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: "/no/such/ca"}}
 }
 
 func TestConfigDefaults(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -178,20 +179,11 @@ func (c *Controller[K]) Enqueue(keys ...K) {
 func (c *Controller[K]) EnqueueAll(others ...K) {
 	// Objects can share a key. Without removing duplicates, a worker could take the key in between and
 	// reconcile it twice.
-	all := map[K]bool{}
-	keys := others[:len(others):len(others)]
-	for _, key := range others {
-		all[key] = true
-	}
+	keys := sets.New(others...)
 	for _, k := range c.kinds {
-		k.keys(func(key K) {
-			if !all[key] {
-				all[key] = true
-				keys = append(keys, key)
-			}
-		})
+		k.keys(func(key K) { keys.Insert(key) })
 	}
-	c.Enqueue(keys...)
+	c.Enqueue(keys.UnsortedList()...)
 }
 
 func (c *Controller[K]) enqueueFirst() {

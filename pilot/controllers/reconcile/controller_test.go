@@ -102,37 +102,6 @@ func TestController_Keys(t *testing.T) {
 	})
 }
 
-// adds records the keys that are added to a queue.
-type adds struct {
-	queue[string]
-	keys []string
-}
-
-func (a *adds) Add(key string) { a.keys = append(a.keys, key) }
-
-func TestEnqueueAll_NoDuplicates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := newController(t, &recorder{}, newStore(configMap("a", "1"), configMap("b", "1")), nil, func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
-			kind.Keys = func(o *corev1.ConfigMap) []string { return []string{o.Name, "all"} }
-		})
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		for range 2 { // the queue can be replaced after a Run
-			q := &adds{}
-			if !c.install(q) || c.install(q) {
-				t.Error("wrong result of install")
-			}
-			c.EnqueueAll("b", "other")
-			if slices.Sort(q.keys); !slices.Equal(q.keys, []string{"a", "all", "b", "other"}) {
-				t.Errorf("the queue has %q", q.keys)
-			}
-			c.install(nil)
-		}
-	})
-}
-
 // A failing key is retried with back-off. Failing is called for each new reason.
 func TestController_Failing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 func TestClose_WhileServerIsDown(t *testing.T) {
@@ -36,21 +35,5 @@ func TestClose_WhileServerIsDown(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestInterruptible(t *testing.T) {
-	refused := fmt.Errorf("get: %w", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED})
-	for _, err := range []error{refused, apierrors.NewTooManyRequests("slow down", 1)} {
-		if got := interruptible(err); got == nil || got.Error() != err.Error() || utilnet.IsConnectionRefused(got) || apierrors.IsTooManyRequests(got) {
-			t.Errorf("%v became %T: %v", err, got, got)
-		}
-	}
-	expired := apierrors.NewResourceExpired("old")
-	if got := interruptible(expired); got != error(expired) {
-		t.Errorf("%v became %T: %v", expired, got, got)
-	}
-	if got := interruptible(nil); got != nil {
-		t.Errorf("nil became %v", got)
 	}
 }

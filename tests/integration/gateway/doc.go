@@ -1,4 +1,3 @@
-// Package gateway tests servers and the Gateway controllers in a cluster with a node and a load balancer:
-// a Gateway from its creation to an HTTP response, missing and old CustomResourceDefinitions, tags, and
-// the fence. The proxy in the Pods is a test program.
+// Package gateway tests servers with the Gateway controllers on a real API server: missing and old
+// CustomResourceDefinitions, tags, and the fence. Package upgrade sends requests through Gateways.
 package gateway

@@ -3,13 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -25,13 +21,17 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
+
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
 
 // plane is a control plane of one revision. Its namespace has the same name and contains its Gateways.
 type plane struct {
@@ -125,21 +125,15 @@ func (p *plane) serve(pod string, as *rest.Config) *replica {
 // leads returns the elections that a server leads.
 func (r *replica) leads(p *plane) (ids []string) {
 	p.Helper()
-	request, err := http.NewRequestWithContext(p.Context(), http.MethodGet, "http://"+r.Address()+"/debug/elections", nil)
-	p.must(err)
-	request.Close = true
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
+	_, text := harness.Page(p, r.Address(), "/debug/elections")
+	if text == "" {
 		return nil
 	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	p.must(err)
 	var states []struct {
 		ID      string
 		Leading bool
 	}
-	p.must(json.Unmarshal(text, &states))
+	p.must(json.Unmarshal([]byte(text), &states))
 	for _, s := range states {
 		if s.Leading {
 			ids = append(ids, s.ID)
@@ -184,12 +178,7 @@ func (s *sent) count(words ...string) (n int) {
 
 func (p *plane) until(what string, holds func() bool) {
 	p.Helper()
-	until(p.T, what, func() error {
-		if !holds() {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	waits.Until(p.T, what, holds)
 }
 
 // gateway creates a Gateway.
@@ -243,16 +232,6 @@ func (p *plane) othersWork() {
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 var gatewaysResource = schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
-
-// file writes a temporary file.
-func file(t *testing.T, text string) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "fence.yaml")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
-}
 
 // gatewayKinds lists the kinds that servers read.
 var gatewayKinds = []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,54 +112,6 @@ func (p *plane) serveV1(served bool, kinds ...string) {
 		}
 		return !slices.ContainsFunc(kinds, func(kind string) bool { return found[kind] != served })
 	})
-}
-
-// take removes permissions from the account of the servers.
-func (p *plane) take(which func(rbacv1.PolicyRule) bool) (giveBack func()) {
-	p.Helper()
-	role, err := p.admin.Kube().RbacV1().ClusterRoles().Get(p.Context(), p.home+":pilot-"+p.home, metav1.GetOptions{})
-	p.must(err)
-	whole := role.Rules
-	update := func(rules []rbacv1.PolicyRule) {
-		p.Helper()
-		role.Rules = rules
-		role, err = p.admin.Kube().RbacV1().ClusterRoles().Update(p.Context(), role, metav1.UpdateOptions{})
-		p.must(err)
-	}
-	update(slices.DeleteFunc(slices.Clone(whole), which))
-	return func() { update(whole) }
-}
-
-// Until a server has read the tags, it does not take part in the elections that depend on them.
-func TestServer_TagsForbidden(t *testing.T) {
-	p := newPlane(t)
-	p.must(p.cluster.LoadGatewayAPI(t.Context()))
-	as := p.identity("a")
-	giveBack := p.take(func(rule rbacv1.PolicyRule) bool {
-		return slices.Contains(rule.Resources, "mutatingwebhookconfigurations") && len(rule.ResourceNames) == 0
-	})
-	p.until("permission removed", func() bool {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + p.home + ":pilot-" + p.home,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "list", Group: "admissionregistration.k8s.io", Resource: "mutatingwebhookconfigurations",
-			},
-		}}
-		answer, err := p.admin.Kube().AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-		p.must(err)
-		return !answer.Status.Allowed
-	})
-	r := p.serve("a", as)
-	p.gateway(p.home, "first")
-	p.until("missing permission logged", func() bool {
-		return r.log.Count("permission denied", "verb=list", "instead=\"keeping the tags that were read last\"") == 1
-	})
-	p.othersWork()
-	if all := r.leads(p); len(all) != 1 || p.accepted(p.home, "first") || p.deployed(p.home, "first") {
-		t.Errorf("it leads %q", all)
-	}
-	giveBack()
-	p.served(p.home, "first")
 }
 
 // A Gateway belongs to the revision of its own label or of its namespace. A new tag adds Gateways.
