@@ -186,6 +186,6 @@ func (w *world) checkCount(c *call, now view) {
 
 // explained reports whether all causes of leader changes in the mode call happened.
 func (m Mode) explained() bool {
-	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Duplicates + m.Unfits + m.Orders
+	hard := m.Edits + m.Pauses + m.Clocks + m.Outages + m.Duplicates + m.Unfits + m.Orders
 	return hard == 0 && m.Net+m.Peers+m.Ambush+m.Drop+m.Late+m.Fail == 0 && !m.External && !m.OneCycle
 }

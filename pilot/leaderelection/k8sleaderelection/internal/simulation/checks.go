@@ -8,9 +8,9 @@ import (
 
 type checks struct {
 	w           *world
-	tokens      map[int]uint64 // largest token, by history
-	leaderless  Time           // time since which there is no leader, or -1
-	busyAt      Time           // last end of run functions or of a process, or start as the only process
+	newestToken uint64
+	leaderless  Time // time since which there is no leader, or -1
+	busyAt      Time // last end of run functions or of a process, or start as the only process
 	settledOnce bool
 	orderly     int // number of releases that a follower should react to
 	handovers   budget
@@ -70,17 +70,13 @@ func (c *checks) token(p *process) {
 		w.violate(Token, "%v acts with token %d, which does not belong to its acknowledged acquire", p, token)
 		return
 	}
-	if c.tokens == nil {
-		c.tokens = map[int]uint64{}
-	}
 	if p.acked.removedWith != nil || p.acked.duplicated {
 		return // the record was gone before the reply; later holders could not detect it
 	}
-	history := w.store.historyOf(p.acked)
-	if last := c.tokens[history]; token <= last {
-		w.violate(Token, "%v acts with token %d after token %d", p, token, last)
+	if token <= c.newestToken {
+		w.violate(Token, "%v acts with token %d after token %d", p, token, c.newestToken)
 	}
-	c.tokens[history] = token
+	c.newestToken = token
 }
 
 // gate is called before the gate of p is set.
@@ -120,7 +116,6 @@ func (c *checks) watchValidity(p *process, gate core.Validity) {
 // action is called with each action before it is applied.
 func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	w := c.w
-	// An event of a restored store with a smaller version counts as old.
 	shown := in.Kind == core.Seen && in.Snap.Version >= p.s.Snap.Version || in.Kind == core.Replied && in.Result == core.OK
 	if shown && p.fresh && a.Run && v.snap.Exists && v.snap.Content == core.Readable &&
 		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
@@ -192,7 +187,6 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 		return
 	}
 	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
-	p.ackedVersion = position{v.history, v.snap.Version}
 	if call.op == core.Acquire {
 		p.acked = v.term
 	}

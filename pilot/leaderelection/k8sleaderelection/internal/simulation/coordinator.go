@@ -237,11 +237,11 @@ func (s *store) coordinate(next view) {
 		s.uids++
 		next.snap.UID, next.foreign, next.term, next.released = uid(s.uids), 0, nil, now.term == nil
 		if now.term != nil {
-			next.term = &term{history: now.history, named: true}
+			next.term = &term{named: true}
 		}
 	case next.snap.Record == now.snap.Record:
 	case now.term != nil && !now.term.named:
-		next.term, next.released = &term{history: now.history, named: true}, false
+		next.term, next.released = &term{named: true}, false
 	}
 	s.foreignEdit(next, false)
 	s.w.happened(1)

@@ -22,16 +22,12 @@
 //	SIM_MODE=mixed  plays only that mode
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //
-// The checks exclude cases that the promises do not validity:
+// The checks exclude cases that the promises do not cover:
 //
 //   - The run functions of a paused process may outlive validity and drain limit. The gate may not.
 //   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
 //     later one.
 //   - A record that was emptied by hand and has no marker looks like a drained release.
-//   - A restore may undo the write that a leader relies on. A candidate that saw nothing of the undone
-//     history cannot detect this. A run ends if an undone record is written again with equal bytes.
-//   - Tokens grow within one history. Versions of different histories are never equal here, because a
-//     delayed request that meets its version in another history would defeat compare-and-swap.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //
 // For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act

@@ -16,7 +16,6 @@ func (w *world) planFaults() {
 		{m.Flips, w.flip},
 		{m.Edits, w.edit},
 		{m.Labels, w.label},
-		{m.Restores, w.restoreStore},
 		{m.Pauses, w.pauseSome},
 		{m.Clocks, w.clockFault},
 		{m.Stops, w.stopSome},
@@ -210,19 +209,6 @@ func (w *world) cutWatch() {
 	}
 }
 
-// restoreStore restores an earlier state. The API server is down during a restore.
-func (w *world) restoreStore() {
-	d := time.Second + w.within(5*time.Second)
-	w.apiDown = w.now.add(d)
-	for _, n := range w.nodes {
-		if n.p != nil {
-			n.p.closeWatch(d + w.within(time.Second))
-		}
-	}
-	w.store.restore(1 + w.rng.IntN(20))
-	w.tracef("the store is restored to %s", shown(w.store.now.snap))
-}
-
 // label changes metadata of others.
 func (w *world) label() {
 	v := w.store.now
@@ -274,7 +260,7 @@ func (w *world) removeRecord() {
 func (w *world) corruptRecord() {
 	v := w.store.now
 	v.snap.Content, v.snap.Record = core.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
-	v.term, v.released = &term{history: v.history}, false
+	v.term, v.released = &term{}, false
 	for _, n := range w.nodes {
 		v.term.unreadAt = append(v.term.unreadAt, n.clocks.mono(w.now))
 	}
@@ -291,7 +277,7 @@ func (w *world) steal() {
 	r.Holder, r.Key, r.Lease = "peer", "stable", w.timing.lease
 	r.Transitions++
 	r.Renewed += 1e6
-	v.term, v.released = &term{id: "peer", history: v.history}, false
+	v.term, v.released = &term{id: "peer"}, false
 	w.store.foreignEdit(v, false)
 	if w.rng.IntN(2) == 0 {
 		w.after(w.within(3*time.Second), func() {
@@ -309,7 +295,7 @@ func (w *world) byHand(v view) {
 		t.wiped = true // as its own release would
 	}
 	if marked := v.snap.Annotations.Marker != (core.Marker{}); marked {
-		v.term = &term{history: v.history}
+		v.term = &term{}
 		w.store.foreignEdit(v, false)
 		return
 	}

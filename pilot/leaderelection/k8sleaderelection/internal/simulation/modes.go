@@ -7,15 +7,14 @@ type Mode struct {
 	Name   string
 	Ranked bool // keys are revisions, and one is the default
 
-	Flips    int // changes of the default revision
-	Edits    int // by a user: deleted, emptied, corrupted, overwritten
-	Labels   int // edits of other metadata
-	Restores int // restores of the store
-	Pauses   int // SIGSTOP and suspend
-	Clocks   int // the wall clock jumps or stops
-	Stops    int // stops, kills and starts of processes
-	Outages  int // the store is unreachable for all or for one node
-	Cuts     int // broken watches
+	Flips   int // changes of the default revision
+	Edits   int // by a user: deleted, emptied, corrupted, overwritten
+	Labels  int // edits of other metadata
+	Pauses  int // SIGSTOP and suspend
+	Clocks  int // the wall clock jumps or stops
+	Stops   int // stops, kills and starts of processes
+	Outages int // the store is unreachable for all or for one node
+	Cuts    int // broken watches
 
 	Refusals int     // spells: one kind of call fails
 	Barred   float64 // a node may send requests but its writes as holder are rejected
@@ -62,11 +61,10 @@ var Modes = []Mode{
 	{Name: "network", Outages: 4, Cuts: 6, Net: 0.15, Drop: 0.1, Late: 0.15, Forbidden: 0.2, Labels: 4, Stops: 2},
 	{Name: "ranked", Ranked: true, Flips: 6, Outages: 2, Cuts: 4, Net: 0.08, Drop: 0.08, Late: 0.1, Forbidden: 0.15, Stops: 4, Fail: 0.1},
 	{Name: "edits", Edits: 7, Labels: 6, Cuts: 3, Net: 0.05, Drop: 0.05, Late: 0.1, Forbidden: 0.1, Stops: 2},
-	{Name: "backup", Restores: 2, Edits: 2, Net: 0.05, Late: 0.1, Forbidden: 0.2, Stops: 3},
 	{Name: "pauses", Pauses: 8, Clocks: 4, Net: 0.05, Late: 0.05, Stops: 2, Forbidden: 0.1},
 	{Name: "restarts", Ranked: true, Flips: 2, Stops: 14, Net: 0.05, Drop: 0.03, Late: 0.05, Fail: 0.3, LateStart: 0.4, Forbidden: 0.1},
 	{
-		Name: "chaos", Ranked: true, Flips: 4, Edits: 4, Labels: 4, Restores: 1, Pauses: 4, Clocks: 3, Stops: 6,
+		Name: "chaos", Ranked: true, Flips: 4, Edits: 4, Labels: 4, Pauses: 4, Clocks: 3, Stops: 6,
 		Outages: 3, Cuts: 5, Net: 0.12, Drop: 0.1, Late: 0.12, Forbidden: 0.2, Fail: 0.15, LateStart: 0.3,
 	},
 	{Name: "handover", Ranked: true, Remote: 0.4, Flips: 10, Stops: 4, Labels: 3, Ambush: 0.4, Blind: 0.1},
@@ -113,7 +111,7 @@ var Modes = []Mode{
 
 // mild reports whether the only faults are ends and starts of processes.
 func (m Mode) mild() bool {
-	hard := m.Edits + m.Restores + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
+	hard := m.Edits + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
 	return hard == 0 && m.WrongClock == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
 }
 

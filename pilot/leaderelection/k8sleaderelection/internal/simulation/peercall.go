@@ -177,9 +177,9 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 	switch {
 	case r.Holder == "":
 		s.letGo(now.term, q)
-		next.term = &term{history: now.history}
+		next.term = &term{}
 	case now.term == nil || now.term.q != q || now.snap.Record.Holder != q.id:
-		next.term = &term{q: q, id: q.id, history: now.history}
+		next.term = &term{q: q, id: q.id}
 	}
 	if r.Holder != "" {
 		next.term.namesake = names(next.snap.Annotations.Marker, r)

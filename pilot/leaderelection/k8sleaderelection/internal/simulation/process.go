@@ -34,40 +34,37 @@ type process struct {
 	startedAt           core.Instant
 	watch               int  // number of the current watch
 	cut                 bool // no events arrive
-	watchHistory        int
 
 	// Truth, for checks.
-	acting       *term             // term of the run functions
-	acked        *term             // term of the newest acknowledged acquire
-	ackedSent    core.ClockReading // of the newest acknowledged write
-	ackedAt      Time
-	ackedVersion position
-	anyAck       bool
-	pausedAt     Time // last true time at which it was paused, or -1
-	troubledAt   Time // last fault that kept it from renewing
-	stopAsked    bool // a stop or a failed run function explains the end of its term
-	seen         witness
-	newestStamp  core.Stamp    // of its newest acknowledged write
-	wrote        [4]core.Stamp // stamps of its latest writes
-	newest       view
-	fresh        bool   // the last view was the newest
-	reached      uint64 // events below this version are old
-	base         view   // view of the snapshot in the core
-	lastGate     core.Validity
-	watched      core.Validity
-	sights       []sight
-	seenTerms    []*term
-	seenUpTo     [histories]uint64 // newest seen version, by history
-	leftBehind   core.Marker       // of another term than the record's
-	leftAt       core.Instant
-	calls        []Time
-	turnsAt      Time
-	turns        int
-	sentCalls    int
-	askedAt      Time // when the call that is answered now was sent
-	learnedAt    Time // last new view
-	sentReads    int
-	sentAtCheck  int
+	acting      *term             // term of the run functions
+	acked       *term             // term of the newest acknowledged acquire
+	ackedSent   core.ClockReading // of the newest acknowledged write
+	ackedAt     Time
+	anyAck      bool
+	pausedAt    Time // last true time at which it was paused, or -1
+	troubledAt  Time // last fault that kept it from renewing
+	stopAsked   bool // a stop or a failed run function explains the end of its term
+	seen        witness
+	newestStamp core.Stamp    // of its newest acknowledged write
+	wrote       [4]core.Stamp // stamps of its latest writes
+	newest      view
+	fresh       bool   // the last view was the newest
+	reached     uint64 // events below this version are old
+	base        view   // view of the snapshot in the core
+	lastGate    core.Validity
+	watched     core.Validity
+	sights      []sight
+	seenTerms   []*term
+	leftBehind  core.Marker // of another term than the record's
+	leftAt      core.Instant
+	calls       []Time
+	turnsAt     Time
+	turns       int
+	sentCalls   int
+	askedAt     Time // when the call that is answered now was sent
+	learnedAt   Time // last new view
+	sentReads   int
+	sentAtCheck int
 	efforts
 }
 

@@ -31,7 +31,6 @@ func (p *process) sees(v view, maybeOld bool) {
 	if p.reached = max(p.reached, v.snap.Version); v.snap.Exists {
 		p.reached = v.snap.Version // an absent lock has no version
 	}
-	p.seenUpTo[v.history%histories] = v.snap.Version
 	if m := v.snap.Annotations.Marker; m != p.leftBehind {
 		p.leftBehind, p.leftAt = m, p.now().Mono
 		if names(m, v.snap.Record) {
@@ -113,9 +112,7 @@ func (p *process) mustWait(now core.Instant) (sight, time.Duration) {
 	return sight{}, 0
 }
 
-func (p *process) unknowable(q *process) bool {
-	return p.unknowableTerm(q.acting) || p.unknowableWrite(q)
-}
+func (p *process) unknowable(q *process) bool { return p.unknowableTerm(q.acting) }
 
 // unknowableTerm reports whether the record was removed before p had seen the term or a later one, or whether
 // the rest looked like a release.
@@ -135,14 +132,4 @@ func (p *process) unknowableTerm(t *term) bool {
 		}
 	}
 	return true
-}
-
-// unknowableWrite reports whether a restore undid the write of q before p saw it.
-func (p *process) unknowableWrite(q *process) bool {
-	for _, r := range p.w.store.restores {
-		if r.history == q.ackedVersion.history && q.ackedVersion.version > r.version && p.seenUpTo[r.history%histories] <= r.version {
-			return true
-		}
-	}
-	return false
 }

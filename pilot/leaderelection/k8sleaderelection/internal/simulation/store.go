@@ -1,17 +1,12 @@
 package simulation
 
-import (
-	"slices"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-)
+import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
 // term is a period of holding the lock, by a process or by a foreign edit.
 type term struct {
 	p           *process // nil: not an incumbent process
 	q           *peer    // nil: not a peer
 	id          string   // recorded holder
-	history     int
 	token       uint64
 	marked      bool           // written with its own marker: the process may act
 	disturbed   bool           // another writer changed its record
@@ -31,42 +26,27 @@ type term struct {
 // view is the lock as a reply or watch event shows it, with the truth for checks.
 type view struct {
 	snap     core.Snapshot
-	history  int
 	foreign  uint64 // metadata of others
 	term     *term  // nil: none
 	released bool   // after a drained release of an incumbent process
 }
 
 func (v view) newer(u view) bool {
-	return v.history > u.history || v.history == u.history && v.snap.Version > u.snap.Version
+	return v.snap.Version > u.snap.Version
 }
-
-// position is a version in a history.
-type position struct {
-	history int
-	version uint64
-}
-
-// histories is the modulus that keeps versions of different histories different.
-const histories = 16
 
 // store is the API server with one object.
 type store struct {
-	w        *world
-	now      view
-	past     []view
-	restores []position      // ends of histories
-	undone   map[uint64]bool // hashes of records that restores have undone
-	lost     []*term         // terms of those records
-	version  uint64
-	uids     int
-	commits  int
+	w       *world
+	now     view
+	version uint64
+	uids    int
+	commits int
 }
 
 // next returns a version. Versions have gaps, as in a cluster.
 func (s *store) next() uint64 {
-	step := 1 + s.w.rng.Uint64N(20)
-	s.version = (s.version/histories+step)*histories + uint64(s.now.history%histories)
+	s.version += 1 + s.w.rng.Uint64N(300)
 	return s.version
 }
 
@@ -94,14 +74,8 @@ func sum(s core.Snapshot) uint64 {
 // commit makes v the present state with a new version and notifies the watchers.
 func (s *store) commit(v view) view {
 	s.commits++
-	if s.undone[v.snap.Sum] && v.snap.Exists && v.snap.Sum != s.now.snap.Sum {
-		s.w.tracef("an undone record is written again with equal bytes")
-		s.w.end, s.w.aborted = s.w.now, true
-	}
 	v.snap.Annotations.Nominated = decoded(v.snap)
 	v.snap.Version = s.next()
-	v.history = s.now.history
-	s.past = append(s.past, s.now)
 	s.now = v
 	s.w.notify(v)
 	return v
@@ -164,7 +138,7 @@ func (s *store) attribute(c *call, now view, next *view) {
 	}
 	switch c.op {
 	case core.Acquire:
-		next.term = &term{p: c.p, id: c.p.id, history: now.history, clean: now.released}
+		next.term = &term{p: c.p, id: c.p.id, clean: now.released}
 		if !now.released {
 			next.term.prev = now.term
 		}
@@ -194,9 +168,6 @@ func (s *store) foreignEdit(v view, removes bool) view {
 			}
 			t.disguised = t.disguised || v.released
 		}
-		for _, t := range s.lost {
-			t.disguised = t.disguised || v.released
-		}
 	} else if v.term != nil && v.term != old {
 		v.term.prev = old
 	}
@@ -204,45 +175,6 @@ func (s *store) foreignEdit(v view, removes bool) view {
 		v.snap.Sum = sum(v.snap)
 	}
 	return s.commit(v)
-}
-
-// restore restores an older state and begins a new history.
-func (s *store) restore(back int) {
-	if len(s.past) <= back {
-		return
-	}
-	old := s.past[len(s.past)-1-back]
-	if s.now.term != nil {
-		s.now.term.disturbed = true
-	}
-	if old.term != nil {
-		old.term.disturbed = true
-	}
-	present := s.now.term
-	for t := present; t != nil && t != old.term; t = t.prev {
-		if t.removedWith == nil {
-			t.removedWith = present
-		}
-		s.lost = append(s.lost, t)
-	}
-	for _, v := range append(s.past[len(s.past)-back:], s.now) {
-		s.undone[v.snap.Sum] = true
-	}
-	s.restores = append(s.restores, position{s.now.history, old.snap.Version})
-	history := s.now.history + 1
-	s.past = slices.Clip(s.past[:len(s.past)-1-back])
-	s.version = old.snap.Version
-	s.now = old
-	s.now.history = history
-}
-
-// historyOf returns the latest history that has the first write of the term.
-func (s *store) historyOf(t *term) int {
-	for history := t.history; ; history++ {
-		if history >= len(s.restores) || t.token > s.restores[history].version {
-			return history
-		}
-	}
 }
 
 func uid(n int) core.UID {

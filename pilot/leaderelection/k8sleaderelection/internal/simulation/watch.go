@@ -16,10 +16,8 @@ func (p *process) openWatch(gap bool) {
 		p.w.after(p.w.within(time.Second), func() { p.openWatch(true) })
 		return
 	}
-	// After a restore no watch continues.
-	gap = gap || p.watchHistory != p.w.store.now.history
 	p.cut = false
-	p.watching, p.watchHistory = true, p.w.store.now.history
+	p.watching = true
 	p.watch++
 	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
 	if !gap && p.w.store.now.snap.Version != 0 {

@@ -107,7 +107,6 @@ func Run(o Options) Result {
 	}
 	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
-	w.store.undone = map[uint64]bool{}
 	w.checks.handovers.left, w.checks.nominations.left = handoverBudget, handoverBudget
 	if w.rng.IntN(3) > 0 {
 		w.syncWait = 3 * time.Second
