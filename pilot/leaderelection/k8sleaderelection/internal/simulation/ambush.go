@@ -69,31 +69,8 @@ func (w *world) meddle() {
 		w.label()
 		return
 	}
-	w.oneOf(w.label, w.deleteLock, w.emptyRecord, w.steal, w.strayRequest)
+	w.oneOf(w.label, w.deleteLock, w.emptyRecord, w.steal, w.forge)
 	w.tracef("foreign edit: %s", shown(w.store.now.snap))
-}
-
-// strayRequest writes a request that must not be accepted: it is addressed to another term, expired, or sent
-// without rank.
-func (w *world) strayRequest() {
-	v := w.store.now
-	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
-		return
-	}
-	r := core.Request{
-		Identity: w.nodes[w.rng.IntN(len(w.nodes))].name, Key: "stable", Reason: core.ForDefaultRevision, Requester: "nobody",
-		Holder: v.snap.Record.Holder, Transitions: v.snap.Record.Transitions, Seconds: 30 + w.rng.IntN(1000),
-		Accepted: w.rng.IntN(3) == 0,
-	}
-	w.oneOf(
-		func() { r.Transitions -= 1 + w.rng.IntN(3) },
-		func() { r.Holder += "-old" },
-		func() { r.Seconds, r.Accepted = 0, false },
-		func() { r.Key, r.Accepted = "nightly", false },
-	)
-	v.snap.Annotations.Request = r
-	w.tracef("stray request: %+v", r)
-	w.store.foreignEdit(v, false)
 }
 
 // nodeOf returns the node that runs, or ran, the newest process of that name.

@@ -56,6 +56,23 @@ func around(before, after func(*decision)) func() stepper {
 func before(change func(*decision)) func() stepper { return around(change, nil) }
 func after(change func(*decision)) func() stepper  { return around(nil, change) }
 
+// beforeIf and afterIf change only decisions that are so.
+func beforeIf(is func(*decision) bool, change func(*decision)) func() stepper {
+	return before(func(x *decision) {
+		if is(x) {
+			change(x)
+		}
+	})
+}
+
+func afterIf(is func(*decision) bool, change func(*decision)) func() stepper {
+	return after(func(x *decision) {
+		if is(x) {
+			change(x)
+		}
+	})
+}
+
 func stepOf(b *Bug) stepper {
 	if b == nil {
 		return core.Config.Step
@@ -97,27 +114,17 @@ var termBugs = []Bug{
 		return time.Duration(age) - x.old.Since.Record.Until(x.in.Now.Mono)
 	})},
 	{"double-lease", "orderly", Prompt, leaseShifted(func(x *decision) time.Duration { return -2 * x.c.Lease })},
-	{"old-events-count", "network", StepDown, before(func(x *decision) {
-		if x.in.Kind == core.Seen {
-			x.s.Snap.Version = min(x.s.Snap.Version, x.in.Snap.Version)
-		}
-	})},
+	{"old-events-count", "network", StepDown, beforeIf(func(x *decision) bool { return x.in.Kind == core.Seen }, func(x *decision) { x.s.Snap.Version = min(x.s.Snap.Version, x.in.Snap.Version) })},
 	{"no-settling", "upgrade", OneAtATime, before(func(x *decision) { x.c.Immediate = true })},
-	{"settling-too-short", "upgrade", Settling, before(func(x *decision) {
-		if x.s.Phase == core.Settling {
-			x.s.Earlier.SettleAt = min(x.s.Earlier.SettleAt, x.s.BeganAt.After(x.c.Lease/2))
-		}
+	{"settling-too-short", "upgrade", Settling, beforeIf(func(x *decision) bool { return x.s.Phase == core.Settling }, func(x *decision) {
+		x.s.Earlier.SettleAt = min(x.s.Earlier.SettleAt, x.s.BeganAt.After(x.c.Lease/2))
 	})},
-	{"release-while-settling", "chaos", Release, before(func(x *decision) {
-		if x.in.Kind == core.Stop && x.s.Phase == core.Settling {
-			x.s.Phase, x.s.Marked, x.s.Running = core.Draining, true, false
-		}
+	{"release-while-settling", "chaos", Release, beforeIf(func(x *decision) bool { return x.in.Kind == core.Stop && x.s.Phase == core.Settling }, func(x *decision) {
+		x.s.Phase, x.s.Marked, x.s.Running = core.Draining, true, false
 	})},
-	{"renewal-repeats-stamp", "pauses", StepDown, after(func(x *decision) {
-		if x.a.Op == core.Renew {
-			x.a.Record.Renewed = core.Stamp(x.in.Now.Wall/int64(time.Second)) * 1e6
-			x.s.Flight.Record, x.s.Own.Stamps[0] = x.a.Record, x.a.Record.Renewed
-		}
+	{"renewal-repeats-stamp", "pauses", StepDown, afterIf(func(x *decision) bool { return x.a.Op == core.Renew }, func(x *decision) {
+		x.a.Record.Renewed = core.Stamp(x.in.Now.Wall/int64(time.Second)) * 1e6
+		x.s.Flight.Record, x.s.Own.Stamps[0] = x.a.Record, x.a.Record.Renewed
 	})},
 	{"own-name-without-marker", "chaos", OneAtATime, before(func(x *decision) {
 		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
@@ -127,18 +134,18 @@ var termBugs = []Bug{
 		}
 	})},
 	{"token-of-former-term", "network", Token, formerToken},
-	{"gate-reopens", "network", OneTerm, before(func(x *decision) {
-		if x.s.Phase == core.Draining && x.in.Kind == core.Replied && x.s.Drain.Lost == core.ValidityLost {
-			x.s.Drain.Lost = core.NotLost
-		}
+	{"gate-reopens", "network", OneTerm, beforeIf(func(x *decision) bool {
+		return x.s.Phase == core.Draining && x.in.Kind == core.Replied && x.s.Drain.Lost == core.ValidityLost
+	}, func(x *decision) {
+		x.s.Drain.Lost = core.NotLost
 	})},
 	{"term-before-drained", "network", OneTerm, before(func(x *decision) {
 		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || x.s.Drain.Lost == core.NotLost)
 	})},
-	{"ignores-other-holder", "upgrade", HardStop, before(func(x *decision) {
-		if x.s.Phase == core.Leading && x.in.Kind == core.Seen && x.in.Snap.Record.Holder != x.c.Self {
-			x.ignoreInput()
-		}
+	{"ignores-other-holder", "upgrade", HardStop, beforeIf(func(x *decision) bool {
+		return x.s.Phase == core.Leading && x.in.Kind == core.Seen && x.in.Snap.Record.Holder != x.c.Self
+	}, func(x *decision) {
+		x.ignoreInput()
 	})},
 	{"ignores-validity-end", "network", HardStop, around(func(x *decision) {
 		if x.s.Phase == core.Leading {
@@ -155,33 +162,19 @@ var termBugs = []Bug{
 	})},
 	{"unguarded-write", "ranked", OwnLockOnly, after(writeUnguarded)},
 	{"unguarded-metadata", "edits", NothingLost, after(writeUnguarded)},
-	{"unreadable-replaced-early", "edits", NothingLost, before(func(x *decision) {
-		if x.s.Snap.Content == core.Unreadable {
-			x.s.Since.Record -= core.Instant(x.c.Lease)
-		}
-	})},
+	{"unreadable-replaced-early", "edits", NothingLost, beforeIf(func(x *decision) bool { return x.s.Snap.Content == core.Unreadable }, func(x *decision) { x.s.Since.Record -= core.Instant(x.c.Lease) })},
 	{"always-polls", "orderly", Quiet, before(func(x *decision) { x.s.Watch = false })},
-	{"no-back-off", "network", Quiet, after(func(x *decision) {
-		if x.a.Op == core.NoOp && x.a.Why == core.Retrying {
-			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Requests.Next = 0, 0, 0
-			x.again()
-		}
+	{"no-back-off", "network", Quiet, afterIf(func(x *decision) bool { return x.a.Op == core.NoOp && x.a.Why == core.Retrying }, func(x *decision) {
+		x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Requests.Next = 0, 0, 0
+		x.again()
 	})},
-	{"stops-retrying", "network", Prompt, after(func(x *decision) {
-		if max(x.s.Effort.Reads.Fails, x.s.Effort.Writes.Fails) >= 3 && x.a.Op == core.NoOp {
-			x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.a.Wake = core.Never, core.Never, core.Never
-		}
+	{"stops-retrying", "network", Prompt, afterIf(func(x *decision) bool {
+		return max(x.s.Effort.Reads.Fails, x.s.Effort.Writes.Fails) >= 3 && x.a.Op == core.NoOp
+	}, func(x *decision) {
+		x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.a.Wake = core.Never, core.Never, core.Never
 	})},
-	{"release-needs-poll", "orderly", Prompt, before(func(x *decision) {
-		if x.in.Kind == core.Seen && x.in.Snap.Record.Holder == "" {
-			x.ignoreInput()
-		}
-	})},
-	{"ignores-default", "upgrade", Prompt, before(func(x *decision) {
-		if x.in.Kind == core.DefaultChanged && x.s.Default.Synced {
-			x.ignoreInput()
-		}
-	})},
+	{"release-needs-poll", "orderly", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.Seen && x.in.Snap.Record.Holder == "" }, func(x *decision) { x.ignoreInput() })},
+	{"ignores-default", "upgrade", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.DefaultChanged && x.s.Default.Synced }, func(x *decision) { x.ignoreInput() })},
 	{"no-peer-grace", "mixed-bad", Peers, before(func(x *decision) { x.c.PeerGrace = 0 })},
 }
 
@@ -236,10 +229,10 @@ func writeUnguarded(x *decision) {
 
 // coordinatedBugs break the rules of coordinated elections.
 var coordinatedBugs = []Bug{
-	{"named-without-settling", "coordinated-bad", OneAtATime, before(func(x *decision) {
-		if x.s.Phase == core.Following && x.s.Snap.Record.Holder == x.c.Self && isNominated(x.s.Snap) {
-			x.s.Earlier.Until = 0
-		}
+	{"named-without-settling", "coordinated-bad", OneAtATime, beforeIf(func(x *decision) bool {
+		return x.s.Phase == core.Following && x.s.Snap.Record.Holder == x.c.Self && isNominated(x.s.Snap)
+	}, func(x *decision) {
+		x.s.Earlier.Until = 0
 	})},
 	{"poll-shows-everything", "coordinated-bad", OneAtATime, after(func(x *decision) {
 		if x.in.Kind != core.Replied || x.s.Snap.Version == x.old.Snap.Version || !isNominated(x.s.Snap) || x.s.Phase != core.Following {
@@ -266,16 +259,14 @@ var coordinatedBugs = []Bug{
 	})},
 	{"term-not-counted", "coordinated", Count, before(func(x *decision) { x.in.Snap.Annotations.Nominated.Uncounted = false })},
 	{"ignores-preference", "coordinated", Prompt, before(func(x *decision) { x.in.Snap.Preferred = "" })},
-	{"preference-over-hold", "coordinated-bad", Orders, before(func(x *decision) {
-		if x.in.Snap.Preferred != "" && x.in.Snap.Preferred != x.c.Self {
-			x.in.Snap.Annotations.Hold = core.Hold{}
-		}
+	{"preference-over-hold", "coordinated-bad", Orders, beforeIf(func(x *decision) bool { return x.in.Snap.Preferred != "" && x.in.Snap.Preferred != x.c.Self }, func(x *decision) {
+		x.in.Snap.Annotations.Hold = core.Hold{}
 	})},
 	{"preference-without-coordinator", "annotations", StepDown, before(func(x *decision) { x.s.CoordinatorSeen = true })},
-	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, before(func(x *decision) {
-		if x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self {
-			x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), 0
-		}
+	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, beforeIf(func(x *decision) bool {
+		return x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self
+	}, func(x *decision) {
+		x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), 0
 	})},
 }
 
@@ -304,11 +295,11 @@ var effortBugs = []Bug{
 	{"denial-is-conflict", "one-sided", Effort, before(func(x *decision) {
 		x.s.Effort.Writes.Base, x.s.Effort.Requests.Base = 0, 0
 	})},
-	{"unbounded-retry-after", "refused", Prompt, after(func(x *decision) {
-		if x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Flight.Op > core.Read && x.in.RetryAfter > 0 {
-			x.s.Effort.Writes.Next = x.in.Now.Mono.After(x.in.RetryAfter)
-			x.a.Wake = max(x.a.Wake, x.s.Effort.Writes.Next)
-		}
+	{"unbounded-retry-after", "refused", Prompt, afterIf(func(x *decision) bool {
+		return x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Flight.Op > core.Read && x.in.RetryAfter > 0
+	}, func(x *decision) {
+		x.s.Effort.Writes.Next = x.in.Now.Mono.After(x.in.RetryAfter)
+		x.a.Wake = max(x.a.Wake, x.s.Effort.Writes.Next)
 	})},
 	{"forgets-stored-stamp", "refused", StepDown, around(func(x *decision) { x.s.Own.Acked, x.s.Own.Unseen = 0, 0 }, func(x *decision) {
 		if own := &x.s.Own; x.a.Op == core.Renew || x.a.Op == core.Acquire {
@@ -316,20 +307,12 @@ var effortBugs = []Bug{
 			x.a.Record.Renewed, x.s.Flight.Record.Renewed = own.Stamps[0], own.Stamps[0]
 		}
 	})},
-	{"renewal-needs-read", "one-sided", StepDown, before(func(x *decision) {
-		if x.s.Known.Outdated() {
-			x.s.Effort.Writes.Conflicts = max(x.s.Effort.Writes.Conflicts, 1)
-		}
-	})},
-	{"reports-every-retry", "refused", Reports, after(func(x *decision) {
-		if x.in.Kind != core.Replied {
-			x.s.Effort.Writes.Fails = 0
-		}
-	})},
-	{"phase-alternates", "refused", Reports, after(func(x *decision) {
-		if x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Phase == core.Following {
-			x.s.Phase = core.Settling
-		}
+	{"renewal-needs-read", "one-sided", StepDown, beforeIf(func(x *decision) bool { return x.s.Known.Outdated() }, func(x *decision) { x.s.Effort.Writes.Conflicts = max(x.s.Effort.Writes.Conflicts, 1) })},
+	{"reports-every-retry", "refused", Reports, afterIf(func(x *decision) bool { return x.in.Kind != core.Replied }, func(x *decision) { x.s.Effort.Writes.Fails = 0 })},
+	{"phase-alternates", "refused", Reports, afterIf(func(x *decision) bool {
+		return x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Phase == core.Following
+	}, func(x *decision) {
+		x.s.Phase = core.Settling
 	})},
 	{"late-events-delay-poll", "lagging", Changes, around(func(x *decision) {
 		if x.in.Kind == core.Seen {

@@ -12,8 +12,9 @@ const bugSeeds = 5000
 
 // shownAt has a first seed for bugs that rarely have an effect. With SIM_SEEDS, the test begins at 0 instead.
 var shownAt = map[string]uint64{
-	"own-name-without-marker": 1500, "denial-is-conflict": 1200, "former-marker-ignored": 900, "no-answer-while-draining": 600,
-	"late-events-delay-poll": 450, "release-while-settling": 400, "waits-for-absent-coordinator": 290, "poll-shows-everything": 290,
+	"own-name-without-marker": 2500, "denial-is-conflict": 1200, "release-while-settling": 1200, "former-marker-ignored": 900,
+	"no-answer-while-draining": 600, "late-events-delay-poll": 450, "waits-for-absent-coordinator": 290, "poll-shows-everything": 290,
+	"nomination-beside-marker": 200,
 }
 
 // TestPlantedBugs shows that each check can fail. Each bug must be found by its check, in its mode.

@@ -12,7 +12,7 @@ var handoverBugs = []Bug{
 		x.s.Running = x.s.Running && (x.s.Phase != core.Draining || !x.s.Drain.HandOver)
 	})},
 	{"leads-on-nomination", "handover", Validity, before(leadOnNomination)},
-	{"request-to-other-term", "handover-bad", Handover, before(func(x *decision) {
+	{"request-to-other-term", "annotations", Handover, before(func(x *decision) {
 		if r := &x.in.Snap.Annotations.Request; r.Identity != "" && holds(x) {
 			r.Holder, r.Transitions = x.c.Self, x.in.Snap.Record.Transitions
 		}
@@ -46,61 +46,35 @@ var handoverBugs = []Bug{
 		}
 	})},
 	{"accepts-any-nomination", "handover", Handover, before(func(x *decision) { x.s.Requesting.Wanted = true })},
-	{"overwrites-request", "handover", Handover, before(func(x *decision) {
-		if !holds(x) {
-			x.in.Snap.Annotations.Request = core.Request{}
-		}
-	})},
-	{"accepts-any-rank", "handover-bad", Handover, before(func(x *decision) {
-		if holds(x) && x.in.Snap.Annotations.Request.Identity != "" {
-			x.in.Snap.Annotations.Request.Key = x.s.Default.Revision
-		}
+	{"overwrites-request", "handover", Handover, beforeIf(func(x *decision) bool { return !holds(x) }, func(x *decision) { x.in.Snap.Annotations.Request = core.Request{} })},
+	{"accepts-any-rank", "handover-bad", Handover, beforeIf(func(x *decision) bool { return holds(x) && x.in.Snap.Annotations.Request.Identity != "" }, func(x *decision) {
+		x.in.Snap.Annotations.Request.Key = x.s.Default.Revision
 	})},
 	{"accepts-expired-request", "handover-bad", Handover, before(func(x *decision) {
 		if r := &x.in.Snap.Annotations.Request; holds(x) && r.Identity != "" {
 			r.Seconds = 3600
 		}
 	})},
-	{"releases-after-accepting", "handover", Handover, before(func(x *decision) {
-		if x.s.Phase == core.Draining && x.in.Kind == core.Drained {
-			x.s.Snap.Annotations.Request = core.Request{}
-		}
+	{"releases-after-accepting", "handover", Handover, beforeIf(func(x *decision) bool { return x.s.Phase == core.Draining && x.in.Kind == core.Drained }, func(x *decision) {
+		x.s.Snap.Annotations.Request = core.Request{}
 	})},
-	{"hands-over-own-key", "handover", Handover, after(func(x *decision) {
-		if x.a.Op == core.HandOver {
-			x.a.Record.Key = x.c.Key
-		}
+	{"hands-over-own-key", "handover", Handover, afterIf(func(x *decision) bool { return x.a.Op == core.HandOver }, func(x *decision) { x.a.Record.Key = x.c.Key })},
+	{"release-keeps-marker", "handover", Handover, afterIf(func(x *decision) bool { return x.a.Op == core.Release }, func(x *decision) { x.a.Annotations.Marker = x.a.Base.Annotations.Marker })},
+	{"marker-while-settling", "upgrade", Settling, afterIf(func(x *decision) bool { return x.s.Phase == core.Settling && x.a.Op == core.Renew }, func(x *decision) {
+		x.a.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: x.a.Record.Transitions, Handover: true}
 	})},
-	{"release-keeps-marker", "handover", Handover, after(func(x *decision) {
-		if x.a.Op == core.Release {
-			x.a.Annotations.Marker = x.a.Base.Annotations.Marker
-		}
+	{"settling-removes-marker", "mixed", Settling, afterIf(func(x *decision) bool { return x.a.Op == core.Acquire && x.a.Annotations.Marker.Identity != x.c.Self }, func(x *decision) {
+		x.a.Annotations.Marker = core.Marker{}
 	})},
-	{"marker-while-settling", "upgrade", Settling, after(func(x *decision) {
-		if x.s.Phase == core.Settling && x.a.Op == core.Renew {
-			x.a.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: x.a.Record.Transitions, Handover: true}
-		}
-	})},
-	{"settling-removes-marker", "mixed", Settling, after(func(x *decision) {
-		if x.a.Op == core.Acquire && x.a.Annotations.Marker.Identity != x.c.Self {
-			x.a.Annotations.Marker = core.Marker{}
-		}
-	})},
-	{"never-accepts", "handover", Prompt, before(func(x *decision) {
-		if holds(x) {
-			x.in.Snap.Annotations.Request = core.Request{}
-		}
-	})},
+	{"never-accepts", "handover", Prompt, beforeIf(func(x *decision) bool { return holds(x) }, func(x *decision) { x.in.Snap.Annotations.Request = core.Request{} })},
 	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Requesting.Ignored = 0 })},
-	{"no-answer-while-draining", "handover", Handover, before(func(x *decision) {
-		if x.s.Phase == core.Draining && !x.s.Drain.HandOver {
-			x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
-		}
+	{"no-answer-while-draining", "handover", Handover, beforeIf(func(x *decision) bool { return x.s.Phase == core.Draining && !x.s.Drain.HandOver }, func(x *decision) {
+		x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
 	})},
-	{"nomination-needs-poll", "handover", Prompt, before(func(x *decision) {
-		if x.in.Kind == core.Seen && x.in.Snap.Annotations.Nominated.Identity == x.c.Self {
-			x.ignoreInput()
-		}
+	{"nomination-needs-poll", "handover", Prompt, beforeIf(func(x *decision) bool {
+		return x.in.Kind == core.Seen && x.in.Snap.Annotations.Nominated.Identity == x.c.Self
+	}, func(x *decision) {
+		x.ignoreInput()
 	})},
 	{"no-rank-delay", "upgrade", NoFlapping, before(func(x *decision) { x.c.RankDelay = 0 })},
 	{"hold-ignored", "operator", Orders, before(func(x *decision) { x.in.Snap.Annotations.Hold.Seconds = 0 })},
@@ -114,21 +88,15 @@ var handoverBugs = []Bug{
 			r.Reason = core.ForDefaultRevision
 		}
 	})},
-	{"unfit-campaigns", "operator", Fitness, before(func(x *decision) {
-		if x.s.Phase == core.Following {
-			x.s.Unfit, x.in.Unfit = false, false
-		}
+	{"unfit-campaigns", "operator", Fitness, beforeIf(func(x *decision) bool { return x.s.Phase == core.Following }, func(x *decision) { x.s.Unfit, x.in.Unfit = false, false })},
+	{"unfit-steps-down", "operator", StepDown, beforeIf(func(x *decision) bool { return x.in.Kind == core.Fitness && x.in.Unfit && x.s.Phase == core.Leading }, func(x *decision) {
+		x.s.Drain.StepDown = true
 	})},
-	{"unfit-steps-down", "operator", StepDown, before(func(x *decision) {
-		if x.in.Kind == core.Fitness && x.in.Unfit && x.s.Phase == core.Leading {
-			x.s.Drain.StepDown = true
-		}
-	})},
-	{"duplicate-reclaims", "duplicates", NoFlapping, after(func(x *decision) {
-		if x.s.Own.Duplicate && x.s.Phase == core.Following && x.a.Op == core.NoOp && x.s.Flight.Op == core.NoOp {
-			x.s.Own.Duplicate, x.s.BackOff.Until = false, 0
-			x.again()
-		}
+	{"duplicate-reclaims", "duplicates", NoFlapping, afterIf(func(x *decision) bool {
+		return x.s.Own.Duplicate && x.s.Phase == core.Following && x.a.Op == core.NoOp && x.s.Flight.Op == core.NoOp
+	}, func(x *decision) {
+		x.s.Own.Duplicate, x.s.BackOff.Until = false, 0
+		x.again()
 	})},
 	{"equal-key-preempts-back", "external", NoFlapping, before(func(x *decision) { x.s.Displaced.ByEqual = false })},
 	{"nomination-beside-marker", "annotations", OneAtATime, before(func(x *decision) {

@@ -112,7 +112,7 @@ var Modes = []Mode{
 // mild reports whether the only faults are ends and starts of processes.
 func (m Mode) mild() bool {
 	hard := m.Edits + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
-	return hard == 0 && m.WrongClock == 0 && m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+	return hard == 0 && m.WrongClock == 0 && m.Barred+m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
 }
 
 // uncoordinatedTime returns the additional time without a leader while no coordinator acts.

@@ -227,55 +227,26 @@ func (p *process) stop() {
 }
 
 func (p *process) trace(before core.Phase, in core.Input, a core.Action) {
-	s := p.s
-	what := in.Kind.String()
-	switch in.Kind {
-	case core.Seen:
+	what := in.Kind.String() + " " + in.Default.Revision
+	if in.Kind == core.Replied {
+		what += in.Result.String()
+	}
+	if in.Snap != (core.Snapshot{}) {
 		what += " " + shown(in.Snap)
-	case core.Replied:
-		what += " " + in.Result.String()
-		if in.Result == core.OK {
-			what += " " + shown(in.Snap)
-		}
-	case core.DefaultChanged:
-		what += " " + in.Default.Revision
 	}
-	phase := s.Phase.String()
-	if before != s.Phase {
-		phase = before.String() + "→" + phase + " (" + string(s.Why) + ")"
+	phase := p.s.Phase.String()
+	if before != p.s.Phase {
+		phase = before.String() + "→" + phase + " (" + string(p.s.Why) + ")"
 	}
-	line := fmt.Sprintf("%-8v %-60s %s: %s", p, what, phase, a.Why)
-	if a.Op != core.NoOp {
-		line += fmt.Sprintf(", %s on %d", a.Op, a.Base.Version)
-		if a.Annotations.Marker.Identity != "" {
-			line += " with marker of " + a.Annotations.Marker.Identity
-		}
-	}
-	if a.Gate != (core.Validity{}) {
-		line += fmt.Sprintf(", gate %.3fs", a.Gate.Left(in.Now).Seconds())
-	}
-	if a.Wake != core.Never {
-		line += fmt.Sprintf(", wake %.3fs", in.Now.Mono.Until(a.Wake).Seconds())
-	}
-	p.w.tracef("%s", line)
+	p.w.tracef("%-8v %-60s %s: %s, %s on %d, marker %q, gate %v, wake %v", p, what, phase, a.Why, a.Op, a.Base.Version,
+		a.Annotations.Marker.Identity, a.Gate.Left(in.Now), in.Now.Mono.Until(a.Wake))
 }
 
 // shown formats a snapshot.
 func shown(s core.Snapshot) string {
-	if !s.Exists {
-		return fmt.Sprintf("{%d absent}", s.Version)
+	if s.Content != core.Readable {
+		return fmt.Sprintf("{%d exists %v, content %v}", s.Version, s.Exists, s.Content)
 	}
-	text := fmt.Sprintf("{%d %s ", s.Version, s.UID)
-	switch s.Content {
-	case core.Missing:
-		text += "no record"
-	case core.Unreadable:
-		text += "unreadable"
-	case core.Readable:
-		text += fmt.Sprintf("%q/%d", s.Record.Holder, s.Record.Transitions)
-	}
-	if m := s.Annotations.Marker; m.Identity != "" {
-		text += fmt.Sprintf(" marker %s/%d", m.Identity, m.Transitions)
-	}
-	return text + "}"
+	m := s.Annotations.Marker
+	return fmt.Sprintf("{%d %s %q/%d marker %s/%d}", s.Version, s.UID.First, s.Record.Holder, s.Record.Transitions, m.Identity, m.Transitions)
 }

@@ -1,49 +1,32 @@
 package simulation
 
-import "container/heap"
+import "slices"
 
-// event happens at a true time. Events of one time happen in the order of their
-// planning, so that a run depends on its seed only.
+// event happens at a true time. Events of one time happen in the order of their planning, so that a run depends on
+// its seed only.
 type event struct {
 	at   Time
-	seq  uint64
 	what func()
 }
 
-// events implements heap.Interface, earliest event first.
-type events []event
-
-func (e events) Len() int { return len(e) }
-
-func (e events) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
-}
-
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-
-func (e *events) Push(x any) { *e = append(*e, x.(event)) }
-
-func (e *events) Pop() any {
-	old := *e
-	last := old[len(old)-1]
-	*e = old[:len(old)-1]
-	return last
-}
-
-type queue struct {
-	events events
-	seq    uint64
-}
+// queue has the planned events, the latest first.
+type queue []event
 
 func (q *queue) push(at Time, what func()) {
-	q.seq++
-	heap.Push(&q.events, event{at: at, seq: q.seq, what: what})
+	i, _ := slices.BinarySearchFunc(*q, at, func(e event, at Time) int {
+		if e.at > at {
+			return -1
+		}
+		return 1
+	})
+	*q = slices.Insert(*q, i, event{at, what})
 }
 
 // pop removes the earliest event. It returns false if there is none.
-func (q *queue) pop() (event, bool) {
-	if len(q.events) == 0 {
-		return event{}, false
+func (q *queue) pop() (e event, some bool) {
+	if some = len(*q) > 0; some {
+		e = (*q)[len(*q)-1]
+		*q = (*q)[:len(*q)-1]
 	}
-	return heap.Pop(&q.events).(event), true
+	return e, some
 }
