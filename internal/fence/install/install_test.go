@@ -164,9 +164,6 @@ func TestApply_Errors(t *testing.T) {
 				t.Errorf("after %d writes: %v", writes, err)
 			}
 		}
-		if _, err := Remove(t.Context(), clients[0], ""); err == nil {
-			t.Error("a set without a name was removed")
-		}
 	})
 }
 

@@ -10,62 +10,62 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
 
 func TestRemove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		set := simple(t, home, "home/p1")
-		standing := func(servers int) *world {
-			w := calm(servers)
-			if _, err := Apply(t.Context(), w.clients()[0], set); err != nil {
-				t.Fatal(err)
-			}
+	for writes, whole := 0, false; !whole; writes++ {
+		inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
 			w.settle()
-			return w
-		}
-		for writes := 0; ; writes++ {
-			w := standing(1)
 			w.left = writes
-			changes, err := Remove(t.Context(), w.clients()[0], home)
+			changes, err := Remove(t.Context(), client, home)
 			if w.interrupted {
 				if !errors.Is(err, errInterrupted) || !strings.Contains(err.Error(), `fence "home"`) || writes == 1 && (len(changes) != 1 || !strings.Contains(err.Error(), "remove fence")) {
 					t.Errorf("after %d writes: %v, %v", writes, changes, err)
 				}
-				continue
+				return
 			}
+			whole = true
 			if err != nil || len(w.policies.stored) != len(set.Permanent) || len(changes) != 2*len(set.Locks)+2*len(set.Work) {
-				t.Errorf("whole: %v, %v, and %d policies are left", changes, err, len(w.policies.stored))
+				t.Errorf("%v, %v, and %d policies are left", changes, err, len(w.policies.stored))
 			}
 			// Without its policy, an API server may fail to evaluate a binding.
 			policies := slices.IndexFunc(changes, func(c Change) bool { return c.Kind == policyKind })
-			if slices.ContainsFunc(changes[policies:], func(c Change) bool { return c.Kind == bindingKind }) {
-				t.Errorf("policies go before bindings: %v", changes)
+			if policies < 0 || slices.ContainsFunc(changes[policies:], func(c Change) bool { return c.Kind == bindingKind }) {
+				t.Errorf("a policy is removed before a binding: %v", changes)
 			}
-			break
-		}
-		w := standing(1)
+		})
+	}
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
 		w.bindings.remade = true
-		if changes, err := Remove(t.Context(), w.clients()[0], home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
+		if changes, err := Remove(t.Context(), client, home); !apierrors.IsConflict(err) || len(changes) > 0 || len(w.bindings.stored) < 2 {
 			t.Errorf("a recreated object is deleted too: %v, %v", changes, err)
 		}
-		w = standing(1)
+	})
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
+		w.settle()
 		w.servers[0].stalled = true
-		if _, err := Remove(t.Context(), w.clients()[0], home); !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "is removed") {
+		if _, err := Remove(t.Context(), client, home); !errors.Is(err, ErrNotSeen) || !strings.Contains(err.Error(), "is removed") {
 			t.Errorf("stalled: %v", err)
 		}
-		w = standing(1)
-		w.policies.raced, w.bindings.raced = true, true
-		other := set.Work[0].Policy.DeepCopy()
-		other.Name = "copied-by-hand"
-		if _, err := w.policies.put(other.Name, "", other); err != nil {
+	})
+	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set) {
+		w.policies.raced = true
+		w.bindings.raced = true
+		copied := set.Work[0].Policy.DeepCopy()
+		copied.Name = "copied-by-hand"
+		if _, err := w.policies.put(copied.Name, "", copied); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Remove(t.Context(), w.clients()[0], home); err != nil || len(w.policies.stored) != len(set.Permanent) {
+		if _, err := Remove(t.Context(), client, home); err != nil || len(w.policies.stored) != len(set.Permanent) {
 			t.Errorf("raced: %v, and %d policies are left", err, len(w.policies.stored))
 		}
 	})
+	if _, err := Remove(t.Context(), nil, ""); err == nil {
+		t.Error("a set without a name was removed")
+	}
 }
 
 func TestConflicts(t *testing.T) {
@@ -139,11 +139,10 @@ func TestScopes(t *testing.T) {
 func TestObject_Set(t *testing.T) {
 	for name, x := range map[string]struct {
 		object, label string
-		set           string
-		of            []string // also
+		set, also     string
 	}{
 		"rendered":            {object: fence.PolicyPrefix + "a.istio-leader.lease.work-0123456789", set: "a"},
-		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a", of: []string{"b"}},
+		"rendered, relabeled": {object: fence.PolicyPrefix + "a.work-0123456789", label: "b", set: "a", also: "b"},
 		"not rendered":        {object: fence.PolicyPrefix + "a.work", label: "b", set: "b"},
 		"no digest":           {object: fence.PolicyPrefix + "a.work-0123456789a", label: "b", set: "b"},
 		"no set":              {object: fence.PolicyPrefix + "work-0123456789", label: "b", set: "b"},
@@ -159,11 +158,7 @@ func TestObject_Set(t *testing.T) {
 			t.Errorf("%s: of the set %q", name, got)
 		}
 		for _, set := range []string{"a", "b"} {
-			want := set == x.set
-			for _, other := range x.of {
-				want = want || set == other
-			}
-			if o.of(set) != want {
+			if want := set == x.set || set == x.also; o.of(set) != want {
 				t.Errorf("%s: of %q is %v", name, set, o.of(set))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,12 +31,10 @@ type storable interface {
 // shelf has etcd's objects of one kind, and the events for watchers of it, in order.
 type shelf[T storable] struct {
 	w      *world
-	group  schema.GroupResource
-	stored []T // in order of creation
+	empty  T
+	list   runtime.Object // an empty list
+	stored []T            // in order of creation
 	events []event[T]
-
-	empty func() T
-	list  func(stored []T) runtime.Object
 	// keep copies fields of another field manager, which applying does not change.
 	keep func(was, applied T)
 	// raced: another client deletes the object immediately before.
@@ -60,7 +59,7 @@ func (s *shelf[T]) get(name string) (none T, err error) {
 	}
 	i := s.index(name)
 	if i < 0 {
-		return none, apierrors.NewNotFound(s.group, name)
+		return none, apierrors.NewNotFound(schema.GroupResource{}, name)
 	}
 	return s.stored[i], nil
 }
@@ -70,14 +69,14 @@ func (s *shelf[T]) apply(a clienttesting.PatchActionImpl) (none T, err error) {
 	if a.PatchType != types.ApplyPatchType || a.PatchOptions.FieldManager == "" {
 		return none, apierrors.NewBadRequest("an installer applies as a field manager")
 	}
-	object := s.empty()
+	object := s.empty.DeepCopyObject().(T)
 	if err := json.Unmarshal(a.Patch, object); err != nil {
 		return none, err
 	}
 	s.w.barrier(object)
 	if i := s.index(a.Name); i >= 0 && len(s.stored[i].GetManagedFields()) > 0 {
 		if o := a.PatchOptions; o.Force == nil || !*o.Force {
-			return none, apierrors.NewConflict(s.group, a.Name, errors.New("another manager owns a field"))
+			return none, apierrors.NewConflict(schema.GroupResource{}, a.Name, errors.New("another manager owns a field"))
 		}
 		s.keep(s.stored[i], object)
 	}
@@ -93,9 +92,9 @@ func (s *shelf[T]) put(name, version string, object T) (none T, err error) {
 	i := s.index(name)
 	switch {
 	case version != "" && i < 0:
-		return none, apierrors.NewNotFound(s.group, name)
+		return none, apierrors.NewNotFound(schema.GroupResource{}, name)
 	case version != "" && s.stored[i].GetResourceVersion() != version:
-		return none, apierrors.NewConflict(s.group, name, errors.New("it was changed"))
+		return none, apierrors.NewConflict(schema.GroupResource{}, name, errors.New("it was changed"))
 	}
 	s.w.version++
 	object.SetResourceVersion(strconv.Itoa(s.w.version))
@@ -116,18 +115,18 @@ func (s *shelf[T]) delete(name string, options metav1.DeleteOptions) error {
 	}
 	i := s.index(name)
 	if i < 0 {
-		return apierrors.NewNotFound(s.group, name)
+		return apierrors.NewNotFound(schema.GroupResource{}, name)
 	}
 	if s.remade {
 		s.stored[i].SetUID(s.stored[i].GetUID() + "-again")
 	}
 	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != s.stored[i].GetUID() {
-		return apierrors.NewConflict(s.group, name, errors.New("it is another one"))
+		return apierrors.NewConflict(schema.GroupResource{}, name, errors.New("it is another one"))
 	}
 	s.events = append(s.events, event[T]{object: s.stored[i], gone: true})
 	s.stored = slices.Delete(s.stored, i, i+1)
 	if s.raced {
-		return apierrors.NewNotFound(s.group, name)
+		return apierrors.NewNotFound(schema.GroupResource{}, name)
 	}
 	return nil
 }
@@ -145,7 +144,12 @@ func (s *shelf[T]) serve(request clienttesting.Action) (runtime.Object, error) {
 	case clienttesting.DeleteActionImpl:
 		return nil, s.delete(a.Name, a.DeleteOptions)
 	case clienttesting.ListActionImpl:
-		return s.list(s.stored), s.w.request(false)
+		var items []runtime.Object
+		for _, o := range s.stored {
+			items = append(items, o)
+		}
+		list := s.list.DeepCopyObject()
+		return list, errors.Join(meta.SetList(list, items), s.w.request(false))
 	default:
 		return nil, fmt.Errorf("an installer does not %s objects", a.GetVerb())
 	}
@@ -153,15 +157,7 @@ func (s *shelf[T]) serve(request clienttesting.Action) (runtime.Object, error) {
 
 func newPolicies(w *world) *shelf[*admissionv1.ValidatingAdmissionPolicy] {
 	return &shelf[*admissionv1.ValidatingAdmissionPolicy]{
-		w:     w,
-		empty: func() *admissionv1.ValidatingAdmissionPolicy { return &admissionv1.ValidatingAdmissionPolicy{} },
-		list: func(stored []*admissionv1.ValidatingAdmissionPolicy) runtime.Object {
-			list := &admissionv1.ValidatingAdmissionPolicyList{}
-			for _, p := range stored {
-				list.Items = append(list.Items, *p)
-			}
-			return list
-		},
+		w: w, empty: &admissionv1.ValidatingAdmissionPolicy{}, list: &admissionv1.ValidatingAdmissionPolicyList{},
 		keep: func(was, applied *admissionv1.ValidatingAdmissionPolicy) {
 			if rules := was.Spec.MatchConstraints.ExcludeResourceRules; len(rules) > len(applied.Spec.MatchConstraints.ExcludeResourceRules) {
 				applied.Spec.MatchConstraints.ExcludeResourceRules = rules
@@ -173,17 +169,7 @@ func newPolicies(w *world) *shelf[*admissionv1.ValidatingAdmissionPolicy] {
 
 func newBindings(w *world) *shelf[*admissionv1.ValidatingAdmissionPolicyBinding] {
 	return &shelf[*admissionv1.ValidatingAdmissionPolicyBinding]{
-		w: w,
-		empty: func() *admissionv1.ValidatingAdmissionPolicyBinding {
-			return &admissionv1.ValidatingAdmissionPolicyBinding{}
-		},
-		list: func(stored []*admissionv1.ValidatingAdmissionPolicyBinding) runtime.Object {
-			list := &admissionv1.ValidatingAdmissionPolicyBindingList{}
-			for _, b := range stored {
-				list.Items = append(list.Items, *b)
-			}
-			return list
-		},
+		w: w, empty: &admissionv1.ValidatingAdmissionPolicyBinding{}, list: &admissionv1.ValidatingAdmissionPolicyBindingList{},
 		keep: func(was, applied *admissionv1.ValidatingAdmissionPolicyBinding) {
 			if was.Spec.MatchResources != nil && applied.Spec.MatchResources == nil {
 				applied.Spec.MatchResources = was.Spec.MatchResources
@@ -231,7 +217,7 @@ func (w *world) tryBarrier(s *server, a clienttesting.CreateActionImpl) (runtime
 		by = w.newest
 	}
 	if by != "" {
-		return nil, apierrors.NewForbidden(w.configMaps, name, fmt.Errorf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request", by, by))
+		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, name, fmt.Errorf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request", by, by))
 	}
 	return a.Object, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -35,15 +34,14 @@ type lockChange struct{ election, holder string }
 // world is a cluster reduced to fences: stored objects, the objects that each API server has
 // loaded, and the writes that must be rejected at all times.
 type world struct {
-	r          *rand.Rand
-	version    int
-	policies   *shelf[*admissionv1.ValidatingAdmissionPolicy]
-	bindings   *shelf[*admissionv1.ValidatingAdmissionPolicyBinding]
-	locks      []lockChange
-	servers    []*server
-	configMaps schema.GroupResource
-	newest     string // barrier
-	about      map[about][]bool
+	r        *rand.Rand
+	version  int
+	policies *shelf[*admissionv1.ValidatingAdmissionPolicy]
+	bindings *shelf[*admissionv1.ValidatingAdmissionPolicyBinding]
+	locks    []lockChange
+	servers  []*server
+	newest   string // barrier
+	about    map[about][]bool
 
 	planted plant
 
@@ -59,7 +57,7 @@ type world struct {
 }
 
 func newWorld(r *rand.Rand, servers int) *world {
-	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], configMaps: schema.GroupResource{Resource: "configmaps"}, standing: standing{}, about: map[about][]bool{}}
+	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], standing: standing{}, about: map[about][]bool{}}
 	w.policies = newPolicies(w)
 	w.bindings = newBindings(w)
 	for _, e := range elections {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -21,10 +22,11 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// judging is an API server for a verifier: it has the given objects and responds to writes
-// as it is told. A write that would change something fails the test.
+// judging is an API server for a verifier, with the given objects and responses to writes. A write that would change an
+// object fails the test.
 type judging struct {
 	*httptest.Server
+	t *testing.T
 	// objects are the answers by the path of the request; lists are those for collections.
 	objects, lists map[string]any
 	// answers returns the result of a write: nil if admitted.
@@ -38,7 +40,6 @@ type judging struct {
 	mu       sync.Mutex
 	attempts []attempt
 	asked    []string
-	wrong    []string
 }
 
 // attempt is a write that was tried.
@@ -49,7 +50,7 @@ func (a attempt) String() string {
 }
 
 func newJudging(t *testing.T) *judging {
-	j := &judging{objects: map[string]any{}, lists: map[string]any{}, answers: func(attempt) error { return nil }}
+	j := &judging{t: t, objects: map[string]any{}, lists: map[string]any{}, answers: func(attempt) error { return nil }}
 	j.Server = httptest.NewUnstartedServer(j)
 	j.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		switch state {
@@ -61,12 +62,7 @@ func newJudging(t *testing.T) *judging {
 		}
 	}
 	j.Start()
-	t.Cleanup(func() {
-		j.Close()
-		for _, what := range j.wrong {
-			t.Error(what)
-		}
-	})
+	t.Cleanup(j.Close)
 	j.serves("v1", "/api/v1", "configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes")
 	j.objects["/api"] = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	apps := metav1.GroupVersionForDiscovery{GroupVersion: "apps/v1", Version: "v1"}
@@ -96,9 +92,7 @@ func (j *judging) has(version, kind, prefix, namespace, resource, name string, c
 		"name": name, "namespace": namespace, "uid": "1", "resourceVersion": "7", "labels": map[string]any{"app": name},
 		"managedFields": []any{map[string]any{"manager": "m"}}, "ownerReferences": []any{map[string]any{"uid": "2", "name": "o", "kind": "k", "apiVersion": "v1"}},
 	}}
-	for key, value := range content {
-		object[key] = value
-	}
+	maps.Copy(object, content)
 	where := prefix
 	if namespace != "" {
 		where += "/namespaces/" + namespace
@@ -156,19 +150,19 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 	a.user, a.pod = r.Header.Get("Impersonate-User"), r.Header.Get("Impersonate-Extra-"+strings.ReplaceAll(fence.PodClaim, "/", "%2f"))
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.user, "system:serviceaccount:"), ":")
 	if groups := r.Header.Values("Impersonate-Group"); !slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}) || name == "" {
-		j.wrong = append(j.wrong, fmt.Sprintf("%v in the groups %v", a, groups))
+		j.t.Errorf("%v in the groups %v", a, groups)
 	}
-	// What would change something: all but a connection without an upgrade is dry, and an update is
-	// not one of a version that another's write may have left behind.
+	// Each write must be a dry run, except a connection without an upgrade. An update must not name a version, which a
+	// concurrent write can change.
 	dry := slices.Contains(r.URL.Query()["dryRun"], "All") || strings.Contains(string(body), `"dryRun":["All"]`)
 	if !dry && !strings.HasSuffix(a.path, "/exec") || strings.Contains(string(body), "resourceVersion") ||
 		a.verb == "create" && (strings.Contains(string(body), `"uid"`) || strings.Contains(string(body), "managedFields")) {
-		j.wrong = append(j.wrong, fmt.Sprintf("%v: %s?%s\n%s", a, r.URL.Path, r.URL.RawQuery, body))
+		j.t.Errorf("%v: %s?%s\n%s", a, r.URL.Path, r.URL.RawQuery, body)
 	}
 	for ending, words := range bodies {
 		for _, word := range words {
 			if strings.HasSuffix(a.path, ending) && !strings.Contains(string(body), word) {
-				j.wrong = append(j.wrong, fmt.Sprintf("%v: %s is missing in %s", a, word, body))
+				j.t.Errorf("%v: %s is missing in %s", a, word, body)
 			}
 		}
 	}
