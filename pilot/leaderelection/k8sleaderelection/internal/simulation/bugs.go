@@ -56,7 +56,7 @@ func around(before, after func(*decision)) func() stepper {
 func before(change func(*decision)) func() stepper { return around(change, nil) }
 func after(change func(*decision)) func() stepper  { return around(nil, change) }
 
-// beforeIf and afterIf change only decisions that are so.
+// beforeIf and afterIf change only the decisions for which is returns true.
 func beforeIf(is func(*decision) bool, change func(*decision)) func() stepper {
 	return before(func(x *decision) {
 		if is(x) {
@@ -144,9 +144,7 @@ var termBugs = []Bug{
 	})},
 	{"ignores-other-holder", "upgrade", HardStop, beforeIf(func(x *decision) bool {
 		return x.s.Phase == core.Leading && x.in.Kind == core.Seen && x.in.Snap.Record.Holder != x.c.Self
-	}, func(x *decision) {
-		x.ignoreInput()
-	})},
+	}, (*decision).ignoreInput)},
 	{"ignores-validity-end", "network", HardStop, around(func(x *decision) {
 		if x.s.Phase == core.Leading {
 			x.s.Validity = x.in.Now.Plus(time.Hour)
@@ -173,8 +171,8 @@ var termBugs = []Bug{
 	}, func(x *decision) {
 		x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.a.Wake = core.Never, core.Never, core.Never
 	})},
-	{"release-needs-poll", "orderly", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.Seen && x.in.Snap.Record.Holder == "" }, func(x *decision) { x.ignoreInput() })},
-	{"ignores-default", "upgrade", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.DefaultChanged && x.s.Default.Synced }, func(x *decision) { x.ignoreInput() })},
+	{"release-needs-poll", "orderly", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.Seen && x.in.Snap.Record.Holder == "" }, (*decision).ignoreInput)},
+	{"ignores-default", "upgrade", Prompt, beforeIf(func(x *decision) bool { return x.in.Kind == core.DefaultChanged && x.s.Default.Synced }, (*decision).ignoreInput)},
 	{"no-peer-grace", "mixed-bad", Peers, before(func(x *decision) { x.c.PeerGrace = 0 })},
 }
 

@@ -9,7 +9,8 @@
 // Modes list the possible faults and participants. Some modes add peers: simple models of the electors of
 // istiod and client-go (peer.go), which poll, overwrite, continue to act after they were overwritten, and
 // release before their run functions have returned. Other modes add ambushes (ambush.go), operator commands
-// (operator.go), unfit processes and coordinators (coordinator.go).
+// (operator.go), unfit processes, coordinators (coordinator.go), a user who writes annotations (forger.go), or nodes whose
+// writes as holder are rejected.
 //
 // The checks read only the truth of the model: the running functions, the stored writes, and the
 // snapshots shown to a process. So they do not depend on the state of the core. Each check is named by a promise.
@@ -28,6 +29,10 @@
 //   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
 //     later one.
 //   - A record that was emptied by hand and has no marker looks like a drained release.
+//   - A forged marker or nomination may show that a settling holder, or a holder after it, has waited. After a
+//     restart under the same name, that holder acts without settling. Its next renewal removes a forged marker.
+//   - In a coordinated election, a step-down with a long cool-down is not forged: the coordinator would name that
+//     candidate again and again.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //
 // For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act

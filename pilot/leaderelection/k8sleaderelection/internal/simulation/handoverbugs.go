@@ -73,9 +73,7 @@ var handoverBugs = []Bug{
 	})},
 	{"nomination-needs-poll", "handover", Prompt, beforeIf(func(x *decision) bool {
 		return x.in.Kind == core.Seen && x.in.Snap.Annotations.Nominated.Identity == x.c.Self
-	}, func(x *decision) {
-		x.ignoreInput()
-	})},
+	}, (*decision).ignoreInput)},
 	{"no-rank-delay", "upgrade", NoFlapping, before(func(x *decision) { x.c.RankDelay = 0 })},
 	{"hold-ignored", "operator", Orders, before(func(x *decision) { x.in.Snap.Annotations.Hold.Seconds = 0 })},
 	{"hold-of-other-term", "operator", Orders, before(func(x *decision) {

@@ -112,7 +112,7 @@ func Run(o Options) Result {
 		w.syncWait = 3 * time.Second
 	}
 	w.loose = w.mode.External && w.rng.IntN(3) == 0
-	if w.mode.Forgers > 0 {
+	if w.forgery = 16; w.mode.Forgers > 0 {
 		w.forgery = w.rng.IntN(16)
 	}
 	w.build()
