@@ -172,8 +172,7 @@ func (s *server) verdict(w asked) verdict {
 	return verdict{waits: waits}
 }
 
-// refuses evaluates the expressions of a policy. An unknown expression is a mistake of the
-// model, not of the policy.
+// refuses evaluates the expressions of a policy. An unknown expression is a defect of the model, not of the policy.
 func (h hook) refuses(w asked, holder string) bool {
 	for _, c := range h.policy.Spec.MatchConditions {
 		met := false
@@ -206,7 +205,7 @@ func (h hook) refuses(w asked, holder string) bool {
 	case e == "true":
 		return false
 	default:
-		panic(fmt.Sprintf("the model does not know what %q means", e))
+		panic(fmt.Sprintf("the model has no expression %q", e))
 	}
 }
 

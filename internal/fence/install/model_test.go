@@ -116,8 +116,8 @@ func guards(g fence.Guard, w asked) bool {
 		(len(g.Namespaces) == 0 || slices.Contains(g.Namespaces, w.namespace))
 }
 
-// standing has the writes that must be refused to all but the leader: by election, those of the
-// universe, and the sets that may have guards of it.
+// standing has, by election, the writes that the fence must reject unless the leader sends them, and the sets that may
+// have guards of the election.
 type standing map[string]*owned
 
 type owned struct {

@@ -123,35 +123,22 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-func TestReach(t *testing.T) {
+func TestReach_Silent(t *testing.T) {
 	gone := errors.New("the caller is gone")
-	silent := func(r *http.Request) (*http.Response, error) {
+	silent := stubbed(func(r *http.Request) (*http.Response, error) {
 		<-r.Context().Done()
 		return nil, r.Context().Err()
-	}
-	for name, x := range map[string]struct {
-		answer roundTripper
-		cancel time.Duration
-		took   time.Duration
-		want   string
-	}{
-		"fails":     {answer: func(*http.Request) (*http.Response, error) { return nil, errAway }, want: errAway.Error()},
-		"silent":    {answer: silent, took: reachTimeout, want: "no response within 5s"},
-		"cancelled": {answer: silent, cancel: time.Second, took: time.Second, want: gone.Error()},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				if x.cancel > 0 {
-					time.AfterFunc(x.cancel, func() { cancel(gone) })
-				}
-				began := time.Now()
-				err := reach(ctx, stubbed(x.answer))
-				if took := time.Since(began); took != x.took || err == nil || !strings.Contains(err.Error(), x.want) {
-					t.Errorf("after %v: %v", took, err)
-				}
-			})
+	})
+	for want, cancels := range map[string]time.Duration{"no response within 5s": reachTimeout + 1, gone.Error(): time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			time.AfterFunc(cancels, func() { cancel(gone) })
+			began := time.Now()
+			err := reach(ctx, silent)
+			if took := time.Since(began); took != min(cancels, reachTimeout) || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("after %v: %v, want %s", took, err, want)
+			}
 		})
 	}
 }
