@@ -81,19 +81,6 @@ func TestGeneration_ClosesUnused(t *testing.T) {
 	}
 }
 
-func TestPool_NewSettings(t *testing.T) {
-	model := &reloaded{}
-	model.present.Store(&http.Transport{})
-	p := &pool{like: model}
-	old, conn := p.take(), &wire{}
-	old.opened(conn)
-	old.leave()
-	model.present.Store(&http.Transport{})
-	if p.take() == old || conn.closed != 1 {
-		t.Errorf("closed %d times", conn.closed)
-	}
-}
-
 // refreshing is a model that counts calls of refresh.
 type refreshing struct {
 	fixed

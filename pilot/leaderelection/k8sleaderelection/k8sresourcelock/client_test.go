@@ -2,7 +2,6 @@ package k8sresourcelock
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -161,30 +160,6 @@ func TestClientConfig_OtherResponses(t *testing.T) {
 		}
 	}
 }
-
-func TestClientConfig_Errors(t *testing.T) {
-	broken := errors.New("broken")
-	for name, content := range map[string]io.ReadCloser{
-		"in the body":       body{Reader: io.MultiReader(strings.NewReader("bu"), failing{broken})},
-		"at the body's end": body{Reader: strings.NewReader("busy"), closed: broken},
-	} {
-		if resp, err := answer(t, http.StatusTooManyRequests, "7", content); !errors.Is(err, broken) || resp != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	through := ClientConfig(&rest.Config{}).WrapTransport(transport(func(*http.Request) (*http.Response, error) { return nil, broken }))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := through.RoundTrip(req); !errors.Is(err, broken) {
-		t.Errorf("without an answer: %v", err)
-	}
-}
-
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func TestIsRefused_Codes(t *testing.T) {
 	for code, want := range map[int32]bool{

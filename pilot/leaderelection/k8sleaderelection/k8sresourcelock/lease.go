@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/utils/ptr"
 )
 
 // LeaseLock stores the record in a Lease, and its key in an annotation of the Lease.
@@ -84,7 +85,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 // coordination returns the strategy and preferred holder of a coordinator, from the spec or from the annotations
 // that replace it.
 func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
-	strategy, preferred = string(value(lease.Spec.Strategy)), value(lease.Spec.PreferredHolder)
+	strategy, preferred = string(ptr.Deref(lease.Spec.Strategy, "")), ptr.Deref(lease.Spec.PreferredHolder, "")
 	if strategy == "" {
 		strategy = lease.Annotations[StrategyAnnotation]
 	}
@@ -102,20 +103,12 @@ func carriesRecord(spec *coordinationv1.LeaseSpec) bool {
 // decodeSpec converts the spec. A nil field becomes a zero value.
 func decodeSpec(spec *coordinationv1.LeaseSpec) LeaderElectionRecord {
 	return LeaderElectionRecord{
-		HolderIdentity:       value(spec.HolderIdentity),
-		LeaseDurationSeconds: int(value(spec.LeaseDurationSeconds)),
-		AcquireTime:          utc(metav1.Time(value(spec.AcquireTime))),
-		RenewTime:            utc(metav1.Time(value(spec.RenewTime))),
-		LeaderTransitions:    int(value(spec.LeaseTransitions)),
+		HolderIdentity:       ptr.Deref(spec.HolderIdentity, ""),
+		LeaseDurationSeconds: int(ptr.Deref(spec.LeaseDurationSeconds, 0)),
+		AcquireTime:          utc(metav1.Time(ptr.Deref(spec.AcquireTime, metav1.MicroTime{}))),
+		RenewTime:            utc(metav1.Time(ptr.Deref(spec.RenewTime, metav1.MicroTime{}))),
+		LeaderTransitions:    int(ptr.Deref(spec.LeaseTransitions, 0)),
 	}
-}
-
-func value[T any](p *T) T {
-	var zero T
-	if p == nil {
-		return zero
-	}
-	return *p
 }
 
 // leaseBytes returns the record as JSON with microseconds, which Leases store and peers write. Different bytes
@@ -148,7 +141,7 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	lease.Spec.AcquireTime = leaseTime(r.AcquireTime)
 	lease.Spec.RenewTime = leaseTime(r.RenewTime)
 	lease.Spec.LeaseTransitions = &transitions
-	if r.HolderIdentity != "" && value(lease.Spec.PreferredHolder) == r.HolderIdentity {
+	if r.HolderIdentity != "" && ptr.Deref(lease.Spec.PreferredHolder, "") == r.HolderIdentity {
 		lease.Spec.PreferredHolder = nil
 	}
 	if r.HolderIdentity != "" && lease.Annotations[PreferredHolderAnnotation] == r.HolderIdentity {

@@ -2,7 +2,6 @@ package k8sresourcelock
 
 import (
 	"encoding/json"
-	"errors"
 	"math"
 	"reflect"
 	"strings"
@@ -131,24 +130,6 @@ func TestLeaseSnapshot_RawMicroseconds(t *testing.T) {
 	b.Spec.RenewTime = micro("2026-01-02T03:04:12.000001Z")
 	if string(LeaseSnapshot(a).Raw) == string(LeaseSnapshot(b).Raw) {
 		t.Error("a microsecond does not show")
-	}
-}
-
-func TestLeaseSnapshot_Unreadable(t *testing.T) {
-	for name, change := range map[string]func(*coordinationv1.Lease){
-		"negative duration":  func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = new(int32(-1)) },
-		"negative count":     func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32(-1)) },
-		"over-long identity": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new(strings.Repeat("x", 1025)) },
-		"over-long key":      func(l *coordinationv1.Lease) { l.Annotations[LeaseHolderKey] = strings.Repeat("x", 1025) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			lease := goldenLease()
-			change(lease)
-			snap := LeaseSnapshot(lease)
-			if !errors.Is(snap.Unreadable, ErrUnreadable) || snap.Record != (LeaderElectionRecord{}) || snap.Raw == nil {
-				t.Errorf("unreadable %v, record %+v, raw %q", snap.Unreadable, snap.Record, snap.Raw)
-			}
-		})
 	}
 }
 

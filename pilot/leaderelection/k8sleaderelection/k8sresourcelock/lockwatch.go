@@ -155,7 +155,6 @@ func failures(before int, shown bool, err error) int {
 	return before + 1
 }
 
-// From a quarter of a second to 16 s.
 const (
 	// The pause is between 250 ms and 16 s.
 	minPause      = 250 * time.Millisecond

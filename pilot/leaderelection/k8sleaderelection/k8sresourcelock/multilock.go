@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -204,24 +205,25 @@ func (l *MultiLock) wrap(verb string, err error) error {
 
 // RecordEvent records an Event about each of the two objects.
 func (l *MultiLock) RecordEvent(s string) {
-	for _, half := range []Interface{l.Primary, l.Secondary} {
-		if half != nil {
-			half.RecordEvent(s)
-		}
+	for _, half := range l.present() {
+		half.RecordEvent(s)
 	}
 }
 
 // RecordWarning implements Warning. It uses RecordEvent for a lock that does not implement Warning.
 func (l *MultiLock) RecordWarning(s string) {
-	for _, one := range []Interface{l.Primary, l.Secondary} {
-		if w, ok := one.(Warning); ok {
+	for _, half := range l.present() {
+		if w, ok := half.(Warning); ok {
 			w.RecordWarning(s)
-			continue
-		}
-		if one != nil {
-			one.RecordEvent(s)
+		} else {
+			half.RecordEvent(s)
 		}
 	}
+}
+
+// present returns the locks that are not nil.
+func (l *MultiLock) present() []Interface {
+	return slices.DeleteFunc([]Interface{l.Primary, l.Secondary}, func(half Interface) bool { return half == nil })
 }
 
 // Identity returns the identity of the candidate. It is empty if Primary is nil.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,14 +93,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			p.lock.Primary.Forbid(locktest.Get)
 		},
 		"conflicts repeatedly": func(p pairTrial) {
-			n := 0
-			p.lock.Primary.SetFault(func(v locktest.Verb) locktest.Fault {
-				if v == locktest.Update {
-					n++
-					p.Primary.Annotate("example.com/x", strings.Repeat("y", n))
-				}
-				return locktest.Fault{}
-			})
+			disturb(p.lock.Primary, p.Primary)
 		},
 	} {
 		t.Run("unknown result: "+name, func(t *testing.T) {
@@ -130,17 +122,6 @@ func TestMultiLock_Annotate(t *testing.T) {
 			t.Errorf("the primary's annotations %v", p.Primary.Snapshot().Annotations)
 		}
 	})
-	t.Run("lock that implements only Versioned", func(t *testing.T) {
-		p, base := begin(t)
-		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
-		snap, err := lock.Annotate(t.Context(), base, notes{hold: "new", marker: "v1 b 3"})
-		if err != nil || p.Secondary.Snapshot().Annotations[hold] != "new" || snap.Record.HolderIdentity != "b" {
-			t.Errorf("error %v, annotations %v", err, p.Secondary.Snapshot().Annotations)
-		}
-		if _, err := lock.Annotate(t.Context(), base, notes{hold: "newer"}); !k8sresourcelock.IsConflict(err) {
-			t.Errorf("on an outdated base: error %v", err)
-		}
-	})
 	t.Run("other object deleted", func(t *testing.T) {
 		p, _ := begin(t)
 		p.Primary.Delete()
@@ -148,14 +129,6 @@ func TestMultiLock_Annotate(t *testing.T) {
 		snap, err := p.lock.Annotate(t.Context(), base, notes{request: "{}"})
 		if err != nil || snap.Parts[0] != base.Parts[0] || base.Parts[0].Version == 0 || snap.Parts[1].Version <= base.Parts[1].Version {
 			t.Errorf("error %v, versions %v after %v", err, snap.Parts, base.Parts)
-		}
-	})
-	t.Run("keeps MultiLockAnnotation", func(t *testing.T) {
-		p, base := begin(t)
-		var got notes
-		lock := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Locker, Secondary: hooked{Locker: p.lock.Secondary.Locker, annotated: func(n notes) { got = n }}}
-		if _, err := lock.Annotate(t.Context(), base, nil); err != nil || got[needs] != p.Secondary.Snapshot().Annotations[needs] || got[needs] == "" {
-			t.Errorf("error %v, annotations %v", err, got)
 		}
 	})
 }
@@ -186,14 +159,6 @@ func TestMultiLock_Events(t *testing.T) {
 	}
 	if !reflect.DeepEqual(events.all, want) {
 		t.Errorf("%q, want %q", events.all, want)
-	}
-	for _, l := range []*locktest.Lock{primary, secondary} {
-		events.all = nil
-		l.Locker.RecordEvent("leads")
-		l.Locker.(k8sresourcelock.Warning).RecordWarning("is stuck")
-		if len(events.all) != 2 || !strings.HasPrefix(events.all[0], "Normal ") || !strings.HasPrefix(events.all[1], "Warning ") {
-			t.Errorf("%q", events.all)
-		}
 	}
 	if both.Key() != "stable" || both.Identity() != "b" || (&k8sresourcelock.MultiLock{}).Key() != "" {
 		t.Errorf("key %q, identity %q", both.Key(), both.Identity())
@@ -350,13 +315,6 @@ func TestMultiLock_DryRunRecord(t *testing.T) {
 			}
 			if err != nil || len(secondary.records) != 1 || !x.want(secondary.records[0]) {
 				t.Errorf("error %v, dry runs %+v", err, secondary.records)
-			}
-			plain := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
-			if base, err = plain.Read(t.Context()); err == nil {
-				_, err = plain.Annotate(t.Context(), base, map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b","seconds":1}`})
-			}
-			if err != nil {
-				t.Errorf("a secondary that cannot dryRun: %v", err)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package k8sresourcelock
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -130,35 +129,6 @@ func TestConfigMapSnapshot_Unreadable(t *testing.T) {
 				t.Errorf("raw %.50q, want %.50q", snap.Raw, raw)
 			}
 		})
-	}
-}
-
-func TestConfigMapSnapshot(t *testing.T) {
-	if snap := ConfigMapSnapshot(nil); snap.Exists {
-		t.Error("nil exists")
-	}
-	cm := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: "u", ResourceVersion: "7", Labels: map[string]string{"a": "b"},
-			Annotations:   map[string]string{MarkerAnnotation: "v1 pod-a 3", "incumbent.dev/later": "x", "example.com/y": "z"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
-		},
-		Data: map[string]string{"k": "v"},
-	}
-	before := cm.DeepCopy()
-	snap := ConfigMapSnapshot(cm)
-	if !reflect.DeepEqual(cm, before) {
-		t.Error("decoding changed the object")
-	}
-	if !snap.Exists || snap.UID != "u" || snap.ResourceVersion != "7" || snap.Raw != nil || snap.Unreadable != nil {
-		t.Errorf("%+v", snap)
-	}
-	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3", "incumbent.dev/later": "x"}; !reflect.DeepEqual(snap.Annotations, want) {
-		t.Errorf("annotations %v, want %v", snap.Annotations, want)
-	}
-	before.ManagedFields = nil
-	if !reflect.DeepEqual(snap.Object, before) {
-		t.Errorf("object %+v", snap.Object)
 	}
 }
 

@@ -42,8 +42,8 @@ type watchers struct {
 	count int
 	// shared is the watch of the namespace. It is nil if there is none.
 	shared *sharedWatch
-	// forbidden runs while the namespace is not watched because the permission is missing. Otherwise it is nil.
-	forbidden *time.Timer
+	// forbidden reports that the namespace is not watched because the permission is missing. It is reset after maxWatch.
+	forbidden bool
 }
 
 // addWatch counts one more watch in a namespace.
@@ -65,7 +65,7 @@ func (s *Shared) removeWatch(namespace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.namespaces[namespace]
-	if all.count--; all.count == 0 && all.forbidden == nil {
+	if all.count--; all.count == 0 && !all.forbidden {
 		delete(s.namespaces, namespace)
 	}
 }
@@ -79,7 +79,7 @@ func (s *Shared) join(w *lockWatch) *share {
 		minimum = defaultMinSharedWatches
 	}
 	switch {
-	case s.Client == nil || all.forbidden != nil:
+	case s.Client == nil || all.forbidden:
 		return nil
 	case all.shared == nil && all.count < minimum:
 		return nil
@@ -99,10 +99,11 @@ func (s *Shared) forget(w *sharedWatch) {
 // setForbidden makes the locks of a namespace use watches by name until maxWatch has passed. The caller holds mu.
 func (s *Shared) setForbidden(namespace string) {
 	all := s.namespaces[namespace]
-	all.forbidden = time.AfterFunc(maxWatch, func() {
+	all.forbidden = true
+	time.AfterFunc(maxWatch, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if all.forbidden = nil; all.count == 0 {
+		if all.forbidden = false; all.count == 0 {
 			delete(s.namespaces, namespace)
 		}
 	})

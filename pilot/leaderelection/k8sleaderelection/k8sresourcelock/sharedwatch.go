@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// share is the use of a shared watch by one lock.
+// sharedWatch is the watch of all Leases of a namespace.
 type sharedWatch struct {
 	shared    *Shared
 	namespace string

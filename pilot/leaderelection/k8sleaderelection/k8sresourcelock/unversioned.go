@@ -25,7 +25,7 @@ func (s Snapshot) Unversioned() bool {
 	if pair, ok := s.Object.(*Pair); ok {
 		return pair.Primary.Unversioned() || pair.Secondary.Unversioned()
 	}
-	return s.Exists && (s.UID == "" && s.Object != nil || strings.HasPrefix(string(s.UID), uidPrefix))
+	return s.Exists && s.Object != nil && isUnversioned(s.UID)
 }
 
 // isUnversioned reports whether the store of an object with this UID keeps no versions. An API server sets a UID

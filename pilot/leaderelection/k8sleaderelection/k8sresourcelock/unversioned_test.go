@@ -182,67 +182,6 @@ func TestUnversioned_OtherWriters(t *testing.T) {
 		if odd, err := l.Read(t.Context()); err != nil || odd.UID != is.UID || odd.ResourceVersion != is.ResourceVersion || store.n != n+1 {
 			t.Errorf("%+v after %d requests, error %v", odd, store.n-n, err)
 		}
-		late := store.object
-		store.object = configMap("istio-leader", "")
-		store.fail = func(n int) error {
-			if n == 2 {
-				store.object = late
-			}
-			return nil
-		}
-		store.n = 0
-		if odd, err := l.Read(t.Context()); err != nil || odd.UID != is.UID || odd.ResourceVersion != is.ResourceVersion || store.n != 2 {
-			t.Errorf("%+v after %d requests, error %v", odd, store.n, err)
-		}
-		store.fail = nil
-	}
-}
-
-func TestUnversioned_Errors(t *testing.T) {
-	broken := errors.New("broken")
-	for name, c := range map[string]struct {
-		there bool
-		fails int
-		do    func(l *ConfigMapLock, base Snapshot) error
-	}{
-		"looking again": {true, 2, func(l *ConfigMapLock, _ Snapshot) error { _, err := l.Read(t.Context()); return err }},
-		"giving a new one a UID": {false, 2, func(l *ConfigMapLock, _ Snapshot) error {
-			_, err := l.Write(t.Context(), Snapshot{}, golden, nil)
-			return err
-		}},
-		"storing a new one's UID": {false, 3, func(l *ConfigMapLock, _ Snapshot) error {
-			_, err := l.Write(t.Context(), Snapshot{}, golden, nil)
-			return err
-		}},
-		"comparing before a write": {true, 1, func(l *ConfigMapLock, base Snapshot) error {
-			_, err := l.Write(t.Context(), base, golden, nil)
-			return err
-		}},
-		"writing after a comparison": {true, 2, func(l *ConfigMapLock, base Snapshot) error {
-			_, err := l.Write(t.Context(), base, golden, nil)
-			return err
-		}},
-	} {
-		store := &unversionedStore{}
-		l := lockOn(store)
-		var base Snapshot
-		if c.there {
-			store.object = configMap("istio-leader", "")
-			var err error
-			if base, err = l.Read(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		store.failNext(c.fails, broken)
-		if err := c.do(l, base); !errors.Is(err, broken) || IsConflict(err) {
-			t.Errorf("%s: error %v", name, err)
-		}
-	}
-	// The object was deleted before the second read.
-	store := &unversionedStore{object: configMap("istio-leader", "")}
-	store.failNext(2, apierrors.NewNotFound(configMaps.resource, "istio-leader"))
-	if snap, err := lockOn(store).Read(t.Context()); err != nil || snap.Exists {
-		t.Errorf("gone: %+v, error %v", snap, err)
 	}
 }
 

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// The server ends a watch after a random time between these, so that watches begun
-// together do not come back together.
 const (
 	// The server ends a watch after a random time between these limits, so that watches that started together do
 	// not reconnect together.

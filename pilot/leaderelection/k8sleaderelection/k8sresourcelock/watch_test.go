@@ -213,14 +213,6 @@ func TestOpenWatch_Timeout(t *testing.T) {
 			t.Errorf("refused: %v, its context %v", err, o.ctx.Err())
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(acceptTimeout, cancel) // together with the limit
-		var o opening
-		if _, _, err := openWatch(ctx, o.open(2*acceptTimeout, true)); errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("its caller ended it as well: %v", err)
-		}
-	})
 }
 
 func TestOpenWatch_Stop(t *testing.T) {
