@@ -26,9 +26,6 @@ func (s Spans) Last() Span {
 // Live reports whether the newest span has not ended.
 func (s Spans) Live() bool { return len(s) > 0 && s.Last().To.IsZero() }
 
-// Draining reports whether the newest span has not ended although it was cancelled.
-func (s Spans) Draining() bool { return s.Live() && !s.Last().Told.IsZero() }
-
 // Recorder records the spans of a run function. Its zero value is empty.
 type Recorder struct {
 	mu    sync.Mutex
@@ -66,9 +63,6 @@ func (r *Recorder) Last() Span { return r.Spans().Last() }
 
 // Live returns Spans().Live().
 func (r *Recorder) Live() bool { return r.Spans().Live() }
-
-// Draining returns Spans().Draining().
-func (r *Recorder) Draining() bool { return r.Spans().Draining() }
 
 // Candidate is a candidate whose spans are compared.
 type Candidate interface {

@@ -19,7 +19,7 @@ func TestKubectlLogs(t *testing.T) {
 	// The process prints its number, and a line for each signal.
 	talker := podSpec("-c", `n=$(cat count 2>/dev/null || echo 0); n=$((n+1)); echo $n >count
 		trap 'echo process $n was asked; asked=yes' USR1
-		echo process $n begins; echo process $n goes on
+		echo process $n begins; echo process $n continues
 		while :; do sleep 0.05; done`)
 	talker.Containers[0].Image = "/bin/sh"
 	talker.Containers[0].ReadinessProbe = nil
@@ -31,8 +31,8 @@ func TestKubectlLogs(t *testing.T) {
 			return w.kubectl(append([]string{"logs", "talker"}, args...)...) == want, nil
 		})
 	}
-	says("process 1 begins\nprocess 1 goes on\n")
-	says("process 1 goes on\n", "--tail=1")
+	says("process 1 begins\nprocess 1 continues\n")
+	says("process 1 continues\n", "--tail=1")
 
 	// A follower that started before the end of the process.
 	follow := w.kubectlCommand("logs", "-f", "talker")
@@ -51,7 +51,7 @@ func TestKubectlLogs(t *testing.T) {
 		}
 	}
 	expect("process 1 begins")
-	expect("process 1 goes on")
+	expect("process 1 continues")
 	if err := w.node.Signal(w.namespace, "talker", syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +66,8 @@ func TestKubectlLogs(t *testing.T) {
 		t.Errorf("kubectl logs -f: %v", err)
 	}
 
-	says("process 2 begins\nprocess 2 goes on\n")
-	says("process 1 begins\nprocess 1 goes on\nprocess 1 was asked\n", "--previous")
+	says("process 2 begins\nprocess 2 continues\n")
+	says("process 1 begins\nprocess 1 continues\nprocess 1 was asked\n", "--previous")
 	w.refuses(t, "supports only --follow, --previous and --tail", "logs", "talker", "--since=5s")
 	w.refuses(t, "serves logs, and nothing at /exec/", "exec", "talker", "--", "true")
 }

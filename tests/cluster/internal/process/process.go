@@ -68,9 +68,6 @@ func (p *Process) own(cmd *exec.Cmd, started chan<- error) {
 // Pid returns the process ID.
 func (p *Process) Pid() int { return p.process.Pid }
 
-// Log returns the file with the output.
-func (p *Process) Log() string { return p.log }
-
 // Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
