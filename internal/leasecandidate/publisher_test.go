@@ -221,8 +221,8 @@ func TestPublisher_ExistingObject(t *testing.T) {
 	}
 }
 
-// All that a configuration can get wrong is said before the API server says it, which refuses the same.
-func TestConfigIsChecked(t *testing.T) {
+// Validation rejects everything that the API server rejects.
+func TestConfig_Invalid(t *testing.T) {
 	p := publish(t, nil)
 	for want, change := range map[string]func(*Config){
 		"Client is required":    func(c *Config) { c.Client = nil },
