@@ -15,6 +15,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -71,7 +73,8 @@ func TestInstall_BothRevisions(t *testing.T) {
 	leads := func(revision string) {
 		t.Helper()
 		eventually(t, revision+" leads", func(ctx context.Context) (bool, string) {
-			record, err := p.holder("istio-namespace-controller-election")(ctx)
+			lock, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(ctx, "istio-namespace-controller-election", metav1.GetOptions{})
+			record := lock.Annotations["control-plane.alpha.kubernetes.io/leader"]
 			return err == nil && strings.Contains(record, fmt.Sprintf(`"holderKey":%q`, revision)), fmt.Sprintf("%s (%v)", record, err)
 		})
 	}
@@ -168,17 +171,20 @@ func (p place) checkFlowSchema(t *testing.T, account string) {
 // checkUninstalled checks that only locks and permanent policies remain.
 func (p place) checkUninstalled(t *testing.T) {
 	t.Helper()
-	policies, err := p.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence"})
-	if err != nil || len(policies.Items) > 0 {
-		t.Errorf("%d policies remain (%v)", len(policies.Items), err)
+	client, err := dynamic.NewForConfig(p.Admin())
+	if err != nil {
+		t.Fatal(err)
 	}
-	hooks, err := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{LabelSelector: "istio.io/tag"})
-	if err != nil || len(hooks.Items) > 0 {
-		t.Errorf("%d tags remain (%v)", len(hooks.Items), err)
-	}
-	roles, err := p.kube.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
-	if err != nil || len(roles.Items) > 0 {
-		t.Errorf("%d cluster roles remain (%v)", len(roles.Items), err)
+	const admission = "admissionregistration.k8s.io"
+	for kind, selector := range map[schema.GroupVersionResource]string{
+		{Group: admission, Version: "v1", Resource: "validatingadmissionpolicies"}:    "incumbent.dev/fence",
+		{Group: admission, Version: "v1", Resource: "mutatingwebhookconfigurations"}:  "istio.io/tag",
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}: "app.kubernetes.io/part-of=incumbent",
+	} {
+		remaining, err := client.Resource(kind).List(t.Context(), metav1.ListOptions{LabelSelector: selector})
+		if err != nil || len(remaining.Items) > 0 {
+			t.Errorf("%d %s remain (%v)", len(remaining.Items), kind.Resource, err)
+		}
 	}
 	secrets, err := p.kube.CoreV1().Secrets(p.namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(secrets.Items) > 0 {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/tests/cluster"
@@ -118,16 +117,5 @@ func eventually(t *testing.T, what string, is func(context.Context) (bool, strin
 			t.Fatalf("%s: %s", what, how)
 		case <-time.After(100 * time.Millisecond):
 		}
-	}
-}
-
-// holder returns the record of a ConfigMap lock.
-func (p place) holder(lock string) func(context.Context) (record string, err error) {
-	return func(ctx context.Context) (string, error) {
-		found, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(ctx, lock, metav1.GetOptions{})
-		if err != nil {
-			return "", err
-		}
-		return found.Annotations["control-plane.alpha.kubernetes.io/leader"], nil
 	}
 }
