@@ -287,25 +287,3 @@ func (s *stage) refused(what string, err error, words ...string) {
 		}
 	}
 }
-
-// installed returns the names of the policies and bindings of the set.
-func (s *stage) installed() []string {
-	s.t.Helper()
-	options := metav1.ListOptions{LabelSelector: fence.SetLabel + "=" + s.namespace}
-	policies, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(s.t.Context(), options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	bindings, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(s.t.Context(), options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var names []string
-	for _, p := range policies.Items {
-		names = append(names, p.Name)
-	}
-	for _, b := range bindings.Items {
-		names = append(names, b.Name)
-	}
-	return names
-}

@@ -2,8 +2,6 @@ package fence
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -237,7 +235,6 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	s.handTo("b")
 	s.stands(b1, a1)
 	s.stands(b2, a2)
-	s.installsEverywhere(second)
 
 	if err := second.Pause(); err != nil {
 		t.Fatal(err)
@@ -297,42 +294,4 @@ func TestFence_DeletedPod(t *testing.T) {
 	t.Logf("figure: the token of a deleted Pod was refused after %v", time.Since(deleted).Round(100*time.Millisecond))
 	s.handTo("b")
 	eventually(t, "its successor may write", func() bool { return s.write(b) == nil })
-}
-
-// installsEverywhere checks that a guard is not removed before every API server has loaded the guard
-// replaces it.
-func (s *stage) installsEverywhere(second *cluster.APIServer) {
-	s.t.Helper()
-	d := s.declaration()
-	d.Guards = append(d.Guards, fence.Guard{Resources: []string{"secrets"}, Names: []string{"x"}})
-	d.Guards[0].Names = append(d.Guards[0].Names, "another")
-	set, err := fence.Render(s.namespace, d)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	everywhere := install.Options{Servers: []kubernetes.Interface{cluster.ClientFor(s.t, second.Admin()).Kube()}}
-	before := s.installed()
-	if err := second.Pause(); err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 4*time.Second)
-	_, err = install.Apply(ctx, s.admin, set, everywhere)
-	cancel()
-	if err == nil || !strings.Contains(err.Error(), "API server 2") {
-		s.t.Errorf("with an API server that does not answer: %v", err)
-	}
-	after := s.installed()
-	for _, name := range before {
-		if !slices.Contains(after, name) {
-			s.t.Errorf("%s was taken away before every API server had what replaces it", name)
-		}
-	}
-	if err := second.Resume(); err != nil {
-		s.t.Fatal(err)
-	}
-	for _, next := range []fence.Set{set, s.set} {
-		if _, err := install.Apply(s.t.Context(), s.admin, next, everywhere); err != nil {
-			s.t.Fatal(err)
-		}
-	}
 }

@@ -93,23 +93,8 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), managed, metav1.CreateOptions{}); !rejected(err) {
 		t.Errorf("the former leader creates: %v", err)
 	}
-	for _, kind := range []string{"services", "serviceaccounts"} {
-		err := stale.Kube().CoreV1().RESTClient().Patch(types.MergePatchType).Namespace(p.home).Resource(kind).Name("first-istio").
-			Body([]byte(`{"metadata":{"annotations":{"written":"late"}}}`)).Do(t.Context()).Error()
-		if !rejected(err) {
-			t.Errorf("the former leader writes %s: %v", kind, err)
-		}
-	}
-	// Objects without the label and other users are not affected.
 	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), plain("plain"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("a Deployment without the label: %v", err)
-	}
-	other := p.cluster.Identity(t, cluster.IdentityOptions{Namespace: p.home, PodName: "other", ClusterRules: bootstrap.Rights(p.config).Everywhere})
-	otherUser := cluster.ClientFor(t, other)
-	for _, name := range []string{"first-istio", "plain"} {
-		if err := write(otherUser, name); err != nil {
-			t.Errorf("another user writes %s: %v", name, err)
-		}
 	}
 	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
