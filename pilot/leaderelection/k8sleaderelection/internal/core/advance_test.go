@@ -5,6 +5,17 @@ import (
 	"time"
 )
 
+// Run functions that exceed their limit are reported. If the elector stops, it ends without a release.
+func TestDraining_Overdue(t *testing.T) {
+	for stopping, want := range map[bool]Phase{false: Draining, true: Done} {
+		s := ours(seenAt(0, lock("mine")), Draining)
+		s.Running, s.Stopping, s.Drain.Until = true, stopping, testNow.Mono
+		if s = testConfig().advance(s, testNow); s.Phase != want || !s.Drain.Overdue {
+			t.Errorf("stopping %v: %s because %s, overdue %v", stopping, s.Phase, s.Why, s.Drain.Overdue)
+		}
+	}
+}
+
 func TestLossReason(t *testing.T) {
 	for name, x := range map[string]struct {
 		lock Snapshot

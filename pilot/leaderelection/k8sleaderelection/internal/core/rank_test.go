@@ -41,24 +41,12 @@ func TestOutranks(t *testing.T) {
 		def          DefaultRevision
 		want         bool
 	}{
-		{"stable", "canary", stable, true},
-		{"canary", "stable", stable, false},
-		{"stable", "stable", stable, false},
-		{"^stable", "canary", stable, true},
-		{"canary", "^stable", stable, false},
-		{"stable", "^stable", stable, true},
-		{"canary", "^canary", stable, true},
-		{"^canary", "canary", stable, false},
-		{"canary", "^other", stable, false},
-		{"stable", "", stable, true},
-		{"canary", "", stable, false},
-		{"", "^", stable, false},
-		{"stable", "canary", DefaultRevision{}, false},
-		{"stable", "canary", DefaultRevision{Synced: true}, false},
-		{"stable", "canary", DefaultRevision{Revision: "stable"}, false},
-		{"stable", "^stable", DefaultRevision{}, true},
-		{"stable", "^canary", DefaultRevision{}, false},
-		{"", "canary", DefaultRevision{Synced: true}, false},
+		{"stable", "canary", stable, true}, {"canary", "stable", stable, false}, {"stable", "stable", stable, false},
+		{"^stable", "canary", stable, true}, {"canary", "^stable", stable, false}, {"stable", "^stable", stable, true},
+		{"canary", "^canary", stable, true}, {"^canary", "canary", stable, false}, {"canary", "^other", stable, false},
+		{"stable", "", stable, true}, {"canary", "", stable, false}, {"", "^", stable, false},
+		{"stable", "canary", DefaultRevision{}, false}, {"stable", "canary", DefaultRevision{Synced: true}, false}, {"stable", "canary", DefaultRevision{Revision: "stable"}, false},
+		{"stable", "^stable", DefaultRevision{}, true}, {"stable", "^canary", DefaultRevision{}, false}, {"", "canary", DefaultRevision{Synced: true}, false},
 		{"^", "stable", DefaultRevision{Synced: true}, false},
 	} {
 		if got := Outranks(c.ours, c.theirs, c.def); got != c.want {

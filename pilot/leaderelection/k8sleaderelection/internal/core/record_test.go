@@ -93,14 +93,6 @@ func TestSnapshotConditions(t *testing.T) {
 	if (Hold{}).matches(Record{}) || (Marker{}).matches(Record{}) {
 		t.Error("an empty marker or hold matches")
 	}
-	m := Marker{Identity: "b", Transitions: 3}
-	for r, want := range map[Record]bool{
-		{Holder: "b", Transitions: 3}: true, {Holder: "c", Transitions: 3}: false, {Holder: "b", Transitions: 4}: false,
-	} {
-		if m.matches(r) != want || (Hold{Holder: "b", Transitions: 3}).matches(r) != want {
-			t.Errorf("term 3 of b and %+v: not %v", r, want)
-		}
-	}
 }
 
 // A term ended well if a release or handover of that term shows it.

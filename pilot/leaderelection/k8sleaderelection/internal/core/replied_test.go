@@ -1,6 +1,9 @@
 package core
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestReplied_Snapshot(t *testing.T) {
 	c := testConfig()
@@ -50,13 +53,40 @@ func TestReplied_UnchangedWrite(t *testing.T) {
 }
 
 // Only a read that was sent after the watch began closes its gap.
-func TestReplied_Gap(t *testing.T) {
+func TestWatchGap(t *testing.T) {
 	c := testConfig()
-	for before, want := range map[bool]Knowledge{true: StaleGap, false: Current} {
-		s := calling(seenAt(0, lock("equal")), Read)
-		s.Known, s.Flight.BeforeGap = StaleGap, before
+	for before, want := range map[Op]Knowledge{Read: StaleGap, NoOp: Current} {
+		s := c.absorb(calling(seenAt(0, lock("equal")), before), Input{Kind: Watching, Now: testNow, Gap: true})
+		if before == NoOp {
+			s = calling(s, Read)
+		}
 		if s = c.replied(s, reply(1, OK, lock("equal", newer))); s.Known != want {
-			t.Errorf("sent before the watch %v: %v", before, s.Known)
+			t.Errorf("call %q before the watch: %v", before, s.Known)
+		}
+	}
+}
+
+// A reply that arrives after the term was lost gives no validity. A claim that was overtaken has to settle.
+func TestAcknowledged(t *testing.T) {
+	in := reply(1, OK, lock("mine", newer))
+	for name, x := range map[string]struct {
+		change          func(*State)
+		op              Op
+		valid           bool
+		renewed, settle Instant
+	}{
+		"a renewal":                  {func(*State) {}, Renew, true, testNow.Mono, 0},
+		"after the validity":         {func(s *State) { s.Drain.Lost = ValidityLost }, Renew, false, testNow.Mono, 0},
+		"a release":                  {func(*State) {}, Release, false, 0, 0},
+		"a claim that has to settle": {func(s *State) { s.Earlier.Until = seconds(9) }, Acquire, true, 0, seconds(9)},
+	} {
+		s := ours(seenAt(0, in.Snap), Settling)
+		s.Own.Renewed, s.Validity, s.Marked = 0, Validity{}, false
+		x.change(&s)
+		s = testConfig().acknowledged(s, Call{Op: x.op, Sent: testNow, Record: s.Snap.Record, Marker: true}, in)
+		valid := map[bool]Validity{true: testNow.Plus(10 * time.Second)}[x.valid]
+		if s.Validity != valid || s.Marked != (x.valid && x.settle == 0) || s.Own.Renewed != x.renewed || s.Earlier.SettleAt != x.settle {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }

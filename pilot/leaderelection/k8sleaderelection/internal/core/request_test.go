@@ -29,7 +29,6 @@ func TestCountIgnored(t *testing.T) {
 		"renews":                         {was, with(newer, renewed), nil, 2, 7},
 		"renews after a pause":           {was, with(newer, renewed), nil, 9, 9},
 		"a label":                        {was, with(newer), nil, 2, 5},
-		"in the same version":            {was, with(renewed), nil, 2, 7},
 		"in an older state":              {was, with(older, renewed), nil, 2, 0},
 		"requested after the record":     {was, with(newer, renewed), func(s *State) { s.Since.Request = seconds(1) }, 2, 6},
 		"record after the request":       {was, with(newer, renewed), func(s *State) { s.Since.Request, s.Since.Record = seconds(-3), seconds(1) }, 2, 6},
@@ -44,7 +43,6 @@ func TestCountIgnored(t *testing.T) {
 		"another holder":                 {was, with(newer, to("c", 4), marked("c", 4)), nil, 2, 0},
 		"another own term":               {was, with(newer, to("b", 4), marked("b", 4)), nil, 2, 0},
 		"another term, same number":      {was, with(newer, renewed, func(s *Snapshot) { s.Record.Acquired = s.Record.Renewed }), nil, 2, 0},
-		"another term, old marker":       {was, with(newer, to("b", 4)), nil, 2, 0},
 		"marker removed":                 {was, with(newer, renewed, marked("", 0)), nil, 2, 0},
 		"marker changed":                 {was, with(newer, renewed, func(s *Snapshot) { s.Annotations.Marker.Unfit = true }), nil, 2, 0},
 		"recreated":                      {was, with(newer, renewed, recreation), nil, 2, 0},
@@ -157,7 +155,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A leader that handed over does not campaign for this time.
+// A leader that handed over does not campaign for this time: at least RetryPeriod, at most seven days.
 func TestCoolDown(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock    string
@@ -165,44 +163,18 @@ func TestCoolDown(t *testing.T) {
 		unfit   bool
 		want    time.Duration
 	}{
-		"higher rank":              {"mine, asked", 0, false, 0},
-		"unfit":                    {"mine, asked", 0, true, 2 * time.Second},
-		"transfer":                 {"mine, to transfer", 60, false, 0},
-		"step-down":                {"mine, to step down", 60, false, time.Minute},
-		"shorter than RetryPeriod": {"mine, to step down", 1, false, 2 * time.Second},
-		"negative":                 {"mine, to step down", -5, false, 2 * time.Second},
-		"too long":                 {"mine, to step down", 1 << 40, false, 7 * 24 * time.Hour},
-		"step-down, unfit":         {"mine, to step down", 60, true, time.Minute},
-		"no identity":              {"mine, asked", -1, false, 0},
+		"higher rank":      {"mine, asked", 0, false, 0},
+		"unfit":            {"mine, asked", 0, true, 2 * time.Second},
+		"transfer":         {"mine, to transfer", 60, false, 0},
+		"step-down":        {"mine, to step down", 60, false, time.Minute},
+		"negative":         {"mine, to step down", -5, false, 2 * time.Second},
+		"too long":         {"mine, to step down", 1 << 40, false, 7 * 24 * time.Hour},
+		"step-down, unfit": {"mine, to step down", 60, true, time.Minute},
 	} {
-		s := seenAt(0, lock(c.lock, asked(func(r *Request) {
-			if r.HoldSeconds = c.seconds; c.seconds < 0 && r.Reason != ForOperator {
-				r.Identity = ""
-			}
-		})))
+		s := seenAt(0, lock(c.lock, asked(func(r *Request) { r.HoldSeconds = c.seconds })))
 		s.Unfit = c.unfit
 		if got := testConfig().coolDown(s); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}
-
-// The writes of a term keep its hold until it ends.
-func TestActiveHold(t *testing.T) {
-	held := lock("mine, asked, held") // for 10 s
-	for name, c := range map[string]struct {
-		age         int
-		transitions int
-		want        Hold
-	}{
-		"active":     {9, 3, held.Annotations.Hold},
-		"expired":    {10, 3, Hold{}},
-		"other term": {0, 4, Hold{}},
-	} {
-		record := held.Record
-		record.Transitions = c.transitions
-		if got := seenAt(c.age, held).activeHold(record, testNow.Mono); got != c.want {
-			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }

@@ -154,7 +154,7 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 	var err error
 	switch kind {
 	case "tick", "watching", "unwatched", "drained", "step-down", "stop":
-		in.Kind = Kind(indexOf(kindNames[:], kind))
+		in.Kind = Kind(slices.Index(kindNames[:], kind))
 		in.Gap = len(args) > 0 && args[0] == "gap"
 	case "slept", "wall":
 		var d time.Duration
@@ -182,7 +182,7 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 		in.Kind, in.Result, in.Beats = Replied, OK, slices.Contains(args, "beats")
 		in.Snap, err = s.snapshot(args)
 	case "conflict", "unknown", "refused":
-		in.Kind, in.Result = Replied, Result(indexOf(resultNames[:], kind))
+		in.Kind, in.Result = Replied, Result(slices.Index(resultNames[:], kind))
 		if len(args) == 1 {
 			in.RetryAfter, err = time.ParseDuration(args[0])
 		}
@@ -190,15 +190,6 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 		err = fmt.Errorf("there is no input %q", kind)
 	}
 	return in, err
-}
-
-func indexOf(names []string, name string) int {
-	for i, n := range names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
 }
 
 // snapshot parses a lock, for example "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".

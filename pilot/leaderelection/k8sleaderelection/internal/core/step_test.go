@@ -102,24 +102,32 @@ func TestMayActUntil(t *testing.T) {
 }
 
 func TestIsHighestRank(t *testing.T) {
-	unranked := testConfig()
-	unranked.Ranked = false
 	s := seenAt(0, lock("lower"))
-	s.Beats = true
-	if unranked.outranks(s) {
-		t.Error("outranks without ranks")
-	}
+	noDefault := State{Default: DefaultRevision{Synced: true}}
 	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
-		c := testConfig()
-		if c.Key = key; c.isHighestRank(s) != want {
-			t.Errorf("highest rank %s: %v", key, !want)
+		ranked := testConfig()
+		ranked.Key = key
+		unranked := ranked
+		unranked.Ranked = false
+		if ranked.isHighestRank(s) != want || ranked.isHighestRank(noDefault) != (key[0] != '^') || !unranked.isHighestRank(s) || unranked.outranks(s) {
+			t.Errorf("key %s: wrong rank", key)
 		}
-		if c.Ranked = false; !c.isHighestRank(s) {
-			t.Errorf("unranked, %s is not the highest", key)
-		}
-		noHolder := State{Default: DefaultRevision{Synced: true}}
-		if c.Ranked = true; c.isHighestRank(noHolder) != (key[0] != '^') {
-			t.Errorf("no default, %s", key)
+	}
+}
+
+func TestActsUntil(t *testing.T) {
+	for _, x := range []struct {
+		lock  string
+		phase Phase
+		acts  bool
+	}{
+		{"equal, unmarked", Following, true}, {"nominated", Following, false}, {"free", Following, false}, {"mine", Following, false},
+		{"mine", Settling, false}, {"mine", Leading, true}, {"mine", Draining, true}, {"mine", Releasing, false},
+	} {
+		s := seenAt(0, lock(x.lock))
+		s.Phase = x.phase
+		if want := map[bool]Instant{true: seconds(15)}[x.acts]; testConfig().ActsUntil(s) != want {
+			t.Errorf("%s, while %s: acts %v", x.lock, x.phase, !x.acts)
 		}
 	}
 }
