@@ -35,13 +35,11 @@ func TestFollower_Waits(t *testing.T) {
 		// A back-off ends exactly at its time.
 		"back-off":                      {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(1) }, decided{NoOp, BackingOff, 1}},
 		"back-off ends now":             {mine, func(_ *Config, s *State) { s.BackOff.Until = testNow.Mono }, decided{Acquire, Reclaimed, 0}},
-		"back-off ended":                {mine, func(_ *Config, s *State) { s.BackOff.Until = seconds(-1) }, decided{Acquire, Reclaimed, 0}},
 		"back-off as long as the lease": {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(15) }, decided{NoOp, HeldByOther, 15}},
 		"back-off within the lease":     {"equal", func(_ *Config, s *State) { s.BackOff.Until = seconds(3) }, decided{NoOp, HeldByOther, 15}},
 		// Without a default revision, a ranked candidate waits, unless it was nominated.
 		"default":                        {free, unsynced, decided{NoOp, Unsynced, 3}},
 		"default, within the lease":      {"equal", unsynced, decided{NoOp, HeldByOther, 15}},
-		"default, as long as the lease":  {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(15) }, decided{NoOp, HeldByOther, 15}},
 		"default, longer than the lease": {"equal", func(c *Config, s *State) { unsynced(c, s); s.SyncBy = seconds(16) }, decided{NoOp, Unsynced, 16}},
 		"default until now":              {free, func(c *Config, s *State) { unsynced(c, s); s.SyncBy = testNow.Mono }, decided{Acquire, Free, 0}},
 		"default, nominee":               {"nominated", func(c *Config, s *State) { unsynced(c, s); s.Since.Record = seconds(-9) }, decided{NoOp, Unsynced, 3}},
@@ -88,11 +86,9 @@ func TestNominee_Unrequested(t *testing.T) {
 		"earlier holder may act":           {"nominated me", func(s *State) { s.Earlier.Until = seconds(1) }, decided{Acquire, Reclaimed, 0}},
 		"earlier holder has ended":         {"nominated me", func(s *State) { s.Earlier.Until = testNow.Mono }, decided{Release, Unrequested, 0}},
 		"duplicate":                        {"nominated me", func(s *State) { s.Own.Duplicate = true }, decided{NoOp, HeldByOther, 2}},
-		"own stamp":                        {"nominated me", func(s *State) { s.Own.Stamps[0] = 5e6 }, decided{Release, Unrequested, 0}},
 		"back-off, earlier holder may act": {"nominated me", func(s *State) { s.Earlier.Until, s.BackOff.Until = seconds(1), seconds(5) }, decided{NoOp, BackingOff, 1}},
 		"back-off, operator":               {"transferred to me", func(s *State) { s.BackOff.Until = seconds(5) }, decided{Acquire, Reclaimed, 0}},
 		"back-off, has led since":          {"transferred to me", func(s *State) { s.BackOff.Until, s.Snap.Record.Renewed = seconds(5), 77e6 }, decided{NoOp, BackingOff, 5}},
-		"another nominee":                  {"nominated", func(*State) {}, decided{NoOp, HeldByOther, 2}},
 	} {
 		s := seenAt(0, lock(x.lock))
 		x.change(&s)

@@ -16,16 +16,14 @@ func TestFailed_Count(t *testing.T) {
 		last   Instant
 		want   Effort
 	}{
-		"the first":                          {Renew, Unknown, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"repeated":                           {Renew, Unknown, 20, seconds(-30), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"first refusal":                      {Renew, Refused, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
-		"a conflict":                         {Renew, Conflict, 20, long, Effort{Conflicts: 1, Base: 20, Last: testNow.Mono}},
-		"conflict after a pause":             {Renew, Conflict, 21, seconds(-5), Effort{Fails: 5, Conflicts: 1, Base: 21, Last: testNow.Mono}},
-		"a second conflict":                  {Renew, Conflict, 21, seconds(-4), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
-		"a conflict within a moment":         {Renew, Conflict, 21, seconds(-1), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
-		"conflict at the same version":       {Renew, Conflict, 20, seconds(-5), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"conflict at the same version, soon": {Renew, Conflict, 20, seconds(-1), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
-		"read with a conflict":               {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
+		"the first":                    {Renew, Unknown, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"repeated":                     {Renew, Unknown, 20, seconds(-30), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"first refusal":                {Renew, Refused, 20, long, Effort{Fails: 1, Next: seconds(0.125), Last: testNow.Mono}},
+		"a conflict":                   {Renew, Conflict, 20, long, Effort{Conflicts: 1, Base: 20, Last: testNow.Mono}},
+		"conflict after a pause":       {Renew, Conflict, 21, seconds(-5), Effort{Fails: 5, Conflicts: 1, Base: 21, Last: testNow.Mono}},
+		"a second conflict":            {Renew, Conflict, 21, seconds(-4), Effort{Fails: 5, Conflicts: 3, Base: 21, Next: seconds(0.25), Last: testNow.Mono}},
+		"conflict at the same version": {Renew, Conflict, 20, seconds(-5), Effort{Fails: 6, Conflicts: 2, Base: 20, Next: seconds(2), Last: testNow.Mono}},
+		"read with a conflict":         {Read, Conflict, 20, long, Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: long}},
 	} {
 		s := ours(seenAt(0, lock("mine")), Leading)
 		s.Effort.Writes = Effort{Fails: 5, Conflicts: 2, Base: 20, Next: seconds(7), Last: x.last}
@@ -69,14 +67,12 @@ func TestPause(t *testing.T) {
 		seen   float64 // last change of the record
 		want   []time.Duration
 	}{
-		"reads":                    {Following, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a holder's writes":        {Leading, Renew, 0, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"a follower's writes":      {Following, Acquire, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
-		"one's that has ended":     {Done, Release, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
-		"shortened by an eighth":   {Following, Acquire, 128, 0, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
-		"settling":                 {Settling, Renew, 0, 14.999, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
-		"settling, lease expired":  {Settling, Renew, 0, 15, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
-		"of a drain and its reads": {Draining, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms}},
+		"reads":                   {Following, Read, 0, 0, []time.Duration{125 * ms, 250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a holder's writes":       {Leading, Renew, 0, 0, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"a follower's writes":     {Following, Acquire, 0, 0, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms, 15000 * ms}},
+		"shortened by an eighth":  {Following, Acquire, 128, 0, []time.Duration{125*ms - 125*ms/8, 500*ms - 500*ms/8}},
+		"settling":                {Settling, Renew, 0, 14.999, []time.Duration{125 * ms, 500 * ms, 1000 * ms, 2000 * ms, 2000 * ms}},
+		"settling, lease expired": {Settling, Renew, 0, 15, []time.Duration{125 * ms, 500 * ms, 2000 * ms, 8000 * ms, 15000 * ms}},
 	} {
 		for i, want := range x.want {
 			s := State{Phase: x.phase, Since: Since{Record: seconds(-x.seen)}}

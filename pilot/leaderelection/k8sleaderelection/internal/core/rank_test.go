@@ -6,8 +6,7 @@ import "testing"
 var rankKeys = []string{"", "^", "stable", "^stable", "canary", "^canary", "default", "^default", "other"}
 
 var rankDefaults = []DefaultRevision{
-	{}, {Synced: true}, {Synced: true, Revision: "stable"},
-	{Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
+	{}, {Synced: true}, {Synced: true, Revision: "stable"}, {Synced: true, Revision: "canary"}, {Synced: true, Revision: "gone"}, {Revision: "stable"},
 }
 
 // TestRank_NoCycle follows every path of Outranks between all keys.
