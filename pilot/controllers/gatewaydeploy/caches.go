@@ -61,7 +61,7 @@ type parsed struct {
 // currentTemplate returns the template, or an error if the ConfigMap is invalid. Deployed objects do not
 // change then.
 func (c *Controller) currentTemplate() (*Template, error) {
-	configMap := c.configMaps.Get(c.config.Namespace, c.config.Template)
+	configMap := c.configMaps.Get(c.config.Namespace, DefaultTemplateName)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if configMap == nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -36,14 +35,10 @@ type Config struct {
 	IsMine func(metav1.ObjectMeta) bool
 	// Await blocks until the inputs of IsMine are up to date. It is called before each reconcile. Optional.
 	Await func(ctx context.Context)
-	// Template is the name of the ConfigMap with the template. Default: DefaultTemplateName.
-	Template string
 	// Image is the proxy image. Default: "auto".
 	Image string
 	// Event records problems on the Gateway. If nil, problems are only logged.
 	Event reconcile.Event
-	// Workers is the number of concurrent reconciles. Default: 4.
-	Workers int
 	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -53,7 +48,6 @@ func (c Config) withDefaults() Config {
 	if c.IsMine == nil {
 		c.IsMine = func(metav1.ObjectMeta) bool { return true }
 	}
-	c.Template = cmp.Or(c.Template, DefaultTemplateName)
 	c.Image = cmp.Or(c.Image, defaultImage)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
@@ -65,10 +59,5 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		errs = append(errs, fmt.Errorf("system namespace %q: %s", c.Namespace, problem))
 	}
-	if c.Template != "" {
-		if wrong := validation.IsDNS1123Subdomain(c.Template); len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("template ConfigMap %q: %s", c.Template, strings.Join(wrong, ", ")))
-		}
-	}
-	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
+	return errors.Join(errs...)
 }

@@ -12,30 +12,21 @@ import (
 
 func TestConfig(t *testing.T) {
 	got := Config{}.withDefaults()
-	if got.Revision != "default" || got.Template != DefaultTemplateName || got.Image != "auto" || got.Logger == nil || !got.IsMine(metav1.ObjectMeta{}) {
+	if got.Revision != "default" || got.Image != "auto" || got.Logger == nil || !got.IsMine(metav1.ObjectMeta{}) {
 		t.Errorf("the defaults are %+v", got)
 	}
-	set := Config{Revision: "a", Template: "b", Image: "c", IsMine: func(metav1.ObjectMeta) bool { return false }}.withDefaults()
-	if set.Revision != "a" || set.Template != "b" || set.Image != "c" || set.IsMine(metav1.ObjectMeta{}) {
+	set := Config{Revision: "a", Image: "c", IsMine: func(metav1.ObjectMeta) bool { return false }}.withDefaults()
+	if set.Revision != "a" || set.Image != "c" || set.IsMine(metav1.ObjectMeta{}) {
 		t.Errorf("configured values became %+v", set)
-	}
-	if err := (Config{Namespace: "system", Template: "t.a", Workers: 0}).Validate(); err != nil {
-		t.Error(err)
 	}
 	if err := (Config{Namespace: "system"}).Validate(); err != nil {
 		t.Error(err)
-	}
-	err := Config{Namespace: "No_Name", Template: "no/template", Workers: -1}.Validate()
-	for _, part := range []string{`system namespace "No_Name"`, `template ConfigMap "no/template"`, "got -1"} {
-		if err == nil || !strings.Contains(err.Error(), part) {
-			t.Errorf("%v lacks %q", err, part)
-		}
 	}
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(client, Config{Namespace: "No_Name"}); err == nil || !strings.Contains(err.Error(), "gateway deployment controller: system namespace") {
+	if _, err := New(client, Config{Namespace: "No_Name"}); err == nil || !strings.Contains(err.Error(), `gateway deployment controller: system namespace "No_Name"`) {
 		t.Errorf("New returned %v", err)
 	}
 }

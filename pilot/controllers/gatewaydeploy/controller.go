@@ -62,7 +62,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
 		Name: "gateway deployment controller", Reconcile: c.reconcile, Await: config.Await, First: c.incomplete, Idle: "no Gateway is deployed",
-		Failing: c.failing, Workers: config.Workers, Logger: config.Logger,
+		Failing: c.failing, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (c *Controller) affected(configMap *corev1.ConfigMap) []key {
 }
 
 func (c *Controller) isTemplate(configMap *corev1.ConfigMap) bool {
-	return configMap.Namespace == c.config.Namespace && configMap.Name == c.config.Template
+	return configMap.Namespace == c.config.Namespace && configMap.Name == DefaultTemplateName
 }
 
 // defaults returns the ConfigMap with the defaults of a class, or nil. Of several it returns the oldest.

@@ -293,7 +293,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 			}
 			return true
 		},
-		Logger: slog.New(slog.DiscardHandler), Workers: 1, // in order
+		Logger: slog.New(slog.DiscardHandler),
 		Event: func(about runtime.Object, _, reason, _ string, _ ...any) {
 			ref, _ := about.(*corev1.ObjectReference)
 			seen <- ref.Name + " " + reason

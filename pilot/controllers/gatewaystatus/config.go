@@ -36,8 +36,6 @@ type Config struct {
 	LeaveClass bool
 	// Event records problems that are not in a condition. If nil, they are only logged.
 	Event reconcile.Event
-	// Workers is the number of concurrent reconciles. Default: 4.
-	Workers int
 	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -47,11 +45,10 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns all errors of the configuration.
+// Validate returns an error if Tags is not set.
 func (c Config) Validate() error {
-	var errs []error
 	if c.Tags == nil {
-		errs = append(errs, errors.New("tag watcher is not set: create it with revisions.NewTags"))
+		return errors.New("tag watcher is not set: create it with revisions.NewTags")
 	}
-	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
+	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestConfig(t *testing.T) {
-	if _, err := New(nil, Config{Workers: -1}); err == nil || !strings.Contains(err.Error(), "tag watcher") || !strings.Contains(err.Error(), "got -1") {
+	if _, err := New(nil, Config{}); err == nil || !strings.Contains(err.Error(), "tag watcher") {
 		t.Errorf("error is %v", err)
 	}
 	if got := (Config{}).withDefaults(); got.Logger == nil {

@@ -52,7 +52,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
 		Name: name, Reconcile: c.reconcile, Await: await, Failing: c.failing, Idle: "no status of Gateways and routes is written",
-		Workers: config.Workers, Logger: config.Logger,
+		Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -55,8 +55,6 @@ type Config struct {
 	Class string
 	// Service is the Service of the gateway. Its addresses are written into the Ingresses.
 	Service types.NamespacedName
-	// Workers is the number of concurrent reconciles. Default: 4.
-	Workers int
 	// Event records on an Ingress why its status is not written. Optional.
 	Event reconcile.Event
 	// Logger logs failures and their ends. Default: slog.Default().
@@ -78,5 +76,5 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1035Label(c.Service.Name) {
 		errs = append(errs, fmt.Errorf("service %q: %s", c.Service.Name, problem))
 	}
-	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
+	return errors.Join(errs...)
 }

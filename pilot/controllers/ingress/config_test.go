@@ -16,8 +16,8 @@ func TestNew_ReportsAllErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := Config{Mode: "Strict", Class: "istio", Service: key{Namespace: "istio-system", Name: "istio-ingressgateway"}}
-	_, err = New(client, Config{Mode: "sometimes", Service: key{Namespace: "No_Space", Name: "9"}, Workers: -1})
-	for _, want := range []string{"ingress controller: ", `unknown mode "sometimes"`, "class is not set", `"No_Space"`, `service "9"`, "got -1"} {
+	_, err = New(client, Config{Mode: "sometimes", Service: key{Namespace: "No_Space", Name: "9"}})
+	for _, want := range []string{"ingress controller: ", `unknown mode "sometimes"`, "class is not set", `"No_Space"`, `service "9"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}

@@ -49,7 +49,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Workers: config.Workers, Logger: config.Logger,
+		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -40,8 +38,6 @@ type Config struct {
 	Excluded []string
 	// BundleInterval is the interval at which the file is read. Default: 1 s.
 	BundleInterval time.Duration
-	// Workers is the number of concurrent reconciles. Default: 4.
-	Workers int
 	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -70,5 +66,5 @@ func (c Config) Validate() error {
 	if c.BundleInterval < 0 {
 		errs = append(errs, fmt.Errorf("CA bundle interval %v is negative", c.BundleInterval))
 	}
-	return errors.Join(append(errs, reconcile.ValidateWorkers(c.Workers))...)
+	return errors.Join(errs...)
 }

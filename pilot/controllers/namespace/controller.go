@@ -33,7 +33,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[string]{
-		Name: name, Reconcile: c.reconcile, Idle: "CA bundle is not distributed", Workers: config.Workers, Logger: config.Logger,
+		Name: name, Reconcile: c.reconcile, Idle: "CA bundle is not distributed", Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func TestReconcile_Writes(t *testing.T) {
 					s.put(test.stored.DeepCopy())
 				}
 				s.answer = func() error { return test.answer }
-				s.run(s.controller(Config{BundleFile: file, Workers: 1}), func() {
+				s.run(s.controller(Config{BundleFile: file}), func() {
 					for range 10 { // changes that the controller does not read
 						time.Sleep(time.Second)
 						changed := test.namespace.DeepCopy()

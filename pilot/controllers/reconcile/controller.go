@@ -101,14 +101,6 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	}, nil
 }
 
-// ValidateWorkers returns an error for a negative number of workers.
-func ValidateWorkers(n int) error {
-	if n < 0 {
-		return fmt.Errorf("workers must not be negative, got %d", n)
-	}
-	return nil
-}
-
 // Client returns the client for writes. Run waits for the responses to its writes.
 func (c *Controller[K]) Client() kube.Client { return c.client }
 
