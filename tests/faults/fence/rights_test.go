@@ -1,0 +1,195 @@
+package fence
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/safety.md")
+
+var dryRun = []string{metav1.DryRunAll}
+
+// attempt is a dry-run write.
+type attempt func(ctx context.Context, as kubernetes.Interface) error
+
+// change changes the lock of the stage as a dry run.
+func (s *stage) change(change func(*coordinationv1.Lease)) attempt {
+	return func(ctx context.Context, as kubernetes.Interface) error {
+		lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(ctx, election, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		change(lease)
+		_, err = as.CoordinationV1().Leases(s.namespace).Update(ctx, lease, metav1.UpdateOptions{DryRun: dryRun})
+		return err
+	}
+}
+
+func (s *stage) hold(holder string, transitions int32) attempt {
+	return s.change(func(l *coordinationv1.Lease) {
+		l.Spec.HolderIdentity = &holder
+		l.Spec.LeaseTransitions = &transitions
+		l.Spec.RenewTime = &metav1.MicroTime{Time: epoch.Add(second)}
+	})
+}
+
+func (s *stage) annotateWith(keys ...string) attempt {
+	return func(ctx context.Context, as kubernetes.Interface) (err error) {
+		for i, key := range keys {
+			last := err
+			err = s.change(func(l *coordinationv1.Lease) { metav1.SetMetaDataAnnotation(&l.ObjectMeta, key, "x") })(ctx, as)
+			if i > 0 && outcome(last) != outcome(err) {
+				return fmt.Errorf("annotations are judged differently: %w, then %s: %w", last, key, err)
+			}
+		}
+		return err
+	}
+}
+
+// outcome is a cell of the table.
+func outcome(err error) string {
+	switch {
+	case err == nil, apierrors.IsAlreadyExists(err):
+		return "yes"
+	case fence.IsRefusal(err):
+		return "fence"
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return "RBAC"
+	}
+	return err.Error()
+}
+
+// TestRights_Table tries who may do what to a lock, with the permissions of the chart (package manifests), and compares the result with
+// the table in docs/safety.md.
+func TestRights_Table(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, fence.Lease)
+	s.put(record{holder: "a", transitions: 3})
+	labels := map[string]string{"app": "web"}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels}, Spec: appsv1.DeploymentSpec{
+		Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		},
+	}}
+	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	declared := s.declaration()
+	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: labels, Namespaces: []string{s.namespace}})
+	s.install(declared)
+	s.stands(s.pod("a"), s.pod("b"))
+
+	owned := manifests.Rights{Leases: []string{election}, Home: []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create", "patch"}},
+		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"delete", "deletecollection"}},
+	}}
+	as := func(pod, account string, rules []rbacv1.PolicyRule) *rest.Config {
+		return s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})
+	}
+	all := append(rights(), rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}, Verbs: []string{"patch"}})
+	everything := append(manifests.NamespaceRules(owned), all...)
+	anonymous := rest.AnonymousClientConfig(s.cluster.Admin())
+	actors := []struct {
+		name   string
+		config *rest.Config
+	}{
+		{"no token", anonymous},
+		{"pod of another account", as("o2", "other-account", all)},
+		{"follower", as("b2", account, everything)},
+		{"leader", as("a2", account, everything)},
+		{"operator", as("op", "operator-account", manifests.OperatorRules(owned))},
+		{"coordinator", as("co2", "coordinator", all)},
+		{"administrator", s.cluster.Admin()},
+	}
+	s.put(record{holder: "a2", transitions: 3})
+	own := map[string]string{"follower": "b2", "leader": "a2", "pod of another account": "o2"}
+	actions := []struct {
+		name string
+		do   func(name string) attempt
+	}{
+		{"renew the lease of the leader", func(string) attempt { return s.hold("a2", 3) }},
+		{"acquire for itself", func(name string) attempt {
+			return s.hold(cmp.Or(own[name], "x"), 4)
+		}},
+		{"write a candidate as holder", func(string) attempt { return s.hold("c", 4) }},
+		{"release", func(string) attempt { return s.hold("", 3) }},
+		{"annotations `incumbent.dev/*`", func(string) attempt {
+			return s.annotateWith(locks.MarkerAnnotation, locks.HandoverRequestAnnotation, locks.NominatedAnnotation, locks.HoldAnnotation,
+				locks.StrategyAnnotation, locks.PreferredHolderAnnotation, locks.MultiLockAnnotation)
+		}},
+		{"other annotations and labels", func(string) attempt { return s.annotateWith("example.com/x") }},
+		{"delete the lock", func(string) attempt {
+			return func(ctx context.Context, c kubernetes.Interface) error {
+				return c.CoordinationV1().Leases(s.namespace).Delete(ctx, election, metav1.DeleteOptions{DryRun: dryRun})
+			}
+		}},
+		{"delete all Leases of the namespace", func(string) attempt {
+			return func(ctx context.Context, c kubernetes.Interface) error {
+				return c.CoordinationV1().Leases(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
+			}
+		}},
+		{"write a guarded object", func(string) attempt { return s.patchWeb() }},
+		{"write its `/status`", func(string) attempt { return s.patchWeb("status") }},
+	}
+	var table strings.Builder
+	table.WriteString("| |")
+	for _, actor := range actors {
+		table.WriteString(" " + actor.name + " |")
+	}
+	table.WriteString("\n|" + strings.Repeat(" --- |", len(actors)+1) + "\n")
+	for _, action := range actions {
+		table.WriteString("| " + action.name + " |")
+		for _, actor := range actors {
+			client := cluster.ClientFor(t, actor.config).Kube()
+			table.WriteString(" " + outcome(action.do(actor.name)(t.Context(), client)) + " |")
+		}
+		table.WriteString("\n")
+	}
+	const page, begin, end = "../../../docs/safety.md", "<!-- begin of the table of rights -->\n\n", "\n<!-- end of the table of rights -->"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	old, after, foundEnd := strings.Cut(rest, end)
+	if !found || !foundEnd {
+		t.Fatalf("%s has no table of rights", page)
+	}
+	if *rewrite {
+		if err := os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if old != table.String() {
+		t.Errorf("the table in %s is out of date (go test -run TestRights_Table -args -rewrite):\n%s", page, table.String())
+	}
+}
+
+func (s *stage) patchWeb(subresource ...string) attempt {
+	return func(ctx context.Context, as kubernetes.Interface) error {
+		_, err := as.AppsV1().Deployments(s.namespace).Patch(ctx, "web", mergePatch, []byte(`{"metadata":{"annotations":{"x":"y"}}}`),
+			metav1.PatchOptions{DryRun: dryRun}, subresource...)
+		return err
+	}
+}
