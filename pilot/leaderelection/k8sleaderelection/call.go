@@ -3,7 +3,6 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -75,8 +74,12 @@ type dryRunner interface {
 	DryRun(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) error
 }
 
-// errBarred wraps the rejection of a dry-run acquisition.
-var errBarred = errors.New("no handover requested, because the API server would reject the acquisition")
+// barredError is the rejection of a dry-run acquisition.
+type barredError struct{ err error }
+
+func (e barredError) Error() string { return "dry run of an acquisition: " + e.err.Error() }
+
+func (e barredError) Unwrap() error { return e.err }
 
 // dryRunAcquire returns an error if the API server would reject an acquisition of the lock by this candidate. Other errors are ignored.
 func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot) error {
@@ -92,7 +95,7 @@ func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot)
 	record.RenewTime = now
 	record.LeaderTransitions++
 	if err := lock.DryRun(ctx, base, record, base.Annotations); k8sresourcelock.IsRefused(err) {
-		return fmt.Errorf("%w: %w", errBarred, err)
+		return barredError{err}
 	}
 	return nil
 }

@@ -111,8 +111,9 @@ func (r *reporter) callFailed(c call) {
 		return
 	}
 	cause := causeOf(c.err)
-	if r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err) && errors.Is(c.err, errBarred) {
-		r.warn("%s", brief(c.err))
+	var barred barredError
+	if r.warnOnce(topicOf(c.op), cause.name, cause.message, "call", c.op.String(), "cause", cause.name, "err", c.err) && errors.As(c.err, &barred) {
+		r.warn("requests no handover, because the API server would reject the acquisition: %s", brief(barred.err))
 	}
 }
 
