@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // Coordination lets a coordinator (package coordination) choose the leader of an election. The process
@@ -90,10 +92,9 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	if err != nil {
 		return nil, err
 	}
-	if l.fitness() != nil {
-		publisher.SetFit(false) // until the first fitness check
-	}
+	l.checkFailed.Store(l.fitness() != nil) // until the first fitness check
 	l.publisher.Store(publisher)
+	l.publishFitness()
 	ctx, cancel := context.WithCancel(ctx)
 	var publishing sync.WaitGroup
 	publishing.Go(func() { _ = publisher.Run(ctx) }) // it logs its errors
@@ -101,6 +102,54 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 		cancel()
 		publishing.Wait()
 	}, nil
+}
+
+// publishFitness publishes whether this candidate should be named.
+func (l *LeaderElection) publishFitness() {
+	if p := l.publisher.Load(); p != nil {
+		p.SetFit(!l.checkFailed.Load() && !l.backingOff.Load())
+	}
+}
+
+// fitObserver publishes a candidate as unfit while it does not campaign after a step-down. Otherwise the coordinator would name it again,
+// and it would release the lock each time.
+type fitObserver struct {
+	k8sleaderelection.Observer // may be nil
+	l                          *LeaderElection
+}
+
+func (o fitObserver) Phase(name, from, to, reason string) {
+	if o.Observer != nil {
+		o.Observer.Phase(name, from, to, reason)
+	}
+}
+
+func (o fitObserver) Call(name, verb, role, result string, took time.Duration) {
+	if o.Observer != nil {
+		o.Observer.Call(name, verb, role, result, took)
+	}
+}
+
+func (o fitObserver) Term(name string, began bool, reason string) {
+	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
+		t.Term(name, began, reason)
+	}
+}
+
+func (o fitObserver) ObserveDuration(name string, what k8sleaderelection.Interval, took time.Duration) {
+	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
+		t.ObserveDuration(name, what, took)
+	}
+}
+
+func (o fitObserver) StatusChanged(name string) {
+	if e := o.l.elector.Load(); e != nil {
+		o.l.backingOff.Store(e.Status().BackingOff)
+		o.l.publishFitness()
+	}
+	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
+		t.StatusChanged(name)
+	}
 }
 
 // SetCoordinatorAbsent sets whether the coordinator of a coordinated election is absent. If it is absent

@@ -42,6 +42,8 @@ type LeaderElection struct {
 	absent      atomic.Bool // the coordinator is absent
 	// publisher publishes the LeaseCandidate of the current or last run. It is nil if the election is not coordinated.
 	publisher atomic.Pointer[leasecandidate.Publisher]
+	// checkFailed and backingOff are the reasons to publish it as unfit.
+	checkFailed, backingOff atomic.Bool
 	// follow starts to follow a default watcher from which handlers cannot be removed. It is nil before the first run.
 	follow   func() (unfollow func())
 	registry *registry               // elections in the same registry share clients and watches
@@ -119,6 +121,9 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	c.FitnessCheck = l.fitness()
 	c.WatchDog = l.health
 	c.Observer = l.cfg.Observer
+	if l.cfg.Coordination != nil {
+		c.Observer = fitObserver{Observer: l.cfg.Observer, l: l}
+	}
 	return c
 }
 
@@ -205,8 +210,9 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 				break
 			}
 		}
-		if p := l.publisher.Load(); p != nil && ctx.Err() == nil {
-			p.SetFit(err == nil)
+		if ctx.Err() == nil {
+			l.checkFailed.Store(err != nil)
+			l.publishFitness()
 		}
 		return err
 	}

@@ -55,6 +55,7 @@ type view struct {
 	running         bool            // run functions have not all returned
 	drained         <-chan struct{} // closed when functions that exceeded their limit have returned
 	unfit           bool
+	backingOff      bool
 	acked           core.Instant
 	changed         time.Time
 	record          recordView
@@ -244,6 +245,8 @@ type Status struct {
 	Hold Hold
 	// Unfit is set if FitnessCheck failed.
 	Unfit bool
+	// BackingOff is set while this process does not campaign after a step-down.
+	BackingOff bool
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision
 	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
@@ -263,7 +266,7 @@ func (le *LeaderElector) Status() Status {
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, ValidFor: left, Term: v.term,
-		Unfit: v.unfit, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
+		Unfit: v.unfit, BackingOff: v.backingOff, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
 		Default:      DefaultRevision(v.defaultRevision),
 		HandoverWait: handover,
 		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: Hold(v.record.hold),

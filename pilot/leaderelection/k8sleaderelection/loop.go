@@ -260,7 +260,7 @@ func (l *loop) publish(c *change) {
 	}
 	v := view{
 		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
-		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, acked: l.acked, changed: l.changed,
+		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, backingOff: l.core.BackingOff(*s, c.in.Now.Mono), acked: l.acked, changed: l.changed,
 		validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {

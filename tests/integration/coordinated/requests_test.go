@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
 // wire records the requests of a process, including watches and requests without a response.
@@ -110,5 +111,31 @@ func TestRequests(t *testing.T) {
 			t.Errorf("change to %s: the coordinator sent %q", to, sent)
 		}
 		quiet(to + "-1")
+	}
+}
+
+// TestStepDown_Unfit checks that a candidate is published as unfit during the cool-down that an operator requested. Otherwise the coordinator
+// would name it again, and it would release the lock each time.
+func TestStepDown_Unfit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.coordinate()
+	first := w.candidate("a-1", "stable")
+	w.await("a-1 leads", first.leads.Load)
+	second := w.candidate("b-1", "stable")
+	w.await("b-1 is published", func() bool { return w.leaseCandidate("b-1") != nil })
+	operator, err := first.election.Operator("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := operator.StepDown(t.Context(), "test", 3*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	fit := func() string { return w.leaseCandidate("a-1").Labels[coordination.FitLabel] }
+	w.await("a-1 is published as unfit", func() bool { return fit() == "false" })
+	w.await("b-1 leads", second.leads.Load)
+	w.await("a-1 is published as fit again", func() bool { return fit() != "false" })
+	if !second.leads.Load() {
+		t.Error("b-1 does not lead after the cool-down of a-1")
 	}
 }

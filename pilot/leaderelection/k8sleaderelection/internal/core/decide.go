@@ -93,6 +93,9 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	return at, why
 }
 
+// BackingOff reports whether this candidate does not campaign after a step-down.
+func (c Config) BackingOff(s State, now Instant) bool { return now < c.backOffEnds(s) }
+
 // backOffEnds returns when this candidate campaigns again. An operator may have requested a cool-down from each
 // candidate. So a cool-down ends after the lock was free or expired for a lease.
 func (c Config) backOffEnds(s State) Instant {
