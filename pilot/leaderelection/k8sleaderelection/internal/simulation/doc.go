@@ -31,8 +31,6 @@
 //   - A record that was emptied by hand and has no marker looks like a drained release.
 //   - A forged marker or nomination may show that a settling holder, or a holder after it, has waited. After a
 //     restart under the same name, that holder acts without settling. Its next renewal removes a forged marker.
-//   - In a coordinated election, a step-down with a long cool-down is not forged: the coordinator would name that
-//     candidate again and again.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //
 // For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act

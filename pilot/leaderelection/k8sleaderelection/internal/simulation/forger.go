@@ -14,10 +14,8 @@ func (w *world) forge() {
 		return
 	}
 	a, r := &v.snap.Annotations, v.snap.Record
-	holder, transitions, coolDown := r.Holder, r.Transitions, 7*24*3600
-	if w.mode.Coordinated {
-		coolDown = 1 // the coordinator names the candidate again, so that it releases again
-	}
+	const coolDown = 7 * 24 * 3600
+	holder, transitions := r.Holder, r.Transitions
 	if w.chance(0.2) {
 		holder = w.anyName()
 	}
@@ -31,7 +29,7 @@ func (w *world) forge() {
 		func() {
 			a.Request = core.Request{
 				Identity: w.anyName(), Key: w.revision(), Reason: w.anyOf(core.ForDefaultRevision, core.ForLocalOverRemote, core.ForUnfit, core.ForOperator, "other"),
-				Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), HoldSeconds: min(coolDown, w.anySeconds()), Accepted: w.chance(0.3), Refused: w.anyOf("", "", "no"),
+				Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), HoldSeconds: w.anySeconds(), Accepted: w.chance(0.3), Refused: w.anyOf("", "", "no"),
 			}
 		},
 		func() {
