@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -90,17 +91,12 @@ func (j *judge) measureFlips() {
 	}
 }
 
-// Quantile returns the smallest duration that at least this part of the durations does not exceed. It returns 0 for none.
-func Quantile(all []time.Duration, part float64) time.Duration {
+// quantile returns the smallest duration that at least this part of the durations does not exceed. It returns 0 for none.
+func quantile(all []time.Duration, part float64) time.Duration {
 	if len(all) == 0 {
 		return 0
 	}
-	sorted := slices.Sorted(slices.Values(all))
-	n := int(part * float64(len(sorted)))
-	if float64(n) < part*float64(len(sorted)) {
-		n++
-	}
-	return sorted[max(n, 1)-1]
+	return slices.Sorted(slices.Values(all))[int(math.Ceil(part*float64(len(all))))-1]
 }
 
 // String returns the figures as lines of text.
@@ -108,7 +104,7 @@ func (f Figures) String() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	line("flip until the new default revision leads all shared elections: median %v, p99 %v (%d flips, %d unfinished)",
-		round(Quantile(f.Flips, 0.5)), round(Quantile(f.Flips, 0.99)), len(f.Flips), f.Unfinished)
+		round(quantile(f.Flips, 0.5)), round(quantile(f.Flips, 0.99)), len(f.Flips), f.Unfinished)
 	line("terms: %d; longest time without a leader: %v (%s)", f.Terms, round(f.Leaderless), f.LeaderlessAt)
 	line("writes after the writer's term: %d, up to %v after the next term began", f.LateWrites, round(f.Overlap))
 	line("guarded writes: %d to %d objects; %d without a logged response", f.Guarded, f.Objects, f.Unanswered)

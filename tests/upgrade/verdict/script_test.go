@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +63,7 @@ func (s *script) log(r request) {
 	line := fields{
 		"auditID": fmt.Sprint(s.version, r), "stage": r.stage, "verb": r.verb, "requestURI": uri, "user": fields{"username": user, "extra": extra},
 		"objectRef": ref, "responseStatus": fields{"code": r.code}, "requestObject": fields{"metadata": fields{"resourceVersion": r.from}},
-		"responseObject": r.object, "requestReceivedTimestamp": stamp(s.clock), "stageTimestamp": stamp(s.clock),
+		"responseObject": r.object, "requestReceivedTimestamp": metav1.NewMicroTime(s.clock), "stageTimestamp": metav1.NewMicroTime(s.clock),
 	}
 	encoded, err := json.Marshal(line)
 	if err != nil {
@@ -69,8 +71,6 @@ func (s *script) log(r request) {
 	}
 	s.lines.Write(append(encoded, '\n'))
 }
-
-func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05.000000Z") }
 
 func (s *script) next() {
 	s.version++
@@ -95,46 +95,78 @@ func (s *script) put(who, verb, resource, namespace, name string, object fields)
 	s.log(request{verb: verb, resource: resource, namespace: namespace, name: name, who: who, object: object, code: 200, stage: stageComplete})
 }
 
-// remove adds a deletion, whose response has no version.
-func (s *script) remove(who, resource, namespace, name string) {
+// play adds the writes of a text, such as "flip canary; lock stable-1 canary-1 2". Each has a verb and words:
+//
+//	flip REVISION                   the default revision changes
+//	lock WHO HOLDER TRANSITIONS     WHO writes the Lease; the holder - is empty
+//	name POD                        a coordinator in a Pod names that Pod
+//	unanswered WHO LOCK             WHO writes a Lease and gets no response
+//	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
+//	space NAMESPACE, terminate NAMESPACE, remove RESOURCE NAMESPACE NAME
+//	wait SECONDS                    the next write is later by that
+func (s *script) play(text string) {
 	s.t.Helper()
-	s.next()
-	id := key(resource, namespace, name)
-	s.log(request{verb: "delete", resource: resource, namespace: namespace, name: name, who: who, code: 200, stage: stageComplete,
-		object: fields{"kind": "Status", "details": fields{"uid": s.uids[id]}}})
-	delete(s.uids, id)
+	for line := range strings.SplitSeq(text, ";") {
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		switch args := words[1:]; words[0] {
+		case "flip":
+			s.put("admin", "update", "mutatingwebhookconfigurations", "", defaultTag, fields{"metadata": fields{"labels": fields{revisionLabel: args[0]}}})
+		case "lock":
+			s.lock(args[0], strings.Trim(args[1], "-"), s.number(args[2]))
+		case "name":
+			s.put(args[0], "update", "leases", home, bundles, fields{
+				"metadata": fields{"annotations": fields{"leader.istio.io/holder-key": "stable", "incumbent.dev/strategy": "x"}},
+				"spec":     fields{"holderIdentity": args[0] + "." + bundles, "leaseTransitions": 1, "leaseDurationSeconds": nominationSeconds},
+			})
+		case "unanswered":
+			s.next()
+			s.log(request{verb: "update", resource: "leases", namespace: home, name: args[1], who: args[0], stage: stageReceived})
+		case "bundle":
+			s.put(args[0], "patch", "configmaps", args[1], "bundle", fields{"data": fields{"pem": args[2]}})
+		case "space":
+			s.put("admin", "create", "namespaces", "", args[0], fields{})
+		case "terminate":
+			s.put("admin", "delete", "namespaces", "", args[0], fields{"metadata": fields{"deletionTimestamp": "now"}})
+		case "remove":
+			s.remove(args[0], strings.Trim(args[1], "-"), args[2])
+		case "wait":
+			s.clock = s.clock.Add(time.Duration(s.number(args[0])) * time.Second)
+		default:
+			s.t.Fatalf("unknown verb %q", words[0])
+		}
+	}
+}
+
+func (s *script) number(text string) int {
+	s.t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
 }
 
 // lock adds a write of a Lease.
-func (s *script) lock(who, election, holder, revision string, transitions int) {
+func (s *script) lock(who, holder string, transitions int) {
 	s.t.Helper()
-	s.put(who, "update", "leases", home, election, fields{
+	revision, _, _ := strings.Cut(holder, "-")
+	s.put(who, "update", "leases", home, bundles, fields{
 		"metadata": fields{"annotations": fields{"leader.istio.io/holder-key": revision}},
 		"spec":     fields{"holderIdentity": holder, "leaseTransitions": transitions},
 	})
 }
 
-// unanswered adds a write of a Lease without a response.
-func (s *script) unanswered(who, election string) {
+// remove adds a deletion, whose response has no version.
+func (s *script) remove(resource, namespace, name string) {
 	s.t.Helper()
 	s.next()
-	s.log(request{verb: "update", resource: "leases", namespace: home, name: election, who: who, stage: stageReceived})
-}
-
-func (s *script) flip(revision string) {
-	s.t.Helper()
-	s.put("admin", "update", "mutatingwebhookconfigurations", "", defaultTag, fields{"metadata": fields{"labels": fields{revisionLabel: revision}}})
-}
-
-// bundle adds a write that the election bundles guards.
-func (s *script) bundle(who, namespace, content string) {
-	s.t.Helper()
-	s.put(who, "patch", "configmaps", namespace, "bundle", fields{"data": fields{"pem": content}})
-}
-
-func (s *script) space(name string) {
-	s.t.Helper()
-	s.put("admin", "create", "namespaces", "", name, fields{})
+	id := key(resource, namespace, name)
+	s.log(request{verb: "delete", resource: resource, namespace: namespace, name: name, who: "admin", code: 200, stage: stageComplete,
+		object: fields{"kind": "Status", "details": fields{"uid": s.uids[id]}}})
+	delete(s.uids, id)
 }
 
 const bundles = "bundles"
@@ -168,12 +200,4 @@ func (s *script) history() History {
 func (s *script) judged(c Config) Verdict {
 	s.t.Helper()
 	return Judge(s.history(), c)
-}
-
-// handover adds the two writes of a handover.
-func (s *script) handover(from, to string, transitions int) {
-	s.t.Helper()
-	revision, _, _ := strings.Cut(to, "-")
-	s.lock(from, bundles, to, revision, transitions)
-	s.lock(to, bundles, to, revision, transitions)
 }

@@ -61,25 +61,24 @@ func TestJudge_DesiredState(t *testing.T) {
 		"Gateway without address":         {func(s *script) { served(s); gateway(s, 1, 1, "True") }, "it has no address"},
 		"not deployed":                    {func(s *script) { gateway(s, 1, 1, "True", fields{}) }, "gateway's deployment shop/web at the end: it is missing"},
 		"deployed by another revision":    {func(s *script) { served(s); deployment(s, "canary") }, `it is of revision "canary"`},
-		"after a flip":                    {func(s *script) { served(s); s.flip("canary") }, `it is of revision "stable"`},
-		"deleted Ingress":                 {func(s *script) { ingress(s); s.remove("admin", "ingresses", "shop", "web") }, ""},
+		"after a flip":                    {func(s *script) { served(s); s.play("flip canary") }, `it is of revision "stable"`},
+		"deleted Ingress":                 {func(s *script) { ingress(s); s.play("remove ingresses shop web") }, ""},
 		"route without Gateway":           {func(s *script) { route(s, 1, 1, "False") }, ""},
 		"route of a deleted Gateway": {func(s *script) {
 			served(s)
 			route(s, 1, 1, "False")
-			s.remove("admin", "gateways", "shop", "web")
+			s.play("remove gateways shop web")
 		}, ""},
 		"route before its Gateway": {func(s *script) { route(s, 1, 1); served(s) }, "it is not accepted"},
 		"deleted namespace": {func(s *script) {
-			s.space("gone")
+			s.play("space gone")
 			s.put("admin", "create", "gateways", "gone", "web", fields{})
 			s.put("admin", "create", "ingresses", "gone", "web", fields{})
-			s.put("admin", "delete", "namespaces", "", "gone", fields{"metadata": fields{"deletionTimestamp": "now"}})
-			s.remove("admin", "namespaces", "", "gone")
+			s.play("terminate gone; remove namespaces - gone")
 		}, ""},
 		"terminating namespace": {func(s *script) {
 			gateway(s, 1, 1, "False")
-			s.put("admin", "delete", "namespaces", "", "shop", fields{"metadata": fields{"deletionTimestamp": "now"}})
+			s.play("terminate shop")
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
