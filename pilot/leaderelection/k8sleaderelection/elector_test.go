@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,25 +35,6 @@ func TestElectorDrainsBeforeRelease(t *testing.T) {
 		}
 		if gap := b.lastStart().Sub(a.lastStop()); gap != 0 {
 			t.Errorf("b started %v after a's function returned", gap)
-		}
-	})
-}
-
-func TestLeaderStops_RequestHangs(t *testing.T) {
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		a, b := startTwo(t, store)
-		last := record(store).RenewTime.Time
-		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
-		advance(renew)
-		if a.isRunning() || a.IsLeader() {
-			t.Error("a leads after the end of its validity")
-		}
-		advance(lease)
-		if !b.isRunning() {
-			t.Fatal("b does not lead")
-		}
-		if d := b.lastStart().Sub(last); d < lease || d > lease+time.Second {
-			t.Errorf("b started %v after the last renewal", d)
 		}
 	})
 }
@@ -109,25 +89,6 @@ func TestElectorRequestRate(t *testing.T) {
 	})
 }
 
-// The leader did not see the new holder yet when it releases.
-func TestReleaseKeepsNewHolder(t *testing.T) {
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		a := startCandidate(t, store, "a")
-		advance(time.Minute + time.Second)
-		a.lock.MuteWatches(true)
-		store.Put("stranger", stranger(1))
-		if !a.isRunning() {
-			t.Fatal("a saw the change")
-		}
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
-		if r := record(store); r.HolderIdentity != "stranger" || r.LeaseDurationSeconds != 30 {
-			t.Errorf("record after the release: %+v", r)
-		}
-	})
-}
-
 // The candidate loses and regains the lock between two renewals.
 func TestRegainedLockIsNewTerm(t *testing.T) {
 	for name, muted := range map[string]bool{"watch": false, "muted watch": true} {
@@ -167,47 +128,6 @@ func TestMissingKeyDoesNotPreempt(t *testing.T) {
 		}
 		if !a.isRunning() || b.isRunning() || a.terms() != 1 || record(store).LeaderTransitions != 0 {
 			t.Errorf("a runs %v in term %d, b runs %v, record %+v\n%s%s", a.isRunning(), a.terms(), b.isRunning(), record(store), a.logged(), b.logged())
-		}
-	})
-}
-
-func TestKeyComparisonPreempts(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		a := startCandidate(t, store, "a")
-		advance(time.Minute)
-		b := startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) {
-			c.KeyComparison = func(key string) bool { return key == "stable" }
-		})
-		advance(2 * time.Second)
-		if a.isRunning() || record(store).HolderIdentity != "b" {
-			t.Errorf("a runs %v, holder %s", a.isRunning(), record(store).HolderIdentity)
-		}
-		if s := b.Status(); s.Phase != "settling" || s.Leading || b.IsLeader() || s.ValidFor != 0 {
-			t.Errorf("status while settling: %+v", s)
-		}
-		advance(2 * lease)
-		if !b.isRunning() {
-			t.Error("b does not lead")
-		}
-	})
-}
-
-func TestRunOneCycle(t *testing.T) {
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		stopped := 0
-		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.Callbacks.OnStoppedLeading = func() { stopped++ }
-		})
-		done := make(chan struct{})
-		go func() { defer close(done); c.Run(t.Context()) }()
-		advance(time.Minute)
-		store.Put("istiod", k8sresourcelock.LeaderElectionRecord{HolderIdentity: "istiod", LeaseDurationSeconds: 30, LeaderTransitions: 9})
-		<-done
-		if stopped != 1 || c.isRunning() {
-			t.Errorf("OnStoppedLeading calls: %d; runs %v", stopped, c.isRunning())
-		}
-		if got := record(store).HolderIdentity; got != "istiod" {
-			t.Errorf("holder %q, want istiod", got)
 		}
 	})
 }
@@ -463,46 +383,5 @@ func TestGateFollowsTerm(t *testing.T) {
 		putHolder(store, "x")
 		advance(time.Second)
 		g.wants(t, false, 1)
-	})
-}
-
-func TestUnfitLeaderHandsOver(t *testing.T) {
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		var unfit atomic.Bool
-		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.FitnessCheck = func(context.Context) error {
-				if unfit.Load() {
-					return errors.New("cold cache")
-				}
-				return nil
-			}
-		})
-		advance(time.Second)
-		unfit.Store(true)
-		neverFit := startCandidate(t, store, "u", func(c *le.LeaderElectionConfig) {
-			c.FitnessCheck = func(context.Context) error { return errors.New("never fit") }
-		})
-		advance(time.Minute)
-		if marker := store.Snapshot().Annotations[k8sresourcelock.MarkerAnnotation]; !a.isRunning() || a.terms() != 1 || marker != "v1 a 0 handover unfit" {
-			t.Fatalf("the unfit leader runs %v in term %d, marker %s", a.isRunning(), a.terms(), marker)
-		}
-		b := startCandidate(t, store, "b")
-		advance(time.Second)
-		if a.isRunning() || !b.isRunning() {
-			t.Fatalf("a runs %v, b runs %v\n%s", a.isRunning(), b.isRunning(), a.logged())
-		}
-		b.stop()
-		advance(time.Minute)
-		if a.terms() != 1 || neverFit.terms() != 0 {
-			t.Fatal("an unfit follower campaigns")
-		}
-		unfit.Store(false)
-		advance(time.Minute)
-		if !a.isRunning() {
-			t.Error("a is fit again and does not lead")
-		}
-		if !strings.Contains(a.logged(), "unfit to lead") || !strings.Contains(a.logged(), "cold cache") {
-			t.Error(a.logged())
-		}
 	})
 }

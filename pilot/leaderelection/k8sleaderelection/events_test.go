@@ -46,7 +46,10 @@ func TestEvents_Loss(t *testing.T) {
 		advance(time.Minute)
 		ofA.take()
 		a.disconnect(true)
-		advance(lease)
+		if advance(renew); a.isRunning() || a.IsLeader() {
+			t.Error("a leads after the end of its validity")
+		}
+		advance(lease - renew)
 		a.disconnect(false)
 		advance(lease)
 		events, terms, _ := ofA.take()

@@ -103,7 +103,7 @@ func (s *script) put(who, verb, resource, namespace, name string, object fields)
 //	unanswered WHO LOCK             WHO writes a Lease and gets no response
 //	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
 //	space NAMESPACE, terminate NAMESPACE, remove RESOURCE NAMESPACE NAME
-//	wait SECONDS                    the next write is later by that
+//	wait SECONDS                    the clock advances
 func (s *script) play(text string) {
 	s.t.Helper()
 	for line := range strings.SplitSeq(text, ";") {
