@@ -197,7 +197,7 @@ func (w *world) checkSettled() {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; %s has key %s", leader.name, leader.key, w.now.since(w.calm), n.name, n.key)
 			return
 		}
-		if w.mode.Ranked && !w.held() && !n.idle() && !n.trouble() && !n.cooled() && !leader.refuses() && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
+		if w.mode.Ranked && !w.held() && !n.idle() && !n.trouble() && !n.cooled() && !leader.refuses("") && !(n.p != nil && n.p.blind) && core.Outranks(n.key, leader.key, w.defaultRevision) {
 			w.violate(Prompt, "%s leads with key %s %v after the calm began; the default is %s and %s has key %s",
 				leader.name, leader.key, w.now.since(w.calm), w.defaultRevision.Revision, n.name, n.key)
 			return

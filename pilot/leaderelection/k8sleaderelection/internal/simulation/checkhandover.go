@@ -107,7 +107,7 @@ func (c *checks) checkHandover(p *process, call *call) {
 func (p *process) promised() bool {
 	r := p.seen.snap.Annotations.Request
 	return p.seen.pending(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == core.ForOperator || p.seen.unfit ||
-		p.seen.alone(p) && core.Outranks(r.Key, p.key, p.seen.defaultRevision) && !p.n.refuses())
+		p.seen.alone(p) && core.Outranks(r.Key, p.key, p.seen.defaultRevision) && !p.n.refuses(r.Identity))
 }
 
 // checkAcquire checks rules 4, 6, 8 and 9.

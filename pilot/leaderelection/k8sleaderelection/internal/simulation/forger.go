@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -71,5 +72,11 @@ func (w *world) anySeconds() int {
 // cooled reports whether the process does not campaign because of a step-down request.
 func (n *node) cooled() bool { return n.p != nil && n.p.s.BackOff.CoolDown > n.p.now().Mono }
 
-// refuses reports whether a nominee failed recently, so that a leader refuses its requests.
-func (n *node) refuses() bool { return n.p != nil && n.p.s.Failed.Until > n.p.now().Mono }
+// refuses reports whether a nominee failed recently, so that a leader refuses its requests. An empty name means any challenger.
+func (n *node) refuses(challenger string) bool {
+	if n.p == nil || n.p.s.Failed.Until <= n.p.now().Mono {
+		return false
+	}
+	names := n.p.s.Failed.Names
+	return challenger == "" || names[len(names)-1] != "" || slices.Contains(names[:], challenger)
+}
