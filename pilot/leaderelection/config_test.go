@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -55,15 +56,11 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// sameConfig compares two Configs. It does not follow pointers.
+// sameConfig compares all fields of two Configs except the functions.
 func sameConfig(a, b Config) bool {
-	a.OnStuckDrain, b.OnStuckDrain = nil, nil
-	same := a.Logger == b.Logger && a.DefaultWatcher == b.DefaultWatcher && a.LockClient == b.LockClient &&
-		a.Predecessor == b.Predecessor && a.Observer == b.Observer && a.EventRecorder == b.EventRecorder
-	return same && a.Namespace == b.Namespace && a.Identity == b.Identity && a.ElectionID == b.ElectionID &&
-		a.Revision == b.Revision && a.PerRevision == b.PerRevision && a.Remote == b.Remote && a.Lock == b.Lock &&
-		a.LeaseDuration == b.LeaseDuration && a.RenewDeadline == b.RenewDeadline && a.RetryPeriod == b.RetryPeriod &&
-		a.HealthTolerance == b.HealthTolerance && a.Disabled == b.Disabled
+	a.OnStuckDrain = nil
+	b.OnStuckDrain = nil
+	return a.Logger == b.Logger && reflect.DeepEqual(a, b)
 }
 
 func TestConfigDerivedValues(t *testing.T) {

@@ -1,13 +1,11 @@
 package leaderelection
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -149,23 +147,6 @@ func TestDefaultRevisionChange(t *testing.T) {
 			}
 		})
 	}
-	// The elector keeps the value if the watcher is no longer synced.
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &toldWatcher{takes: true, synced: true, revision: "canary"}
-		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w }).starts(t)
-		passes(time.Second)
-		w.mu.Lock()
-		w.synced = false
-		w.mu.Unlock()
-		w.handlers[0]("")
-		passes(time.Second)
-		if d := a.currentDefault(); !d.Synced || d.Revision != "canary" || a.Status().Default != "canary" {
-			t.Errorf("%+v, %+v", d, a.Status())
-		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
-	})
 	// A per-revision election has no rank and does not read the default revision.
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := &toldWatcher{takes: true}
@@ -206,47 +187,5 @@ func TestEndsWaitForCalls(t *testing.T) {
 		if passes(time.Minute); !ended || !released {
 			t.Errorf("polling has ended: %v, client is released: %v", ended, released)
 		}
-	})
-}
-
-// The start waits at most a quarter of the lease for the default watcher to sync.
-func TestStartAwaitsDefaultRevision(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = &toldWatcher{takes: true} })
-		a.starts(t)
-		if passes(playLease/4 - 100*time.Millisecond); a.IsLeader() {
-			t.Error("the start does not wait")
-		}
-		if passes(300 * time.Millisecond); !a.IsLeader() {
-			t.Errorf("the start still waits: %+v", a.Status())
-		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// Healthz fails if run functions are active after the lease and the tolerance.
-func TestHealthz(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		a := s.candidate(t, "a", func(c *Config) { c.HealthTolerance = 5 * time.Second })
-		release := make(chan struct{})
-		a.AddRunContext(func(context.Context) error { <-release; return nil })
-		a.starts(t)
-		passes(time.Second)
-		if !a.IsLeader() || a.Healthz().Check(nil) != nil {
-			t.Errorf("%+v, %v", a.Status(), a.Healthz().Check(nil))
-		}
-		a.client.Forbid(locktest.Update)
-		passes(playLease + 3*time.Second)
-		if err := a.Healthz().Check(nil); err != nil {
-			t.Errorf("within the tolerance: %v", err)
-		}
-		if passes(3 * time.Second); a.Healthz().Check(nil) == nil {
-			t.Error("healthy although a function is active after its lease")
-		}
-		close(release)
-		passes(time.Second)
-		_ = a.quits()
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -79,48 +78,37 @@ func TestElectorConfig(t *testing.T) {
 func TestLock(t *testing.T) {
 	recorder := &silentRecorder{}
 	shared := &k8sresourcelock.Shared{}
-	for kind, gvr := range map[LockType]schema.GroupVersionResource{
-		LockTypeConfigMap: {Version: "v1", Resource: "configmaps"}, LockTypeLease: {Version: "v1", Resource: "leases"}, LockTypeMulti: {},
+	who := k8sresourcelock.ResourceLockConfig{Identity: "a", Key: "^canary", EventRecorder: recorder}
+	for kind, want := range map[LockType][]string{
+		LockTypeConfigMap: {"ConfigMap"}, LockTypeLease: {"Lease"}, LockTypeMulti: {"ConfigMap", "Lease"},
 	} {
 		l := electionFor(t, Config{Lock: kind, Revision: "canary", Remote: true, EventRecorder: recorder})
-		checkPlain := func(lock k8sresourcelock.Interface) {
-			t.Helper()
-			who := k8sresourcelock.ResourceLockConfig{Identity: "a", Key: "^canary", EventRecorder: recorder}
+		locks := []k8sresourcelock.Interface{l.lock(l.client.Kube(), shared)}
+		if both, ok := locks[0].(*k8sresourcelock.MultiLock); ok {
+			locks = []k8sresourcelock.Interface{both.Primary, both.Secondary}
+		}
+		var got []string
+		for _, lock := range locks {
 			switch lock := lock.(type) {
 			case *k8sresourcelock.ConfigMapLock:
+				got = append(got, "ConfigMap")
 				if lock.ConfigMapMeta.Name != "new" || lock.ConfigMapMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who {
 					t.Errorf("%+v", lock)
 				}
 			case *k8sresourcelock.LeaseLock:
+				got = append(got, "Lease")
 				if lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Shared != shared {
 					t.Errorf("%+v", lock)
 				}
-			default:
-				t.Errorf("%v: %T", gvr, lock)
 			}
 		}
-		lock := l.lock(l.client.Kube(), shared)
-		if both, ok := lock.(*k8sresourcelock.MultiLock); ok != (kind == LockTypeMulti) {
-			t.Errorf("%v: %T", kind, lock)
-		} else if ok {
-			checkPlain(both.Primary)
-			checkPlain(both.Secondary)
-			if _, ok := both.Primary.(*k8sresourcelock.ConfigMapLock); !ok {
-				t.Errorf("the first lock of both is %T", both.Primary)
-			}
-			if _, ok := both.Secondary.(*k8sresourcelock.LeaseLock); !ok {
-				t.Errorf("the second lock of both is %T", both.Secondary)
-			}
-			continue
+		if !slices.Equal(got, want) {
+			t.Errorf("%v: locks %v, want %v", kind, got, want)
 		}
-		checkPlain(lock)
-		if _, ok := lock.(*k8sresourcelock.LeaseLock); ok != (kind == LockTypeLease) {
-			t.Errorf("%v: %T", kind, lock)
-		}
-		orders, err := l.Operator("me")
-		if err != nil || orders.Requester != "me" || orders.Lock.Describe() != "istio-system/new" || orders.Lock.Identity() != "a" {
-			t.Errorf("an operator: %v, %+v", err, orders)
-		}
+	}
+	operator, err := electionFor(t, Config{}).Operator("me")
+	if err != nil || operator.Requester != "me" || operator.Lock.Describe() != "istio-system/new" || operator.Lock.Identity() != "a" {
+		t.Errorf("an operator: %v, %+v", err, operator)
 	}
 }
 

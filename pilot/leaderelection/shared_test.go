@@ -194,7 +194,7 @@ func TestSetShares(t *testing.T) {
 	}
 }
 
-// prepare releases everything if it fails.
+// prepare acquires what the elections of a client share. It releases everything if it fails.
 func TestPrepare(t *testing.T) {
 	server := newEmptyServer(t)
 	client, err := kube.NewClient(&rest.Config{Host: server.URL})
@@ -230,26 +230,6 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("in the next run: %v", err)
 	}
 	release()
-	// A watcher has a handler while the election runs.
-	c, err = global.acquire(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, next := &leavable{toldWatcher{takes: true}}, &leavable{toldWatcher{takes: true}}
-	for _, w := range []*leavable{first, first, next} {
-		c.watcher = w
-		if release, err = l.prepare(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, handlers := w.count(); handlers != 1 {
-			t.Errorf("%d handlers", handlers)
-		}
-		release()
-		if _, handlers := w.count(); handlers != 0 {
-			t.Errorf("%d handlers are left behind", handlers)
-		}
-	}
-	c.release()
 	l.cfg.LeaseDuration = time.Second
 	if _, err := l.prepare(t.Context()); err == nil || len(global.clients) != 0 {
 		t.Errorf("with a wrong lease: %v, %d clients left", err, len(global.clients))

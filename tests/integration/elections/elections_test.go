@@ -13,7 +13,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -96,30 +95,6 @@ func TestRecordUnreadable(t *testing.T) {
 	}
 }
 
-func (x *fixture) write(client kube.Client) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}
-	_, err := client.Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), object, metav1.CreateOptions{})
-	return err
-}
-
-func TestGate_OutsideTerm(t *testing.T) {
-	t.Parallel()
-	x := newFixture(t, leaderelection.LockTypeLease)
-	a := x.candidate("a", "stable")
-	if err := x.write(a.Client()); !errors.Is(err, fence.ErrNotLeader) {
-		t.Errorf("write before the term: %v", err)
-	}
-	a.start(t)
-	eventually(t, "a leads", a.Live)
-	if err := x.write(a.Client()); err != nil {
-		t.Errorf("write in the term: %v", err)
-	}
-	a.quit(t)
-	if err := x.write(a.Client()); !errors.Is(err, fence.ErrNotLeader) {
-		t.Errorf("write after the term: %v", err)
-	}
-}
-
 // pair starts a leader of the default revision stable, and a follower of canary.
 func (x *fixture) pair(t *testing.T, options ...func(*leaderelection.Config)) (a, b *candidate, h *history) {
 	t.Helper()
@@ -138,17 +113,13 @@ func TestHandover(t *testing.T) {
 		a, b, h := x.pair(t)
 		a.lingers.Store(true)
 		x.setDefault("canary")
-		eventually(t, "a drains", a.Draining)
+		eventually(t, "a drains", func() bool { return a.Live() && !a.Last().Told.IsZero() })
 		if b.Live() || b.IsLeader() || !a.IsLeader() {
 			t.Errorf("while a drains: a leads %v, b leads %v, b runs %v", a.IsLeader(), b.IsLeader(), b.Live())
 		}
 		a.lingers.Store(false)
 		eventually(t, "b leads", b.Live)
 		h.expect(handover("a", "b", 0)...)
-		if !leaderelection.LocationPrioritizedComparison("stable", b.LeaderElection) ||
-			leaderelection.LocationPrioritizedComparison("canary", a.LeaderElection) {
-			t.Error("LocationPrioritizedComparison does not use the default revision")
-		}
 		x.setDefault("stable")
 		eventually(t, "a leads again", func() bool { return len(a.Spans()) == 2 && a.Live() })
 		h.expect(append(handover("a", "b", 0), handover("b", "a", 1)[1:]...)...)
@@ -197,19 +168,6 @@ func TestIstiodInElection(t *testing.T) {
 	})
 }
 
-func TestPerRevision(t *testing.T) {
-	t.Parallel()
-	x := newFixture(t, leaderelection.LockTypeLease)
-	x.setDefault("stable")
-	perRevision := func(c *leaderelection.Config) { c.PerRevision = true }
-	a := x.ranked("a", "stable", perRevision).start(t)
-	b := x.ranked("b", "canary", perRevision).start(t)
-	eventually(t, "both lead", func() bool { return a.Live() && b.Live() })
-	if leaderelection.LocationPrioritizedComparison("canary", a.LeaderElection) {
-		t.Error("a candidate of a per-revision election has a rank")
-	}
-}
-
 func TestOperator(t *testing.T) {
 	eachLock(t, func(t *testing.T, x *fixture) {
 		a, b, h := x.pair(t)
@@ -247,25 +205,17 @@ func TestOperator(t *testing.T) {
 
 // Istio's constructors use its default revision, its lock types and its keys.
 func TestConstructors(t *testing.T) {
-	type constructor func(namespace string, client kube.Client) *leaderelection.LeaderElection
-	multicluster := func(remote bool) constructor {
-		return func(namespace string, client kube.Client) *leaderelection.LeaderElection {
-			return leaderelection.NewLeaderElectionMulticluster(namespace, "pilot-1", election, "stable", remote, client)
-		}
-	}
 	for name, test := range map[string]struct {
-		make constructor
+		make func(namespace string, client kube.Client) *leaderelection.LeaderElection
 		lock leaderelection.LockType
 		key  string
 	}{
-		"ConfigMap": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
-			return leaderelection.NewLeaderElection(namespace, "pilot-1", election, "stable", client)
-		}, leaderelection.LockTypeConfigMap, "stable"},
 		"Lease": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
 			return leaderelection.NewLeaseLeaderElection(namespace, "pilot-1", election, "stable", client)
 		}, leaderelection.LockTypeLease, "stable"},
-		"multicluster, local":  {multicluster(false), leaderelection.LockTypeConfigMap, "stable"},
-		"multicluster, remote": {multicluster(true), leaderelection.LockTypeConfigMap, "^stable"},
+		"multicluster, remote": {func(namespace string, client kube.Client) *leaderelection.LeaderElection {
+			return leaderelection.NewLeaderElectionMulticluster(namespace, "pilot-1", election, "stable", true, client)
+		}, leaderelection.LockTypeConfigMap, "^stable"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := newFixture(t, test.lock)
