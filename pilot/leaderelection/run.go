@@ -33,8 +33,8 @@ func (l *LeaderElection) takePart(ctx context.Context) error {
 		return err
 	}
 	l.warmed.Store(true)
-	if err := l.awaitDrained(ctx); err != nil {
-		return err
+	if l.elector.Load().AwaitDrained(ctx) != nil {
+		return l.wrap(k8sleaderelection.ErrStuckDrain)
 	}
 	if l.cfg.Disabled {
 		return l.runDisabled(ctx)
@@ -59,23 +59,6 @@ func (l *LeaderElection) begin() error {
 	}
 	l.warmed.Store(false)
 	return nil
-}
-
-// awaitDrained waits for run functions of an earlier run.
-func (l *LeaderElection) awaitDrained(ctx context.Context) error {
-	drained := l.elector.Load().Drained()
-	select {
-	case <-drained:
-		return nil
-	default:
-	}
-	l.cfg.Logger.Warn("waiting for run functions of an earlier run to return", "election", l.cfg.lockName())
-	select {
-	case <-drained:
-		return nil
-	case <-ctx.Done():
-		return l.wrap(k8sleaderelection.ErrStuckDrain)
-	}
 }
 
 // runDisabled runs the run functions without an election, until ctx ends.

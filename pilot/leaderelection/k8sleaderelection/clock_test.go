@@ -26,29 +26,6 @@ func TestClockDeadline(t *testing.T) {
 	})
 }
 
-// The first reading after a suspend wakes the loops that use the clock, and no ended loop.
-func TestClockReadingWakesLoops(t *testing.T) {
-	l := &loop{inputs: newInputs()}
-	ended := &loop{inputs: newInputs()}
-	slept := time.Duration(0)
-	wall := time.Now().UnixNano() - readBoottime()
-	clock := NewClock(func() int64 { return readBoottime() + int64(slept) }).WithWall(func() int64 { return readBoottime() + wall })
-	clock.jumps.add(l)
-	clock.jumps.add(ended)
-	clock.jumps.remove(ended)
-	for range 100 {
-		clock.Now()
-	}
-	if l.signals != 0 {
-		t.Errorf("signals without a suspend: %d", l.signals)
-	}
-	slept = time.Hour
-	clock.Now()
-	if l.signals != ticked || ended.signals != 0 {
-		t.Errorf("signals after a suspend: %d, ended loop: %d", l.signals, ended.signals)
-	}
-}
-
 // Each step advances the clocks.
 func TestJumpsSeen(t *testing.T) {
 	type step struct {

@@ -126,7 +126,7 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	err := le.awaitDrained(ctx)
+	err := le.AwaitDrained(ctx)
 	if err == nil {
 		err = newLoop(le, oneCycle).run(ctx)
 	}
@@ -134,9 +134,13 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	return err
 }
 
-// awaitDrained waits for run functions of an earlier run. The gate of a new term would admit their writes.
-func (le *LeaderElector) awaitDrained(ctx context.Context) error {
-	drained := le.Drained()
+// AwaitDrained waits until no run function of an ended Run or Campaign is running. The gate of a new term would admit
+// their writes. It returns ErrStuckDrain if ctx ends first.
+func (le *LeaderElector) AwaitDrained(ctx context.Context) error {
+	drained := le.view.Load().drained
+	if drained == nil {
+		return nil
+	}
 	select {
 	case <-drained:
 		return nil
@@ -150,17 +154,6 @@ func (le *LeaderElector) awaitDrained(ctx context.Context) error {
 		return le.stuck()
 	}
 }
-
-// Drained returns a channel that is closed when no run function of an ended Run or Campaign is running. It is open only
-// after ErrStuckDrain. Each channel covers the runs that ended before the call.
-func (le *LeaderElector) Drained() <-chan struct{} {
-	if drained := le.view.Load().drained; drained != nil {
-		return drained
-	}
-	return alreadyDrained
-}
-
-var alreadyDrained = func() <-chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func (le *LeaderElector) stuck() error {
 	return fmt.Errorf("election %s: %w", le.config.Name, ErrStuckDrain)

@@ -209,29 +209,6 @@ func TestRun_StuckFunctions(t *testing.T) {
 	})
 }
 
-func TestStuckDrainKeepsLock(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		reported := 0
-		release := make(chan struct{})
-		ctx, cancel := context.WithCancel(t.Context())
-		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.OnStuckDrain = func() { reported++ }
-			c.RunFunctions = []func(context.Context) error{func(context.Context) error { <-release; return nil }}
-		})
-		done := make(chan error, 1)
-		go func() { done <- c.Campaign(ctx) }()
-		advance(time.Minute)
-		cancel()
-		if err := <-done; !errors.Is(err, le.ErrStuckDrain) || reported != 1 {
-			t.Errorf("got %v; OnStuckDrain calls: %d", err, reported)
-		}
-		if record(store).HolderIdentity != "a" {
-			t.Error("the lock was released while a function was running")
-		}
-		close(release)
-	})
-}
-
 // stuckEnv selects the process that does not return from its run function.
 const stuckEnv = "INCUMBENT_TEST_STUCK"
 
