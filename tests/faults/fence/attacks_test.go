@@ -37,6 +37,7 @@ func TestLock_Commands(t *testing.T) {
 		for _, key := range []string{
 			locks.MarkerAnnotation, locks.HandoverRequestAnnotation, locks.NominatedAnnotation, locks.HoldAnnotation,
 			locks.StrategyAnnotation, locks.PreferredHolderAnnotation, locks.MultiLockAnnotation, "incumbent.dev/later",
+			locks.LeaseHolderKey, // an invalid key makes the record unreadable
 		} {
 			set := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}}}`, key)
 			change := fmt.Sprintf(`{"metadata":{"annotations":{%q:"y"}}}`, key)
