@@ -69,25 +69,12 @@ func TestLeaderlessSince(t *testing.T) {
 	const now = core.Instant(1 << 60)
 	expired := seen.After(40 * time.Second)
 	for name, c := range map[string]struct {
-		change func(*core.Snapshot)
-		now    core.Instant
-		want   core.Instant
-	}{
-		"held":         {func(*core.Snapshot) {}, expired - 1, 0},
-		"expired":      {func(*core.Snapshot) {}, now, expired},
-		"short lease":  {func(s *core.Snapshot) { s.Record.Lease = time.Second }, now, seen.After(30 * time.Second)},
-		"absurd lease": {func(s *core.Snapshot) { s.Record.Lease = 100 * time.Hour }, now, seen.After(r.core.LeaseBound())},
-		"absent":       {func(s *core.Snapshot) { s.Exists = false }, now, now},
-		"unreadable":   {func(s *core.Snapshot) { s.Content = core.Unreadable }, now, now},
-		"free":         {func(s *core.Snapshot) { s.Record.Holder = "" }, now, now},
-		"nominated": {func(s *core.Snapshot) {
-			s.Record.Renewed = s.Record.Acquired
-			s.Annotations.Nominated = core.Nomination{Identity: "x", Transitions: 4}
-		}, now, now},
-	} {
-		snap := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Lease: 40 * time.Second, Transitions: 4, Acquired: 1, Renewed: 2}}
-		c.change(&snap)
-		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: snap}
+		exists    bool
+		now, want core.Instant
+	}{"held": {true, expired - 1, 0}, "expired": {true, now, expired}, "absent": {false, now, now}} {
+		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
+			Exists: c.exists, Content: core.Readable, Record: core.Record{Holder: "x", Lease: 40 * time.Second},
+		}}
 		if got := r.leaderlessSince(&change{in: core.Input{Now: core.ClockReading{Mono: c.now}}, after: s}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}

@@ -215,48 +215,27 @@ func TestRecordView(t *testing.T) {
 	r, _, _ := reporting(t)
 	const seen = core.Instant(time.Second)
 	const lease = 40 * time.Second
-	own := r.le.config.Lock.Identity()
 	until := seen.After(lease)
 	hold := core.Hold{Holder: "x", Transitions: 4, Seconds: 60, Reason: core.HoldForPause}
-	marker := func(identity string, transitions int, handover bool) func(*core.State) {
-		return func(s *core.State) {
-			s.Snap.Annotations.Marker = core.Marker{Identity: identity, Transitions: transitions, Handover: handover}
-		}
-	}
-	phase := func(p core.Phase) func(*core.State) {
-		return func(s *core.State) { s.Snap.Record.Holder = own; s.Phase = p }
-	}
-	held := func(h core.Hold) func(*core.State) {
-		return func(s *core.State) { s.Snap.Annotations.Hold = h }
+	marker := func(identity string, transitions int, handover bool) core.Annotations {
+		return core.Annotations{Marker: core.Marker{Identity: identity, Transitions: transitions, Handover: handover}}
 	}
 	for name, c := range map[string]struct {
-		change func(*core.State)
-		want   recordView
+		annotations core.Annotations
+		want        recordView
 	}{
-		"peer":                     {func(*core.State) {}, recordView{actsUntil: until, lease: lease}},
+		"peer":                     {core.Annotations{}, recordView{actsUntil: until, lease: lease}},
 		"marker":                   {marker("x", 4, true), recordView{actsUntil: until, lease: lease, handsOver: true}},
 		"marker without handover":  {marker("x", 4, false), recordView{actsUntil: until, lease: lease}},
 		"marker of another holder": {marker("y", 3, true), recordView{lease: lease}},
 		"marker of another term":   {marker("x", 3, true), recordView{lease: lease}},
-		"free":                     {func(s *core.State) { s.Snap.Record.Holder = "" }, recordView{lease: lease}},
-		"settling":                 {phase(core.Settling), recordView{lease: lease}},
-		"leading":                  {phase(core.Leading), recordView{actsUntil: until, lease: lease}},
-		"draining":                 {phase(core.Draining), recordView{actsUntil: until, lease: lease}},
-		"short lease":              {func(s *core.State) { s.Snap.Record.Lease = time.Second }, recordView{actsUntil: seen.After(r.core.Lease), lease: time.Second}},
-		"hold":                     {held(hold), recordView{actsUntil: until, lease: lease, hold: hold}},
-		"expired hold":             {held(core.Hold{Holder: "x", Transitions: 4}), recordView{actsUntil: until, lease: lease}},
-		"hold of another holder":   {held(core.Hold{Holder: "y", Transitions: 4, Seconds: 60}), recordView{actsUntil: until, lease: lease}},
-		"hold of another term":     {held(core.Hold{Holder: "x", Transitions: 3, Seconds: 60}), recordView{actsUntil: until, lease: lease}},
-		"nominee without its own write": {func(s *core.State) {
-			s.Snap.Record.Renewed = s.Snap.Record.Acquired
-			s.Snap.Annotations.Nominated = core.Nomination{Identity: "x", Transitions: 4}
-		}, recordView{lease: lease}},
+		"hold":                     {core.Annotations{Hold: hold}, recordView{actsUntil: until, lease: lease, hold: hold}},
+		"expired hold":             {core.Annotations{Hold: core.Hold{Holder: "x", Transitions: 4}}, recordView{actsUntil: until, lease: lease}},
 	} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
-			Exists: true, Content: core.Readable,
+			Exists: true, Content: core.Readable, Annotations: c.annotations,
 			Record: core.Record{Holder: "x", Key: "k", Lease: lease, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}
-		c.change(&s)
 		if got := r.recordViewOf(&s); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}

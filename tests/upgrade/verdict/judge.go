@@ -150,18 +150,14 @@ func (j *judge) add(rule Rule, format string, args ...any) {
 }
 
 func (j *judge) findTerms() {
-	writes := map[string][]Write{}
+	locks := map[string]bool{}
 	for _, w := range j.history.Writes {
 		if lock := j.lockOf(w); lock != "" {
-			writes[lock] = append(writes[lock], w)
+			locks[lock] = true
 		}
 	}
-	unanswered := map[string][]Write{}
-	for _, w := range j.history.Unanswered {
-		unanswered[j.lockOf(w)] = append(unanswered[j.lockOf(w)], w)
-	}
-	for _, lock := range slices.Sorted(maps.Keys(writes)) {
-		terms, gaps := lockTerms(lock, writes[lock], unanswered[lock])
+	for _, lock := range slices.Sorted(maps.Keys(locks)) {
+		terms, gaps := j.history.terms(j.Namespace, lock)
 		j.terms[lock] = terms
 		for _, gap := range gaps {
 			j.add(Incomplete, "%s", gap)

@@ -3,6 +3,7 @@ package verdict
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -72,29 +73,24 @@ func recordOf(w Write) (r record, ok bool) {
 
 // Terms returns the terms of a lock.
 func (h History) Terms(namespace, lock string) []Term {
-	is := func(w Write) bool {
-		return w.Namespace == namespace && w.Name == lock && (w.Resource == "leases" || w.Resource == "configmaps")
-	}
-	terms, _ := lockTerms(lock, filter(h.Writes, is), filter(h.Unanswered, is))
+	terms, _ := h.terms(namespace, lock)
 	return terms
 }
 
-func filter(writes []Write, keep func(Write) bool) (kept []Write) {
-	for _, w := range writes {
-		if keep(w) {
-			kept = append(kept, w)
-		}
+// terms returns the terms of a lock. It also returns the gaps of its log: the transitions grew without a logged write.
+// An unanswered write explains growth by one.
+func (h History) terms(namespace, lock string) (terms []Term, gaps []string) {
+	other := func(w Write) bool {
+		return w.Namespace != namespace || w.Name != lock || w.Resource != "leases" && w.Resource != "configmaps"
 	}
-	return kept
-}
-
-// lockTerms returns the terms of one lock. It also returns the gaps of its log: the transitions grew without a logged
-// write. An unanswered write explains growth by one.
-func lockTerms(lock string, writes, unanswered []Write) (terms []Term, gaps []string) {
+	unanswered := slices.DeleteFunc(slices.Clone(h.Unanswered), other)
 	var uid string
 	var before record
 	readable := false
-	for _, w := range writes {
+	for _, w := range h.Writes {
+		if other(w) {
+			continue
+		}
 		var current *Term
 		if n := len(terms); n > 0 && terms[n-1].End == 0 {
 			current = &terms[n-1]

@@ -43,11 +43,3 @@ func TestRequestsCount(t *testing.T) {
 		t.Errorf("%+v, want %d sent and %d failed", got, served.Load(), failed.Load())
 	}
 }
-
-func TestWrote(t *testing.T) {
-	for name, want := range map[string]bool{"w1": true, "w27": true, "web": false, "shop": false, "w": false, "default": false} {
-		if Wrote(name) != want {
-			t.Errorf("Wrote(%q) = %v", name, !want)
-		}
-	}
-}
