@@ -19,6 +19,11 @@ type toldWatcher struct {
 	asked    int
 }
 
+// newWatcher returns a watcher that has synced and accepts handlers.
+func newWatcher(revision string) *toldWatcher {
+	return &toldWatcher{revision: revision, synced: true, takes: true}
+}
+
 func (*toldWatcher) Run(<-chan struct{}) {}
 
 func (w *toldWatcher) HasSynced() bool {

@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,7 +115,7 @@ type playClient struct {
 func (c playClient) Kube() kubernetes.Interface { return c.kube }
 
 // election returns the election of a process or of an operator.
-func (w *world) election(name, revision string, m electorKind, k playKube, watcher *playWatcher, log *slog.Logger) *LeaderElection {
+func (w *world) election(name, revision string, m electorKind, k playKube, watcher *toldWatcher, log *slog.Logger) *LeaderElection {
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
@@ -141,32 +140,6 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	// Those of one process share their watches; here each has its own way to the store.
 	l.shared = &k8sresourcelock.Shared{Client: k.getter(), MinSharedWatches: 1 + w.Intn(2)}
 	return l
-}
-
-// playWatcher tells one process the default revision, which it may learn late.
-type playWatcher struct {
-	mu       sync.Mutex
-	revision string
-	handlers []func(string)
-}
-
-func (*playWatcher) Run(<-chan struct{}) {}
-func (*playWatcher) HasSynced() bool     { return true }
-
-func (d *playWatcher) GetDefault() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.revision
-}
-
-func (d *playWatcher) set(revision string) {
-	d.mu.Lock()
-	d.revision = revision
-	handlers := append([]func(string){}, d.handlers...)
-	d.mu.Unlock()
-	for _, h := range handlers {
-		h(revision)
-	}
 }
 
 // playElection plays one seed and returns what went wrong.

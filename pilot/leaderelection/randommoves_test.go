@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 )
 
 // fault says how one request of the process for one of the two objects fails.
@@ -206,15 +207,40 @@ func (w *world) Refuse() {
 	w.Logf("refused no more")
 }
 
-// Order gives an operator's order. A drain, a nomination that runs out and the nominee's settling may
-// each take a lease or so.
+// Order starts a random command of an operator. A drain, a nomination that runs out and the settling of the nominee may each take
+// a lease.
 func (w *world) Order() {
-	w.GiveOrder(w.ctx, func() *part { return &w.pick().part }, w.operator, 2*playLease, 12*playLease)
+	m := w.AnyMake()
+	for m.Peer() {
+		m = w.Mix[0]
+	}
+	revision := w.AnyRevision()
+	to := "ghost"
+	if w.Intn(4) > 0 {
+		to = w.pick().Name
+	}
+	o := w.operator(revision, m)
+	length := time.Second + w.Within(2*playLease)
+	which := w.Intn(4)
+	w.Ordered++
+	w.Orders.Go(func() {
+		began := time.Now()
+		err := []func() error{
+			func() error { return o.Transfer(w.ctx, to, revision, "", length) },
+			func() error { return o.StepDown(w.ctx, "", length) },
+			func() error { return o.Pause(w.ctx, "", length) },
+			func() error { return o.Resume(w.ctx) },
+		}[which]()
+		w.Logf("order %d (%v) to %s: %v", which, m, to, err)
+		if took := time.Since(began); took > 12*playLease {
+			w.Violate("order %d to %s took %v: %v", which, to, took, err)
+		}
+	})
 }
 
-func (w *world) operator(revision string, m electorKind) playOperator {
+func (w *world) operator(revision string, m electorKind) admin.Operator {
 	k := playKube{configMaps: w.objects.Client("operator"), leases: w.leases[revision].Client("operator")}
-	o, err := w.election("operator", revision, m, k, &playWatcher{}, nil).Operator("play")
+	o, err := w.election("operator", revision, m, k, newWatcher(""), nil).Operator("play")
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -17,15 +17,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
-
-func (d *playWatcher) AddHandler(h revisions.DefaultHandler) {
-	d.mu.Lock()
-	d.handlers = append(d.handlers, h)
-	d.mu.Unlock()
-	h(d.GetDefault())
-}
 
 // process is one process of a play, ours or a peer.
 type process struct {
@@ -33,7 +25,7 @@ type process struct {
 
 	w         *world
 	l         *LeaderElection // nil: a peer
-	watcher   *playWatcher
+	watcher   *toldWatcher
 	clients   []*locktest.Client // to the ConfigMap and to the Lease
 	writer    string             // whose the clients' writes are: processes that come again share their name
 	writes    http.RoundTripper
@@ -63,7 +55,7 @@ func (w *world) start(name, revision string, m electorKind) {
 			c.SetWatchDelay(w.Within(300 * time.Millisecond))
 		}
 	}
-	p.watcher = &playWatcher{revision: w.Default}
+	p.watcher = newWatcher(w.Default)
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	if w.bug.wavers > 0 {
@@ -122,7 +114,7 @@ func (p *process) elector() (run func(context.Context)) {
 // hears sets the default revision of the watcher.
 func (p *process) hears(revision string) {
 	if !p.w.bug.deaf {
-		p.watcher.set(revision)
+		p.watcher.is(revision)
 	}
 }
 
@@ -131,7 +123,7 @@ func (p *process) waver(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
 		case <-time.After(p.w.bug.wavers):
-			p.watcher.set(playRevisions[i%2])
+			p.watcher.is(playRevisions[i%2])
 		case <-ctx.Done():
 		}
 	}
