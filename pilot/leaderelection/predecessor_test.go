@@ -6,11 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -25,18 +22,8 @@ func (watcher) AddHandler(revisions.DefaultHandler) {}
 // electionFor returns an election whose client reaches no API server.
 func electionFor(t *testing.T, cfg Config) *LeaderElection {
 	t.Helper()
-	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Namespace = "istio-system"
-	cfg.ElectionID = "new"
 	cfg.Identity = "a"
-	l, err := New(client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return newOn(t, unreachable(t), cfg)
 }
 
 // bubbleClock returns a clock that counts the time of a synctest bubble only.
@@ -49,16 +36,12 @@ func withPredecessor(c *Config) {
 	c.Predecessor = &Predecessor{Name: locktest.Name, Lock: LockTypeConfigMap}
 }
 
-// oldReplica is a replica of an earlier version, which elects by the old lock.
-type oldReplica struct {
-	*candidate
-}
-
-func (s *lockServer) oldReplica(t *testing.T, name string) oldReplica {
+// oldReplica starts a replica of an earlier version, which elects by the old lock.
+func (s *lockServer) oldReplica(t *testing.T, name string) *candidate {
 	a := s.candidate(t, name, func(c *Config) { c.Lock = LockTypeConfigMap })
 	a.AddRunContext(a.work)
 	t.Cleanup(func() { passes(3 * playLease) }) // a bubble ends when its goroutines have ended
-	return oldReplica{a.starts(t)}
+	return a.starts(t)
 }
 
 func (s *lockServer) newReplica(t *testing.T, name string, change ...func(*Config)) *candidate {

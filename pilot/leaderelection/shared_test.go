@@ -50,6 +50,39 @@ func newEmptyServer(t *testing.T) *emptyServer {
 	return s
 }
 
+func (s *emptyServer) config() *rest.Config { return &rest.Config{Host: s.URL} }
+
+func (s *emptyServer) client(t *testing.T) kube.Client {
+	t.Helper()
+	client, err := kube.NewClient(s.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// newOn returns an election with the rest of its configuration in cfg.
+func newOn(t *testing.T, client kube.Client, cfg Config) *LeaderElection {
+	t.Helper()
+	cfg.Namespace = "istio-system"
+	cfg.ElectionID = "new"
+	l, err := New(client, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// prepared prepares an election and returns the function that releases it.
+func prepared(t *testing.T, l *LeaderElection) (release func()) {
+	t.Helper()
+	release, err := l.prepare(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
+
 func (s *emptyServer) counts() (hooks, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,10 +130,7 @@ type unlike struct {
 // elections of a client that cannot be a map key.
 func TestRegistry(t *testing.T) {
 	server := newEmptyServer(t)
-	client, err := kube.NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := server.client(t)
 	r := &registry{}
 	acquire := func(c kube.Client) *shared {
 		t.Helper()
@@ -110,7 +140,7 @@ func TestRegistry(t *testing.T) {
 		}
 		return got
 	}
-	first, other := acquire(client), acquire(given{config: &rest.Config{Host: server.URL}, kube: client.Kube()})
+	first, other := acquire(client), acquire(given{config: server.config(), kube: client.Kube()})
 	if acquire(client) != first || other == first || first.client == client || first.locks.Client == nil || first.locks.MaxConcurrentCalls == 0 {
 		t.Errorf("%+v, %+v", first, other)
 	}
@@ -131,7 +161,7 @@ func TestRegistry(t *testing.T) {
 	} else {
 		again.release()
 	}
-	plain := unlike{given: given{config: &rest.Config{Host: server.URL}, kube: client.Kube()}}
+	plain := unlike{given: given{config: server.config(), kube: client.Kube()}}
 	a, b := acquire(plain), acquire(plain)
 	if a == b || len(r.clients) != 0 {
 		t.Errorf("clients that cannot be compared: the same %v, %d known", a == b, len(r.clients))
@@ -164,18 +194,11 @@ func TestRegistry(t *testing.T) {
 // Elections share within their Set. Elections of istiod's constructors share in all Sets.
 func TestSetShares(t *testing.T) {
 	server := newEmptyServer(t)
-	client, err := kube.NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := func() *LeaderElection {
-		l, err := New(client, Config{Namespace: "istio-system", ElectionID: "new"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
-	}
-	a, b, other, single := made(), made(), made(), made()
+	client := server.client(t)
+	a := newOn(t, client, Config{})
+	b := newOn(t, client, Config{})
+	other := newOn(t, client, Config{})
+	single := newOn(t, client, Config{})
 	istio := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
 	set, second := NewSet(), NewSet()
 	set.Add(a)
@@ -183,11 +206,7 @@ func TestSetShares(t *testing.T) {
 	set.Add(istio)
 	second.Add(other)
 	for _, l := range []*LeaderElection{a, b, other, single, istio} {
-		release, err := l.prepare(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer release()
+		defer prepared(t, l)()
 	}
 	if a.shared != b.shared || a.shared == other.shared || a.shared == single.shared || single.shared != istio.shared {
 		t.Errorf("a set's: %p and %p, another's: %p, of none: %p, of Istio's style: %p", a.shared, b.shared, other.shared, single.shared, istio.shared)
@@ -197,61 +216,46 @@ func TestSetShares(t *testing.T) {
 // prepare acquires what the elections of a client share. It releases everything if it fails.
 func TestPrepare(t *testing.T) {
 	server := newEmptyServer(t)
-	client, err := kube.NewClient(&rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := server.client(t)
 	l := NewLeaseLeaderElection("istio-system", "a", "new", "canary", client)
 	began := l.elector.Load()
-	release, err := l.prepare(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	release := prepared(t, l)
 	c := global.clients[client]
 	if c == nil || c.users != 1 || l.shared != c.locks || l.cfg.DefaultWatcher != c.watcher || l.elector.Load() == began {
 		t.Errorf("%+v", c)
 	}
-	own, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", DefaultWatcher: watcher("canary")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := own.prepare(t.Context())
-	if err != nil || c.users != 2 || own.cfg.DefaultWatcher != watcher("canary") {
-		t.Errorf("one with a watcher of its own: %v, %d users, %v", err, c.users, own.cfg.DefaultWatcher)
+	own := newOn(t, client, Config{DefaultWatcher: watcher("canary")})
+	second := prepared(t, own)
+	if c.users != 2 || own.cfg.DefaultWatcher != watcher("canary") {
+		t.Errorf("election with its own watcher: %d users, %v", c.users, own.cfg.DefaultWatcher)
 	}
 	second()
 	release()
 	if len(global.clients) != 0 {
 		t.Error("not released")
 	}
-	// The next run follows another watcher.
 	before := l.cfg.DefaultWatcher
-	if release, err = l.prepare(t.Context()); err != nil || l.cfg.DefaultWatcher == before {
-		t.Errorf("in the next run: %v", err)
+	release = prepared(t, l)
+	if l.cfg.DefaultWatcher == before {
+		t.Error("the next run follows the watcher of the previous one")
 	}
 	release()
 	l.cfg.LeaseDuration = time.Second
 	if _, err := l.prepare(t.Context()); err == nil || len(global.clients) != 0 {
-		t.Errorf("with a wrong lease: %v, %d clients left", err, len(global.clients))
+		t.Errorf("invalid lease: %v, %d clients left", err, len(global.clients))
 	}
 	if err := l.RunContext(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `election "new": `) {
-		t.Errorf("with a wrong lease: %v", err)
+		t.Errorf("invalid lease: %v", err)
 	}
 	// An election with a LockClient shares nothing.
-	apart, err := New(client, Config{Namespace: "istio-system", ElectionID: "new", LockClient: client.Kube()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	release, err = apart.prepare(t.Context())
-	if err != nil || len(global.clients) != 0 || apart.shared != nil {
-		t.Errorf("with a client of its own: %v, %d clients", err, len(global.clients))
+	apart := newOn(t, client, Config{LockClient: client.Kube()})
+	release = prepared(t, apart)
+	if len(global.clients) != 0 || apart.shared != nil {
+		t.Errorf("election with its own client: %d clients", len(global.clients))
 	}
 	release()
-	broken, err := New(given{kube: client.Kube()}, Config{Namespace: "istio-system", ElectionID: "new"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broken := newOn(t, given{kube: client.Kube()}, Config{})
 	if _, err := broken.prepare(t.Context()); err == nil || !strings.Contains(err.Error(), "no RESTConfig") {
-		t.Errorf("without a configuration: %v", err)
+		t.Errorf("client without a configuration: %v", err)
 	}
 }

@@ -61,8 +61,7 @@ func refuseWrites(t *testing.T, err error, log string, unknown bool) {
 	meters := []*meter{{candidate: a}, {candidate: b}}
 	for _, m := range meters {
 		m.minute()
-		m.requests = nil
-		m.lines = nil
+		m.before = m.requests
 		m.lock.SetFault(func(verb locktest.Verb) locktest.Fault {
 			if verb == locktest.Create || verb == locktest.Update {
 				return locktest.Fault{Err: err}
@@ -70,10 +69,11 @@ func refuseWrites(t *testing.T, err error, log string, unknown bool) {
 			return locktest.Fault{}
 		})
 	}
-	for range 10 {
+	const minutes = 10
+	for minute := range minutes {
 		advance(time.Minute)
 		for _, m := range meters {
-			m.minute()
+			m.check(t, minute == 0, unknown)
 		}
 	}
 	if a.isRunning() || a.terms() != 1 {
@@ -83,7 +83,12 @@ func refuseWrites(t *testing.T, err error, log string, unknown bool) {
 		t.Errorf("a stopped %v after its last renewal, its validity is %v", led, renew)
 	}
 	for _, m := range meters {
-		m.check(t, log, unknown)
+		if n := m.requests - m.before; n > maxRequests*minutes {
+			t.Errorf("%s sent %d requests in %d minutes", m.lock.Identity(), n, minutes)
+		}
+		if n := strings.Count(m.logged(), log); n != 1 {
+			t.Errorf("%s logged %q %d times, want once:\n%s", m.lock.Identity(), log, n, m.logged())
+		}
 		m.lock.SetFault(nil)
 	}
 	advance(2 * lease)
@@ -92,51 +97,37 @@ func refuseWrites(t *testing.T, err error, log string, unknown bool) {
 	}
 }
 
-// meter counts the requests and log lines of a candidate per minute.
+// meter counts the requests and log lines of a candidate.
 type meter struct {
 	*candidate
-	requests      []int
-	lines         []int
-	totalRequests int
-	totalLines    int
+	requests, lines int
+	before          int // requests before the failures
 }
 
-func (m *meter) minute() {
-	n := total(m.lock.Requests())
-	lines := strings.Count(m.logged(), "\n")
-	m.requests = append(m.requests, n-m.totalRequests)
-	m.lines = append(m.lines, lines-m.totalLines)
-	m.totalRequests = n
-	m.totalLines = lines
+// minute returns the counts since the last call.
+func (m *meter) minute() (requests, lines int) {
+	requests = total(m.lock.Requests()) - m.requests
+	lines = strings.Count(m.logged(), "\n") - m.lines
+	m.requests += requests
+	m.lines += lines
+	return requests, lines
 }
 
-// check compares the counts with the bounds. The first minute may exceed them after unknown results: the leader tries three
-// times in the first second to save its term, and a read follows each write.
-func (m *meter) check(t *testing.T, log string, unknown bool) {
+// check compares the counts of a minute with the bounds. The first minute may exceed them after unknown results: the
+// leader tries three times in the first second to save its term, and a read follows each write.
+func (m *meter) check(t *testing.T, first, unknown bool) {
 	t.Helper()
-	id := m.lock.Identity()
-	sum := 0
-	for i, n := range m.requests {
-		sum += n
-		bound := maxRequests
-		lines := maxLines
-		if i == 0 {
-			if unknown {
-				bound = 5 * maxRequests / 2
-			}
-			if m.terms() > 0 {
-				lines += 2 // the leader drains, then follows
-			}
-		}
-		if n > bound || m.lines[i] > lines {
-			t.Errorf("%s in minute %d: %d requests, %d log lines; want at most %d, %d:\n%s", id, i+1, n, m.lines[i], bound, lines, m.logged())
-		}
+	requestBound := maxRequests
+	if first && unknown {
+		requestBound = 5 * maxRequests / 2
 	}
-	if sum > maxRequests*len(m.requests) {
-		t.Errorf("%s sent %d requests in %d minutes", id, sum, len(m.requests))
+	lineBound := maxLines
+	if first && m.terms() > 0 {
+		lineBound += 2 // the leader drains, then follows
 	}
-	if n := strings.Count(m.logged(), log); n != 1 {
-		t.Errorf("%s logged %q %d times, want once:\n%s", id, log, n, m.logged())
+	if requests, lines := m.minute(); requests > requestBound || lines > lineBound {
+		t.Errorf("%s sent %d requests and logged %d lines in a minute, want at most %d and %d:\n%s",
+			m.lock.Identity(), requests, lines, requestBound, lineBound, m.logged())
 	}
 }
 
