@@ -165,6 +165,11 @@ func managers(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.managedFields) ? %[1]s.metadata.managedFields.size() : 0", object)
 }
 
+// managed is the number of characters in the managedFields of an object.
+func managed(object string) string {
+	return fmt.Sprintf("%[1]s != null && has(%[1]s.metadata.managedFields) ? '%%s'.format([%[1]s.metadata.managedFields]).size() : 0", object)
+}
+
 // bulk is the number of bytes in the parts of an object that any account may write, without the annotation that contains the record.
 func bulk(kind LockKind, object string) string {
 	size := func(field, leaveOut string) string {

@@ -84,6 +84,8 @@ const (
 const (
 	othersManagers     = 16
 	candidatesManagers = 20
+	// managedBulk limits the characters in managedFields. Any account may write it directly, also with fields that do not exist.
+	managedBulk = 128 << 10
 )
 
 // jump is the largest increase of the transitions with which one lock of a MultiLock may follow the other.
@@ -133,6 +135,8 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "growth", Expression: fmt.Sprintf("variables.same || variables.newBulk > %d ? 0 : %d", largestBulk, recordGrowth)},
 		{Name: "oldManagers", Expression: managers("oldObject")},
 		{Name: "newManagers", Expression: managers("object")},
+		{Name: "oldManaged", Expression: managed("oldObject")},
+		{Name: "newManaged", Expression: managed("object")},
 	}...)
 }
 
@@ -227,6 +231,8 @@ func (s single) lockRules() []admissionv1.Validation {
 			"annotations, labels and data that are not the record are too large", "' (' + string(variables.newBulk) + ' bytes, limit ' + string(variables.limit) + ')'"),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),
 			fmt.Sprintf("the object has more than %d managers of its fields", othersManagers), "' (' + string(variables.newManagers) + ')'"),
+		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManaged <= %d || variables.newManaged <= variables.oldManaged", managedBulk)),
+			"managedFields is too large", fmt.Sprintf("' (' + string(variables.newManaged) + ' characters, limit %d)'", managedBulk)),
 	}
 	if s.Lock == ConfigMap {
 		all = append(all, judge(unless("variables.same || variables.creates && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),

@@ -240,12 +240,23 @@ func TestLock_FieldManagers(t *testing.T) {
 			err = s.applyNotes(other, fmt.Sprint("manager-", managers), 100)
 		}
 		s.refused("another manager of the same keys", err, "more than 16 managers")
+		owned := fmt.Sprintf(`"f:%s":{}`, strings.Repeat("x", 130<<10)) // the field does not exist
+		s.refused("a large entry", s.patch(other, `{"metadata":{"managedFields":[{"manager":"m","operation":"Update","apiVersion":"`+s.version()+
+			`","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{`+owned+`}}}}]}}`), "managedFields is too large")
 		if managers < 8 {
 			t.Errorf("%d managers are too many", managers)
 		}
 		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}))
 		s.allowed("a follower takes it", s.update(b, record{holder: "b", transitions: 4}))
 	})
+}
+
+// version is the API version of the lock.
+func (s *stage) version() string {
+	if s.kind == fence.ConfigMap {
+		return "v1"
+	}
+	return "coordination.k8s.io/v1"
 }
 
 // applyNotes has a field manager own that many annotations, which are empty and have names of four letters.
@@ -255,11 +266,11 @@ func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) er
 	for i := range keys {
 		notes[fmt.Sprintf("%04d", i)] = ""
 	}
-	version, name := "coordination.k8s.io/v1", "Lease"
+	name := "Lease"
 	if s.kind == fence.ConfigMap {
-		version, name = "v1", "ConfigMap"
+		name = "ConfigMap"
 	}
-	body, err := json.Marshal(map[string]any{"apiVersion": version, "kind": name, "metadata": map[string]any{"name": election, "annotations": notes}})
+	body, err := json.Marshal(map[string]any{"apiVersion": s.version(), "kind": name, "metadata": map[string]any{"name": election, "annotations": notes}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
