@@ -2,14 +2,10 @@ package k8sleaderelection
 
 import (
 	"context"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -197,34 +193,4 @@ func TestCheckBound(t *testing.T) {
 			t.Errorf("after the bound: %v", err)
 		}
 	})
-}
-
-// BenchmarkRenewalSeen measures the work of a follower for each renewal in its watch, without decoding the object.
-func BenchmarkRenewalSeen(b *testing.B) {
-	l := idleLoop(b, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker)
-	l.pass(&event{watched: &k8sresourcelock.Event{Kind: k8sresourcelock.WatchConnected}})
-	lease := renewedLease()
-	b.ReportAllocs()
-	for i := range b.N {
-		lease.ResourceVersion = strconv.Itoa(1000 + i)
-		lease.Spec.RenewTime = &metav1.MicroTime{Time: lease.Spec.RenewTime.Add(time.Second)}
-		l.pass(&event{watched: &k8sresourcelock.Event{Kind: k8sresourcelock.Changed, Snapshot: k8sresourcelock.LeaseSnapshot(lease)}})
-	}
-	if l.state.Phase != core.Following || l.state.Snap.Version != uint64(999+b.N) {
-		b.Fatalf("phase %v, version %d", l.state.Phase, l.state.Snap.Version)
-	}
-}
-
-func renewedLease() *coordinationv1.Lease {
-	began := metav1.MicroTime{Time: time.Unix(1_700_000_000, 0)}
-	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "e", UID: "1", Annotations: map[string]string{
-				k8sresourcelock.LeaseHolderKey: "stable", k8sresourcelock.MarkerAnnotation: "v1 another 3 handover",
-			},
-		},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(30)), LeaseTransitions: new(int32(3)), AcquireTime: &began, RenewTime: &began,
-		},
-	}
 }
