@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -37,37 +35,6 @@ func TestElectorDrainsBeforeRelease(t *testing.T) {
 			t.Errorf("b started %v after a's function returned", gap)
 		}
 	})
-}
-
-// stranger returns the record of a holder that does not run.
-func stranger(transitions int) k8sresourcelock.LeaderElectionRecord {
-	now := metav1.Time{Time: time.Now().UTC().Truncate(time.Second)}
-	return k8sresourcelock.LeaderElectionRecord{
-		HolderIdentity: "stranger", HolderKey: "stable", LeaseDurationSeconds: int(lease.Seconds()),
-		AcquireTime: now, RenewTime: now, LeaderTransitions: transitions,
-	}
-}
-
-// A leader stops when its watch shows another holder. Without a watch event it stops on the conflict of its next renewal.
-func TestLeaderStops_OtherHolder(t *testing.T) {
-	for name, muted := range map[string]bool{"watch": false, "muted watch": true} {
-		t.Run(name, func(t *testing.T) {
-			forEachLock(t, func(t *testing.T, store *locktest.Store) {
-				a := startCandidate(t, store, "a")
-				advance(time.Minute + time.Second)
-				a.lock.MuteWatches(muted)
-				changed := time.Now()
-				store.Put("stranger", stranger(1))
-				advance(retry)
-				if a.isRunning() {
-					t.Fatal("a leads")
-				}
-				if d := a.lastStop().Sub(changed); !muted && d != 0 {
-					t.Errorf("a stopped %v after the watch event", d)
-				}
-			})
-		})
-	}
 }
 
 func TestElectorRequestRate(t *testing.T) {
@@ -98,12 +65,14 @@ func TestRegainedLockIsNewTerm(t *testing.T) {
 				advance(time.Minute + time.Second)
 				first := a.Status().Term
 				a.lock.MuteWatches(muted)
-				store.Put("stranger", stranger(1))
-				released := stranger(1)
-				released.HolderIdentity = ""
-				released.HolderKey = ""
-				released.LeaseDurationSeconds = 1
-				store.Put("stranger", released)
+				taken := record(store)
+				taken.HolderIdentity = "stranger"
+				taken.LeaderTransitions = 1
+				store.Put("stranger", taken)
+				taken.HolderIdentity = ""
+				taken.HolderKey = ""
+				taken.LeaseDurationSeconds = 1
+				store.Put("stranger", taken)
 				advance(2 * lease)
 				second := a.Status().Term
 				if !a.isRunning() || a.terms() != 2 || second.Transitions != 2 || second.Token <= first.Token {

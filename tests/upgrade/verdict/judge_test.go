@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,11 +45,21 @@ func TestJudge_CorrectLog(t *testing.T) {
 		dry := patch
 		dry.dry = true
 		same := patch
+		same.from = "4"
 		same.object = fields{"metadata": fields{"uid": s.uids[key("configmaps", "shop", "bundle")], "resourceVersion": "4"}}
 		for _, r := range []request{rejected, dry, same} {
 			s.log(r)
 		}
-		if err := s.judged(config()).Err(); err != nil {
+		events, err := Read(&s.lines)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(events) // the empty write comes before the write that it repeats
+		h, err := Order(events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Judge(h, config()).Err(); err != nil {
 			t.Error(err)
 		}
 	})
