@@ -103,6 +103,7 @@ func (s *script) put(who, verb, resource, namespace, name string, object fields)
 //	unanswered WHO LOCK             WHO writes a Lease and gets no response
 //	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
 //	space NAMESPACE, terminate NAMESPACE, remove RESOURCE NAMESPACE NAME
+//	put RESOURCE NAMESPACE NAME JSON
 //	wait SECONDS                    the clock advances
 func (s *script) play(text string) {
 	s.t.Helper()
@@ -132,6 +133,12 @@ func (s *script) play(text string) {
 			s.put("admin", "delete", "namespaces", "", args[0], fields{"metadata": fields{"deletionTimestamp": "now"}})
 		case "remove":
 			s.remove(args[0], strings.Trim(args[1], "-"), args[2])
+		case "put":
+			var object fields
+			if err := json.Unmarshal([]byte(args[3]), &object); err != nil {
+				s.t.Fatal(err)
+			}
+			s.put("admin", "update", args[0], args[1], args[2], object)
 		case "wait":
 			s.clock = s.clock.Add(time.Duration(s.number(args[0])) * time.Second)
 		default:
