@@ -241,7 +241,7 @@ func TestStuckController_ExitsWith3(t *testing.T) {
 	if took := time.Since(sent); took < time.Second || took > 19*time.Second { // the default is 20 s
 		t.Errorf("it ended after %v", took)
 	}
-	if log := p.Out.String(); !strings.Contains(log, "drain limit") || strings.Contains(log, "server stopped") {
+	if log := p.Out.String(); !strings.Contains(log, "within their limit") || strings.Contains(log, "server stopped") {
 		t.Error("the log does not contain the cause")
 	}
 }

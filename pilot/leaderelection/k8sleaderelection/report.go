@@ -81,7 +81,7 @@ func (r *reporter) pass(c *change) {
 	r.record(c)
 	r.coordination(c)
 	if after.Drain.Overdue && !c.before.Drain.Overdue {
-		r.log.Error("run functions did not return within the drain limit; letting the lease expire", "why", string(after.Why))
+		r.log.Error("run functions did not return within their limit; letting the lease expire", "why", string(after.Why))
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
 		}

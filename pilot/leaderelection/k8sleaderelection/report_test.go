@@ -128,7 +128,7 @@ func TestReportOnce(t *testing.T) {
 		r.fitness(err)
 	}
 	for _, line := range []string{
-		"run functions did not return within the drain limit", "another live process uses this identity",
+		"run functions did not return within their limit", "another live process uses this identity",
 		`msg="unfit to lead; a follower does not campaign`, `msg="fit to lead again"`,
 	} {
 		if n := strings.Count(log.String(), line); n != 1 {

@@ -27,7 +27,8 @@ type dryRunner interface {
 // dryRun checks that the secondary could be written, before the primary is written to acquire the lock.
 func (w pairWrite) dryRun(ctx context.Context) error {
 	r, ok := w.secondary.(dryRunner)
-	if !ok || !w.IsClaim() {
+	// The first write of a nominee looks like a renewal, because the record names it already.
+	if !ok || !w.IsClaim() && !w.Base.Primary.Nominated() {
 		return nil
 	}
 	return r.DryRun(ctx, w.base.Secondary, w.record, w.annotationsFor(w.Base.Primary))

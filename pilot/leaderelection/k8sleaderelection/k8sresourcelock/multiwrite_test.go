@@ -319,3 +319,22 @@ func TestMultiLock_DryRunRecord(t *testing.T) {
 		})
 	}
 }
+
+// A nominee that may not write the secondary does not write the primary either. Otherwise the lock would be held by one object for a lease.
+func TestMultiLock_DryRunOfNominee(t *testing.T) {
+	p := newPairTrial(t)
+	for _, store := range []*locktest.Store{p.Primary, p.Secondary} {
+		store.Put("b", termOf("b", 4, 0))
+		store.Annotate(k8sresourcelock.NominatedAnnotation, "b")
+	}
+	base := p.read()
+	p.lock.Secondary.Forbid(locktest.Create, locktest.Update)
+	first := p.Primary.Snapshot().ResourceVersion
+	_, err := p.lock.Write(t.Context(), base, termOf("b", 4, 1), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 b 4"})
+	if !apierrors.IsForbidden(err) || !k8sresourcelock.IsRefused(err) {
+		t.Errorf("error %v", err)
+	}
+	if p.Primary.Snapshot().ResourceVersion != first {
+		t.Error("the primary was written")
+	}
+}
