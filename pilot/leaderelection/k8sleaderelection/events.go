@@ -33,12 +33,19 @@ func (r *reporter) handover(c *change) {
 		if r.claim == core.Preempted {
 			r.event("preempted %s", r.displaced)
 		}
-	case core.NoOp, core.Read, core.Renew, core.Release:
+	case core.Renew:
+		if was := c.before.Snap.Preferred; was != "" && c.in.Snap.Preferred == "" {
+			r.warn("removed annotation %s: %s did not acquire the lock", k8sresourcelock.PreferredHolderAnnotation, was)
+		}
+	case core.NoOp, core.Read, core.Release:
 	}
 	if c.beginsHandover() {
-		if request := c.after.Snap.Annotations.Request; request.Accepted {
+		switch request := c.after.Snap.Annotations.Request; {
+		case request.Accepted && request.Identity == "":
+			r.event("stepping down at the request of %s in annotation %s", request.Requester, k8sresourcelock.HandoverRequestAnnotation)
+		case request.Accepted:
 			r.event("accepted the handover request of %s", request.Identity)
-		} else {
+		default:
 			r.event("handing over to %s, preferred by the coordinator", c.after.Snap.Preferred)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -133,6 +134,25 @@ func TestEvents_PlainLock(t *testing.T) {
 		events, _, _ := w.take()
 		if last := events[len(events)-1]; !strings.HasPrefix(last, "a stopped leading (") {
 			t.Errorf("events %q", events)
+		}
+	})
+}
+
+// An Event names the annotation that ended a term.
+func TestEvents_OperatorStepDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		events := &recorder{}
+		a := startRecorded(t, store, "a", "stable", events)
+		advance(time.Minute)
+		operator := admin.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
+		if err := operator.StepDown(t.Context(), "test", time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		advance(time.Second)
+		got, _, _ := events.take()
+		if a.isRunning() || !slices.Contains(got, "a stepping down at the request of alice in annotation incumbent.dev/handover-request") {
+			t.Errorf("a leads %v, Events %q", a.isRunning(), got)
 		}
 	})
 }
