@@ -10,12 +10,9 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
-// clientGoClient bounds each request of a client-go candidate, as its users do by the rest.Config's
-// Timeout: while it wants the lock the elector itself bounds none, and with a reply that
-// never comes it would wait for ever. This is NewFromKubeconfig's timeout.
+// clientGoClient bounds each request of a client-go candidate, as the Timeout of a rest.Config does. The elector of client-go does
+// not bound requests while it campaigns.
 type clientGoClient struct{ *locktest.Client }
-
-const clientGoTimeout = playRenew / 2
 
 func (c clientGoClient) Leases(namespace string) coordinationv1client.LeaseInterface {
 	return boundLeases{c.Client.Leases(namespace)}
@@ -25,20 +22,24 @@ type boundLeases struct {
 	coordinationv1client.LeaseInterface
 }
 
-func (l boundLeases) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
+func bound(ctx context.Context, call func(ctx context.Context) (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, playRenew/2)
 	defer cancel()
-	return l.LeaseInterface.Get(ctx, name, opts)
+	return call(ctx)
+}
+
+func (l boundLeases) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return bound(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) { return l.LeaseInterface.Get(ctx, name, opts) })
 }
 
 func (l boundLeases) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
-	defer cancel()
-	return l.LeaseInterface.Create(ctx, lease, opts)
+	return bound(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.LeaseInterface.Create(ctx, lease, opts)
+	})
 }
 
 func (l boundLeases) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientGoTimeout)
-	defer cancel()
-	return l.LeaseInterface.Update(ctx, lease, opts)
+	return bound(ctx, func(ctx context.Context) (*coordinationv1.Lease, error) {
+		return l.LeaseInterface.Update(ctx, lease, opts)
+	})
 }

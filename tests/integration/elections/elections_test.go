@@ -18,19 +18,6 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-func TestGracefulStop(t *testing.T) {
-	eachLock(t, func(t *testing.T, x *fixture) {
-		a := x.candidate("a", "stable").start(t)
-		eventually(t, "a leads", a.Live)
-		b := x.candidate("b", "stable").start(t)
-		eventually(t, "b follows", b.follows("a"))
-		a.quit(t)
-		eventually(t, "b leads", b.Live)
-		b.acquired(t, "lock-free")
-		lives.Apart(t, a, b)
-	})
-}
-
 func TestLeaderCutOff(t *testing.T) {
 	eachLock(t, func(t *testing.T, x *fixture) {
 		a := x.candidate("a", "stable", short).start(t)

@@ -197,14 +197,6 @@ func (c *candidate) start(t testing.TB) *candidate {
 	return c
 }
 
-// quit stops the candidate and waits until it has released the lock.
-func (c *candidate) quit(t testing.TB) {
-	t.Helper()
-	if err := c.Quit(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (c *candidate) work(ctx context.Context) error {
 	stopping, ended := c.Begin()
 	defer ended()
