@@ -121,7 +121,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		// At the maximum the transitions do not change. Otherwise no candidate could acquire the lock.
 		{Name: "counts", Expression: counts},
 		{Name: "countsUp", Expression: fmt.Sprintf("variables.newTransitions > variables.oldTransitions || variables.oldTransitions >= %d", mostTransitions-1)},
-		{Name: "creates", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions >= 0 || " + countless(s.Lock) + ")"},
+		{Name: "creates", Expression: "request.operation == 'CREATE' && variables.newHolder == '' && (variables.newTransitions in [0, 1] || " + countless(s.Lock) + ")"},
 		{Name: "renews", Expression: "variables.candidate && variables.newHolder == variables.oldHolder && " + holds},
 		{Name: "acquires", Expression: "variables.candidate && " + takes + " && (variables.oldHolder == '' || variables.countsUp)"},
 		{Name: "releases", Expression: "variables.candidate && variables.newHolder == '' && " + holds + " && variables.newTransitions == variables.oldTransitions"},
@@ -235,6 +235,7 @@ func (s single) lockRules() []admissionv1.Validation {
 			"managedFields is too large", fmt.Sprintf("' (' + string(variables.newManaged) + ' characters, limit %d)'", managedBulk)),
 	}
 	if s.Lock == ConfigMap {
+		all = append(all, judge(unless(sameField("immutable")), "only an operator may make a lock immutable", ""))
 		all = append(all, judge(unless("variables.same || variables.creates && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),
 			"the record does not have the format that electors write", ""))
 	}

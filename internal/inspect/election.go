@@ -214,11 +214,12 @@ func Of(l Lock) Election {
 	e.State = state(s, notes)
 	if q := notes.Request; q.Holder != "" {
 		e.Request = &Request{
-			To: q.Identity, Key: q.Key, Reason: q.Reason, Requester: q.Requester, Note: q.Note, Accepted: q.Accepted, Refused: q.Refused, HoldSeconds: q.HoldSeconds,
+			To: oneLine(q.Identity), Key: oneLine(q.Key), Reason: oneLine(q.Reason), Requester: oneLine(q.Requester), Note: oneLine(q.Note),
+			Accepted: q.Accepted, Refused: oneLine(q.Refused), HoldSeconds: q.HoldSeconds,
 		}
 	}
 	if h := notes.Hold; h.Holder != "" {
-		e.Hold = &Hold{Reason: h.Reason, Requester: h.Requester, Note: h.Note, Seconds: h.Seconds}
+		e.Hold = &Hold{Reason: oneLine(h.Reason), Requester: oneLine(h.Requester), Note: oneLine(h.Note), Seconds: h.Seconds}
 	}
 	if e.Strategy != "" {
 		e = e.pods()
@@ -282,3 +283,6 @@ func first(a, b bool) int {
 	}
 	return 0
 }
+
+// oneLine returns a text of an annotation on one line, because its writer could forge lines of the output.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -122,3 +122,18 @@ func TestFence_StatusByDefault(t *testing.T) {
 	s.refused("a follower", status(other), "pod b is not the leader")
 	s.allowed("the leader", status(holder))
 }
+
+// A stranger cannot make a ConfigMap lock immutable, or create a lock with a large number of transitions.
+func TestLock_ImmutableAndTransitions(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, _, _ := guardedLock(t, kind)
+		other := s.podOf("o", "other").Kube()
+		if kind == fence.ConfigMap {
+			s.refused("another account makes the lock immutable", s.patch(other, `{"data":{"x":"y"},"immutable":true}`), "immutable")
+		}
+		s.allowed("an administrator deletes the lock", s.delete(s.admin))
+		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		s.refused("a new lock at the maximum of transitions", s.create(other, record{transitions: 2147483647}, dry), "only the holder may release")
+		s.allowed("a new lock", s.create(other, record{}, dry))
+	})
+}
