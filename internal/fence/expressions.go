@@ -130,9 +130,11 @@ func hasRecord(object string) string {
 // at most plainSize characters also has valid names. Matching it is cheaper than matching recordForm.
 const (
 	plainSize = 512
-	plainName = `[^"\\\x00-\x1f\x7f]*`
-	plainTime = `"[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)T([01][0-9]|2[0-3])(:[0-5][0-9]){2}Z"`
-	plainForm = `^[{]"holderIdentity":"` + plainName + `"(,"holderKey":"` + plainName + `")?,"leaseDurationSeconds":(0|[1-9][0-9]{0,8}),` +
+	// plainManaged is the largest number of characters in managedFields of a renewal.
+	plainManaged = 16 << 10
+	plainName    = `[^"\\\x00-\x1f\x7f]*`
+	plainTime    = `"[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)T([01][0-9]|2[0-3])(:[0-5][0-9]){2}Z"`
+	plainForm    = `^[{]"holderIdentity":"` + plainName + `"(,"holderKey":"` + plainName + `")?,"leaseDurationSeconds":(0|[1-9][0-9]{0,8}),` +
 		`"acquireTime":` + plainTime + `,"renewTime":` + plainTime + `,"leaderTransitions":(0|[1-9][0-9]{0,8})[}]$`
 )
 
@@ -157,7 +159,7 @@ func (s single) renewal() string {
 				quote(k8sresourcelock.LeaderElectionRecordAnnotationKey)),
 			sameField("data"), sameField("binaryData"))
 	}
-	return strings.Join(append(clauses, sameField("metadata.labels"), sameField("metadata.ownerReferences"), sameField("metadata.finalizers")), " && ")
+	return strings.Join(append(clauses, fmt.Sprintf("(%s) <= %d", managed("object"), plainManaged), sameField("metadata.labels"), sameField("metadata.ownerReferences"), sameField("metadata.finalizers")), " && ")
 }
 
 // managers is the number of field managers of an object.

@@ -45,7 +45,7 @@ func (s single) lockGuard(set string) Pair {
 				ResourceRules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
 			},
 			MatchConditions: []admissionv1.MatchCondition{{Name: "change", Expression: "!(" + s.renewal() + ")"}},
-			Variables:       s.lockVariables(),
+			Variables:       append(s.lockVariables(), s.sizeVariables()...),
 			Validations:     s.lockRules(),
 		},
 	}.pair()
@@ -84,8 +84,10 @@ const (
 const (
 	othersManagers     = 16
 	candidatesManagers = 20
-	// managedBulk limits the characters in managedFields. Any account may write it directly, also with fields that do not exist.
-	managedBulk = 128 << 10
+	// managedBulk limits the characters in managedFields. Any account may write it directly, also with fields that do not exist. If it is
+	// larger, a change of the record may add managedGrowth for its manager.
+	managedBulk   = 128 << 10
+	managedGrowth = 4 << 10
 )
 
 // jump is the largest increase of the transitions with which one lock of a MultiLock may follow the other.
@@ -129,6 +131,12 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "nominates", Expression: nominates},
 		{Name: "attempt", Expression: "variables.newHolder == '' ? (variables.oldHolder == '' ? 'creates' : 'releases') : " +
 			"variables.newHolder == variables.oldHolder ? 'renews' : " + takes + " ? 'acquires' : variables.coordinator ? 'nominates' : 'handsOver'"},
+	}...)
+}
+
+// sizeVariables are the variables of the rules that limit the size of the object.
+func (s single) sizeVariables() []admissionv1.Variable {
+	return []admissionv1.Variable{
 		{Name: "oldBulk", Expression: bulk(s.Lock, "oldObject")},
 		{Name: "newBulk", Expression: bulk(s.Lock, "object")},
 		{Name: "limit", Expression: fmt.Sprintf("!(variables.candidate || variables.coordinator) ? %d : variables.same ? %d : %d", othersBulk, candidatesBulk, recordBulk)},
@@ -137,7 +145,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "newManagers", Expression: managers("object")},
 		{Name: "oldManaged", Expression: managed("oldObject")},
 		{Name: "newManaged", Expression: managed("object")},
-	}...)
+	}
 }
 
 // holds is true for requests of the holder.
@@ -231,7 +239,7 @@ func (s single) lockRules() []admissionv1.Validation {
 			"annotations, labels and data that are not the record are too large", "' (' + string(variables.newBulk) + ' bytes, limit ' + string(variables.limit) + ')'"),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),
 			fmt.Sprintf("the object has more than %d managers of its fields", othersManagers), "' (' + string(variables.newManagers) + ')'"),
-		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManaged <= %d || variables.newManaged <= variables.oldManaged", managedBulk)),
+		judge(unless(fmt.Sprintf("variables.newManaged <= %d || variables.newManaged <= variables.oldManaged + (variables.same ? 0 : %d)", managedBulk, managedGrowth)),
 			"managedFields is too large", fmt.Sprintf("' (' + string(variables.newManaged) + ' characters, limit %d)'", managedBulk)),
 	}
 	if s.Lock == ConfigMap {

@@ -182,6 +182,11 @@ func (c Config) Validate() error {
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
 	}
+	c.validateDurations(wrong)
+	return errors.Join(errs...)
+}
+
+func (c Config) validateDurations(wrong func(format string, args ...any)) {
 	for _, flag := range []struct {
 		name  string
 		value time.Duration
@@ -193,7 +198,6 @@ func (c Config) Validate() error {
 			wrong("%s=%v is negative: give a positive duration", flag.name, flag.value)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 func lockType(name string) (leaderelection.LockType, error) {

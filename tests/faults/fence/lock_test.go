@@ -241,8 +241,15 @@ func TestLock_FieldManagers(t *testing.T) {
 		}
 		s.refused("another manager of the same keys", err, "more than 16 managers")
 		owned := fmt.Sprintf(`"f:%s":{}`, strings.Repeat("x", 130<<10)) // the field does not exist
-		s.refused("a large entry", s.patch(other, `{"metadata":{"managedFields":[{"manager":"m","operation":"Update","apiVersion":"`+s.version()+
-			`","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{`+owned+`}}}}]}}`), "managedFields is too large")
+		entry := `"managedFields":[{"manager":"m","operation":"Update","apiVersion":"` + s.version() +
+			`","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{` + owned + `}}}}]`
+		s.refused("a large entry", s.patch(other, `{"metadata":{`+entry+`}}`), "managedFields is too large")
+		renewal := fmt.Sprintf(`{"metadata":{%s},"spec":{"renewTime":"2026-01-02T04:04:05.000000Z"}}`, entry)
+		if kind == fence.ConfigMap {
+			later := record{holder: "a", transitions: 3, renewed: epoch.Add(second)}
+			renewal = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},%s}}`, locks.LeaderElectionRecordAnnotationKey, later.json(), entry)
+		}
+		s.refused("a large entry in a renewal", s.patch(a, renewal), "managedFields is too large")
 		if managers < 8 {
 			t.Errorf("%d managers are too many", managers)
 		}

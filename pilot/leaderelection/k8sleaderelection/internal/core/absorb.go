@@ -21,12 +21,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Replied:
 		s = c.replied(s, in)
 	case DefaultChanged:
-		if in.Default != s.Default {
-			s.Displaced = Displaced{}
-			s.Requesting.NotBefore = 0
-			s.Requesting.Count = 0
-		}
-		s.Default = in.Default
+		s = s.defaultChanged(in.Default)
 	case Watching:
 		if in.Gap && s.Known != Unread {
 			s.Known = StaleGap
@@ -54,6 +49,16 @@ func (c Config) absorb(s State, in Input) State {
 			s.Absent = max(1, in.Now.Mono)
 		}
 	}
+	return s
+}
+
+func (s State) defaultChanged(to DefaultRevision) State {
+	if to != s.Default {
+		s.Displaced = Displaced{}
+		s.Requesting.NotBefore = 0
+		s.Requesting.Count = 0
+	}
+	s.Default = to
 	return s
 }
 
