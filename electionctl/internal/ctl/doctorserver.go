@@ -31,18 +31,10 @@ type permission struct {
 	purpose    string
 }
 
-func permissions(ctx context.Context, x *examination) (findings []finding, _ error) {
-	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
-	needed := []permission{
-		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "read Lease locks"},
-		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "read ConfigMap locks"},
-		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}, "history"},
-		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
-		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
-	}
-	// Roles of operators list the locks by name, so one lock of each kind is checked.
+// lockPermissions returns the permissions to change leaders. Roles of operators list the locks by name, so one lock of each kind is checked.
+func lockPermissions(x *examination) (needed []permission) {
 	for _, kind := range []string{inspect.Lease, inspect.ConfigMap} {
-		lock := authorizationv1.ResourceAttributes{Group: coordination, Resource: "leases"}
+		lock := authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases"}
 		if kind == inspect.ConfigMap {
 			lock = authorizationv1.ResourceAttributes{Resource: "configmaps"}
 		}
@@ -54,6 +46,19 @@ func permissions(ctx context.Context, x *examination) (findings []finding, _ err
 			needed = append(needed, permission{lock, verb + " " + kind + " locks"})
 		}
 	}
+	return needed
+}
+
+func permissions(ctx context.Context, x *examination) (findings []finding, _ error) {
+	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
+	needed := []permission{
+		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "read Lease locks"},
+		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}, "read ConfigMap locks"},
+		{authorizationv1.ResourceAttributes{Verb: "list", Resource: "events"}, "history"},
+		{authorizationv1.ResourceAttributes{Verb: "get", Group: admission, Resource: "mutatingwebhookconfigurations", Name: defaultTag}, "read the default revision"},
+		{authorizationv1.ResourceAttributes{Verb: "create", Resource: "pods", Subresource: "portforward"}, "page"},
+	}
+	needed = append(needed, lockPermissions(x)...)
 	var allowed []string
 	for _, r := range needed {
 		r.attributes.Namespace = x.namespace
