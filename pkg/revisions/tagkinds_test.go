@@ -138,7 +138,7 @@ func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 		if w.HasSynced() || !w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("without %s: synced %v", last, w.HasSynced())
 		}
-		if NewTags(nil, Config{Revision: "stable", Logger: quiet}).IsMine(metav1.ObjectMeta{}) {
+		if NewTagWatcher(nil, "stable", "").IsMine(metav1.ObjectMeta{}) {
 			t.Error("a named revision owns unlabelled objects before the first read")
 		}
 		if reads[last](w); !w.HasSynced() {
