@@ -21,6 +21,9 @@ func FromStatus(now leaderelection.Status) Election {
 	if h := now.Hold; h.Seconds > 0 {
 		e.Hold = &inspect.Hold{Reason: h.Reason, Requester: h.Requester, Note: h.Note, Seconds: h.Seconds}
 	}
+	if now.Rejected != "" {
+		e.Problem = "the API server rejects this process as holder: " + now.Rejected
+	}
 	if now.Phase == "disabled" { // every process leads, without a lock
 		e.Leader = now.Identity
 		e.Key = now.Key

@@ -33,6 +33,8 @@ type Status struct {
 	Running, Warm bool
 	// Unfit is true if a fitness check failed.
 	Unfit bool
+	// Rejected is why the API server rejected the last write of this process as holder. It is empty after a successful write.
+	Rejected string
 	// Holder and HolderKey are the holder of the last seen record and its key.
 	Holder, HolderKey string
 	// Acting is true if the holder leads, according to the record: the holder is not only nominated, does not
@@ -89,6 +91,7 @@ func (l *LeaderElection) Status() Status {
 		s.ValidityLeft = now.ValidFor
 	}
 	s.Unfit = now.Unfit
+	s.Rejected = now.Rejected
 	s.HandoverWait = now.HandoverWait
 	s.Holder = now.Holder
 	s.HolderKey = now.HolderKey

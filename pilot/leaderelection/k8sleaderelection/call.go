@@ -24,7 +24,7 @@ type call struct {
 // send starts the call of an action. The call ends by its own timeout, and posts exactly one reply.
 func (l *loop) send(a core.Action) {
 	base := l.base
-	dryRun := l.barred && a.Op == core.SendRequest
+	dryRun := l.rejected != "" && a.Op == core.SendRequest
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()

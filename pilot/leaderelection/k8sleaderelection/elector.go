@@ -56,6 +56,7 @@ type view struct {
 	drained         <-chan struct{} // closed when functions that exceeded their limit have returned
 	unfit           bool
 	backingOff      bool
+	rejected        string
 	acked           core.Instant
 	changed         time.Time
 	record          recordView
@@ -240,6 +241,9 @@ type Status struct {
 	Unfit bool
 	// BackingOff is set while this process does not campaign after a step-down.
 	BackingOff bool
+	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
+	// empty after a successful write.
+	Rejected string
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision
 	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
@@ -259,7 +263,7 @@ func (le *LeaderElector) Status() Status {
 	return Status{
 		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
 		Leading: left > 0, ValidFor: left, Term: v.term,
-		Unfit: v.unfit, BackingOff: v.backingOff, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
+		Unfit: v.unfit, BackingOff: v.backingOff, Rejected: v.rejected, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
 		Default:      DefaultRevision(v.defaultRevision),
 		HandoverWait: handover,
 		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: Hold(v.record.hold),

@@ -35,8 +35,8 @@ type loop struct {
 	changed    time.Time                // of the phase
 	term       *term
 	publicTerm Term
-	err        error // of the last ended term
-	barred     bool  // the API server rejected the last write of this candidate as holder
+	err        error  // of the last ended term
+	rejected   string // why the API server rejected the last write of this candidate as holder
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer
@@ -175,7 +175,10 @@ func (l *loop) pass(ev *event) {
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
 		if op := ev.call.op; op != core.Read && op != core.SendRequest && ev.in.Result != core.Unknown && ev.in.Result != core.Conflict {
-			l.barred = ev.in.Result == core.Refused
+			l.rejected = ""
+			if ev.in.Result == core.Refused {
+				l.rejected = brief(ev.call.err)
+			}
 		}
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
@@ -260,7 +263,7 @@ func (l *loop) publish(c *change) {
 	}
 	v := view{
 		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
-		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, backingOff: l.core.BackingOff(*s, c.in.Now.Mono), acked: l.acked, changed: l.changed,
+		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, backingOff: l.core.BackingOff(*s, c.in.Now.Mono), rejected: l.rejected, acked: l.acked, changed: l.changed,
 		validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {

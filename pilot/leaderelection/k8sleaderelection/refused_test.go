@@ -189,10 +189,13 @@ func TestBarredChallenger(t *testing.T) {
 		if got, _, _ := events.take(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "the API server would reject the acquisition") }) {
 			t.Errorf("no Event names the reason: %q", got)
 		}
+		if got := b.Status().Rejected; !strings.Contains(got, "not declared") {
+			t.Errorf("the status of b is %q", got)
+		}
 		lock.allowed.Store(true)
 		advance(time.Minute)
 		if !b.isRunning() {
-			t.Errorf("b does not lead a minute after the permission was granted:\n%s", b.logged())
+			t.Errorf("b (rejected: %q) does not lead a minute after the permission was granted:\n%s", b.Status().Rejected, b.logged())
 		}
 	})
 }
