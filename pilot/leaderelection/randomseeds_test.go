@@ -38,7 +38,7 @@ func TestRandomElections(t *testing.T) {
 		terms, orders, most = terms+p.terms, orders+p.orders, max(most, p.most)
 		if len(p.violations) > 0 {
 			failed = append(failed, fmt.Sprintf("seed %d: %s", seed, strings.Join(p.violations, "; ")))
-			t.Logf("seed %d:\n%s", seed, p.log) // the seed alone does not bring it back
+			t.Logf("%s:\n%s", failed[len(failed)-1], p.log) // the seed alone does not bring it back
 		}
 	}
 	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
