@@ -95,12 +95,9 @@ func TestFence_ModesInOneNamespace(t *testing.T) {
 	})
 }
 
-// A guard of a resource includes its status, because a write of the status can change annotations.
-func TestFence_StatusByDefault(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, fence.Lease)
-	holder, other := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
+// createWeb creates a Deployment web and returns its labels.
+func (s *stage) createWeb() map[string]string {
+	s.t.Helper()
 	labels := map[string]string{"app": "web"}
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: labels}, Spec: appsv1.DeploymentSpec{
 		Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -108,9 +105,19 @@ func TestFence_StatusByDefault(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		},
 	}}
-	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(s.t.Context(), deployment, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
 	}
+	return labels
+}
+
+// A guard of a resource includes its status, because a write of the status can change annotations.
+func TestFence_StatusByDefault(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, fence.Lease)
+	holder, other := s.pod("a"), s.pod("b")
+	s.put(record{holder: "a", transitions: 3})
+	labels := s.createWeb()
 	declared := s.declaration()
 	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: labels, Namespaces: []string{s.namespace}})
 	s.install(declared)
