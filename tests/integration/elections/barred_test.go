@@ -12,23 +12,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// bar makes the API server reject Leases that the Pod writes as holder, as a fence does that does not know its service account. It returns
-// a function that removes the policy.
-func (x *fixture) bar(pod string) func() {
+// reject installs a policy with this CEL expression for writes of Leases. It returns a function that removes the policy.
+func (x *fixture) reject(expression, message string) (remove func()) {
 	x.Helper()
 	client := x.cluster.Client(x).Kube().AdmissionregistrationV1()
-	meta := metav1.ObjectMeta{Name: "bar-" + x.namespace}
+	meta := metav1.ObjectMeta{Name: "deny-" + x.namespace}
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: meta,
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConstraints: &admissionv1.MatchResources{
 				NamespaceSelector: x.selector(), ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: leaseWrites}},
 			},
-			Validations: []admissionv1.Validation{{
-				Expression: `object.spec.?holderIdentity.orValue("") != "` + pod + `" || !("authentication.kubernetes.io/pod-name" in request.userInfo.extra) ` +
-					`|| request.userInfo.extra["authentication.kubernetes.io/pod-name"][0] != "` + pod + `"`,
-				Message: "account is not declared",
-			}},
+			Validations: []admissionv1.Validation{{Expression: expression, Message: message}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -41,7 +36,7 @@ func (x *fixture) bar(pod string) func() {
 	if _, err := client.ValidatingAdmissionPolicyBindings().Create(x.Context(), binding, metav1.CreateOptions{}); err != nil {
 		x.Fatal(err)
 	}
-	remove := func() {
+	remove = func() {
 		ctx := context.WithoutCancel(x.Context())
 		if err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			x.Error(err)
@@ -54,6 +49,10 @@ func (x *fixture) bar(pod string) func() {
 	return remove
 }
 
+// asHolder is the CEL expression that rejects Leases that pod b writes as holder.
+const asHolder = `object.spec.?holderIdentity.orValue("") != "b" || !("authentication.kubernetes.io/pod-name" in request.userInfo.extra) ` +
+	`|| request.userInfo.extra["authentication.kubernetes.io/pod-name"][0] != "b"`
+
 // A challenger that cannot acquire the lock costs the leader at most one term. It leads soon after it may acquire the lock.
 func TestChallenger_CannotAcquire(t *testing.T) {
 	t.Parallel()
@@ -62,7 +61,7 @@ func TestChallenger_CannotAcquire(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t, lock)
 			x.setDefault("stable")
-			allow := x.bar("b")
+			allow := x.reject(asHolder, "account is not declared")
 			a := x.ranked("a", "stable", short).start(t)
 			eventually(t, "a leads", a.Live)
 			b := x.ranked("b", "canary", short)

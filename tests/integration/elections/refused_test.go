@@ -79,38 +79,7 @@ func (x *fixture) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: x.namespace}}
 }
 
-func refuseByPolicy(t *testing.T, x *fixture) {
-	client := x.cluster.Client(t).Kube().AdmissionregistrationV1()
-	meta := metav1.ObjectMeta{Name: "deny-" + x.namespace}
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: meta,
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: x.selector(), ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: leaseWrites}},
-			},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: "not on Fridays"}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: meta,
-		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
-	}
-	if _, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
-		if err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-		if err := client.ValidatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-}
+func refuseByPolicy(_ *testing.T, x *fixture) { x.reject("false", "not on Fridays") }
 
 // refuseByWebhook registers a webhook that refuses writes of Leases with the code. If the code is 0, no server runs.
 func refuseByWebhook(code int32) func(t *testing.T, x *fixture) {
