@@ -131,7 +131,7 @@ func (m *meter) check(t *testing.T, first, unknown bool) {
 	}
 }
 
-// barredLock rejects writes that make this candidate the holder, as a fence does that does not know its service account.
+// barredLock rejects writes that make this candidate the holder, as a fence without a declaration of its service account does.
 type barredLock struct {
 	*k8sresourcelock.LeaseLock
 	allowed atomic.Bool
