@@ -79,7 +79,7 @@ type Config struct {
 	// the end of the validity. Default: as long as RenewDeadline and LeaseDuration allow.
 	DrainLimit time.Duration
 	// StopLimit is the time that run functions have to return when the election stops or hands over,
-	// while the lock is renewed. Default: twice LeaseDuration.
+	// while the lock is renewed. Default: twice LeaseDuration, at most 15 s.
 	StopLimit time.Duration
 	// PeerGrace is the time after the end of their lease for which other electors, such as istiod,
 	// may still be active. Default: 0.

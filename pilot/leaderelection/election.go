@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-multierror"
@@ -53,6 +54,7 @@ type LeaderElection struct {
 	gated     kube.Client // result of Client
 	mu        sync.Mutex
 	functions []func(context.Context) error
+	names     []string // of functions, for logs
 	warmups   []func(context.Context) error
 	checks    []func(context.Context) error
 }
@@ -107,6 +109,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	c := l.configOn(l.lock(client, l.shared))
 	c.Name = l.cfg.lockName()
 	c.RunFunctions = []func(context.Context) error{l.work}
+	c.RunFunctionNames = []string{l.functionNames()}
 	c.Gate = l.gate
 	c.ReleaseOnCancel = true
 	c.Ranked = !l.cfg.PerRevision
@@ -159,7 +162,7 @@ func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectM
 // AddRunFunction adds a function that runs while this process leads. stop is closed when the function
 // must return. The lock is released after it has returned. Add functions before the election runs.
 func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderElection {
-	return l.AddRunContext(func(ctx context.Context) error {
+	return l.addFunction(k8sleaderelection.FunctionName(f), func(ctx context.Context) error {
 		f(ctx.Done())
 		return nil
 	})
@@ -169,10 +172,21 @@ func (l *LeaderElection) AddRunFunction(f func(stop <-chan struct{})) *LeaderEle
 // return. If the function returns an error before that, this process steps down as with StepDown. If it
 // returns nil, the term continues. Add functions before the election runs.
 func (l *LeaderElection) AddRunContext(f func(ctx context.Context) error) *LeaderElection {
+	return l.addFunction(k8sleaderelection.FunctionName(f), f)
+}
+
+func (l *LeaderElection) addFunction(name string, f func(ctx context.Context) error) *LeaderElection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.functions = append(l.functions, f)
+	l.names = append(l.names, name)
 	return l
+}
+
+func (l *LeaderElection) functionNames() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.names, ", ")
 }
 
 // AddWarmup adds a function that prepares the run functions, for example fills caches, and returns. The

@@ -68,6 +68,8 @@ type LeaderElectionConfig struct {
 	// RunFunctions run while this process leads, concurrently with OnStartedLeading. If one returns an error during a
 	// term, the leader steps down (see StepDown). If one returns nil, the term continues.
 	RunFunctions []func(ctx context.Context) error
+	// RunFunctionNames are the names of RunFunctions in logs, in the same order. The default is the Go names.
+	RunFunctionNames []string
 	// Ranked ranks candidates by their keys as revisions (see Outranks) and DefaultRevision. A candidate that outranks
 	// the leader requests a handover. It preempts a leader that cannot hand over, such as istiod.
 	Ranked bool
@@ -88,7 +90,7 @@ type LeaderElectionConfig struct {
 	// LeaseDuration × (1−MaxClockDrift)/(1+MaxClockDrift) − RenewDeadline. At 30, 15 and 7.5 s it is 13.8 s.
 	DrainLimit time.Duration
 	// StopLimit is how long run functions may take to return after a stop, a step-down or an accepted handover, while
-	// the lease is renewed. The default is twice LeaseDuration.
+	// the lease is renewed. The default is twice LeaseDuration, at most 15 s, because a Pod has 30 s to stop.
 	StopLimit time.Duration
 	// PeerGrace is added to the lease of a previous holder without a valid marker, which may be istiod or client-go.
 	// This candidate does not act earlier. At 30, 15 and 7.5 s, an istiod that is cut off during a renewal needs 15 s,

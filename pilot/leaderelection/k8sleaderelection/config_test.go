@@ -66,7 +66,7 @@ func TestConfigDefaults(t *testing.T) {
 	c.StopLimit = 0
 	c = c.withDefaults()
 	// 30 s × 0.98 / 1.02 − 15 s
-	if c.DrainLimit != 13823*time.Millisecond || c.StopLimit != time.Minute || c.MaxClockDrift != 0.02 || c.Name != c.Lock.Describe() {
+	if c.DrainLimit != 13823*time.Millisecond || c.StopLimit != 15*time.Second || c.MaxClockDrift != 0.02 || c.Name != c.Lock.Describe() {
 		t.Errorf("%v, %v, %v, %q", c.DrainLimit, c.StopLimit, c.MaxClockDrift, c.Name)
 	}
 	c = testConfig()

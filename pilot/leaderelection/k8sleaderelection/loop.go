@@ -196,16 +196,23 @@ func (l *loop) pass(ev *event) {
 			l.rewound()
 		}
 	}
+	if c.after.Drain.Overdue && !c.before.Drain.Overdue && l.term != nil {
+		c.overdue = l.term.running()
+	}
 	l.setTerm(c)
 	l.setGate(&c.action)
 	l.publish(c)
 	l.report.pass(c)
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
-	l.setRunFunctions(&c.action)
+	l.setRunFunctions(&c.action, c.in.Now.Mono)
 	if c.action.Op != core.NoOp {
 		l.send(c.action)
 	}
-	l.setTimer(c.in.Now, c.action.Wake)
+	wake := c.action.Wake
+	if l.term != nil {
+		wake = min(wake, l.term.warnOfSlowDrain(c.in.Now.Mono))
+	}
+	l.setTimer(c.in.Now, wake)
 }
 
 // beats calls KeyComparison with the key of the newest record.
@@ -227,11 +234,14 @@ func (l *loop) setGate(a *core.Action) {
 }
 
 // setRunFunctions starts or cancels the run functions.
-func (l *loop) setRunFunctions(a *core.Action) {
+func (l *loop) setRunFunctions(a *core.Action, now core.Instant) {
 	switch {
 	case a.Run && l.term == nil:
 		l.term = startTerm(l, l.publicTerm)
 	case !a.Run && l.term != nil:
+		if l.term.ending == 0 {
+			l.term.ending = max(1, now)
+		}
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
 }

@@ -43,8 +43,9 @@ type change struct {
 	before, after core.State
 	action        core.Action
 	lock          k8sresourcelock.Snapshot
-	call          call  // of Replied
-	err           error // of a run function
+	call          call   // of Replied
+	err           error  // of a run function
+	overdue       string // names of run functions that exceeded their limit now
 }
 
 // denied reports whether a write met a conflict although no other candidate wrote. The core counts this as a failure.
@@ -81,7 +82,7 @@ func (r *reporter) pass(c *change) {
 	r.record(c)
 	r.coordination(c)
 	if after.Drain.Overdue && !c.before.Drain.Overdue {
-		r.log.Error("run functions did not return within their limit; letting the lease expire", "why", string(after.Why))
+		r.log.Error("run functions did not return within their limit; letting the lease expire", "why", string(after.Why), "functions", c.overdue)
 		if f := r.le.config.OnStuckDrain; f != nil {
 			f()
 		}

@@ -3,8 +3,10 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-multierror"
 
@@ -16,7 +18,11 @@ type term struct {
 	l      *loop
 	cancel context.CancelCauseFunc
 
+	ending core.Instant // when the context ended; zero: it has not. Only the loop uses it.
+	warned bool         // that functions are slow to return
+
 	mu       sync.Mutex
+	pending  []string      // names of the functions that have not returned
 	err      error         // of all functions that failed during the term
 	returned bool          // the context is done and all functions have returned
 	ended    chan struct{} // closed when returned is set; created on demand
@@ -41,12 +47,38 @@ func startTerm(l *loop, which Term) *term {
 	config := &l.le.config
 	ctx, cancel := context.WithCancelCause(ContextWithTerm(l.values, which))
 	t := &term{l: l, cancel: cancel}
-	functions := config.RunFunctions
-	if started := config.Callbacks.OnStartedLeading; started != nil {
-		functions = append([]func(context.Context) error{func(ctx context.Context) error { started(ctx); return nil }}, functions...)
+	functions := config.functions()
+	for _, f := range functions {
+		t.pending = append(t.pending, f.name)
 	}
 	go t.run(ctx, functions)
 	return t
+}
+
+// slowDrain is how long functions may take to return after the end of their context without a warning.
+const slowDrain = 2 * time.Second
+
+// warnOfSlowDrain logs once which functions have not returned, and returns when it must be called again.
+func (t *term) warnOfSlowDrain(now core.Instant) core.Instant {
+	switch at := t.ending.After(slowDrain); {
+	case t.ending == 0 || t.warned:
+		return core.Never
+	case now < at:
+		return at
+	}
+	t.warned = true
+	if names := t.running(); names != "" {
+		t.l.report.log.Warn("run functions have not returned after the end of their context. Return when it ends.",
+			"functions", names, "after", slowDrain, "limit", t.ending.Until(t.l.state.Drain.Until))
+	}
+	return core.Never
+}
+
+// running returns the names of the functions that have not returned.
+func (t *term) running() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Join(t.pending, ", ")
 }
 
 // ErrGoexit is the error of a run function that called runtime.Goexit, for example by FailNow of a test.
@@ -54,7 +86,7 @@ var ErrGoexit = errors.New("function called runtime.Goexit")
 
 // run ends the term when every function has returned, its context is done and every admitted write was answered. The
 // last function runs in this goroutine, because most terms have only one.
-func (t *term) run(ctx context.Context, functions []func(context.Context) error) {
+func (t *term) run(ctx context.Context, functions []runFunction) {
 	var others sync.WaitGroup
 	// Deferred, because a function may call runtime.Goexit. A panic must not wait for the end of the context.
 	defer func() {
@@ -82,14 +114,19 @@ func (t *term) finish(ctx context.Context) {
 }
 
 // call runs one function. An error after the end of the context is not a failure.
-func (t *term) call(ctx context.Context, f func(context.Context) error) {
+func (t *term) call(ctx context.Context, f runFunction) {
 	err := ErrGoexit // unless f returns
 	defer func() {
+		t.mu.Lock()
+		if i := slices.Index(t.pending, f.name); i >= 0 {
+			t.pending = slices.Delete(t.pending, i, i+1)
+		}
+		t.mu.Unlock()
 		if err != nil && ctx.Err() == nil {
 			t.fail(err)
 		}
 	}()
-	err = f(ctx)
+	err = f.run(ctx)
 }
 
 // fail collects an error and reports it to the loop. The first one ends the term.

@@ -1,8 +1,10 @@
 package k8sleaderelection
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -74,7 +76,7 @@ func TestTermRun(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			term := &term{l: l}
 			returned = false
-			go term.run(ctx, c.functions)
+			go term.run(ctx, LeaderElectionConfig{RunFunctions: c.functions}.functions())
 			<-time.After(time.Minute)
 			cancel()
 			var drained int
@@ -105,5 +107,62 @@ func TestTermRun(t *testing.T) {
 	}()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	(&term{l: l}).run(ended, functions{func(context.Context) error { panic("broken") }})
+	(&term{l: l}).run(ended, []runFunction{{run: func(context.Context) error { panic("broken") }}})
+}
+
+// A function that does not return after the end of its context is named in the log: first in a warning, then with the error.
+func TestSlowDrain_IsLogged(t *testing.T) {
+	named := func(c *LeaderElectionConfig) { c.RunFunctionNames = []string{"sync of routes"} }
+	for name, x := range map[string]struct {
+		change func(*LeaderElectionConfig)
+		drain  time.Duration
+		warn   string // the function in the warning; empty: no warning
+		stuck  bool
+	}{
+		"quick":          {drain: slowDrain - time.Millisecond},
+		"slow":           {drain: slowDrain + time.Millisecond, warn: "TestSlowDrain_IsLogged"},
+		"slow, named":    {drain: slowDrain + time.Millisecond, change: named, warn: "sync of routes"},
+		"stuck callback": {drain: time.Minute, change: asCallback, warn: "asCallback", stuck: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				config := LeaderElectionConfig{
+					Lock: locktest.NewStore(locktest.Lease).Lock("a", "").Locker, ReleaseOnCancel: true,
+					LeaseDuration: 60 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
+					Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
+						<-ctx.Done()
+						<-time.After(x.drain)
+						return nil
+					}},
+				}
+				if x.change != nil {
+					x.change(&config)
+				}
+				elector, err := NewLeaderElector(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+				defer stop()
+				elector.Run(ctx)
+				<-time.After(time.Minute) // the function ends
+				const warning = "level=WARN msg=\"run functions have not returned"
+				if got := strings.Count(log.String(), warning); got != min(len(x.warn), 1) || !strings.Contains(log.String(), x.warn) {
+					t.Errorf("warnings: %d, log:\n%s", got, &log)
+				}
+				if strings.Contains(log.String(), "within their limit") != x.stuck {
+					t.Errorf("stuck %v, log:\n%s", x.stuck, &log)
+				}
+			})
+		})
+	}
+}
+
+// asCallback moves the run function to OnStartedLeading.
+func asCallback(c *LeaderElectionConfig) {
+	f := c.RunFunctions[0]
+	c.RunFunctions = nil
+	c.Callbacks.OnStartedLeading = func(ctx context.Context) { _ = f(ctx) }
 }

@@ -12,13 +12,16 @@ const rankDelay = 25 * time.Millisecond
 // patience is how much later the watcher of a leader may be than the watcher of a challenger.
 const patience = 2 * time.Second
 
+// maxStopLimit is half of the 30 s after which Kubernetes kills a Pod that is stopping. The rest is for the release.
+const maxStopLimit = 15 * time.Second
+
 // Timing returns t with the derived durations. Clock rates differ by at most drift.
 func Timing(t core.Timing, drift float64) core.Timing {
 	if t.DrainLimit == 0 {
 		t.DrainLimit = DrainRoom(t, drift)
 	}
 	if t.StopLimit == 0 {
-		t.StopLimit = 2 * t.Lease
+		t.StopLimit = min(2*t.Lease, maxStopLimit)
 	}
 	t.CallTimeout = (t.Validity - t.Retry) / 2 // a leader with a hanging renewal can retry once
 	t.Patience = min(patience, t.Retry/2)

@@ -15,7 +15,7 @@ func TestTiming(t *testing.T) {
 	}{
 		"istiod, exact clocks": {
 			core.Timing{Lease: 30 * s, Validity: 15 * s, Retry: 7500 * ms},
-			core.Timing{DrainLimit: 15 * s, StopLimit: 60 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
+			core.Timing{DrainLimit: 15 * s, StopLimit: 15 * s, CallTimeout: 3750 * ms, Patience: 2 * s, RankDelay: 25 * ms}, 0,
 		},
 		"short, drift of a quarter": {
 			core.Timing{Lease: 2 * s, Validity: 200 * ms, Retry: 80 * ms},
