@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -163,40 +164,60 @@ func cut(name string, n int) string {
 	return strings.TrimRight(name[:min(n, len(name))], "-")
 }
 
-// infrastructure returns the labels and annotations for created objects: from spec.infrastructure if
-// set, or else from the Gateway. It omits keys of the Gateway API and annotations that control this
-// controller or kubectl.
-func infrastructure(gw *gateway.Gateway) (labels, annotations map[string]string) {
-	labels = gw.Labels
-	annotations = gw.Annotations
-	if in := gw.Spec.Infrastructure; in != nil {
-		if in.Labels != nil {
-			labels = texts(in.Labels)
-		}
-		if in.Annotations != nil {
-			annotations = texts(in.Annotations)
+// metadata returns the labels or annotations for created objects and for Pods: the keys of Istio on the
+// Gateway, and its spec.infrastructure, which has precedence. Other keys of a Gateway can belong to tools,
+// such as the tool that prunes the objects of an apply set.
+func metadata(own, infrastructure map[string]string) (objects, pods map[string]string) {
+	objects = map[string]string{}
+	pods = map[string]string{}
+	for key, value := range own {
+		if domain := domainOf(key); domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") {
+			if domain == controlDomain || key == serviceTypeOverride {
+				continue
+			}
+			objects[key] = value
+			if domain != networkDomain {
+				pods[key] = value
+			}
 		}
 	}
-	return without(labels), without(annotations,
-		corev1.LastAppliedConfigAnnotation, NameOverride, accountOverride, versionAnnotation)
+	for key, value := range infrastructure {
+		domain := domainOf(key)
+		isDomain := func(tool string) bool { return domain == tool || strings.HasSuffix(domain, "."+tool) }
+		if domain != gateway.GroupName && domain != controlDomain && !slices.ContainsFunc(ownershipDomains, isDomain) {
+			objects[key] = value
+			pods[key] = value
+		}
+	}
+	return objects, pods
+}
+
+// domainOf returns the part of a key before the slash, or "".
+func domainOf(key string) string {
+	domain, _, found := strings.Cut(key, "/")
+	if !found {
+		return ""
+	}
+	return domain
+}
+
+const (
+	// controlDomain is the domain of keys that control this controller.
+	controlDomain = "gateway.istio.io"
+	// networkDomain is the domain of keys that take effect on Services. A change of them restarts no Pods.
+	networkDomain = "networking.istio.io"
+)
+
+// ownershipDomains lists the domains of keys by which tools find the objects that they may delete.
+var ownershipDomains = []string{
+	"applyset.kubernetes.io", "argoproj.io", "toolkit.fluxcd.io", "helm.sh", "kubectl.kubernetes.io",
+	"config.k8s.io", "k14s.io", "cattle.io",
 }
 
 func texts[K, V ~string](from map[K]V) map[string]string {
 	to := make(map[string]string, len(from))
 	for key, value := range from {
 		to[string(key)] = string(value)
-	}
-	return to
-}
-
-// without returns a copy without these keys and the keys of the Gateway API.
-func without(from map[string]string, keys ...string) map[string]string {
-	omitted := sets.New(keys...)
-	to := map[string]string{}
-	for key, value := range from {
-		if !omitted.Has(key) && !strings.HasPrefix(key, gateway.GroupName+"/") {
-			to[key] = value
-		}
 	}
 	return to
 }

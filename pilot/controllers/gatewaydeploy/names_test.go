@@ -2,6 +2,7 @@ package gatewaydeploy
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,40 +105,75 @@ func TestPortsOf(t *testing.T) {
 	}
 }
 
-func TestInfrastructure(t *testing.T) {
-	own := func(gw *gateway.Gateway) {
-		gw.Labels = map[string]string{"own": "label"}
-		gw.Annotations = map[string]string{"own": "annotation", NameOverride: "edge", versionAnnotation: "5", corev1.LastAppliedConfigAnnotation: "{}"}
+// Keys of GitOps tools on a Gateway are not copied: a prune would delete the objects.
+func TestMetadata(t *testing.T) {
+	for key, c := range map[string]struct{ own, given, pods bool }{
+		"app":                                 {false, true, true},
+		"example.com/app":                     {false, true, true},
+		"istio.io/rev":                        {true, true, true},
+		"topology.istio.io/network":           {true, true, true},
+		"proxy.istio.io/config":               {true, true, true},
+		"networking.istio.io/exportTo":        {true, true, false},
+		serviceTypeOverride:                   {false, true, true},
+		NameOverride:                          {},
+		ManagedLabel:                          {},
+		"noistio.io/key":                      {false, true, true},
+		gateway.GroupName + "/other":          {},
+		GatewayLabel:                          {},
+		"applyset.kubernetes.io/part-of":      {},
+		"argocd.argoproj.io/tracking-id":      {},
+		"kustomize.toolkit.fluxcd.io/name":    {},
+		"meta.helm.sh/release-name":           {},
+		"config.k8s.io/owning-inventory":      {},
+		"kapp.k14s.io/app":                    {},
+		"objectset.rio.cattle.io/hash":        {},
+		corev1.LastAppliedConfigAnnotation:    {},
+		"app.kubernetes.io/managed-by":        {false, true, true},
+		"service.beta.kubernetes.io/internal": {false, true, true},
+	} {
+		values := map[string]string{key: "v"}
+		objects, pods := metadata(values, nil)
+		if (objects[key] != "") != c.own || (pods[key] != "") != (c.own && c.pods) {
+			t.Errorf("%s of a Gateway: objects %v, pods %v", key, objects, pods)
+		}
+		if objects, pods = metadata(nil, values); (objects[key] != "") != c.given || (pods[key] != "") != c.given {
+			t.Errorf("%s of infrastructure: objects %v, pods %v", key, objects, pods)
+		}
 	}
-	given := func(gw *gateway.Gateway) {
+	if objects, _ := metadata(map[string]string{"istio.io/rev": "a"}, map[string]string{"istio.io/rev": "b"}); objects["istio.io/rev"] != "b" {
+		t.Errorf("infrastructure has no precedence: %v", objects)
+	}
+}
+
+func TestMetadata_OfObjects(t *testing.T) {
+	plan := play(t, func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{
-			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen", ManagedLabel: "stolen", gateway.GroupName + "/other": "stolen"},
+			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen"},
 			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
 		}
-	}
-	plan := play(t, own).plan()
+	}).plan()
 	for _, kind := range Kinds {
 		o := plan.document(kind)
-		if o.GetLabels()["own"] != "label" || o.GetAnnotations()["own"] != "annotation" || len(o.GetAnnotations()) != 2 { // and the digest
-			t.Errorf("without infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
-		}
-	}
-	empty := play(t, own, func(gw *gateway.Gateway) { gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{} })
-	if labels, annotations := infrastructure(empty.Gateway); labels["own"] != "label" || annotations["own"] != "annotation" {
-		t.Errorf("with empty infrastructure: %v, %v", labels, annotations)
-	}
-	plan = play(t, own, given).plan()
-	for _, kind := range Kinds {
-		o := plan.document(kind)
-		if o.GetLabels()["team"] != "a" || o.GetLabels()["own"] != "" || o.GetLabels()[gateway.GroupName+"/other"] != "" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" || o.GetAnnotations()["own"] != "" {
-			t.Errorf("with infrastructure the %s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
-		}
-		if o.GetLabels()[GatewayLabel] != "web" || o.GetLabels()[ManagedLabel] != ManagedBy {
-			t.Errorf("the %s is of %v", kind, o.GetLabels())
+		if o.GetLabels()["team"] != "a" || o.GetLabels()[GatewayLabel] != "web" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" {
+			t.Errorf("%s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
 		}
 	}
 	labels, _, _ := unstructured.NestedStringMap(plan.document(Deployment).Object, "spec", "template", "metadata", "labels")
 	if labels["team"] != "a" || labels[GatewayLabel] != "web" || labels[ManagedLabel] != ManagedBy {
 		t.Errorf("the Pods have %v", labels)
+	}
+}
+
+// A change of these keys changes no Pods.
+func TestMetadata_RestartsNoPods(t *testing.T) {
+	template := func(change ...func(*gateway.Gateway)) any {
+		spec, _, _ := unstructured.NestedMap(play(t, change...).plan().document(Deployment).Object, "spec", "template")
+		return spec
+	}
+	plain := template()
+	for _, key := range []string{"app", "example.com/a", "networking.istio.io/exportTo", serviceTypeOverride, versionAnnotation, "applyset.kubernetes.io/part-of"} {
+		if got := template(annotated(key, "5"), func(gw *gateway.Gateway) { gw.Labels = map[string]string{key: "5"} }); !reflect.DeepEqual(got, plain) {
+			t.Errorf("%s changes the Pods: %v", key, got)
+		}
 	}
 }

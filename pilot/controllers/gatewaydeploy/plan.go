@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -212,7 +213,17 @@ func (v View) overlays() ([]Overlay, *Problem) {
 // values returns the values for the template.
 func (v View) values(called names) Values {
 	gw := v.Gateway
-	labels, annotations := infrastructure(gw)
+	var in gateway.GatewayInfrastructure
+	if gw.Spec.Infrastructure != nil {
+		in = *gw.Spec.Infrastructure
+	}
+	labels, podLabels := metadata(gw.Labels, texts(in.Labels))
+	annotations, podAnnotations := metadata(gw.Annotations, texts(in.Annotations))
+	maps.Copy(podLabels, map[string]string{
+		"sidecar.istio.io/inject": "false",
+		GatewayLabel:              gw.Name, ClassLabel: string(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
+	})
+	podAnnotations["istio.io/rev"] = v.Revision
 	ports := portsOf(gw)
 	var listen []string
 	for _, port := range ports[1:] {
@@ -230,13 +241,9 @@ func (v View) values(called names) Values {
 		Gateway: gw.Name, Class: string(gw.Spec.GatewayClassName), Namespace: gw.Namespace, UID: string(gw.UID),
 		Name: called.workload, ServiceAccount: called.account,
 		Labels: labels, Annotations: annotations,
-		PodLabels: map[string]string{
-			"sidecar.istio.io/inject": "false",
-			GatewayLabel:              gw.Name, ClassLabel: string(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
-		},
-		PodAnnotations: map[string]string{"istio.io/rev": v.Revision},
-		Selector:       map[string]string{GatewayLabel: gw.Name},
-		Ports:          ports, Listen: strings.Join(listen, ","),
+		PodLabels: podLabels, PodAnnotations: podAnnotations,
+		Selector: map[string]string{GatewayLabel: gw.Name},
+		Ports:    ports, Listen: strings.Join(listen, ","),
 		ServiceType: serviceType, Address: address,
 		Image: v.Image, Revision: v.Revision,
 	}

@@ -30,7 +30,7 @@ type Values struct {
 	Gateway, Class, Namespace, UID string
 	// Name is the name of the Service and the Deployment.
 	Name, ServiceAccount string
-	// Labels and Annotations are set on all objects. Pods also get PodLabels and PodAnnotations.
+	// Labels and Annotations are set on the objects, PodLabels and PodAnnotations on the Pods.
 	Labels, Annotations, PodLabels, PodAnnotations map[string]string
 	// Selector selects the Pods of the Gateway.
 	Selector map[string]string
