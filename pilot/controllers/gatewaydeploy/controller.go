@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -233,19 +234,25 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	}
 	if plan.Version {
 		// If the Gateway has changed, another controller version may serve it now.
-		if written, err := c.writeVersion(ctx, self, gw); !written {
+		if written, err := c.annotate(ctx, self, gw, map[string]any{versionAnnotation: strconv.Itoa(controllerVersion)}); !written {
 			return err
 		}
 	}
 	problems := []*Problem{plan.Problem}
+	var rejected []*Problem // reported by failing
 	var errs []error
 	for _, step := range plan.Steps {
 		problems = append(problems, step.Problem)
 		if step.Action != Leave {
-			errs = append(errs, c.children[step.Kind].write(ctx, c.loop.Client(), of, step))
+			err := c.children[step.Kind].write(ctx, c.loop.Client(), of, step)
+			rejected = append(rejected, rejection(err))
+			errs = append(errs, err)
 		}
 	}
 	c.problems.Report(of, reference(gw), problems...)
+	if !plan.Foreign {
+		errs = append(errs, c.recordProblems(ctx, self, append(rejected, problems...)))
+	}
 	return errors.Join(errs...)
 }
 

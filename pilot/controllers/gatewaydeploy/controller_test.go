@@ -99,7 +99,11 @@ func (s *sending) write(w http.ResponseWriter, r *http.Request) {
 	s.bodies[what] = o.DeepCopy()
 	if resource == "gateways" {
 		changed := s.Gateway.DeepCopy()
-		changed.Annotations, changed.ResourceVersion = o.GetAnnotations(), "77"
+		changed.ResourceVersion = "77"
+		for key, value := range o.GetAnnotations() {
+			annotated(key, value)(changed)
+		}
+		s.Gateway = changed
 		_ = json.NewEncoder(w).Encode(changed)
 		return
 	}
@@ -165,10 +169,10 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 		errs           []string
 	}{
 		"Gateway changed":       {"patch", "gateways", conflict, 1, 0, nil},
-		"Gateway forbidden":     {"patch", "gateways", forbidden, 1, 1, []string{"write controller version to Gateway shop/web"}},
+		"Gateway forbidden":     {"patch", "gateways", forbidden, 1, 1, []string{"write annotations of Gateway shop/web"}},
 		"objects exist":         {"create", "", exists, 4, 0, nil},
 		"objects changed":       {"create", "", conflict, 4, 0, nil},
-		"objects forbidden":     {"create", "", forbidden, 4, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
+		"objects forbidden":     {"create", "", forbidden, 5, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
 		"namespace terminating": {"create", "", ends, 4, 4, nil},
 		"objects deleted":       {"create", "", apierrors.NewNotFound(schema.GroupResource{}, "x"), 4, 0, nil},
 		"one object exists":     {"create", "services", exists, 4, 0, nil},
@@ -245,9 +249,11 @@ func TestReconcile_ProblemEnds(t *testing.T) {
 	if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
 		t.Errorf("%v, the log:\n%s", err, &s.log)
 	}
-	s.failing(gone, errors.New("no right"))
-	s.failing(web, errors.New("no right"))
-	if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": no right"}; !slices.Equal(s.events, want) {
+	denied := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no right"))
+	s.failing(gone, denied)
+	s.failing(web, denied)
+	s.failing(web, errors.New("no connection"))
+	if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": " + denied.Error()}; !slices.Equal(s.events, want) {
 		t.Errorf("Events: %q", s.events)
 	}
 	// A stale cache does not end a problem.
@@ -267,8 +273,22 @@ func TestReconcile_ProblemEvent(t *testing.T) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
 	}))
 	sent, err := s.takes(t, web)
-	if err != nil || len(sent) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
+	if err != nil || !slices.Equal(sent, creation[:1]) || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
 		t.Errorf("sent %q, %v, Events: %q", sent, err, s.events)
+	}
+	self := s.gateways.At(web, reconcile.Ref{Namespace: web.Namespace, Name: web.Name})
+	gw, _ := self.Latest()
+	if p := ProblemOf(gw); p == nil || p.Reason != ReasonInvalidParameters || !strings.Contains(p.Message, "ConfigMap shop/none") {
+		t.Errorf("recorded problem: %v", p)
+	}
+	if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
+		t.Errorf("again: sent %q, %v", sent, err)
+	}
+	if err := s.recordProblems(t.Context(), self, nil); err != nil {
+		t.Error(err)
+	}
+	if annotations := s.bodies[creation[0]].Object["metadata"].(map[string]any)["annotations"]; fmt.Sprint(annotations) != "map["+ProblemAnnotation+":<nil>]" {
+		t.Errorf("end of the problem: %v", annotations)
 	}
 }
 
@@ -280,6 +300,12 @@ func TestReconcile_CausedByChange(t *testing.T) {
 	c := servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) {
 		_, what, _ := strings.Cut(r.URL.Path, "/v1/")
 		seen <- what
+		if strings.HasSuffix(what, "/made") {
+			changed := play(t, named("made"), annotated(versionAnnotation, "5")).Gateway
+			changed.ResourceVersion = "60"
+			_ = json.NewEncoder(w).Encode(changed)
+			return
+		}
 		status := metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict} // the controller waits for an event
 		if strings.HasSuffix(what, "/denied") {
 			status.Reason, status.Code = metav1.StatusReasonForbidden, http.StatusForbidden
@@ -337,6 +363,9 @@ func TestReconcile_CausedByChange(t *testing.T) {
 			t.Fatalf("no watch of %s", x.kind)
 		}
 		expect("event of "+x.kind, x.want)
+		if strings.HasPrefix(x.want, "made ") {
+			expect("condition", "namespaces/shop/gateways/made")
+		}
 	}
 	expect("rejected write", "denied "+ReasonWriteFailed)
 	if err := c.Run(ctx); !errors.Is(err, reconcile.ErrRunning) {

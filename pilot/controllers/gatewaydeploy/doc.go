@@ -23,7 +23,8 @@
 // fields. The controller can be interrupted between any two writes.
 //
 // A problem with a Gateway, its parameters, the template or an existing object is reported once, in
-// an Event on the Gateway and in the log. It does not affect deployed objects. If the name of the
+// an Event on the Gateway and in the log. An annotation of the Gateway holds the current problems for
+// package gatewaystatus, which writes the conditions. Problems do not affect deployed objects. If the name of the
 // objects changes, the old ones stay until the Gateway is deleted.
 //
 // The controller does not depend on elections. It gets a client, and a context that ends when it

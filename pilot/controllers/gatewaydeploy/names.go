@@ -37,6 +37,9 @@ const (
 	// NameOverride is the annotation of a Gateway that sets the name of its Service and Deployment.
 	NameOverride = "gateway.istio.io/name-override"
 
+	// ProblemAnnotation is the annotation with the current problems of a Gateway. ProblemOf reads it.
+	ProblemAnnotation = "incumbent.dev/deployment-problem"
+
 	accountOverride     = "gateway.istio.io/service-account"
 	versionAnnotation   = "gateway.istio.io/controller-version"
 	serviceTypeOverride = "networking.istio.io/service-type"

@@ -45,6 +45,8 @@ type Step struct {
 type Plan struct {
 	// Skipped is the reason why this controller does not serve the Gateway, or "".
 	Skipped string
+	// Foreign reports whether another controller serves the Gateway or it is being deleted.
+	Foreign bool
 	// Problem is the reason why the Gateway cannot be deployed, or nil.
 	Problem *Problem
 	// Version reports whether the controller version must be written to the Gateway first.
@@ -75,6 +77,9 @@ type View struct {
 
 // Decide returns the plan for a Gateway.
 func Decide(v View) Plan {
+	if reason := v.foreign(); reason != "" {
+		return Plan{Skipped: reason, Foreign: true}
+	}
 	if reason := v.skipped(); reason != "" {
 		return Plan{Skipped: reason}
 	}
@@ -87,23 +92,31 @@ func Decide(v View) Plan {
 	return Plan{Version: version, Steps: steps}
 }
 
-// skipped returns the reason why this controller does not serve the Gateway, or "".
-func (v View) skipped() string {
+// foreign returns the reason why no object of the Gateway may be written, or "".
+func (v View) foreign() string {
 	gw := v.Gateway
 	ours, _ := checkVersion(gw)
+	switch {
+	case gw.DeletionTimestamp != nil:
+		return "Gateway is being deleted"
+	case !v.IsMine(gw.ObjectMeta):
+		return "Gateway belongs to another revision"
+	case !ours:
+		return "controller version " + gw.Annotations[versionAnnotation] + " has precedence"
+	}
+	return ""
+}
+
+// skipped returns the reason why the Gateway is not deployed, or "".
+func (v View) skipped() string {
+	gw := v.Gateway
 	switch {
 	case v.Class != nil && v.Class.Spec.ControllerName != ControllerName:
 		return "class belongs to another controller"
 	case v.Class == nil && gw.Spec.GatewayClassName != DefaultClass:
 		return "class does not exist"
-	case gw.DeletionTimestamp != nil:
-		return "Gateway is being deleted"
-	case !v.IsMine(gw.ObjectMeta):
-		return "Gateway belongs to another revision"
 	case !managed(gw):
 		return "addresses refer to an existing deployment"
-	case !ours:
-		return "controller version " + gw.Annotations[versionAnnotation] + " has precedence"
 	}
 	return ""
 }

@@ -328,3 +328,30 @@ func TestDecide_InvalidManagedFields(t *testing.T) {
 		}
 	}
 }
+
+func TestRecord(t *testing.T) {
+	p := problemf(ReasonNotManaged, "not managed")
+	rejected := problemf(ReasonWriteFailed, "quota: used 5")
+	for name, c := range map[string]struct {
+		before   string
+		problems []*Problem
+		want     string
+	}{
+		"none":             {"", []*Problem{nil}, ""},
+		"end":              {"NotManaged: not managed", nil, ""},
+		"two":              {"", []*Problem{nil, p, rejected}, "NotManaged: not managed\nWriteFailed: quota: used 5"},
+		"rejected again":   {"WriteFailed: quota: used 4", []*Problem{rejected, p}, "WriteFailed: quota: used 4"},
+		"rejected":         {"NotManaged: not managed", []*Problem{rejected}, "WriteFailed: quota: used 5"},
+		"cut in character": {"", []*Problem{problemf("A", "%s", strings.Repeat("a", maxProblem-4)+"ü")}, "A: " + strings.Repeat("a", maxProblem-4)},
+	} {
+		gw := play(t, annotated(ProblemAnnotation, c.before)).Gateway
+		got := record(gw, c.problems)
+		if got != c.want {
+			t.Errorf("%s: recorded %q, want %q", name, got, c.want)
+		}
+		gw.Annotations[ProblemAnnotation] = got
+		if p := ProblemOf(gw); (p == nil) != (got == "") || p != nil && p.Error() != got {
+			t.Errorf("%s: read %v", name, p)
+		}
+	}
+}

@@ -10,6 +10,9 @@ const (
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonInvalidParameters means that parametersRef or the class defaults are invalid.
 	ReasonInvalidParameters = "InvalidParameters"
+	// ReasonUnknownParameter means that parametersRef or the class defaults have an unknown key. The other
+	// keys are applied.
+	ReasonUnknownParameter = "UnknownParameter"
 	// ReasonNotManaged means that an object of the same name exists without the managed label.
 	ReasonNotManaged = "NotManaged"
 	// ReasonNameTaken means that an object of the same name belongs to another Gateway.

@@ -119,10 +119,12 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 }
 
 func keptGateway(o *gateway.Gateway) *gateway.Gateway {
-	override, annotated := o.Annotations[gatewaydeploy.NameOverride]
+	annotations := o.Annotations
 	o.ObjectMeta = meta(o.ObjectMeta)
-	if annotated {
-		o.Annotations = map[string]string{gatewaydeploy.NameOverride: override}
+	for _, name := range []string{gatewaydeploy.NameOverride, gatewaydeploy.ProblemAnnotation} {
+		if value, annotated := annotations[name]; annotated {
+			metav1.SetMetaDataAnnotation(&o.ObjectMeta, name, value)
+		}
 	}
 	return o
 }

@@ -57,6 +57,10 @@ func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil && (p.ParametersRef.Group != "" || p.ParametersRef.Kind != "ConfigMap") {
 		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef must refer to a ConfigMap, not a "+string(p.ParametersRef.Kind))
 	}
+	deployment := gatewaydeploy.ProblemOf(g)
+	if deployment != nil && deployment.Reason == gatewaydeploy.ReasonInvalidParameters {
+		return is(false, gateway.GatewayReasonInvalidParameters, deployment.Message)
+	}
 	if len(g.Spec.Addresses) > 1 {
 		return is(false, gateway.GatewayReasonUnsupportedAddress, "at most one address is supported")
 	}
@@ -71,6 +75,8 @@ func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 		return is(false, gateway.GatewayReasonListenersNotValid, "no listener is accepted: "+names(listeners, (*listener).accepted))
 	case names(listeners, valid) != names(nil, valid):
 		return is(true, gateway.GatewayReasonListenersNotValid, "invalid listeners: "+names(listeners, valid))
+	case deployment != nil && deployment.Reason == gatewaydeploy.ReasonUnknownParameter:
+		return is(true, gateway.GatewayReasonAccepted, deployment.Message)
 	}
 	return is(true, gateway.GatewayReasonAccepted, "")
 }
@@ -78,9 +84,12 @@ func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
 // unprogrammed returns the reason why a Gateway is not served yet, or nil.
 func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service *corev1.Service, addresses []gateway.GatewayStatusAddress) *problem {
 	deployment := owned(g, v.deployments(g.Namespace, g.Name))
+	p := gatewaydeploy.ProblemOf(g)
 	switch {
 	case accepted.Status != metav1.ConditionTrue:
 		return problemf(gateway.GatewayReasonInvalid, "Gateway is not accepted")
+	case p != nil && p.Reason != gatewaydeploy.ReasonUnknownParameter:
+		return problemf(p.Reason, "%s", p.Message)
 	case deployment == nil:
 		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):

@@ -172,6 +172,9 @@ func TestGatewayStatus_Programmed(t *testing.T) {
 		"changed name": {func(v *table) {
 			v.gateway("infra", "gw").Annotations = map[string]string{gatewaydeploy.NameOverride: "edge"}
 		}, "False/Pending", "False/Pending"},
+		"invalid parameters":       {recorded(gatewaydeploy.ReasonInvalidParameters), "False/Invalid", "False/Pending"},
+		"invalid template":         {recorded(gatewaydeploy.ReasonInvalidTemplate), "False/InvalidTemplate", "False/Pending"},
+		"unknown parameter":        {recorded(gatewaydeploy.ReasonUnknownParameter), "True/Programmed", "True/Programmed"},
 		"not available":            {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Status = corev1.ConditionFalse }), "False/Pending", "False/Pending"},
 		"progressing only":         {deployment(func(d *appsv1.Deployment) { d.Status.Conditions[0].Type = appsv1.DeploymentProgressing }), "False/Pending", "False/Pending"},
 		"no Service":               {service(func(s *corev1.Service) { s.Labels = nil }), "False/Pending", "False/Pending"},
@@ -250,6 +253,28 @@ func TestAddressesOf(t *testing.T) {
 func TestSameIP(t *testing.T) {
 	if sameIP("a.example", "b.example") || sameIP("192.0.2.1", "b.example") || !sameIP("2001:db8::1", "2001:db8:0::1") {
 		t.Error("wrong comparison of addresses")
+	}
+}
+
+// recorded returns a change after which the deployment controller has recorded a problem.
+func recorded(reason string) func(*table) {
+	return func(v *table) {
+		v.gateway("infra", "gw").Annotations = map[string]string{gatewaydeploy.ProblemAnnotation: reason + ": text"}
+	}
+}
+
+func TestAcceptance_DeploymentProblem(t *testing.T) {
+	for reason, want := range map[string]string{
+		gatewaydeploy.ReasonInvalidParameters: "False/InvalidParameters", gatewaydeploy.ReasonUnknownParameter: "True/Accepted",
+		gatewaydeploy.ReasonNotManaged: "True/Accepted",
+	} {
+		v := usual(t, newGateway(t, plain))
+		recorded(reason)(v)
+		g := keptGateway(v.gateway("infra", "gw"))
+		got := gatewayStatus(v, g).Conditions[0]
+		if stated(t, []metav1.Condition{got}, gateway.GatewayConditionAccepted, 3) != want || (got.Message == "text") != (reason != gatewaydeploy.ReasonNotManaged) {
+			t.Errorf("%s: %+v, want %s", reason, got, want)
+		}
 	}
 }
 
