@@ -191,7 +191,7 @@ func TestHealth_StuckController(t *testing.T) {
 	config := e.config(t, "a")
 	config.LeaseDuration = 3 * time.Second
 	config.RenewDeadline = 1500 * time.Millisecond
-	config.RetryPeriod = 500 * time.Millisecond
+	config.RetryPeriod = time.Second
 	config.healthTolerance = 100 * time.Millisecond
 	c := newController()
 	c.held = make(chan struct{})

@@ -160,6 +160,13 @@ func (c LeaderElectionConfig) Validate() error {
 	if c.RetryPeriod <= 0 {
 		add("RetryPeriod %v: must be greater than zero", c.RetryPeriod)
 	}
+	switch c.Lock.(type) {
+	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
+		if c.RetryPeriod > 0 && c.RetryPeriod < time.Second {
+			add("RetryPeriod %v with a %T: must be at least a second, because the lock stores its times in seconds. Use a LeaseLock or lengthen RetryPeriod.",
+				c.RetryPeriod, c.Lock)
+		}
+	}
 	if c.RenewDeadline <= time.Duration(JitterFactor*float64(c.RetryPeriod)) {
 		add("RenewDeadline %v must be greater than RetryPeriod %v times %v: lengthen RenewDeadline or shorten RetryPeriod",
 			c.RenewDeadline, c.RetryPeriod, JitterFactor)
@@ -249,5 +256,14 @@ func (c LeaderElectionConfig) core() core.Config {
 		Immediate:   c.PreemptImmediately,
 		Release:     c.ReleaseOnCancel,
 		Coordinated: c.Coordinated,
+		Resolution:  resolution(c.Lock),
 	}
+}
+
+// resolution returns the unit of the times in a lock. Zero: a second.
+func resolution(lock k8sresourcelock.Interface) core.Stamp {
+	if _, ok := lock.(*k8sresourcelock.LeaseLock); ok {
+		return core.Stamp(1)
+	}
+	return 0
 }

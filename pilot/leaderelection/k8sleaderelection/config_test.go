@@ -45,6 +45,7 @@ func TestConfigCore(t *testing.T) {
 		c.want.Self = "me"
 		c.want.Key = "stable"
 		c.want.Timing = timing
+		c.want.Resolution = 1 // a Lease
 		if got := config.core(); got != c.want {
 			t.Errorf("%s: %+v\nwant\n%+v", name, got, c.want)
 		}
@@ -87,6 +88,7 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 	store := locktest.NewStore(locktest.Lease)
+	configMap := locktest.NewStore(locktest.ConfigMap).Lock("me", "").Locker
 	coordinated := func(change func(*LeaderElectionConfig)) func(*LeaderElectionConfig) {
 		return func(c *LeaderElectionConfig) { c.Coordinated = true; change(c) }
 	}
@@ -94,10 +96,23 @@ func TestConfigValidate(t *testing.T) {
 		change func(*LeaderElectionConfig)
 		want   string // empty: valid
 	}{
-		"valid":             {func(*LeaderElectionConfig) {}, ""},
-		"shortest lease":    {short(time.Second), ""},
-		"short lease":       {short(900 * time.Millisecond), "LeaseDuration 900ms: "},
-		"half second":       {func(c *LeaderElectionConfig) { c.LeaseDuration += time.Second / 2 }, "LeaseDuration 30.5s: "},
+		"valid":              {func(*LeaderElectionConfig) {}, ""},
+		"shortest lease":     {short(time.Second), ""},
+		"short lease":        {short(900 * time.Millisecond), "LeaseDuration 900ms: "},
+		"half second":        {func(c *LeaderElectionConfig) { c.LeaseDuration += time.Second / 2 }, "LeaseDuration 30.5s: "},
+		"Lease, short retry": {func(c *LeaderElectionConfig) { c.RetryPeriod = 100 * time.Millisecond }, ""},
+		"ConfigMap":          {func(c *LeaderElectionConfig) { c.Lock = configMap; c.RetryPeriod = time.Second }, ""},
+		"ConfigMap, short retry": {
+			func(c *LeaderElectionConfig) { c.Lock = configMap; c.RetryPeriod = time.Second - 1 },
+			"RetryPeriod 999.999999ms with a *k8sresourcelock.ConfigMapLock: must be at least a second",
+		},
+		"MultiLock, short retry": {
+			func(c *LeaderElectionConfig) {
+				c.Lock = &k8sresourcelock.MultiLock{Primary: configMap, Secondary: c.Lock}
+				c.RetryPeriod = time.Second - 1
+			},
+			"with a *k8sresourcelock.MultiLock: must be at least a second",
+		},
 		"zero retry":        {func(c *LeaderElectionConfig) { c.RetryPeriod = 0 }, "RetryPeriod 0s: "},
 		"negative retry":    {func(c *LeaderElectionConfig) { c.RetryPeriod = -time.Second }, "RetryPeriod -1s: "},
 		"longest retry":     {func(c *LeaderElectionConfig) { c.RetryPeriod = 12499 * time.Millisecond }, ""},

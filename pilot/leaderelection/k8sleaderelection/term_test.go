@@ -127,10 +127,12 @@ func TestSlowDrain_IsLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
+				epoch := time.Now()
 				config := LeaderElectionConfig{
 					Lock: locktest.NewStore(locktest.Lease).Lock("a", "").Locker, ReleaseOnCancel: true,
 					LeaseDuration: 60 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 					Logger: slog.New(slog.NewTextHandler(&log, nil)),
+					Clock:  NewClock(func() int64 { return int64(time.Since(epoch)) }),
 					RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
 						<-ctx.Done()
 						<-time.After(x.drain)

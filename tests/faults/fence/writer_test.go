@@ -59,7 +59,7 @@ func write(ctx context.Context) error {
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: namespace, Identity: pod, ElectionID: election, Lock: lock,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 500 * time.Millisecond,
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second,
 	})
 	if err != nil {
 		return err

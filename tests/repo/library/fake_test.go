@@ -82,7 +82,7 @@ func writes(c clientset) (n int) {
 func TestFakeClientset_Election(t *testing.T) {
 	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "3s")
 	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "2s")
-	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "100ms")
+	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "1s")
 	names := istioStyle("a", double{clientset: fake.NewClientset()})
 	for kind := range fakes() {
 		for which := range names {
@@ -94,7 +94,7 @@ func TestFakeClientset_Election(t *testing.T) {
 				await(t, "a leads", a.IsLeader)
 				start(t, b.AddRunFunction(func(stop <-chan struct{}) { <-stop }))
 				await(t, "b follows", func() bool { holder, _ := b.Leader(); return holder == "a" })
-				const renewals = 5
+				const renewals = 2
 				from := writes(store)
 				await(t, "a renews", func() bool { return writes(store) >= from+renewals })
 				// A renewal is a read and an update. Other requests are reads and watches at the start, and polls while a watch is
@@ -117,7 +117,7 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 	t.Helper()
 	config := leaderelection.Config{
 		Namespace: "istio-system", Identity: name, ElectionID: "an-election", Revision: revision,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond,
+		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second,
 	}
 	change(&config)
 	l, err := leaderelection.New(client, config)
@@ -139,7 +139,7 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 			end := start(t, a)
 			await(t, "a leads", a.IsLeader)
 			from := writes(store)
-			await(t, "a renews", func() bool { return writes(store) >= from+6 })
+			await(t, "a renews", func() bool { return writes(store) >= from+3 })
 			if got := log.Count("lock has no resource versions"); got != 1 {
 				t.Errorf("logged %d times:\n%s", got, &log)
 			}

@@ -165,12 +165,12 @@ func removePreference(obj runtime.Object) {
 	}
 }
 
-// leaseTime returns t in whole seconds, as in a ConfigMap. recordedKey relies on this.
+// leaseTime returns t in the resolution of a Lease.
 func leaseTime(t metav1.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil
 	}
-	return &metav1.MicroTime{Time: t.UTC().Truncate(time.Second)}
+	return &metav1.MicroTime{Time: t.UTC().Truncate(time.Microsecond)}
 }
 
 func (l *LeaseLock) access() access[*coordinationv1.Lease] {

@@ -58,14 +58,14 @@ func TestEncodeLease_Golden(t *testing.T) {
 func TestEncodeLease_Times(t *testing.T) {
 	lease := goldenLease()
 	lease.Spec.Strategy, lease.Spec.PreferredHolder = new(coordinationv1.OldestEmulationVersion), new("pod-z")
-	if err := encodeLease(lease, LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: at("2026-01-02T03:04:05.987654Z")}); err != nil {
+	if err := encodeLease(lease, LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: at("2026-01-02T03:04:05.987654321Z")}); err != nil {
 		t.Fatal(err)
 	}
 	if *lease.Spec.Strategy != coordinationv1.OldestEmulationVersion || *lease.Spec.PreferredHolder != "pod-z" {
 		t.Errorf("%+v", lease.Spec)
 	}
-	if lease.Spec.AcquireTime != nil || !lease.Spec.RenewTime.Equal(micro("2026-01-02T03:04:05Z")) {
-		t.Errorf("times %v, %v; want none and whole seconds", lease.Spec.AcquireTime, lease.Spec.RenewTime)
+	if lease.Spec.AcquireTime != nil || !lease.Spec.RenewTime.Equal(micro("2026-01-02T03:04:05.987654Z")) {
+		t.Errorf("times %v, %v; want none and microseconds", lease.Spec.AcquireTime, lease.Spec.RenewTime)
 	}
 }
 

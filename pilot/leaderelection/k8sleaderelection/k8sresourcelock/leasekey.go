@@ -18,8 +18,8 @@ const istiodManager = "pilot-discovery"
 // client-go preserves the annotation but does not update it. The record does not name its writer: client-go and
 // istiod store the same fields with microseconds. The rules are:
 //
-//   - A record in whole seconds was written by this project, so the key counts. A peer writes such a record
-//     with probability 10^-12.
+//   - If acquireTime is in whole seconds and renewTime less than a millisecond above, this project wrote the record, so
+//     the key counts. See core.Config.Resolution. A peer writes such a record with probability 10^-9.
 //   - Otherwise managedFields names the last writer of the record and of the annotation. The key counts if they are the
 //     same manager, or if istiod wrote the record. istiod sets or removes the annotation with each write, but does not
 //     become its owner if the value does not change.
@@ -27,7 +27,7 @@ const istiodManager = "pilot-discovery"
 //     rank would preempt it, which is worse.
 func recordedKey(lease *coordinationv1.Lease) string {
 	key := lease.Annotations[LeaseHolderKey]
-	if key == "" || inWholeSeconds(lease.Spec.AcquireTime) && inWholeSeconds(lease.Spec.RenewTime) {
+	if key == "" || aboveSecond(lease.Spec.AcquireTime) == 0 && aboveSecond(lease.Spec.RenewTime) < time.Millisecond {
 		return key
 	}
 	writers := managersOf(lease.ManagedFields, "f:spec", "f:renewTime")
@@ -43,8 +43,12 @@ func recordedKey(lease *coordinationv1.Lease) string {
 	return ""
 }
 
-func inWholeSeconds(t *metav1.MicroTime) bool {
-	return t == nil || t.Time.Equal(t.Truncate(time.Second))
+// aboveSecond returns the time since the last whole second.
+func aboveSecond(t *metav1.MicroTime) time.Duration {
+	if t == nil {
+		return 0
+	}
+	return t.Sub(t.Truncate(time.Second))
 }
 
 // managersOf returns the managers that own the field at path.

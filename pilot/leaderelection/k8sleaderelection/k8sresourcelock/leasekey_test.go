@@ -19,11 +19,14 @@ func TestRecordedKey(t *testing.T) {
 	)
 	tests := []struct {
 		name    string
-		peer    bool // times with microseconds
+		peer    bool   // times with microseconds
+		renewed string // if not empty, renewTime
 		managed []metav1.ManagedFieldsEntry
 		want    string
 	}{
 		{name: "ours", want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot", both)}},
+		{name: "ours, renewed twice in a second", renewed: "2026-01-02T03:04:12.000999Z", want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot-discovery", note), entry("pilot", record)}},
+		{name: "client-go, with a millisecond", renewed: "2026-01-02T03:04:12.001Z", managed: []metav1.ManagedFieldsEntry{entry("pilot", note), entry("operator", record)}},
 		{name: "ours after istiod with an equal key", want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot-discovery", note), entry("pilot", record)}},
 		{name: "istiod", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot-discovery", both)}},
 		{name: "istiod after us with an equal key", peer: true, want: "stable", managed: []metav1.ManagedFieldsEntry{entry("pilot", note), entry("pilot-discovery", record)}},
@@ -46,6 +49,9 @@ func TestRecordedKey(t *testing.T) {
 			lease.ManagedFields = tt.managed
 			if tt.peer {
 				lease.Spec.RenewTime = micro("2026-01-02T03:04:12.345678Z")
+			}
+			if tt.renewed != "" {
+				lease.Spec.RenewTime = micro(tt.renewed)
 			}
 			if got := LeaseSnapshot(lease).Record.HolderKey; got != tt.want {
 				t.Errorf("key %q, want %q", got, tt.want)

@@ -4,7 +4,7 @@ package core
 // acknowledgement.
 func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
-	stamp := s.ownStamp(now.Wall)
+	stamp := c.ownStamp(s, now.Wall)
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
@@ -36,7 +36,7 @@ func after(transitions int) int {
 // renewal returns the own record with a new renew time.
 func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 	record := s.Snap.Record
-	record.Renewed = s.ownStamp(now.Wall)
+	record.Renewed = c.ownStamp(s, now.Wall)
 	record.Lease = c.Lease
 	record.Key = c.Key
 	return record, c.annotations(s, record, now, s.Marked || now.Mono >= s.Earlier.SettleAt)

@@ -277,14 +277,14 @@ func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 		record, annotations := c.nomination(s, r, now)
 		return a.write(HandOver, s.Snap, record, annotations).withReason(HandingOver)
 	}
-	stamp := s.nextStamp(now.Wall)
+	stamp := nextStamp(s.Snap.Record.Renewed, now.Wall, 0)
 	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
 	return a.write(Release, s.Snap, record, Annotations{}).withReason(ReleasingLock)
 }
 
 // nomination returns the write of a handover.
 func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
-	stamp := s.nextStamp(now.Wall)
+	stamp := nextStamp(s.Snap.Record.Renewed, now.Wall, 0)
 	record := Record{
 		// The lease differs from the own one. So the first write of a peer changes the record even within the
 		// same second.

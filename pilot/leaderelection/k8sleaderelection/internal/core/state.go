@@ -13,6 +13,7 @@ type Config struct {
 	OneCycle  bool // a lost term ends the elector
 	// Coordinated: a coordinator names the leader. See coordinated.go.
 	Coordinated bool
+	Resolution  Stamp // unit of the times in the lock; zero: a second
 }
 
 // Phase is the phase of a candidate.

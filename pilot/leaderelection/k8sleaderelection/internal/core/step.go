@@ -50,20 +50,29 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	return s
 }
 
-// nextStamp returns a stamp above the recorded one and all own ones. After a restore, equal bytes would look
-// unchanged to other candidates.
-func (s State) nextStamp(wall int64) Stamp {
-	return nextStamp(max(s.Snap.Record.Renewed, s.Own.Stamps[0]), wall)
+// nextStamp returns a stamp that is not below the recorded one and all own ones. A write that changes nothing
+// else needs a greater one, because a write that changes no byte is not stored. After a restore, equal bytes would
+// look unchanged to other candidates.
+func (c Config) nextStamp(s State, wall int64) Stamp {
+	recorded := s.Snap.Record.Renewed
+	mine := s.Snap.Record.Holder == c.Self && !s.Snap.Nominated()
+	switch {
+	case !mine && s.Own.Stamps[0] <= recorded:
+		return nextStamp(recorded, wall, 0)
+	case c.Resolution == 0:
+		return nextStamp(max(recorded, s.Own.Stamps[0]), wall, stampSecond)
+	}
+	return nextStamp(max(recorded, s.Own.Stamps[0]), wall, c.Resolution)
 }
 
 // ownStamp returns the stamp for an own record. Only one unanswered write can be stored for each version.
 // After as many tries as are remembered, the last stamp is used again, so that the stored record is
 // recognized.
-func (s State) ownStamp(wall int64) Stamp {
+func (c Config) ownStamp(s State, wall int64) Stamp {
 	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != s.Snap.Record.Renewed {
 		return s.Own.Stamps[0]
 	}
-	return s.nextStamp(wall)
+	return c.nextStamp(s, wall)
 }
 
 // lease returns the longer of the recorded and the own lease, within a bound.

@@ -66,11 +66,15 @@ const stampSecond = Stamp(time.Second / time.Microsecond)
 const maxStampLead = 24 * 60 * 60 * stampSecond
 
 // nextStamp returns the stamp for a write over a record with this stamp: the wall clock in whole seconds, but
-// at least one second above the recorded stamp. A write that changes no byte is not stored.
-func nextStamp(recorded Stamp, wall int64) Stamp {
+// at least step above the recorded stamp. Without a step it is in whole seconds, because acquireTime shows the
+// writer of a Lease.
+func nextStamp(recorded Stamp, wall int64, step Stamp) Stamp {
 	now := Stamp(wall/int64(time.Second)) * stampSecond
 	if recorded < now || recorded > now+maxStampLead {
 		return now
 	}
-	return recorded - recorded%stampSecond + stampSecond
+	if step == 0 {
+		return recorded + (stampSecond-recorded%stampSecond)%stampSecond
+	}
+	return recorded - recorded%step + step
 }

@@ -202,6 +202,9 @@ func (n *node) config() core.Config {
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	c.Coordinated = n.coordinated()
+	if n.w.Seed/uint64(len(Modes))%2 == 0 {
+		c.Resolution = 1 // a Lease
+	}
 	if c.OneCycle {
 		c.Release = n.started%2 == 0
 	}
