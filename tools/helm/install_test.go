@@ -60,7 +60,7 @@ func (p place) dryRun(t *testing.T, objects string) {
 // moves the elections, and uninstalling one revision does not affect the other.
 func TestInstall_BothRevisions(t *testing.T) {
 	p := newPlace(t)
-	program := build(t, "./cmd/pilot")
+	program := build(t, ".", "./cmd/pilot")
 	p.runPods(t, program)
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
 	if err := os.WriteFile(bundle, p.Admin().CAData, 0o600); err != nil {

@@ -81,12 +81,12 @@ func (p place) clear(t *testing.T) {
 	}
 }
 
-// build builds a program of the main module.
-func build(t *testing.T, what string) string {
+// build builds a program of a module of the repository.
+func build(t *testing.T, module, what string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), filepath.Base(what))
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, what)
-	command.Dir, command.Env = filepath.Join("..", ".."), append(os.Environ(), "CGO_ENABLED=0")
+	program := filepath.Join(t.TempDir(), "program")
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, what)
+	command.Dir, command.Env = filepath.Join("..", "..", module), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", what, err, out)
 	}

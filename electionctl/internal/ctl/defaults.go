@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 )
 
 func (p *Program) defaults() *cobra.Command {
@@ -86,7 +89,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 		return err
 	}
 	hook.Labels[revisionLabel] = revision
-	if _, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Update(ctx, hook, metav1.UpdateOptions{}); err != nil {
+	if err := c.applyTag(ctx, hook); err != nil {
 		if apierrors.IsConflict(err) {
 			return withCode(Refused, "webhook %s was changed concurrently; nothing was changed: try again", defaultTag)
 		}
@@ -94,10 +97,39 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	}
 	safe{p.Out}.line("The default revision is %s; it was %s. Follow the elections: %s watch -A", revision, cmp.Or(now, "none"), name())
 	if release := hook.Annotations["meta.helm.sh/release-name"]; release != "" {
-		safe{p.Out}.line("Update its Helm release: helm upgrade %s --namespace %s --reuse-values --set default=%s",
-			release, hook.Annotations["meta.helm.sh/release-namespace"], revision)
+		safe{p.Out}.line("Update its Helm release: helm upgrade %s %s --namespace %s --reuse-values --set default=%s",
+			release, chart("tags"), hook.Annotations["meta.helm.sh/release-namespace"], revision)
 	}
 	return nil
+}
+
+// applyTag writes the labels of the webhook with Helm's field manager, so that the next `helm upgrade` has no conflict.
+func (c *clients) applyTag(ctx context.Context, hook *admissionv1.MutatingWebhookConfiguration) error {
+	config := admissionconfig.MutatingWebhookConfiguration(hook.Name).WithResourceVersion(hook.ResourceVersion).
+		WithLabels(hook.Labels).WithAnnotations(hook.Annotations)
+	_, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
+		Apply(ctx, config, metav1.ApplyOptions{FieldManager: "helm", Force: true})
+	return err
+}
+
+// chart returns the path of a chart of the repository: relative to its root, or absolute if this program is in its folder bin
+// and the working directory is another.
+func chart(name string) string {
+	path := filepath.Join("deploy", "charts", name)
+	self, err := os.Executable()
+	if err != nil {
+		return path
+	}
+	if there, err := filepath.EvalSymlinks(self); err == nil {
+		self = there
+	}
+	here := filepath.Join(filepath.Dir(self), "..", path)
+	for _, candidate := range []string{path, here} {
+		if _, err := os.Stat(filepath.Join(candidate, "Chart.yaml")); err == nil {
+			return candidate
+		}
+	}
+	return path
 }
 
 // notOurs returns an error if the tag was not installed by this project.

@@ -73,7 +73,7 @@ func (r *Rollout) Apply(ctx context.Context, release Release) error {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		return fmt.Errorf("write chart values: %w", err)
 	}
-	if _, err := r.Helm(ctx, "upgrade", "--install", release.Revision, filepath.Join(r.options.Charts, "pilot"), "--values="+file); err != nil {
+	if _, err := r.Helm(ctx, "upgrade", "--install", release.Revision, filepath.Join(r.options.Charts, "pilot"), "--values="+file, "--server-side=false"); err != nil {
 		return err
 	}
 	if !release.WithoutRights {
@@ -120,7 +120,7 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 // Flip makes a revision the default revision by the chart.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	r.Step(ctx, "make "+revision+" the default revision")
-	_, err := r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision)
+	_, err := r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision, "--server-side=false")
 	return err
 }
 

@@ -41,6 +41,18 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if and .Values.elections.enabled $on }}true{{ end -}}
 {{- end -}}
 
+{{- /*
+The number of replicas: the value, else the number in the cluster, which kubectl or an autoscaler may have changed. If a release
+stops to set the number, the API server resets it to 1. So it is empty only if no release of the Deployment has set it.
+*/ -}}
+{{- define "replicas" -}}
+{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "object" .) -}}
+{{- if not (kindIs "invalid" .Values.replicas) }}{{ .Values.replicas -}}
+{{- else if and .Values.autoscaling.enabled (or (not $live) (dig "metadata" "annotations" "incumbent.dev/replicas" "" $live)) -}}
+{{- else if $live }}{{ $live.spec.replicas -}}
+{{- else }}{{ ternary 2 1 .Values.elections.enabled }}{{ end -}}
+{{- end -}}
+
 {{- /* Names of the locks of the release, as a JSON object with the lists configmaps and leases. */ -}}
 {{- define "locks" -}}
 {{- $rev := include "revision" . -}}

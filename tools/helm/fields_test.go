@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	defaultTag = "istio-revision-tag-default"
+	// method is the apply method of docs/upgrade.md.
+	method = "--server-side=false"
+)
+
+// cli runs the commands that people type, in a folder like the root of the repository.
+type cli struct {
+	place
+	t      *testing.T
+	folder string
+}
+
+// newCLI makes kubectl and helm available.
+func newCLI(t *testing.T, p place) cli {
+	t.Helper()
+	folder := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy, err := filepath.Abs(filepath.Join("..", "..", "deploy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{
+		os.Symlink(deploy, filepath.Join(folder, "deploy")), os.Mkdir(filepath.Join(folder, "bin"), 0o700),
+		os.Symlink(p.Kubectl(), filepath.Join(folder, "bin", "kubectl")),
+		os.WriteFile(filepath.Join(folder, "bin", "helm"), []byte("#!/bin/sh\n"+asHelm+"=1 exec "+self+` "$@"`+"\n"), 0o700),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cli{p, t, folder}
+}
+
+// withElectionctl makes electionctl available.
+func (c cli) withElectionctl() cli {
+	c.t.Helper()
+	if err := os.Rename(build(c.t, "electionctl", "."), filepath.Join(c.folder, "bin", "electionctl")); err != nil {
+		c.t.Fatal(err)
+	}
+	return c
+}
+
+// run runs a command line and returns its output.
+func (c cli) run(line string) string {
+	c.t.Helper()
+	out, err := c.try(line)
+	if err != nil {
+		c.t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return out
+}
+
+func (c cli) try(line string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), limit)
+	defer cancel()
+	command := exec.CommandContext(ctx, "bash", "-ec", line)
+	command.Dir = c.folder
+	command.Env = []string{
+		"PATH=" + filepath.Join(c.folder, "bin") + ":" + os.Getenv("PATH"), "HOME=" + c.folder, "KUBECONFIG=" + c.Kubeconfig(), "HELM_NAMESPACE=" + c.namespace,
+	}
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// replicas and revision return the fields in the cluster.
+func (c cli) replicas() int32 {
+	c.t.Helper()
+	d, err := c.kube.AppsV1().Deployments(c.namespace).Get(c.t.Context(), "pilot-stable", metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return *d.Spec.Replicas
+}
+
+func (c cli) revision() string {
+	c.t.Helper()
+	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), defaultTag, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return hook.Labels["istio.io/rev"]
+}
+
+// autoscale writes the number of replicas as the controller of HorizontalPodAutoscalers does.
+func (c cli) autoscale(replicas int32) {
+	c.t.Helper()
+	scale := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "pilot-stable", Namespace: c.namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	_, err := c.kube.AppsV1().Deployments(c.namespace).UpdateScale(c.t.Context(), "pilot-stable", scale, metav1.UpdateOptions{FieldManager: "kube-controller-manager"})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// fields is a model of the fields that people change. A release has the fields of each of its revisions.
+type fields struct {
+	cli
+	want      int32
+	rev       string
+	pilots    []int32
+	defaults  []string
+	revisions int
+}
+
+// next returns a revision that is not the default.
+func (f *fields) next() string {
+	f.revisions++
+	return "r" + strconv.Itoa(f.revisions)
+}
+
+// check compares the cluster with the model.
+func (f *fields) check(after ...string) {
+	f.t.Helper()
+	if replicas, revision := f.replicas(), f.revision(); replicas != f.want || revision != f.rev {
+		f.t.Fatalf("after %q: %d replicas and default %s, want %d and %s", after, replicas, revision, f.want, f.rev)
+	}
+}
+
+const (
+	pilotChart = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode=none,gatewayAPI.enabled=false"
+	tagsChart  = " tags deploy/charts/tags --set force=true,default="
+)
+
+func (f *fields) install() {
+	f.want = 2
+	f.rev = f.next()
+	f.run("helm install" + pilotChart + " " + method)
+	f.run("helm install" + tagsChart + f.rev + " " + method)
+	f.pilots = []int32{f.want}
+	f.defaults = []string{f.rev}
+	f.upgrade() // the first rollback has a target
+}
+
+func (f *fields) upgrade() {
+	f.rev = f.next()
+	f.run("helm upgrade" + pilotChart)
+	f.run("helm upgrade" + tagsChart + f.rev)
+	f.pilots = append(f.pilots, f.want)
+	f.defaults = append(f.defaults, f.rev)
+}
+
+func (f *fields) rollback() {
+	f.run("helm rollback stable && helm rollback tags")
+	f.want = f.pilots[len(f.pilots)-2]
+	f.rev = f.defaults[len(f.defaults)-2]
+	f.pilots = append(f.pilots, f.want)
+	f.defaults = append(f.defaults, f.rev)
+}
+
+func (f *fields) uninstall() {
+	f.run("helm uninstall stable && helm uninstall tags")
+	f.install()
+}
+
+func (f *fields) scale() {
+	f.want++
+	f.run("kubectl -n " + f.namespace + " scale deployment pilot-stable --replicas=" + strconv.Itoa(int(f.want)))
+}
+
+func (f *fields) label() {
+	f.rev = f.next()
+	f.run("kubectl label --overwrite mutatingwebhookconfiguration " + defaultTag + " istio.io/rev=" + f.rev)
+}
+
+func (f *fields) set() string {
+	f.rev = f.next()
+	return f.run("electionctl default set --yes " + f.rev)
+}
+
+var printedHelm = regexp.MustCompile(`helm upgrade .*`)
+
+// setAndUpgrade runs the command that electionctl prints.
+func (f *fields) setAndUpgrade() {
+	line := printedHelm.FindString(f.set())
+	if line == "" {
+		f.t.Fatal("electionctl default set prints no helm upgrade")
+	}
+	f.run(line)
+	f.defaults = append(f.defaults, f.rev)
+}
+
+// everyPair returns a sequence with each ordered pair of n numbers next to each other.
+func everyPair(n int) (sequence []int) {
+	for i := range n {
+		sequence = append(sequence, i)
+		for j := i + 1; j < n; j++ {
+			sequence = append(sequence, i, j)
+		}
+	}
+	return append(sequence, 0)
+}
+
+// Helm works after each pair of changes by people and by Helm. It sets the fields of its values and keeps the others.
+func TestFields_EveryOrderOfTwo(t *testing.T) {
+	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
+	f.install()
+	changes := []struct {
+		name string
+		do   func()
+	}{
+		{"scale", f.scale}, {"label", f.label}, {"set", func() { f.set() }}, {"set and upgrade", f.setAndUpgrade},
+		{"upgrade", f.upgrade}, {"rollback", f.rollback}, {"uninstall", f.uninstall},
+	}
+	var done []string
+	for _, i := range everyPair(len(changes)) {
+		done = append(done, changes[i].name)
+		changes[i].do()
+		f.check(done...)
+	}
+	d := "kubectl -n " + f.namespace + " %s deployment pilot-stable"
+	f.run(fmt.Sprintf(d, "set image") + " pilot=other && " + fmt.Sprintf(d, "rollout restart"))
+	f.upgrade()
+	if out := f.run(fmt.Sprintf(d, "get") + " -o yaml"); !strings.Contains(out, "image: pilot\n") || !strings.Contains(out, "restartedAt") {
+		t.Errorf("after set image and rollout restart: %s", out)
+	}
+}
+
+// With Helm's default method, the release takes over one change by kubectl with the documented flag, and then works as above.
+func TestFields_ServerSideApply(t *testing.T) {
+	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
+	f.want = 2
+	f.run("helm install" + pilotChart)
+	f.run("helm install" + tagsChart + "a")
+	f.scale()
+	f.upgrade()
+	f.check("scale")
+	f.want = 7
+	f.autoscale(7)
+	f.set()
+	f.upgrade()
+	f.check("the autoscaler and set")
+	f.label()
+	f.rev = f.next()
+	if out, err := f.try("helm upgrade" + tagsChart + f.rev); err == nil || !strings.Contains(out, "conflict") {
+		t.Fatalf("upgrade after label: %v\n%s", err, out)
+	}
+	f.run("helm upgrade" + tagsChart + f.rev + " " + method)
+	f.check("the documented flag")
+	f.run("helm upgrade" + tagsChart + f.next() + " --server-side=true")
+	f.label()
+	if out, err := f.try("helm rollback tags 1"); err == nil || !strings.Contains(out, "conflict") {
+		t.Fatalf("rollback after label: %v\n%s", err, out)
+	}
+	f.run("helm rollback tags 1 " + method)
+	f.rev = "a"
+	f.check("rollback with the documented flag")
+	f.label()
+	f.upgrade()
+	f.check("label")
+}
+
+// Enabling an autoscaler never resets the number of replicas.
+func TestFields_Autoscaling(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, newPlace(t))
+	const scaled = " --set autoscaling.enabled=true,resources.requests.cpu=100m"
+	for _, install := range []struct {
+		args, method string
+		replicas     int32
+	}{{"", method, 2}, {scaled, method, 1}, {scaled, "", 1}} {
+		c.run("helm install" + pilotChart + install.args + " " + install.method)
+		if got := c.replicas(); got != install.replicas {
+			t.Errorf("install %v: %d replicas", install, got)
+		}
+		for i, args := range []string{scaled, scaled, "", scaled} {
+			want := int32(4 + i)
+			c.autoscale(want)
+			c.run("helm upgrade" + pilotChart + args)
+			if got := c.replicas(); got != want {
+				t.Errorf("%v, upgrade %q: %d replicas, want %d", install, args, got, want)
+			}
+		}
+		c.run("helm uninstall stable")
+	}
+}
