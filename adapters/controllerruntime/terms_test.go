@@ -1,0 +1,83 @@
+package controllerruntime
+
+import (
+	"context"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	testcluster "incumbent.dev/incumbent/tests/cluster"
+)
+
+// terms runs n terms of a manager. Each has a controller with two sources and an index, and ends after its first reconcile.
+func terms(t *testing.T, m *Manager, n int) {
+	t.Helper()
+	for range n {
+		ctx, cancel := context.WithCancel(t.Context())
+		m.InTerms(func(ctx context.Context, term manager.Manager) error {
+			if err := term.GetFieldIndexer().IndexField(ctx, &corev1.ConfigMap{}, "f", func(client.Object) []string { return nil }); err != nil {
+				return err
+			}
+			return builder.ControllerManagedBy(term).Named("one").For(&corev1.ConfigMap{}).
+				Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}).
+				Complete(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+					cancel()
+					return reconcile.Result{}, nil
+				}))
+		})
+		if err := m.runTerm(ctx); err != nil {
+			t.Fatal(err)
+		}
+		m.setups = nil
+		if err := m.begin(func() {}); len(m.errs) > 0 {
+			t.Fatal(m.errs, err)
+		}
+	}
+}
+
+// usage returns the goroutines and the bytes of the heap in use.
+func usage() (goroutines int, heap int64) {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return runtime.NumGoroutine(), int64(m.HeapAlloc)
+}
+
+// Goroutines, heap and handlers do not grow with the number of terms.
+func TestTerms_ConstantMemory(t *testing.T) {
+	m := elected(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Namespace: m.Election().Status().Namespace}}
+	direct, err := client.New(testcluster.Shared(t).Admin(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := direct.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Manager.Start(ctx) }() // the caches, without an election
+	<-m.ready
+	terms(t, m, 50)
+	goroutines, heap := usage()
+	const n = 1000
+	terms(t, m, n)
+	// Goroutines of the last handlers may still be ending. They are two per handler.
+	until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
+	now, more := usage()
+	t.Logf("after %d more terms: %d goroutines, before %d; heap grew by %d bytes per term", n, now, goroutines, (more-heap)/n)
+	if grown := (more - heap) / n; grown > 200 {
+		t.Errorf("the heap grew by %d bytes per term", grown)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
