@@ -73,7 +73,7 @@ func (e Election) byStrategy(o Outcome) Outcome {
 	}
 	o.Gap, o.Why = "until the coordinator names a candidate", "the coordinator names a candidate by "+e.Strategy
 	if e.Strategy != defaultRevision {
-		o.Leader, o.Revision, o.Warm = "", "", false
+		o.Leader, o.Revision, o.Warm, o.Candidates = "", "", false, 0
 	}
 	return o.amongEquals(e.Candidates)
 }
@@ -86,10 +86,14 @@ func (o Outcome) amongEquals(candidates []Candidate) Outcome {
 			leader = c
 		}
 	}
+	o.Candidates = 0
 	for _, c := range candidates {
-		if c.Identity != leader.Identity && c.able() && c.Key == leader.Key {
-			o.Leader = ""
+		if c.able() && c.Key == leader.Key {
+			o.Candidates++
 		}
+	}
+	if o.Candidates > 1 {
+		o.Leader = ""
 	}
 	return o
 }

@@ -2,5 +2,5 @@
 // and predictions. It sends no request and reads no clock, so the command-line tool and the page agree.
 //
 // It also reads the elections of istiod and client-go. One read of a record does not show whether the holder is alive, because the
-// times in it are from the holder's clock. Compare uses two reads.
+// times in it are from the holder's clock. The API server's time of the last write (Lock.At, managedFields) does. Compare uses two reads.
 package inspect

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -28,6 +30,10 @@ const (
 	Empty State = "empty"
 	// Unreadable means that the record is invalid. It counts as held for a lease duration.
 	Unreadable State = "unreadable"
+	// Expired means that the holder did not renew within its lease, by the clock of the API server.
+	Expired State = "expired"
+	// Doubtful means that the last renewal is old by the holder's clock only, or so old that the lease may have just expired.
+	Doubtful State = "unknown"
 )
 
 // Candidate is a process that takes part in an election, as its member Lease describes it.
@@ -39,8 +45,9 @@ type Candidate struct {
 	// Warm is true if its caches are prepared. Fit is true if its fitness check succeeds.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
-	// Late is true if its member Lease was not renewed in time.
-	Late bool `json:"late,omitempty"`
+	// Late is true if its member Lease was not renewed in time. BackingOff is true if it does not campaign after a step-down.
+	Late       bool `json:"late,omitempty"`
+	BackingOff bool `json:"backingOff,omitempty"`
 	// Version is the version of its program. PodUID is the UID of its Pod.
 	Version string `json:"version,omitempty"`
 	PodUID  string `json:"podUID,omitempty"`
@@ -49,7 +56,7 @@ type Candidate struct {
 }
 
 // able reports whether it can lead.
-func (c Candidate) able() bool { return c.Fit && !c.Late }
+func (c Candidate) able() bool { return c.Fit && !c.Late && !c.BackingOff }
 
 // Election is the state of an election.
 type Election struct {
@@ -66,6 +73,8 @@ type Election struct {
 	apart bool
 	// inSpec is true if Strategy and Preferred are fields of the Lease. Otherwise they are annotations.
 	inSpec bool
+	// invalid has the annotations of incumbent with invalid values.
+	invalid []string
 	// Holder is the recorded holder; in a coordinated election, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
@@ -75,9 +84,12 @@ type Election struct {
 	Program string `json:"program,omitempty"`
 	// Ranked is true if candidates of the default revision outrank others.
 	Ranked bool `json:"ranked"`
-	// Since and Renewed are acquireTime and renewTime, by the holder's clock.
+	// Since and Renewed are acquireTime and renewTime, by the clock of the API server if the object has managedFields.
 	Since   time.Time `json:"since,omitzero"`
 	Renewed time.Time `json:"renewed,omitzero"`
+	// Ahead is how much later renewTime is than the API server's clock was. Idle is the time since Renewed.
+	Ahead time.Duration `json:"-"`
+	Idle  time.Duration `json:"-"`
 	// LeaseSeconds and Transitions are from the record.
 	LeaseSeconds int `json:"leaseSeconds,omitempty"`
 	Transitions  int `json:"transitions"`
@@ -123,8 +135,52 @@ type Hold struct {
 	Seconds int `json:"seconds"`
 }
 
-// Led reports whether the lock has a holder.
-func (e Election) Led() bool { return e.State == Leads || e.State == Holds || e.State == Nominated }
+// Led reports whether the lock has a holder whose lease may not have expired.
+func (e Election) Led() bool {
+	return e.State == Leads || e.State == Holds || e.State == Nominated || e.State == Doubtful
+}
+
+// StateText returns the state, with the age of the last renewal if the lease may have expired.
+func (e Election) StateText() string {
+	if e.State == Expired || e.State == Doubtful {
+		return fmt.Sprintf("%s (renewed %s ago)", e.State, duration.HumanDuration(e.Idle))
+	}
+	return string(e.State)
+}
+
+// clockTolerance is the difference between clocks of API servers, with the rounding to seconds, that does not change a judgement.
+const clockTolerance = 2 * time.Second
+
+// judge corrects the times of a holder by the API server's clock, and judges whether its lease has expired.
+func (e Election) judge(l Lock) Election {
+	if !l.written.IsZero() && !e.Renewed.IsZero() {
+		e.Ahead = e.Renewed.Sub(l.written)
+		if e.Ahead.Abs() > clockTolerance {
+			e.Since = e.Since.Add(-e.Ahead)
+		}
+		e.Renewed = l.written
+	}
+	if l.At.IsZero() || !e.Led() {
+		return e
+	}
+	e.Renewed, e.Since = earliest(e.Renewed, l.At), earliest(e.Since, l.At)
+	e.Idle = l.At.Sub(e.Renewed)
+	switch lease := time.Duration(e.LeaseSeconds) * time.Second; {
+	case e.Idle <= lease:
+	case l.written.IsZero() || e.Idle <= lease+clockTolerance:
+		e.State = Doubtful
+	default:
+		e.State = Expired
+	}
+	return e
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return b
+	}
+	return a
+}
 
 // Known reports whether Candidates contains all candidates. members is whether processes publish member Leases. If the holder
 // is no member, it is another elector, and there may be more.
@@ -208,31 +264,39 @@ func Of(l Lock) Election {
 		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
 		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder, inSpec: l.inSpec,
+		invalid: notes.Invalid,
 	}
 	e.Revision, e.Remote = strings.CutPrefix(r.HolderKey, "^")
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
 	e.State = state(s, notes)
+	e = e.judge(l)
 	if q := notes.Request; q.Holder != "" {
 		e.Request = &Request{
 			To: oneLine(q.Identity), Key: oneLine(q.Key), Reason: oneLine(q.Reason), Requester: oneLine(q.Requester), Note: oneLine(q.Note),
 			Accepted: q.Accepted, Refused: oneLine(q.Refused), HoldSeconds: q.HoldSeconds,
 		}
 	}
-	if h := notes.Hold; h.Holder != "" {
+	if h := notes.Hold; h.Seconds > 0 {
 		e.Hold = &Hold{Reason: oneLine(h.Reason), Requester: oneLine(h.Requester), Note: oneLine(h.Note), Seconds: h.Seconds}
 	}
 	if e.Strategy != "" {
 		e = e.pods()
 	}
+	e.Problems = e.problems(s.Unreadable)
+	return e
+}
+
+// problems returns the problems of one lock.
+func (e Election) problems(unreadable error) (all []string) {
 	switch {
 	case e.State == Unreadable:
-		e.Problems = append(e.Problems, fmt.Sprintf("%v; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
-			s.Unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
-	case e.Former != "" && e.Former != r.HolderIdentity && e.Led():
-		e.Problems = append(e.Problems, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
+		all = append(all, fmt.Sprintf("%v; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
+			unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
+	case e.Former != "" && e.Former != e.Holder && e.Led():
+		all = append(all, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
 			e.Former, e.removal(k8sresourcelock.MarkerAnnotation)))
 	}
-	return e
+	return all
 }
 
 func state(s k8sresourcelock.Snapshot, notes admin.Annotations) State {
@@ -257,11 +321,16 @@ func inOrder(all []Candidate, ranked bool, d k8sleaderelection.DefaultRevision) 
 	slices.SortFunc(sorted, func(a, b Candidate) int {
 		byRank := 0
 		if ranked {
-			byRank = cmp.Or(first(a.of(d), b.of(d)), first(!a.remote(), !b.remote()))
+			byRank = compareRank(a, b, d)
 		}
 		return cmp.Or(byRank, first(a.able(), b.able()), first(a.Warm, b.Warm), cmp.Compare(a.Identity, b.Identity))
 	})
 	return sorted
+}
+
+// compareRank compares the ranks of candidates for a free lock.
+func compareRank(a, b Candidate, d k8sleaderelection.DefaultRevision) int {
+	return cmp.Or(first(a.of(d), b.of(d)), first(!a.remote(), !b.remote()))
 }
 
 // of reports whether the candidate has the default revision.

@@ -190,3 +190,60 @@ func TestElections_CandidateOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestOf_Liveness(t *testing.T) {
+	written := time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC) // recordOf's renewTime; the lease is 30 s
+	at := func(l Lock, renewed, read int, stamped bool) Lock {
+		l.Snapshot.Record.RenewTime.Time = written.Add(time.Duration(renewed) * time.Second)
+		l.Snapshot.Record.AcquireTime.Time = l.Snapshot.Record.RenewTime.Add(-time.Minute)
+		l.At = written.Add(time.Duration(read) * time.Second)
+		if stamped {
+			l.written = written
+		}
+		return l
+	}
+	held, free := configMap(t, "e", recordOf("a", "stable", 3), markerKey, handsOver), configMap(t, "e", recordOf("", "", 3))
+	for name, c := range map[string]struct {
+		lock  Lock
+		want  string
+		since int // seconds after written
+		ahead time.Duration
+	}{
+		"just renewed":             {at(held, 0, 0, true), "leads", -60, 0},
+		"renewed within the lease": {at(held, 0, 30, true), "leads", -60, 0},
+		"in the tolerance":         {at(held, 0, 32, true), "unknown (renewed 32s ago)", -60, 0},
+		"expired":                  {at(held, 0, 33, true), "expired (renewed 33s ago)", -60, 0},
+		"expired long ago":         {at(held, 0, 7200, true), "expired (renewed 120m ago)", -60, 0},
+		"holder's clock behind":    {at(held, -600, 10, true), "leads", -60, -10 * time.Minute},
+		"holder's clock ahead":     {at(held, 600, 10, true), "leads", -60, 10 * time.Minute},
+		"ahead and expired":        {at(held, 600, 120, true), "expired (renewed 2m ago)", -60, 10 * time.Minute},
+		"rounded seconds":          {at(held, 1, 10, true), "leads", -59, time.Second},
+		"only the holder's clock":  {at(held, 0, 120, false), "unknown (renewed 2m ago)", -60, 0},
+		"its clock ahead":          {at(held, 600, 10, false), "leads", 10, 0},
+		"free":                     {at(free, 0, 120, true), "free", -60, 0},
+	} {
+		e := Of(c.lock)
+		if got := e.StateText(); got != c.want || e.Ahead != c.ahead || !e.Since.Equal(written.Add(time.Duration(c.since)*time.Second)) || e.Renewed.After(c.lock.At) {
+			t.Errorf("%s: %s, since %v, renewed %v, ahead %v", name, got, e.Since, e.Renewed, e.Ahead)
+		}
+	}
+}
+
+func TestFromLease_LastWrite(t *testing.T) {
+	entry := func(seconds int64, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Time: new(metav1.Unix(seconds, 0)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	}
+	entries := []metav1.ManagedFieldsEntry{
+		entry(1, `{"f:spec":{"f:renewTime":{}}}`), entry(3, `{"f:spec":{"f:renewTime":{}}}`), entry(2, `{"f:spec":{"f:renewTime":{}}}`),
+		entry(5, `{"f:metadata":{"f:annotations":{"f:incumbent.dev/hold":{}}}}`), {Time: new(metav1.Unix(9, 0))}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:renewTime":{}}`)}},
+	}
+	l, _ := FromLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}})
+	if l.written.Unix() != 3 {
+		t.Errorf("written at %v", l.written)
+	}
+	entries[0] = entry(4, `{"f:metadata":{"f:annotations":{"f:control-plane.alpha.kubernetes.io/leader":{}}}}`)
+	c, _ := FromConfigMap(&metav1.ObjectMeta{ManagedFields: entries, Annotations: map[string]string{recordKey: "{"}})
+	if c.written.Unix() != 4 {
+		t.Errorf("written at %v", c.written)
+	}
+}

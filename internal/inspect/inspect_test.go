@@ -209,12 +209,18 @@ func TestOutcomes(t *testing.T) {
 		"unfit, no rank":      {configMap(t, "e", recordOf("a", "", 3), markerKey, marker+" unfit"), []Candidate{takes("b", "canary", true, true)}, true, "handover b true"},
 		"unfit, no handover":  {configMap(t, "e", recordOf("a", "canary", 3), markerKey, "v1 a 3 unfit"), []Candidate{takes("b", "stable", true, true)}, true, "stays a true"},
 		"own member":          {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("a", "canary", true, true)}, true, "stays a true"},
-		"both cold":           {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("b", "canary", false, true)}, true, "take b false"},
+		"both cold":           {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("c", "canary", false, true), takes("b", "canary", false, true)}, true, "take 2 of canary false"},
+		"three equals":        {configMap(t, "e", recordOf("a", "stable", 3), markerKey, marker), []Candidate{takes("b", "canary", true, true), takes("c", "canary", true, true), late(takes("d", "canary", true, true))}, true, "handover 2 of canary true"},
+		"free, of the rest":   {configMap(t, "e", recordOf("", "", 3)), []Candidate{takes("b", "beta", true, true), takes("s", "stable", true, true)}, true, "take 2 of  true"},
 	}
 	for name, c := range cases {
 		e := Elections([]Lock{c.lock}, c.candidates, k8sleaderelection.DefaultRevision{})[0]
 		o := e.If(canary, c.known)
-		if got := fmt.Sprint(o.Move, " ", o.Leader, " ", o.Warm); got != c.want {
+		leader := o.Leader
+		if o.Candidates > 1 {
+			leader = fmt.Sprintf("%d of %s", o.Candidates, o.Revision)
+		}
+		if got := fmt.Sprint(o.Move, " ", leader, " ", o.Warm); got != c.want {
 			t.Errorf("%s: %s, want %s (%+v)", name, got, c.want, o)
 		}
 	}

@@ -24,8 +24,11 @@ const (
 type Lock struct {
 	Kind, Namespace, Name string
 	Snapshot              k8sresourcelock.Snapshot
-	// manager is the last writer, by managedFields.
+	// At is the API server's time of the read. If zero, Of does not judge whether the lease expired.
+	At time.Time
+	// manager is the last writer, by managedFields. written is the API server's time of the last write of the record, or zero.
 	manager string
+	written time.Time
 	// inSpec is true if the spec of a Lease has the strategy.
 	inSpec bool
 }
@@ -51,7 +54,8 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	return Lock{
 		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
 		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
-		inSpec: lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
+		written: lastWrite(lease.ManagedFields, "renewTime"),
+		inSpec:  lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
 	}, true
 }
 
@@ -63,6 +67,7 @@ func FromConfigMap(meta *metav1.ObjectMeta) (Lock, bool) {
 	return Lock{
 		Kind: ConfigMap, Namespace: meta.Namespace, Name: meta.Name,
 		Snapshot: k8sresourcelock.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: *meta}), manager: lastManager(meta.ManagedFields),
+		written: lastWrite(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey),
 	}, true
 }
 
@@ -75,6 +80,16 @@ func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
 		name, newest = e.Manager, e.Time.Time
 	}
 	return name
+}
+
+// lastWrite returns when a manager of the field last wrote. The API server sets this time, in seconds.
+func lastWrite(entries []metav1.ManagedFieldsEntry, field string) (at time.Time) {
+	for _, e := range entries {
+		if e.Time != nil && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.Raw, []byte(`"f:`+field+`"`)) && e.Time.After(at) {
+			at = e.Time.Time
+		}
+	}
+	return at
 }
 
 // program returns the program of the holder, or "" if it is unknown.

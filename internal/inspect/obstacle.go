@@ -53,7 +53,12 @@ func (e Election) FindObstacles() (all []Obstacle) {
 	case !e.Led():
 		add(strategy, "a coordinator must choose the leader by %s; remove it if no coordinator runs", e.Strategy)
 	}
-	if e.Preferred != e.Holder && e.absent(e.Preferred) {
+	for _, annotation := range e.invalid {
+		add(annotation, "the value is invalid, so candidates ignore it")
+	}
+	if e.Strategy == "" && e.Preferred != "" && e.Preferred != e.Holder {
+		add(preferred, "it remained after its strategy was removed; candidates of a free lock wait up to a lease duration for %s", e.Preferred)
+	} else if e.Preferred != e.Holder && e.absent(e.Preferred) {
 		add(preferred, "the leader should hand over to %s, which cannot acquire the lock", e.Preferred)
 	}
 	if e.State == Nominated && !e.Coordinated() && e.absent(e.Holder) {
@@ -85,7 +90,11 @@ func (e Election) removal(annotation string) string {
 	case specPreferredHolder:
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
 	}
-	return fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Objects(), annotation)
+	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Objects(), annotation)
+	if annotation == k8sresourcelock.StrategyAnnotation && e.Preferred != "" {
+		command += " " + k8sresourcelock.PreferredHolderAnnotation + "-"
+	}
+	return command
 }
 
 // Objects returns the lock objects as arguments of kubectl.

@@ -48,8 +48,14 @@ func TestElections_Obstacles(t *testing.T) {
 			strategy + ": a coordinator must choose the leader by x.y/z; remove it if no coordinator runs" + kubectl("lease/e", strategy)},
 		"preference for a late candidate": {lease(t, "e", "a.e", strategy, defaultRevision, preferred, "late.e"), []Candidate{member("a", defaultRevision), member("late", defaultRevision)},
 			preferred + ": the leader should hand over to late, which cannot acquire the lock" + kubectl("lease/e", preferred)},
-		"preference without strategy": {lease(t, "e", "a", preferred, "ghost", markerKey, handsOver), []Candidate{member("a", "")},
-			preferred + ": the leader should hand over to ghost, which cannot acquire the lock" + kubectl("lease/e", preferred)},
+		"preference without strategy": {lease(t, "e", "a", preferred, "a2", markerKey, handsOver), []Candidate{member("a", ""), member("a2", "")},
+			preferred + ": it remained after its strategy was removed; candidates of a free lock wait up to a lease duration for a2" + kubectl("lease/e", preferred)},
+		"strategy and preference": {lease(t, "e", "", strategy, "x.y/z", preferred, "b.e"), nil,
+			strategy + ": a coordinator must choose the leader by x.y/z; remove it if no coordinator runs" + kubectl("lease/e", strategy) + " " + preferred + "-"},
+		"invalid annotations": {configMap(t, "e", stable, markerKey, "v2", request, "{", holdKey, "[]"), nil,
+			request + ": the value is invalid, so candidates ignore it" + kubectl("configmap/e", request) +
+				holdKey + ": the value is invalid, so candidates ignore it" + kubectl("configmap/e", holdKey) +
+				markerKey + ": the value is invalid, so candidates ignore it" + kubectl("configmap/e", markerKey)},
 		"preference in the spec": {inSpec, []Candidate{member("a", defaultRevision)},
 			`spec.preferredHolder: the leader should hand over to ghost, which cannot acquire the lock; to remove it: kubectl -n istio-system patch lease e --type=merge -p '{"spec":{"preferredHolder":null}}'`},
 		"nomination": {nominated, []Candidate{member("a", "")},

@@ -1,9 +1,12 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -29,10 +32,12 @@ const (
 // Outcome is a prediction for an election.
 type Outcome struct {
 	Move Move `json:"move"`
-	// Leader is the next leader. It is empty if it is unknown or none.
+	// Leader is the next leader. It is empty if it is unknown, none, or one of several Candidates.
 	Leader string `json:"leader,omitempty"`
-	// Revision is the revision of the next leader.
+	// Revision is the revision of the next leader. It is empty if the Candidates have several.
 	Revision string `json:"revision,omitempty"`
+	// Candidates is the number of candidates that can be the next leader. The first to write leads.
+	Candidates int `json:"candidates,omitempty"`
 	// Warm is true if its caches are prepared.
 	Warm bool `json:"warm"`
 	// Gap describes how long no candidate leads. Why is the reason for the outcome.
@@ -45,12 +50,13 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	candidates := inOrder(e.Candidates, e.byRank(), d)
 	switch {
 	case !e.Led():
-		return e.byStrategy(take(e, candidates, known))
+		return e.byStrategy(e.take(candidates, d, known))
 	case e.Coordinated():
 		return e.chosen(candidates, d, known)
 	}
-	if next := ready(candidates, func(c Candidate) bool { return c.Identity != e.Holder }); next != nil && e.Unfit && e.HandsOver {
-		o := e.moved(next)
+	other := func(c Candidate) bool { return c.Identity != e.Holder }
+	if next := ready(candidates, other); next != nil && e.Unfit && e.HandsOver {
+		o := e.moved(next, candidates, other)
 		o.Why = "the leader is unfit and hands over to a fit candidate"
 		return o
 	}
@@ -60,14 +66,15 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	case !e.Ranked:
 		return e.stays("each revision has a lock of its own")
 	}
-	next := ready(candidates, func(c Candidate) bool {
-		return c.Identity != e.Holder && k8sleaderelection.Outranks(c.Key, e.Key, d)
-	})
+	higher := func(c Candidate) bool { return other(c) && k8sleaderelection.Outranks(c.Key, e.Key, d) }
+	next := ready(candidates, higher)
 	switch {
+	case !d.Synced:
+		return e.stays("the default revision is unknown, so the rank is unknown")
 	case e.Hold != nil && (next != nil || e.Revision != d.Revision):
 		return e.stays(fmt.Sprintf("hold by %s (%s)", e.Hold.Requester, e.Hold.Reason))
 	case next != nil:
-		return e.moved(next)
+		return e.moved(next, candidates, higher)
 	case d.Revision == "":
 		return e.stays("no default revision, so no candidate outranks the holder")
 	case e.Revision == d.Revision:
@@ -75,7 +82,7 @@ func (e Election) If(d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	case known:
 		return e.stays("no fit candidate of " + d.Revision)
 	}
-	o := e.moved(&Candidate{Key: d.Revision})
+	o := e.moved(&Candidate{Key: d.Revision}, nil, nil)
 	o.Move, o.Why = Unknown, "candidates of "+d.Revision+" are not known"
 	return o
 }
@@ -102,27 +109,49 @@ func ready(candidates []Candidate, of func(Candidate) bool) (next *Candidate) {
 	return next
 }
 
-// moved returns the outcome if next replaces the holder.
-func (e Election) moved(next *Candidate) Outcome {
-	o := Outcome{
-		Move: HandOver, Leader: next.Identity, Revision: next.Revision(), Warm: next.Warm,
-		Gap: "drain of the leader and one write", Why: "the leader accepts handover requests",
+// to sets the next leader. If other candidates are as ready as next, the first of them to write leads.
+func (o Outcome) to(next *Candidate, candidates []Candidate, same func(Candidate) bool) Outcome {
+	o.Leader = next.Identity
+	o.Revision = next.Revision()
+	o.Warm = next.Warm
+	for _, c := range candidates {
+		if c.able() != next.able() || c.Warm != next.Warm || c.Late || !same(c) {
+			continue
+		}
+		if o.Candidates++; o.Candidates > 1 {
+			o.Leader = ""
+		}
+		if c.Revision() != next.Revision() {
+			o.Revision = ""
+		}
 	}
+	return o
+}
+
+// moved returns the outcome if next, or another of the candidates, replaces the holder.
+func (e Election) moved(next *Candidate, candidates []Candidate, may func(Candidate) bool) Outcome {
+	o := Outcome{Move: HandOver, Gap: "drain of the leader and one write", Why: "the leader accepts handover requests"}.to(next, candidates, may)
 	if !e.HandsOver {
 		o.Move, o.Gap = Preempt, fmt.Sprintf("up to %d s, until the lease expires", e.LeaseSeconds)
 		o.Why = "the holder accepts no handover requests; it is another elector or settling"
 	}
 	if !next.Warm {
-		o.Why += "; " + next.Identity + " requests it once it is warm"
+		o.Why += "; " + cmp.Or(o.Leader, "a candidate") + " requests it once it is warm"
 	}
 	return o
 }
 
-func take(e Election, candidates []Candidate, known bool) Outcome {
+// take returns the outcome if a candidate acquires the lock.
+func (e Election) take(candidates []Candidate, d k8sleaderelection.DefaultRevision, known bool) Outcome {
 	o := Outcome{Move: Take, Gap: "one watch event and one write", Why: "the lock is free"}
-	if e.State == Unreadable {
+	switch e.State {
+	case Unreadable:
 		o.Gap, o.Why = "a lease duration since the record became unreadable", "an unreadable record counts as held for a lease duration"
+	case Expired:
+		o.Gap, o.Why = "one write", "the lease expired"
+	case Leads, Holds, Nominated, Doubtful, Free, Empty:
 	}
+	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Identity == e.Holder }) // its lease expired
 	next := ready(candidates, func(Candidate) bool { return true })
 	if next == nil { // an unfit candidate acquires a lock without competition
 		if i := slices.IndexFunc(candidates, func(c Candidate) bool { return !c.Late }); i >= 0 {
@@ -130,13 +159,14 @@ func take(e Election, candidates []Candidate, known bool) Outcome {
 		}
 	}
 	if next != nil {
-		o.Leader, o.Revision, o.Warm = next.Identity, next.Revision(), next.Warm
-	}
-	if o.Leader == "" {
-		o.Move, o.Why = Unknown, "candidates are not known"
-		if known {
-			o.Move, o.Gap, o.Why = Stays, "until a candidate starts", "no candidates"
+		if next.BackingOff {
+			o.Gap, o.Why = "until the cool-down ends, at most a lease", "the only candidate cools down after a step-down"
 		}
+		return o.to(next, candidates, func(c Candidate) bool { return !e.byRank() || !d.Synced || compareRank(c, *next, d) == 0 })
+	}
+	o.Move, o.Why = Unknown, "candidates are not known"
+	if known {
+		o.Move, o.Gap, o.Why = Stays, "until a candidate starts", "no candidates"
 	}
 	return o
 }
@@ -153,7 +183,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 			gone.Candidates = append(gone.Candidates, c)
 		}
 	}
-	o := gone.byStrategy(take(gone, gone.Candidates, known))
+	o := gone.byStrategy(gone.take(gone.Candidates, d, known))
 	if o.Move == Stays {
 		return o
 	}
@@ -178,6 +208,8 @@ func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 		return e.choice()
 	case e.State == Empty:
 		return "The lock has never been held."
+	case e.State == Expired:
+		return fmt.Sprintf("%s did not renew the lock for %s, so its lease expired. The best candidate acquires the lock.", e.Holder, duration.HumanDuration(e.Idle))
 	case e.State == Free:
 		return "The last holder released the lock. The best candidate acquires it."
 	case e.Hold != nil:

@@ -55,6 +55,8 @@ type Election struct {
 	// Warm is true if its caches are prepared. Fit is true if its fitness check succeeds.
 	Warm bool `json:"warm"`
 	Fit  bool `json:"fit"`
+	// BackingOff is true if the process does not campaign after a step-down.
+	BackingOff bool `json:"backingOff,omitempty"`
 	// Strategy is the requested strategy of the coordinator (package coordination). It is empty if the election is not coordinated.
 	Strategy string `json:"strategy,omitempty"`
 }

@@ -33,6 +33,8 @@ type Status struct {
 	Running, Warm bool
 	// Unfit is true if a fitness check failed.
 	Unfit bool
+	// BackingOff is true while this candidate does not campaign after a step-down.
+	BackingOff bool
 	// Rejected is why the API server rejected the last write of this process as holder. It is empty after a successful write.
 	Rejected string
 	// Holder and HolderKey are the holder of the last seen record and its key.
@@ -91,6 +93,7 @@ func (l *LeaderElection) Status() Status {
 		s.ValidityLeft = now.ValidFor
 	}
 	s.Unfit = now.Unfit
+	s.BackingOff = now.BackingOff
 	s.Rejected = now.Rejected
 	s.HandoverWait = now.HandoverWait
 	s.Holder = now.Holder

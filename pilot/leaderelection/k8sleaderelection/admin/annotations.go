@@ -1,8 +1,11 @@
 package admin
 
 import (
+	"slices"
+
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -47,6 +50,8 @@ type Annotations struct {
 	Request Request
 	// Hold is the hold of the current term. Each reader counts its seconds from when it first saw it.
 	Hold k8sleaderelection.Hold
+	// Invalid has the names of annotations with an invalid value, which electors ignore.
+	Invalid []string
 }
 
 // DecodeAnnotations returns the annotations of a lock. They are zero if the lock has no readable record.
@@ -63,5 +68,16 @@ func DecodeAnnotations(s k8sresourcelock.Snapshot) Annotations {
 	if snap.OnHold() {
 		n.Hold = k8sleaderelection.Hold(snap.Annotations.Hold)
 	}
+	a := snap.Annotations
+	for name, valid := range map[string]bool{
+		k8sresourcelock.MarkerAnnotation:          a.Marker != core.Marker{},
+		k8sresourcelock.HandoverRequestAnnotation: a.Request != core.Request{},
+		k8sresourcelock.HoldAnnotation:            a.Hold != core.Hold{},
+	} {
+		if s.Annotations[name] != "" && !valid {
+			n.Invalid = append(n.Invalid, name)
+		}
+	}
+	slices.Sort(n.Invalid)
 	return n
 }

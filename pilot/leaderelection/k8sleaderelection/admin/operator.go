@@ -96,10 +96,18 @@ func (o Operator) Resume(ctx context.Context) error {
 	})
 }
 
+// ValidateDuration returns an error if d is no valid duration of a hold or a cool-down.
+func ValidateDuration(d time.Duration) error {
+	if d < time.Second || d > core.MaxHold {
+		return fmt.Errorf("duration %v: must be between %v and %v", d, time.Second, core.MaxHold)
+	}
+	return nil
+}
+
 // holdSeconds returns d in whole seconds, rounded up.
 func holdSeconds(d time.Duration) (int, error) {
-	if d < time.Second || d > core.MaxHold {
-		return 0, fmt.Errorf("duration %v: must be between %v and %v", d, time.Second, core.MaxHold)
+	if err := ValidateDuration(d); err != nil {
+		return 0, err
 	}
 	return int((d + time.Second - 1) / time.Second), nil
 }
