@@ -40,6 +40,21 @@ func (p *Program) completeElections(cmd *cobra.Command, args []string, _ string)
 	return p.offer(cmd, func(e inspect.Election) []string { return []string{e.Name} })
 }
 
+// completePods offers the candidates that run in pods.
+func (p *Program) completePods(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return p.offer(cmd, func(e inspect.Election) (pods []string) {
+		for _, c := range e.Candidates {
+			if c.PodUID != "" {
+				pods = append(pods, c.Identity)
+			}
+		}
+		return pods
+	})
+}
+
 func (p *Program) completeRevisions(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return p.offer(cmd, func(e inspect.Election) (revisions []string) {
 		for _, c := range append(e.Candidates, inspect.Candidate{Key: e.Key}) {

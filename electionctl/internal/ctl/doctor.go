@@ -2,12 +2,13 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -40,8 +41,8 @@ type examination struct {
 	elections []inspect.Election
 	seen      *seen
 	namespace string
-	observe   time.Duration
-	progress  func(string) func()
+	// pods caches pods by namespace and name. A value is nil if the pod does not exist.
+	pods map[string]*corev1.Pod
 }
 
 // check is one check of doctor. none is the finding if run returns none.
@@ -52,32 +53,32 @@ type check struct {
 }
 
 var checks = []check{
+	{"leaders", leaders, finding{Verdict: well, Message: "each election has a leader"}},
+	{"default", tags, finding{}},
 	{"permissions", permissions, finding{}},
 	{"clock", clock, finding{}},
 	{"locks", locks, finding{}},
 	{"annotations", annotations, finding{Verdict: well, Message: "no annotation prevents a leader"}},
-	{"abandoned", abandoned, finding{Verdict: well, Message: "each holder renewed its lock within its lease"}},
 	{"installations", installations, finding{Verdict: well, Message: "no election is used by two installations"}},
-	{"default", tags, finding{}},
 	{"flow", flow, finding{Verdict: unknown, Message: "no holder is a pod, so the priority of renewals is unknown"}},
 	{"fence", fences, finding{}},
 }
 
 func (p *Program) doctor() *cobra.Command {
 	var out *output
-	var observe time.Duration
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check elections for problems and suggest fixes",
-		Long: `Checks permissions, clocks, unreadable and abandoned locks, annotations that prevent a leader, elections that two installations
-share, tags, priorities in the API server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
+		Long: `Checks first whether each election has a leader and another candidate, and whether a live process runs the default revision. Then
+checks permissions, clocks, locks, annotations that prevent a leader, elections that two installations share, priorities in the API
+server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.check(); err != nil {
 				return err
 			}
-			findings, err := p.examine(cmd.Context(), observe)
+			findings, err := p.examine(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -86,11 +87,10 @@ share, tags, priorities in the API server, and the fence. Read-only. The exit co
 	}
 	out = printing(cmd)
 	p.namespaces(cmd)
-	cmd.Flags().DurationVar(&observe, "observe", 30*time.Second, "maximum time to watch a lock whose last renewal looks stale")
 	return cmd
 }
 
-func (p *Program) examine(ctx context.Context, observe time.Duration) ([]finding, error) {
+func (p *Program) examine(ctx context.Context) ([]finding, error) {
 	c, err := p.connect()
 	if err != nil {
 		return nil, err
@@ -99,9 +99,12 @@ func (p *Program) examine(ctx context.Context, observe time.Duration) ([]finding
 	if err != nil {
 		return nil, err
 	}
-	x := &examination{c: c, namespace: namespace, observe: observe, progress: p.progress}
+	x := &examination{c: c, namespace: namespace, pods: map[string]*corev1.Pod{}}
 	if x.elections, x.seen, err = p.elections(ctx, c, k8sleaderelection.DefaultRevision{}); err != nil {
 		return nil, err
+	}
+	if len(x.elections)+len(x.seen.candidates) == 0 {
+		return nil, p.nothing(ctx, c, x.seen)
 	}
 	var all []finding
 	for _, check := range checks {
@@ -162,6 +165,9 @@ func locks(_ context.Context, x *examination) (findings []finding, _ error) {
 			findings = append(findings, finding{Verdict: problem, Message: e.Namespace + "/" + e.Name + ": " + what, Fix: name() + " explain -n " + e.Namespace + " " + e.Name})
 		}
 	}
+	if len(x.seen.unread) > 0 {
+		return findings, errors.Join(x.seen.unread...)
+	}
 	if len(findings) == 0 {
 		findings = append(findings, finding{Verdict: well, Message: fmt.Sprintf("elections: %d; each has one readable lock", len(x.elections))})
 	}
@@ -178,63 +184,6 @@ func annotations(_ context.Context, x *examination) (findings []finding, _ error
 	return findings, nil
 }
 
-// abandoned reports locks that are not renewed. A stale renewTime can be caused by the holder's clock, so such locks are watched.
-func abandoned(ctx context.Context, x *examination) (findings []finding, _ error) {
-	now, err := x.c.serverTime(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var suspects []inspect.Election
-	wait := time.Duration(0)
-	for _, e := range x.elections {
-		lease := time.Duration(e.LeaseSeconds) * time.Second
-		if !e.Led() || now.Sub(e.Renewed) <= lease {
-			continue
-		}
-		suspects = append(suspects, e)
-		wait = max(wait, min(lease+time.Second, x.observe))
-	}
-	if len(suspects) == 0 {
-		return nil, nil
-	}
-	after, err := x.c.lookAgain(ctx, x.namespace, wait, func() func() {
-		return x.progress(fmt.Sprintf("watching %d locks with a stale renewal for %v", len(suspects), wait))
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range suspects {
-		findings = append(findings, x.judge(e, after, now))
-	}
-	return findings, nil
-}
-
-// judge returns the finding for a stale lock after a second read.
-func (x *examination) judge(e inspect.Election, after *seen, now time.Time) finding {
-	before, _ := x.seen.lock(e)
-	then, there := after.lock(e)
-	apart := after.at.Sub(x.seen.at)
-	where := e.Namespace + "/" + e.Name
-	switch live := inspect.Compare(before, then, apart); {
-	case !there || live == inspect.Moved:
-		return finding{Verdict: well, Message: where + " has a new term"}
-	case live == inspect.Renewed:
-		return finding{
-			Verdict: warning, Message: fmt.Sprintf("%s renews %s, but its clock is %v behind the API server", e.Holder, where, now.Sub(e.Renewed).Round(time.Second)),
-			Fix: "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
-		}
-	case live == inspect.Silent:
-		return finding{
-			Verdict: problem, Message: fmt.Sprintf("%s was not renewed for its lease of %d s; its holder is %s", where, e.LeaseSeconds, e.Holder),
-			Fix: fmt.Sprintf("start a candidate; if the lock is unused: kubectl -n %s delete %s", e.Namespace, e.Objects()),
-		}
-	}
-	return finding{
-		Verdict: warning, Message: fmt.Sprintf("%s was not renewed within %v; its last renewal by %s was %v ago", where, apart.Round(time.Second), e.Holder, now.Sub(e.Renewed).Round(time.Second)),
-		Fix: fmt.Sprintf("probably abandoned; to be certain, use --observe=%ds", e.LeaseSeconds+1),
-	}
-}
-
 // installations reports elections for the same objects in two namespaces.
 func installations(ctx context.Context, x *examination) (findings []finding, _ error) {
 	all, err := x.c.look(ctx, "")
@@ -243,7 +192,7 @@ func installations(ctx context.Context, x *examination) (findings []finding, _ e
 	}
 	where := map[string][]string{}
 	for _, l := range all.locks {
-		if clusterWide[l.Name] && l.Snapshot.Record.HolderIdentity != "" {
+		if clusterWide[l.Name] && inspect.Of(l).Led() {
 			where[l.Name] = append(where[l.Name], l.Namespace)
 		}
 	}

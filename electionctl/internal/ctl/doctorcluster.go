@@ -9,7 +9,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -32,11 +31,11 @@ func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
 		if !e.Led() {
 			continue
 		}
-		pod, err := x.c.kube.CoreV1().Pods(e.Namespace).Get(ctx, e.Holder, metav1.GetOptions{})
+		pod, err := x.pod(ctx, e.Namespace, e.Holder)
 		if err != nil {
-			if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
-				return nil, err
-			}
+			return nil, err
+		}
+		if pod == nil {
 			continue
 		}
 		account := request{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -95,10 +96,21 @@ func clock(ctx context.Context, x *examination) ([]finding, error) {
 	}
 	here := before.Add(time.Since(before) / 2) //nolint:forbidigo // the same
 	findings := []finding{clockFinding(here.Sub(server))}
+	ahead := maps.Clone(x.seen.ahead)
 	for _, e := range x.elections {
-		if ahead := e.Renewed.Sub(server); e.Led() && ahead > maxClockSkew {
+		// The record of a member may have the time of an earlier holder.
+		if _, member := ahead[e.Holder]; !member && e.Led() {
+			ahead[e.Holder] = e.Ahead
+		}
+	}
+	for _, process := range slices.Sorted(maps.Keys(ahead)) {
+		if by := ahead[process]; by.Abs() > maxClockSkew {
+			direction := "ahead of"
+			if by < 0 {
+				direction = "behind"
+			}
 			findings = append(findings, finding{
-				Verdict: warning, Message: fmt.Sprintf("%s/%s: the clock of %s is %v ahead of the API server", e.Namespace, e.Name, e.Holder, ahead.Round(time.Second)),
+				Verdict: warning, Message: fmt.Sprintf("the clock of %s is %v %s the API server", process, by.Abs().Round(time.Second), direction),
 				Fix: "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
 			})
 		}
@@ -137,9 +149,15 @@ func tags(ctx context.Context, x *examination) ([]finding, error) {
 	case tag == "":
 		return []finding{{Verdict: warning, Message: "no default revision: the first candidate leads, regardless of its revision", Fix: "install the chart tags, or istioctl tag set default --revision REVISION"}}, nil
 	}
-	led := func(e inspect.Election) bool { return e.Revision == tag }
-	if len(x.elections) == 0 || slices.ContainsFunc(x.elections, led) {
+	runs := slices.ContainsFunc(x.seen.candidates, func(c inspect.Candidate) bool { return !c.Late && c.Revision() == tag })
+	switch led := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag }); {
+	case led:
 		return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
+	case !runs && len(x.seen.members) > 0:
+		return []finding{{
+			Verdict: problem, Message: "the default revision is " + tag + ", but no live process runs it",
+			Fix: "start its pods, or change the default revision: " + name() + " default set REVISION",
+		}}, nil
 	}
 	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan --default-revision " + tag}}, nil
 }

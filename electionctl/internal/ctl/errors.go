@@ -1,9 +1,11 @@
 package ctl
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode"
@@ -18,6 +20,9 @@ func explained(err error) error {
 	var c coded
 	var network net.Error
 	var address *url.Error
+	var certificate *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &c):
 		return err
@@ -27,6 +32,8 @@ func explained(err error) error {
 		return withCode(Refused, "%w; list your permissions: kubectl auth can-i --list", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("API server rejected the credentials: %w; renew them, or use another --context", err)
+	case errors.As(err, &certificate), errors.As(err, &alert), errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("TLS connection to the API server failed: %w; check the server address and certificate-authority of the context: kubectl config view --minify", err)
 	case errors.As(err, &address) && errors.As(err, &network):
 		return fmt.Errorf("API server does not respond: %w; check the context: kubectl cluster-info", err)
 	}

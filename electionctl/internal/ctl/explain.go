@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -40,7 +41,7 @@ func (p *Program) explain() *cobra.Command {
 				return err
 			}
 			if !out.table() {
-				return p.printObjects(out, found)
+				return p.printExplanations(out, found, d, s, ifDefault)
 			}
 			p.explainAll(found, d, s, ifDefault)
 			return nil
@@ -51,6 +52,33 @@ func (p *Program) explain() *cobra.Command {
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
+}
+
+// explanation is the machine-readable output.
+type explanation struct {
+	inspect.Election
+	Reason            string           `json:"reason"`
+	IfHolderDied      inspect.Outcome  `json:"ifHolderDied"`
+	IfDefaultRevision *inspect.Outcome `json:"ifDefaultRevision,omitempty"`
+}
+
+func (p *Program) printExplanations(out *output, found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) error {
+	if out.format() == "name" {
+		return p.printObjects(out, found)
+	}
+	var items []unstructured.Unstructured
+	for _, e := range found {
+		x := explanation{Election: e, Reason: e.Reason(d), IfHolderDied: e.IfDied(d, s.knows(e))}
+		if ifDefault != "" {
+			x.IfDefaultRevision = new(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e)))
+		}
+		u, err := object("Election", e.Namespace, e.Name, x)
+		if err != nil {
+			return err
+		}
+		items = append(items, *u)
+	}
+	return out.print(p.Out, objects(items))
 }
 
 func (p *Program) explainAll(found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
@@ -69,7 +97,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	if e.Holder != "" {
 		w.line("  holder       %s%s", e.Holder, programWord(e))
 		w.line("  revision     %s", cmp.Or(e.Key, "none recorded"))
-		w.line("  since        %s, renewed %s (by the holder's clock)", stamp(e.Since), stamp(e.Renewed))
+		w.line("  since        %s, renewed %s", stamp(e.Since), stamp(e.Renewed))
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
 	w.line("  state        %s", stateWords(e))
@@ -87,7 +115,9 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	if h := e.Hold; h != nil {
 		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, cmp.Or(h.Requester, "?"), reasonWord(h.Note))
 	}
-	w.line("  default      %s", defaultWord(d))
+	if e.Ranked {
+		w.line("  default      %s", defaultWord(d))
+	}
 	w.line("\nWhy: %s", e.Reason(d))
 	for _, problem := range e.Problems {
 		w.line("Problem: %s", problem)
@@ -95,7 +125,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	for _, obstacle := range e.Obstacles {
 		w.line("Obstacle: %s", obstacle)
 	}
-	p.writeCandidates(e, s)
+	p.writeCandidates(e, d)
 	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
 	if ifDefault != "" {
 		w.line("If the default revision were %s: %s", ifDefault,
@@ -103,25 +133,32 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	}
 }
 
-func (p *Program) writeCandidates(e inspect.Election, s *seen) {
+func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.DefaultRevision) {
 	w := safe{p.Out}
 	if len(e.Candidates) == 0 {
 		w.line("\nThe candidates are unknown, because there are no member Leases.")
 		return
 	}
-	if e.Coordinated() {
+	switch {
+	case e.Coordinated():
 		w.line("\nCandidates of the coordinator:")
-	} else {
+	case !e.Ranked && e.Holder != "":
+		w.line("\nCandidates, without rank:")
+	case !d.Synced:
+		w.line("\nCandidates, in unknown order of rank:")
+	default:
 		w.line("\nCandidates in order of rank:")
 	}
 	var rows [][]cell
 	for _, c := range e.Candidates {
 		role := "follower"
 		switch {
-		case c.Identity == e.Holder:
+		case c.Identity == e.Holder && e.Led():
 			role = "leader"
 		case c.Late:
 			role = "late"
+		case c.BackingOff:
+			role = "cooling down"
 		}
 		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
 	}
@@ -191,6 +228,10 @@ func stateWords(e inspect.Election) string {
 		return "free: the last holder released it"
 	case inspect.Empty:
 		return "empty: never held"
+	case inspect.Expired:
+		return e.StateText() + ": the next candidate acquires it"
+	case inspect.Doubtful:
+		return e.StateText() + ": to be certain, use --observe"
 	case inspect.Unreadable:
 		return "unreadable"
 	}
@@ -228,11 +269,25 @@ func liveWords(l inspect.Liveness) string {
 	return string(l)
 }
 
-func outcomeWords(o inspect.Outcome) string {
-	who := cmp.Or(o.Leader, "the first candidate")
-	if o.Leader == "" && o.Revision != "" {
-		who = "a candidate of " + o.Revision
+// candidateWords describes the next leader.
+func candidateWords(o inspect.Outcome) string {
+	of := ""
+	if o.Revision != "" {
+		of = " of " + o.Revision
 	}
+	switch {
+	case o.Leader != "":
+		return o.Leader
+	case o.Candidates > 1:
+		return fmt.Sprintf("one of %d candidates%s", o.Candidates, of)
+	case of != "":
+		return "a candidate" + of
+	}
+	return "the first candidate"
+}
+
+func outcomeWords(o inspect.Outcome) string {
+	who := candidateWords(o)
 	switch o.Move {
 	case inspect.Stays:
 		if o.Leader == "" {

@@ -20,7 +20,7 @@ func (p *Program) list() *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
 		Short:   "List elections and their leaders",
-		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nSINCE is by the clock of the holder.",
+		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nTimes are by the clock of the API server. A lease that was not renewed is shown as expired.",
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -28,11 +28,19 @@ func (p *Program) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			all, _, err := p.elections(cmd.Context(), c, k8sleaderelection.DefaultRevision{})
+			all, s, err := p.elections(cmd.Context(), c, k8sleaderelection.DefaultRevision{})
 			if err != nil {
 				return err
 			}
-			return p.printElections(out, all)
+			switch {
+			case !out.table():
+				return p.printObjects(out, all)
+			case len(all) == 0:
+				fmt.Fprintln(p.ErrOut, plain(p.nothing(cmd.Context(), c, s).Error()))
+			default:
+				p.writeTable(p.Out, p.header(out), p.rows(out, all))
+			}
+			return nil
 		},
 	}
 	out = printing(cmd)
@@ -43,26 +51,6 @@ func (p *Program) list() *cobra.Command {
 // namespaces adds the flag --all-namespaces.
 func (p *Program) namespaces(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "include all namespaces")
-}
-
-func (p *Program) printElections(out *output, all []inspect.Election) error {
-	if !out.table() {
-		return p.printObjects(out, all)
-	}
-	if len(all) == 0 {
-		where := "in any namespace"
-		if !p.all {
-			namespace, err := p.namespace()
-			if err != nil {
-				return err
-			}
-			where = "in namespace " + namespace + "; list all: " + name() + " list -A"
-		}
-		fmt.Fprintln(p.ErrOut, "No elections found", where)
-		return nil
-	}
-	p.writeTable(p.Out, p.header(out), p.rows(out, all))
-	return nil
 }
 
 func (p *Program) header(out *output) (h []string) {
@@ -101,19 +89,24 @@ func candidateNames(e inspect.Election) string {
 }
 
 func stateCell(e inspect.Election) cell {
-	words := []string{string(e.State)}
+	words := []string{e.StateText()}
 	colour := ""
 	switch e.State {
 	case inspect.Leads:
 		colour = green
-	case inspect.Unreadable:
+	case inspect.Unreadable, inspect.Expired:
 		colour = red
-	case inspect.Free, inspect.Empty, inspect.Nominated:
+	case inspect.Doubtful, inspect.Free, inspect.Empty, inspect.Nominated:
 		colour = yellow
 	case inspect.Holds:
 	}
 	if e.Unfit {
 		words = append(words, "unfit")
+	}
+	for _, c := range e.Candidates {
+		if c.BackingOff {
+			words = append(words, c.Identity+" is cooling down")
+		}
 	}
 	if r := e.Request; r != nil {
 		words = append(words, requestWord(r))

@@ -17,9 +17,12 @@ import (
 // member creates the member Lease of a candidate of istio-leader.
 func (e *environment) member(identity, revision string, pod types.UID, ago time.Duration, warm, fit bool) {
 	e.t.Helper()
-	state, err := json.Marshal(members.State{
-		Revision: revision, Cluster: members.Local, Version: "v1", Elections: []members.Election{{Name: "istio-leader", Candidate: true, Warm: warm, Fit: fit}},
-	})
+	e.memberOf(identity, revision, pod, ago, members.Election{Name: "istio-leader", Candidate: true, Warm: warm, Fit: fit})
+}
+
+func (e *environment) memberOf(identity, revision string, pod types.UID, ago time.Duration, elections ...members.Election) {
+	e.t.Helper()
+	state, err := json.Marshal(members.State{Revision: revision, Cluster: members.Local, Version: "v1", Elections: elections})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -33,7 +36,11 @@ func (e *environment) member(identity, revision string, pod types.UID, ago time.
 	if pod != "" {
 		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: identity, UID: pod}}
 	}
-	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	options := metav1.CreateOptions{FieldManager: "incumbent-member"} // the API server's time counts
+	if ago > time.Minute {
+		options.FieldManager = "old" // the time in the Lease counts
+	}
+	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, options); err != nil {
 		e.t.Fatal(err)
 	}
 }

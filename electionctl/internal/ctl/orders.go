@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ type order struct {
 	describe func(e inspect.Election) string
 	check    func(ctx context.Context, c *clients, e inspect.Election, s *seen) error
 	execute  func(ctx context.Context, o admin.Operator) error
+	// anyHolder is true if the command needs no leader.
+	anyHolder bool
+	// flag is the name of a flag with a duration. It is validated before the first request.
+	flag string
 
 	yes     bool
 	timeout time.Duration
@@ -39,7 +44,14 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 		Use: use, Short: short, Long: long,
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.give(cmd.Context(), args[0], o) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if length, err := cmd.Flags().GetDuration(o.flag); o.flag != "" && err == nil {
+				if err := admin.ValidateDuration(length); err != nil {
+					return withCode(Misused, "--%s: %w", o.flag, err)
+				}
+			}
+			return p.give(cmd.Context(), args[0], o)
+		},
 	}
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt (required when stdin is not a terminal)")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for completion; the request remains on the lock afterwards")
@@ -48,14 +60,14 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 }
 
 func (p *Program) transfer() *cobra.Command {
-	var to, key, identity string
+	var to, key, identity, revision string
 	var hold time.Duration
-	o := &order{}
+	o := &order{flag: "hold"}
 	o.describe = func(e inspect.Election) string {
 		return fmt.Sprintf("%s will stop its work and hand the lock to %s; for %v no higher-ranked candidate can take it back", e.Holder, to, hold)
 	}
 	o.check = func(ctx context.Context, c *clients, e inspect.Election, s *seen) (err error) {
-		key, err = c.destination(ctx, e, s, to)
+		key, err = c.destination(ctx, e, s, to, revision)
 		identity = e.Identity(to)
 		return err
 	}
@@ -64,6 +76,7 @@ func (p *Program) transfer() *cobra.Command {
 	}
 	cmd := p.order("transfer ELECTION --to POD", "Hand an election over to a candidate", "The leader stops its work and hands the lock to the candidate. The command returns when the candidate leads.", o)
 	cmd.Flags().StringVar(&to, "to", "", "pod of the candidate")
+	cmd.Flags().StringVar(&revision, "revision", "", "revision of a candidate without a pod and without a member Lease")
 	cmd.Flags().DurationVar(&hold, "hold", 10*time.Minute, "how long no higher-ranked candidate can take the lock back")
 	_ = cmd.MarkFlagRequired("to")
 	_ = cmd.RegisterFlagCompletionFunc("to", p.completeCandidates)
@@ -72,15 +85,30 @@ func (p *Program) transfer() *cobra.Command {
 
 func (p *Program) stepDown() *cobra.Command {
 	var coolDown time.Duration
-	o := &order{
-		describe: func(e inspect.Election) string {
-			return fmt.Sprintf("%s will stop its work and release the lock; it will not campaign again for %v", e.Holder, coolDown)
-		},
+	var force bool
+	warning := ""
+	o := &order{flag: "cool-down"}
+	o.describe = func(e inspect.Election) string {
+		return fmt.Sprintf("%s will stop its work and release the lock; it will not campaign again for %v%s", e.Holder, coolDown, warning)
+	}
+	o.check = func(_ context.Context, _ *clients, e inspect.Election, s *seen) error {
+		gap := min(coolDown, time.Duration(e.LeaseSeconds)*time.Second) // after a lease without a leader it campaigns again
+		switch known := s.knows(e); {
+		case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
+		case known && !force:
+			return withCode(Refused, "no other candidate of %s can lead for %v (candidates: %s); to step down nevertheless, use --force", e.Name, gap, s.readiness(e))
+		case known:
+			warning = fmt.Sprintf("; no other candidate can lead for %v", gap)
+		default:
+			warning = fmt.Sprintf("; the other candidates are unknown: without another candidate, no candidate leads for %v", gap)
+		}
+		return nil
 	}
 	o.execute = func(ctx context.Context, op admin.Operator) error {
 		return op.StepDown(ctx, o.why, coolDown)
 	}
 	cmd := p.order("step-down ELECTION", "Make the leader release the lock", "The leader stops its work and releases the lock. The command returns when its term has ended.", o)
+	cmd.Flags().BoolVar(&force, "force", false, "step down even if no other candidate can lead")
 	cmd.Flags().DurationVar(&coolDown, "cool-down", time.Minute, "how long the leader does not campaign again")
 	return cmd
 }
@@ -88,6 +116,7 @@ func (p *Program) stepDown() *cobra.Command {
 func (p *Program) pause() *cobra.Command {
 	var length time.Duration
 	o := &order{
+		flag: "for",
 		describe: func(e inspect.Election) string {
 			return fmt.Sprintf("%s will keep the lock for %v even if the default revision changes; if it stops, another candidate leads", e.Holder, length)
 		},
@@ -100,7 +129,8 @@ func (p *Program) pause() *cobra.Command {
 
 func (p *Program) resume() *cobra.Command {
 	o := &order{
-		describe: func(e inspect.Election) string { return "rank will be in effect again for " + e.Name },
+		anyHolder: true,
+		describe:  func(e inspect.Election) string { return "rank will be in effect again for " + e.Name },
 		check: func(_ context.Context, _ *clients, e inspect.Election, _ *seen) error {
 			if e.Hold == nil {
 				return withCode(Refused, "election %s has no hold to remove", e.Name)
@@ -123,7 +153,7 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 		return err
 	}
 	e := found[0]
-	if err := executable(found); err != nil {
+	if err := executable(found, o.anyHolder); err != nil {
 		return err
 	}
 	if o.check != nil {
@@ -146,17 +176,19 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 }
 
 // executable returns an error if the holder would not execute an order.
-func executable(found []inspect.Election) error {
+func executable(found []inspect.Election, anyHolder bool) error {
 	e := found[0]
 	switch {
 	case len(found) > 1:
 		return withCode(Refused, "a ConfigMap and a Lease named %s each have a holder: see %s explain %s", e.Name, name(), e.Name)
+	case anyHolder:
+		return nil
 	case e.State == inspect.Holds && e.Program != "" || e.State == inspect.Holds && e.Key == "":
 		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod, or change the default revision (%s plan)", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), name())
 	case e.State == inspect.Holds || e.State == inspect.Nominated:
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
-		return withCode(Refused, "election %s has no leader (state: %s)", e.Name, e.State)
+		return withCode(Refused, "election %s has no leader (state: %s)", e.Name, e.StateText())
 	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || e.Request.Reason == "operator"):
 		return withCode(Refused, "a handover to %s is in progress, requested by %s; follow it: %s watch %s",
 			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), name(), e.Name)
@@ -240,7 +272,7 @@ func (c *clients) requester(ctx context.Context) string {
 }
 
 // destination returns the key of the candidate to, or an error if the candidate cannot lead.
-func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, to string) (key string, _ error) {
+func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, to, revision string) (key string, _ error) {
 	if to == e.Holder {
 		return "", withCode(Refused, "%s leads already; to keep it, use pause", to)
 	}
@@ -264,9 +296,13 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 		return "", withCode(Refused, "%s is not fit to lead; candidates: %s", to, others)
 	case found != nil && found.PodUID == "":
 		return found.Key, nil // it runs outside a pod
+	case found == nil && revision != "":
+		return revision, nil
 	}
 	pod, err := c.alive(ctx, e.Namespace, to)
 	switch {
+	case found == nil && err != nil:
+		return "", withCode(NotFound, "%w; for a candidate outside a pod, use --revision", err)
 	case err != nil:
 		return "", err
 	case found != nil && pod != nil && string(pod.UID) != found.PodUID:

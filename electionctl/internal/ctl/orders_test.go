@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -59,6 +60,9 @@ func TestOrders_Refused(t *testing.T) {
 	e.lock("open", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover", "incumbent.dev/handover-request", accepted)
 	e.lock("led", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover")
 	e.pod("over", "canary")
+	e.lock("alone", strings.ReplaceAll(record, "istiod", "pilot"), "incumbent.dev/leader", "v1 pilot-stable-1 3 handover")
+	e.memberOf("pilot-stable-1", "stable", "", 0, members.Election{Name: "alone", Candidate: true, Warm: true, Fit: true})
+	e.memberOf("pilot-stable-2", "stable", "", 0, members.Election{Name: "alone", Candidate: true, Warm: true})
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -71,7 +75,11 @@ func TestOrders_Refused(t *testing.T) {
 		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is in progress, requested by ann"},
 		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "election led has no hold to remove"},
 		"no --to":      {[]string{"transfer", "led", "--yes"}, Misused, `"to" not set`},
-		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Failed, "must be between 1s and 168h0m0s"},
+		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Misused, "--for: duration 1000h0m0s: must be between 1s and 168h0m0s"},
+		"hold":         {[]string{"transfer", "led", "--to", "x", "--hold", "0s"}, Misused, "--hold: duration 0s: must be between"},
+		"cool-down":    {[]string{"step-down", "led", "--cool-down", "-1s"}, Misused, "--cool-down: duration -1s: must be between"},
+		"alone":        {[]string{"step-down", "alone", "--yes"}, Refused, "no other candidate of alone can lead for 30s (candidates: pilot-stable-2 (unfit)); to step down nevertheless, use --force"},
+		"no pod":       {[]string{"transfer", "led", "--to", "x", "--yes"}, NotFound, "for a candidate outside a pod, use --revision"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.run(c.args...)
@@ -80,6 +88,18 @@ func TestOrders_Refused(t *testing.T) {
 			}
 		})
 	}
+	e.expect(e.answer("n\n", true, "step-down", "alone", "--force"), Refused, "", "no other candidate can lead for 30s.\nContinue?")
+	e.expect(e.answer("n\n", true, "step-down", "led", "--cool-down", "2s"), Refused, "", "the other candidates are unknown: without another candidate, no candidate leads for 2s.\nContinue?")
+	e.expect(e.answer("n\n", true, "transfer", "led", "--to", "x", "--revision", "canary"), Refused, "", "hand the lock to x")
+}
+
+// A holder without a marker has a hold that was written while it led.
+func TestResume_WithoutMarker(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("work", record, "incumbent.dev/hold", `{"holder":"istiod-stable-1","transitions":3,"seconds":60,"requester":"eve","reason":"pause"}`)
+	e.expect(e.run("list"), Done, "holds, pause")
+	e.expect(e.run("resume", "work", "--yes"), Done, "hold removed")
+	e.expect(e.run("list"), Done, "holds\n")
 }
 
 func TestPlanAndHistory(t *testing.T) {

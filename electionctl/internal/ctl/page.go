@@ -24,11 +24,12 @@ func (p *Program) page() *cobra.Command {
 	var local, remote int
 	var open bool
 	cmd := &cobra.Command{
-		Use:     "page POD",
-		Short:   "Open the elections page of a pod",
-		Long:    "Forwards a local port to the pod (pilot server --debug-address), prints the address of the elections page, and opens it in a browser, until Ctrl-C. The page updates itself. For the same data as JSON use --pod-port=15014.",
-		Example: "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
-		Args:    exactly("pod"),
+		Use:               "page POD",
+		Short:             "Open the elections page of a pod",
+		Long:              "Forwards a local port to the pod (pilot server --debug-address), prints the address of the elections page, and opens it in a browser, until Ctrl-C. The page updates itself. For the same data as JSON use --pod-port=15014.",
+		Example:           "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
+		Args:              exactly("pod"),
+		ValidArgsFunction: p.completePods,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := p.connect()
 			if err != nil {

@@ -58,6 +58,9 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 	if err != nil {
 		return err
 	}
+	if len(all) == 0 && !p.all {
+		return p.nothing(ctx, c, s)
+	}
 	if err := runs(revision, all, s); err != nil {
 		return err
 	}
@@ -99,7 +102,7 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 	may := 0
 	for _, plan := range plans {
 		o := plan.Outcome
-		then := cmp.Or(o.Leader, "?")
+		then := candidateWords(o)
 		warm := cell{text: "-"}
 		colour := yellow
 		switch o.Move {
@@ -108,11 +111,9 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 			colour = ""
 		case inspect.Unknown:
 			may++
+			then = "?"
 		case inspect.HandOver, inspect.Preempt, inspect.Take, inspect.Expire:
 			warm = yes(o.Warm, "warm", "not warm")
-			if o.Leader == "" && o.Revision != "" {
-				then = "any of " + o.Revision
-			}
 			moves++
 		}
 		row := []cell{{text: plan.election.Name}, {text: cmp.Or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,11 +51,14 @@ func (p *Program) connectFor(out *output) (*clients, error) {
 
 func (p *Program) connect() (*clients, error) {
 	config, err := p.flags.ToRESTConfig()
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, withCode(Misused, "kubeconfig: %w; use --kubeconfig or set KUBECONFIG", err)
+	case err != nil:
 		return nil, err
-	}
-	if config.Host == nowhere && *p.flags.APIServer == "" {
-		return nil, withCode(Misused, "no cluster is configured: use --kubeconfig or set KUBECONFIG")
+	case config.Host == nowhere && *p.flags.APIServer == "":
+		from := p.flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence()
+		return nil, withCode(Misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", strings.Join(from, ", "))
 	}
 	config.QPS = -1
 	config.UserAgent = "electionctl"
@@ -82,6 +89,8 @@ type seen struct {
 	candidates []inspect.Candidate
 	// members are the namespaces with member Leases.
 	members map[string]bool
+	// ahead has the differences of the members' clocks to the API server.
+	ahead map[string]time.Duration
 	// unread contains an error for each forbidden resource.
 	unread []error
 	at     time.Time
@@ -93,7 +102,7 @@ func (s *seen) knows(e inspect.Election) bool { return e.Known(s.members[e.Names
 // look reads all locks in two requests: the Leases, which include members, and the metadata of ConfigMaps. One of both may be
 // forbidden.
 func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
-	s := &seen{members: map[string]bool{}}
+	s := &seen{members: map[string]bool{}, ahead: map[string]time.Duration{}}
 	var leases, configMaps []inspect.Lock
 	var errLeases, errConfigMaps error
 	var both sync.WaitGroup
@@ -102,6 +111,9 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	both.Wait()
 	s.at = time.Now() //nolint:forbidigo // age of the read
 	s.locks = append(configMaps, leases...)
+	for i := range s.locks {
+		s.locks[i].At = c.clock.now()
+	}
 	for _, err := range []error{errLeases, errConfigMaps} {
 		switch {
 		case err == nil:
@@ -151,6 +163,9 @@ func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks 
 		// Invalid members are ignored.
 		if m, err := members.Parse(lease); err == nil {
 			all, s.members[m.Namespace] = append(all, m), true
+			if len(lease.ManagedFields) > 0 { // the API server's time of the write
+				s.ahead[m.Identity] = lease.Spec.RenewTime.Sub(m.Renewed)
+			}
 		}
 	}
 	s.candidates = inspect.Candidates(all, c.clock.now())
@@ -198,6 +213,30 @@ func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection
 	return inspect.Elections(s.locks, s.candidates, d), s, nil
 }
 
+// nothing returns an error for a namespace without elections. It names the namespaces that have some.
+func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
+	if len(s.unread) > 0 {
+		return withCode(Refused, "elections are unknown: %w", errors.Join(s.unread...))
+	}
+	if p.all {
+		return withCode(NotFound, "no elections found in any namespace")
+	}
+	namespace, err := p.namespace()
+	if err != nil {
+		return err
+	}
+	others := map[string]bool{}
+	if all, err := c.look(ctx, metav1.NamespaceAll); err == nil {
+		for _, e := range inspect.Elections(all.locks, nil, k8sleaderelection.DefaultRevision{}) {
+			others[e.Namespace] = true
+		}
+	}
+	if len(others) == 0 {
+		return withCode(NotFound, "no elections found in namespace %s; list all: %s list -A", namespace, name())
+	}
+	return withCode(NotFound, "no elections found in namespace %s; elections exist in: %s", namespace, strings.Join(slices.Sorted(maps.Keys(others)), ", "))
+}
+
 // one returns the elections of a name: two if a ConfigMap and a Lease exist that are not held together.
 func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
 	all, s, err := p.elections(ctx, c, d)
@@ -212,6 +251,9 @@ func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleadere
 	}
 	if len(found) > 0 {
 		return found, s, nil
+	}
+	if len(s.unread) > 0 {
+		return nil, nil, withCode(Refused, "election %s is unknown: %w", name, errors.Join(s.unread...))
 	}
 	return nil, nil, p.unknown(ctx, c, name)
 }

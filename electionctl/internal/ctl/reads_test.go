@@ -1,6 +1,9 @@
 package ctl
 
 import (
+	"io"
+	"log"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -38,6 +41,13 @@ func TestReads(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	e := newEnvironment(t)
+	untrusted, plaintext := httptest.NewUnstartedServer(nil), httptest.NewServer(nil)
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	defer plaintext.Close()
+	elsewhere := newEnvironment(t)
+	elsewhere.istiod("istio-leader", record)
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -54,7 +64,12 @@ func TestBadInput(t *testing.T) {
 		"verb":             {[]string{"lits"}, Misused, "lits"},
 		"no permission":    {[]string{"list", "--as", "nobody"}, Refused, "kubectl auth can-i --list"},
 		"no server":        {[]string{"list", "--server", "https://127.0.0.1:1"}, Failed, "kubectl cluster-info"},
-		"no cluster":       {[]string{"list", "--kubeconfig", "/dev/null"}, Misused, "no cluster is configured"},
+		"no cluster":       {[]string{"list", "--kubeconfig", "/dev/null"}, Misused, "no cluster is configured in /dev/null: use --kubeconfig"},
+		"no kubeconfig":    {[]string{"list", "--kubeconfig", "/nothing/here"}, Misused, "kubeconfig: stat /nothing/here: no such file or directory; use --kubeconfig or set KUBECONFIG"},
+		"other CA":         {[]string{"list", "--server", untrusted.URL}, Failed, "TLS connection to the API server failed"},
+		"no TLS":           {[]string{"list", "--server", strings.Replace(plaintext.URL, "http:", "https:", 1)}, Failed, "TLS connection to the API server failed"},
+		"plan, empty":      {[]string{"plan", "--default-revision", "canary"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
+		"doctor, empty":    {[]string{"doctor"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"context":          {[]string{"list", "--context", "nope"}, Failed, "nope"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +86,7 @@ func TestBadInput(t *testing.T) {
 
 func TestList_Empty(t *testing.T) {
 	e := newEnvironment(t)
-	if got := e.run("list"); got.code != Done || !strings.Contains(got.errs, "No elections found in namespace NAMESPACE; list all:") {
+	if got := e.run("list"); got.code != Done || !strings.Contains(got.errs, "no elections found in namespace NAMESPACE; ") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -96,6 +111,15 @@ func TestWriteTable_Colours(t *testing.T) {
 	(&Program{}).writeTable(&without, []string{"X", "Y"}, rows())
 	if want := "X           Y\na           b\nlong line   c\n"; without.String() != want {
 		t.Errorf("%q", without.String())
+	}
+	var narrow, wide strings.Builder
+	(&Program{Width: 12}).writeTable(&narrow, []string{"X", "  Y"}, append(rows(), []cell{{}, {text: "d"}}))
+	(&Program{Width: 13}).writeTable(&wide, []string{"X", "Y"}, rows())
+	if want := "X: a\nY: b\n\nX: long line\nY: c\nY: d\n"; narrow.String() != want {
+		t.Errorf("%q", narrow.String())
+	}
+	if wide.String() != without.String() {
+		t.Errorf("%q", wide.String())
 	}
 	if want := "X           Y\n\x1b[31ma\x1b[0m           b\nlong line   \x1b[32mc\x1b[0m\n"; with.String() != want {
 		t.Errorf("%q", with.String())

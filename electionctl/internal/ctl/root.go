@@ -13,6 +13,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
 // Exit codes, see docs/tools.md.
@@ -43,6 +45,8 @@ type Program struct {
 	genericiooptions.IOStreams
 	// Colour enables colours. Interactive is true if the user can answer a question.
 	Colour, Interactive bool
+	// Width is the width of the terminal. If 0, tables have any width.
+	Width int
 
 	flags *genericclioptions.ConfigFlags
 	wrap  func(*rest.Config) *rest.Config // for tests
@@ -107,8 +111,18 @@ default revision. Move leadership to another candidate. Commands that only read 
 	)
 	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
 	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume())
-	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page())
+	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.version())
 	return root
+}
+
+func (p *Program) version() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of this program", Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			safe{p.Out}.line("electionctl %s", strings.TrimPrefix(bootstrap.ReadBuild().String(), "pilot "))
+			return nil
+		},
+	}
 }
 
 // hideRare hides rarely used kubectl flags from the help.

@@ -203,6 +203,28 @@ func (e *environment) pod(name, revision string) {
 	}
 }
 
+// starts sets the status of a pod to running.
+func (e *environment) starts(name string) {
+	e.t.Helper()
+	pods := e.kube.CoreV1().Pods(e.namespace)
+	pod, err := pods.Get(e.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "pilot", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	if _, err := pods.UpdateStatus(e.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// running creates a running pod.
+func (e *environment) running(name, revision string) {
+	e.t.Helper()
+	e.pod(name, revision)
+	e.starts(name)
+}
+
 // event creates an Event about a ConfigMap lock.
 func (e *environment) event(name, message string) {
 	e.t.Helper()

@@ -24,6 +24,7 @@ func printing(cmd *cobra.Command) *output {
 	f := cmd.Flags().Lookup("output")
 	f.Usage = "table, wide, or one of " + strings.Join(o.flags.AllowedFormats(), ", ")
 	cmd.Flags().Lookup("show-managed-fields").Hidden = true
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(append([]string{"table", "wide"}, o.flags.AllowedFormats()...), cobra.ShellCompDirectiveNoFileComp))
 	return o
 }
 
@@ -110,18 +111,48 @@ func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 	}
+	if p.narrow(widths) {
+		p.writeBlocks(w, header, rows)
+		return
+	}
 	for _, row := range all {
 		var line strings.Builder
 		for i, c := range row {
-			text := c.text
-			if p.Colour && c.colour != "" {
-				text = "\x1b[" + c.colour + "m" + text + "\x1b[0m"
-			}
-			line.WriteString(text)
+			line.WriteString(p.colour(c))
 			if i < len(row)-1 {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c.text)+3))
 			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
+}
+
+// narrow reports whether a table is wider than the terminal.
+func (p *Program) narrow(widths []int) bool {
+	total := -3
+	for _, width := range widths {
+		total += width + 3
+	}
+	return p.Width > 0 && total > p.Width
+}
+
+// writeBlocks writes each cell on its own line.
+func (p *Program) writeBlocks(w io.Writer, header []string, rows [][]cell) {
+	for i, row := range rows {
+		if i > 0 && row[0].text != "" {
+			fmt.Fprintln(w)
+		}
+		for column, c := range row {
+			if c.text != "" {
+				fmt.Fprintf(w, "%s: %s\n", strings.TrimSpace(header[column]), p.colour(cell{strings.TrimSpace(c.text), c.colour}))
+			}
+		}
+	}
+}
+
+func (p *Program) colour(c cell) string {
+	if !p.Colour || c.colour == "" {
+		return c.text
+	}
+	return "\x1b[" + c.colour + "m" + c.text + "\x1b[0m"
 }

@@ -57,8 +57,12 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.look(ctx, namespace); err != nil { // an informer would retry forever
+	s, err := c.look(ctx, namespace)
+	if err != nil { // an informer would retry forever
 		return err
+	}
+	if len(s.locks) == 0 {
+		fmt.Fprintln(p.ErrOut, plain(p.nothing(ctx, c, s).Error()+"; watching for new elections"))
 	}
 	changes := make(chan changed)
 	ctx, cancel := context.WithCancel(ctx)

@@ -1,0 +1,158 @@
+package ctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// leaders reports elections without a live leader, and elections that would have none if their leader stopped.
+func leaders(ctx context.Context, x *examination) (findings []finding, denied error) {
+	for _, e := range x.elections {
+		f, err := x.leader(ctx, e)
+		if err != nil && !apierrors.IsForbidden(err) {
+			return findings, err
+		}
+		denied = cmp.Or(denied, err)
+		if f.Verdict != "" {
+			f.Message = e.Namespace + "/" + e.Name + f.Message
+			f.Fix = cmp.Or(f.Fix, fmt.Sprintf("start a candidate: kubectl -n %s get pods; if the lock is unused: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Objects()))
+			findings = append(findings, f)
+		}
+	}
+	locked := func(c inspect.Candidate) bool {
+		return slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Namespace == c.Namespace && e.Name == c.Election })
+	}
+	reported := map[string]bool{}
+	for _, c := range x.seen.candidates {
+		if where := c.Namespace + "/" + c.Election; !c.Late && !reported[where] && !locked(c) {
+			reported[where] = true
+			findings = append(findings, finding{Verdict: problem, Message: where + " has no lock, although " + c.Identity + " is a candidate", Fix: "see the log of " + c.Identity})
+		}
+	}
+	unknowns := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return !x.seen.knows(e) })
+	if len(findings) == 0 && !unknowns {
+		findings = append(findings, finding{Verdict: well, Message: "each election has a leader and another candidate that can lead"})
+	}
+	return findings, denied
+}
+
+// ours reports whether the election is an election of Istio, or a process of this project takes part.
+func ours(e inspect.Election) bool {
+	return clusterWide[e.Name] || len(e.Candidates) > 0 || strings.HasPrefix(e.Name, leaderelection.GatewayDeploymentController+"-") ||
+		strings.HasPrefix(e.Name, leaderelection.GatewayStatusController+"-")
+}
+
+// leader returns a finding about the leader of an election, or no finding.
+func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding, _ error) {
+	where := fmt.Sprintf("%s explain -n %s %s", name(), e.Namespace, e.Name)
+	switch {
+	case e.State == inspect.Doubtful:
+		return finding{Verdict: unknown, Message: " may have no leader: " + e.StateText(), Fix: fmt.Sprintf("%s --observe %ds", where, e.LeaseSeconds+1)}, nil
+	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
+		return f, nil // the lock of old versions, which is released for good
+	case !e.Led() && !ours(e):
+		return finding{Verdict: warning, Message: " has no leader: " + e.StateText()}, nil
+	case !e.Led():
+		return finding{Verdict: problem, Message: fmt.Sprintf(" has no leader: %s; candidates: %s", e.StateText(), x.seen.readiness(e))}, nil
+	}
+	why, err := x.gone(ctx, e)
+	if why != "" {
+		return finding{Verdict: problem, Message: fmt.Sprintf(" has no live leader: %s; candidates: %s", why, x.seen.readiness(e)), Fix: "a candidate acquires the lock when the lease expires; " + where}, nil
+	}
+	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
+	switch {
+	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
+		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock and does not act yet", e.Holder), Fix: where}, err
+	case x.seen.knows(e) && !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
+		return finding{
+			Verdict: warning, Message: fmt.Sprintf(": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e)),
+			Fix: "run at least two replicas",
+		}, err
+	}
+	return f, err
+}
+
+// readyWord returns whether a candidate can lead, or the reason why not.
+func readyWord(c inspect.Candidate) string {
+	switch {
+	case c.Late:
+		return "late"
+	case c.BackingOff:
+		return "cooling down"
+	case !c.Fit:
+		return "unfit"
+	case !c.Warm:
+		return "not warm"
+	}
+	return "ready"
+}
+
+// canReplace reports whether a candidate other than the holder can lead.
+func canReplace(c inspect.Candidate, e inspect.Election) bool {
+	return c.Identity != e.Holder && readyWord(c) == "ready"
+}
+
+// readiness lists the candidates of an election other than its holder.
+func (s *seen) readiness(e inspect.Election) string {
+	var all []string
+	for _, c := range e.Candidates {
+		if c.Identity != e.Holder {
+			all = append(all, c.Identity+" ("+readyWord(c)+")")
+		}
+	}
+	if len(all) == 0 && !s.members[e.Namespace] {
+		return "unknown"
+	}
+	return cmp.Or(strings.Join(all, ", "), "none")
+}
+
+// gone returns why the pod of the holder cannot act, or "". A holder outside a pod is not checked.
+func (x *examination) gone(ctx context.Context, e inspect.Election) (string, error) {
+	i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity == e.Holder })
+	inPods := slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return c.PodUID != "" })
+	if i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !ours(e) {
+		return "", nil
+	}
+	pod, err := x.pod(ctx, e.Namespace, e.Holder)
+	switch {
+	case err != nil:
+		return "", err
+	case pod == nil:
+		return "pod " + e.Holder + " does not exist", nil
+	case i >= 0 && e.Candidates[i].PodUID != string(pod.UID):
+		return "pod " + e.Holder + " was replaced", nil
+	case !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil }):
+		return fmt.Sprintf("pod %s does not run (%s)", e.Holder, pod.Status.Phase), nil
+	}
+	return "", nil
+}
+
+// pod returns a pod, or nil if it does not exist.
+func (x *examination) pod(ctx context.Context, namespace, pod string) (*corev1.Pod, error) {
+	if len(validation.IsDNS1123Subdomain(pod)) > 0 {
+		return nil, nil
+	}
+	key := namespace + "/" + pod
+	if found, read := x.pods[key]; read {
+		return found, nil
+	}
+	found, err := x.c.kube.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		found, err = nil, nil
+	}
+	if err == nil {
+		x.pods[key] = found
+	}
+	return found, err
+}

@@ -1,0 +1,146 @@
+package ctl
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+const (
+	ourRecord = `{"holderIdentity":"pilot-1","holderKey":"stable","leaseDurationSeconds":600,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":3}`
+	marker    = "incumbent.dev/leader"
+	ourMarker = "v1 pilot-1 3 handover"
+)
+
+// TestDoctor_Outcomes shows each state of an election to doctor.
+func TestDoctor_Outcomes(t *testing.T) {
+	const stepDown = `{"reason":"operator","requester":"ann","holder":"pilot-1","transitions":3,"seconds":15,"holdSeconds":60}`
+	free := strings.Replace(ourRecord, "pilot-1", "", 1)
+	ready := members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true}
+	type member struct {
+		identity, revision string
+		ago                time.Duration
+		election           members.Election
+	}
+	leader, other := member{"pilot-1", "stable", 0, ready}, member{"pilot-2", "canary", 0, ready}
+	changed := func(m member, by func(*member)) member {
+		by(&m)
+		return m
+	}
+	for name, c := range map[string]struct {
+		record  string // empty: no lock
+		marker  string
+		members []member
+		tag     string
+		code    int
+		want    string
+	}{
+		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
+		"no process":     {free, "", nil, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free"},
+		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},
+		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)"},
+		"no lock":        {"", "", []member{other}, "", Unhealthy, "NAMESPACE/istio-leader has no lock, although pilot-2 is a candidate"},
+		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: none"},
+		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: pilot-2 (late)"},
+		"settling":       {ourRecord, "", []member{leader, other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock and does not act yet"},
+		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", Unhealthy, "the default revision is ghost, but no live process runs it"},
+		"late revision":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", Unhealthy, "the default revision is canary, but no live process runs it"},
+		"not moved":      {ourRecord, ourMarker, []member{leader, other}, "canary", Done, "the default revision is canary, but no leader has it"},
+		"clock ahead":    {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.ago = -45 * time.Second }), other}, "", Done, "the clock of pilot-1 is 4"},
+		"clock behind":   {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = 45 * time.Second })}, "", Done, "the clock of pilot-2 is 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnvironment(t)
+			if c.record != "" {
+				e.lock("istio-leader", c.record, marker, c.marker)
+			}
+			for _, m := range c.members {
+				e.memberOf(m.identity, m.revision, "", m.ago, m.election)
+			}
+			if c.tag != "" {
+				e.tag(c.tag, 0, map[string]string{})
+			}
+			e.expect(e.run("doctor"), c.code, c.want)
+			if c.want[0] == 'l' && strings.Contains(e.run("doctor").out, "clock of pilot") { // the record differs from the clock by months
+				t.Error("a clock is wrong")
+			}
+		})
+	}
+	t.Run("cool-down", func(t *testing.T) {
+		e := newEnvironment(t)
+		e.lock("istio-leader", free)
+		e.memberOf("pilot-1", "stable", "", 0, members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true, BackingOff: true})
+		e.expect(e.run("list"), Done, "free, pilot-1 is cooling down")
+		e.expect(e.run("explain", "istio-leader"), Done, "until the cool-down ends, at most a lease")
+		e.lock("f", ourRecord, marker, ourMarker, "incumbent.dev/handover-request", stepDown)
+		e.expect(e.run("list"), Done, "handover to any candidate requested")
+	})
+}
+
+// TestDoctor_Pods shows each state of the holder's pod to doctor.
+func TestDoctor_Pods(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", ourRecord, marker, ourMarker)
+	e.running("pilot-1", "stable")
+	pod, err := e.kube.CoreV1().Pods(e.namespace).Get(t.Context(), "pilot-1", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true}
+	e.memberOf("pilot-1", "stable", pod.UID, 0, ready)
+	e.memberOf("pilot-2", "stable", "other", 0, ready)
+	e.expect(e.run("doctor"), Done, "each election has a leader and another candidate that can lead")
+	now := int64(0)
+	if err := e.kube.CoreV1().Pods(e.namespace).Delete(t.Context(), "pilot-1", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("doctor"), Unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not exist; candidates: pilot-2 (ready)")
+	e.pod("pilot-1", "stable")
+	e.expect(e.run("doctor"), Unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 was replaced")
+	if err := e.kube.CoordinationV1().Leases(e.namespace).Delete(t.Context(), members.LeaseName("pilot-1"), metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("doctor"), Unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not run (Pending)")
+}
+
+// TestForbidden checks that a missing permission makes a result unknown.
+func TestForbidden(t *testing.T) {
+	e := newEnvironment(t)
+	meta := metav1.ObjectMeta{Name: "reader"}
+	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"}}}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "reader"}}}
+	rbac := e.kube.RbacV1()
+	if _, err := rbac.Roles(e.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rbac.RoleBindings(e.namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	reads := func(args ...string) (got result) {
+		harness.Until(t, "the role is in effect", func() bool {
+			got = e.run(append(args, "--as", "reader")...)
+			return !strings.Contains(got.errs, "cannot list resource \"leases\"")
+		})
+		return got
+	}
+	e.expect(reads("list"), Done, "", "elections are unknown: configmaps is forbidden")
+	e.expect(reads("plan", "--default-revision", "x"), Refused, "", "elections are unknown: configmaps is forbidden")
+	e.expect(reads("explain", "istio-leader"), Refused, "", "election istio-leader is unknown: configmaps is forbidden")
+	e.elect("istio-leader", "pilot-1", "stable", leaderelection.LockTypeLease, nil)
+	e.shows("istio-leader", "leads")
+	e.member("pilot-2", "canary", "", 0, true, true)
+	e.member("pilot-3", "stable", "", 0, true, true)
+	got := reads("explain", "istio-leader")
+	e.expect(got, Done, "Candidates, in unknown order of rank:")
+	e.expect(got, Done, "If its holder died: one of 2 candidates, when the lease expires")
+	got = reads("doctor")
+	e.expect(got, Done, "leaders         unknown   pods \"pilot-1\" is forbidden")
+	e.expect(got, Done, "locks           unknown   configmaps is forbidden")
+}
