@@ -10,6 +10,7 @@ import (
 type Subject interface {
 	k8sresourcelock.Versioned
 	k8sresourcelock.Annotated
+	k8sresourcelock.Keyed
 }
 
 // Locker is a lock that can be annotated and watched.
@@ -45,12 +46,18 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 
 // Plain returns the lock with the methods of Interface only. An elector must poll it.
 func (l *Lock) Plain() k8sresourcelock.Interface {
-	return struct{ k8sresourcelock.Interface }{l.Locker}
+	return struct {
+		k8sresourcelock.Interface
+		k8sresourcelock.Keyed
+	}{l.Locker, l.Locker}
 }
 
 // Unwatched returns the lock without Watch.
 func (l *Lock) Unwatched() k8sresourcelock.Versioned {
-	return struct{ k8sresourcelock.Versioned }{l.Locker}
+	return struct {
+		k8sresourcelock.Versioned
+		k8sresourcelock.Keyed
+	}{l.Locker, l.Locker}
 }
 
 // ShareWatches makes new Lease locks use a Shared for their watches, one for each client.

@@ -28,7 +28,8 @@ type KeyComparisonFunc func(existingKey string) bool
 // LeaderCallbacks are called when a term begins or ends and when the holder changes.
 type LeaderCallbacks struct {
 	// OnStartedLeading is a run function. Its context ends with the term. The lock is released after it has
-	// returned. If it returns early, the term continues.
+	// returned. If it returns early, the term continues. If it is set, Events about terms have the text of client-go:
+	// "became leader" and, after an orderly end, "stopped leading". Otherwise they also have the reason.
 	OnStartedLeading func(context.Context)
 	// OnStoppedLeading is called by Run before it returns, even if this process never led, and by Campaign after each
 	// term.
@@ -248,8 +249,12 @@ func (c LeaderElectionConfig) timing() core.Timing {
 
 // core returns the configuration of the core, without OneCycle.
 func (c LeaderElectionConfig) core() core.Config {
+	key := ""
+	if keyed, ok := c.Lock.(k8sresourcelock.Keyed); ok {
+		key = keyed.Key()
+	}
 	return core.Config{
-		Self: c.Lock.Identity(), Key: c.Lock.Key(),
+		Self: c.Lock.Identity(), Key: key,
 		Timing:      c.timing(),
 		Ranked:      c.Ranked,
 		External:    !c.Ranked && c.KeyComparison != nil,

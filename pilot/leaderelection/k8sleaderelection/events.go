@@ -12,6 +12,15 @@ func (r *reporter) event(format string, args ...any) {
 	r.le.config.Lock.RecordEvent(fmt.Sprintf(format, args...))
 }
 
+// termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go.
+func (r *reporter) termEvent(text string, why core.Reason) {
+	if r.le.config.Callbacks.OnStartedLeading != nil {
+		r.event("%s", text)
+		return
+	}
+	r.event("%s (%s)", text, why)
+}
+
 // warn records an Event of type Warning, or of type Normal if the lock does not support it.
 func (r *reporter) warn(format string, args ...any) {
 	if lock, ok := r.le.config.Lock.(k8sresourcelock.Warning); ok {

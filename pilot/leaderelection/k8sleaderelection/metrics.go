@@ -15,9 +15,12 @@ type MetricsProvider interface {
 type SwitchMetric interface {
 	// On is called at the begin of a term.
 	On(name string)
-	// Off is called at the end of a term.
+	// Off is called at the end of a term, and at the begin of Run or Campaign so that the metric exists.
 	Off(name string)
 }
+
+// LeaderMetric is the name of SwitchMetric in client-go.
+type LeaderMetric = SwitchMetric
 
 // SlowpathMetric is an optional extension of SwitchMetric.
 type SlowpathMetric interface {

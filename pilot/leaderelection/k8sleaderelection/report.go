@@ -27,11 +27,13 @@ type reporter struct {
 }
 
 func newReporter(le *LeaderElector, c *core.Config) *reporter {
+	metric := newLeaderMetric()
+	metric.Off(le.config.Name)
 	return &reporter{
 		le:     le,
 		core:   c,
 		log:    le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
-		metric: newLeaderMetric(),
+		metric: metric,
 
 		failures: failures{now: le.clock.mono},
 	}
@@ -119,7 +121,7 @@ func (r *reporter) term(s *core.State, failure error) {
 	case leading:
 		why = r.claim
 		r.metric.On(r.le.config.Name)
-		r.event("became leader (%s)", why)
+		r.termEvent("became leader", why)
 	case s.Drain.Lost != core.NotLost:
 		r.metric.Off(r.le.config.Name)
 		r.warn("stopped leading (%s)", why)
@@ -128,7 +130,7 @@ func (r *reporter) term(s *core.State, failure error) {
 		r.warn("stopped leading (%s): %s", why, brief(failure))
 	default:
 		r.metric.Off(r.le.config.Name)
-		r.event("stopped leading (%s)", why)
+		r.termEvent("stopped leading", why)
 	}
 	if o := r.termObserver(); o != nil {
 		o.Term(r.le.config.Name, leading, string(why))

@@ -85,13 +85,13 @@ type lock interface {
 	Update(context.Context, k8sresourcelock.LeaderElectionRecord) error
 	RecordEvent(string)
 	Identity() string
-	Key() string
 	Describe() string
 }
 
 // Signatures of k8sresourcelock.
 var (
 	_ k8sresourcelock.Interface = lock(nil)
+	_ k8sresourcelock.Keyed     = interface{ Key() string }(nil)
 	_                           = k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: "", HolderKey: "", LeaseDurationSeconds: int(0), AcquireTime: metav1.Time{}, RenewTime: metav1.Time{}, LeaderTransitions: int(0),
 	}

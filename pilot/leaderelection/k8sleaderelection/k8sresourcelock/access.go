@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,7 @@ type access[T object] struct {
 	client client[T]
 	meta   *metav1.ObjectMeta
 	config *ResourceLockConfig
+	labels map[string]string // set by each write of a record
 	last   *memory
 }
 
@@ -147,6 +149,14 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotatio
 	}
 	if err := a.encode(obj, record); err != nil {
 		return none, err
+	}
+	if len(a.labels) > 0 {
+		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = make(map[string]string, len(a.labels))
+		}
+		maps.Copy(labels, a.labels)
+		obj.SetLabels(labels)
 	}
 	if preferred, ok := annotations[PreferredHolderAnnotation]; ok && preferred == "" {
 		removePreference(obj)

@@ -62,6 +62,10 @@ type LeaderElectionRecord struct {
 	RenewTime metav1.Time `json:"renewTime"`
 	// LeaderTransitions counts the changes of the holder.
 	LeaderTransitions int `json:"leaderTransitions"`
+	// Strategy and PreferredHolder belong to the coordinator of a Lease. Get returns them. Create and Update write
+	// them if they are not empty. They are not part of a ConfigMap record, and Snapshot has its own fields for them.
+	Strategy        coordinationv1.CoordinatedLeaseStrategy `json:"-"`
+	PreferredHolder string                                  `json:"-"`
 }
 
 // EventRecorder records Kubernetes Events about the lock object.
@@ -93,10 +97,22 @@ type Interface interface {
 	RecordEvent(s string)
 	// Identity returns the identity of the candidate.
 	Identity() string
-	// Key returns the rank of the candidate.
-	Key() string
 	// Describe returns the name of the lock for errors and logs.
 	Describe() string
+}
+
+// Keyed is implemented by locks whose candidates have a rank. The locks of this package implement it.
+type Keyed interface {
+	// Key returns the rank of the candidate. It may be empty.
+	Key() string
+}
+
+// keyOf returns the rank of the candidate that uses a lock. It is empty if the lock is not Keyed.
+func keyOf(lock Interface) string {
+	if keyed, ok := lock.(Keyed); ok {
+		return keyed.Key()
+	}
+	return ""
 }
 
 // Warning is implemented by locks that can record Events of type Warning.

@@ -3,14 +3,18 @@ package k8sresourcelock
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 )
@@ -27,6 +31,8 @@ type LeaseLock struct {
 	Client coordinationv1client.LeasesGetter
 	// LockConfig describes the candidate.
 	LockConfig ResourceLockConfig
+	// Labels are set on the Lease with each write of a record. Other labels are preserved. Optional.
+	Labels map[string]string
 	// Shared lets this lock use the watch of its namespace with other locks. Optional.
 	Shared *Shared
 
@@ -100,15 +106,14 @@ func carriesRecord(spec *coordinationv1.LeaseSpec) bool {
 		spec.RenewTime != nil || spec.LeaseTransitions != nil
 }
 
-// decodeSpec converts the spec. A nil field becomes a zero value.
+// decodeSpec converts the spec without the fields of a coordinator. A nil field becomes a zero value.
 func decodeSpec(spec *coordinationv1.LeaseSpec) LeaderElectionRecord {
-	return LeaderElectionRecord{
-		HolderIdentity:       ptr.Deref(spec.HolderIdentity, ""),
-		LeaseDurationSeconds: int(ptr.Deref(spec.LeaseDurationSeconds, 0)),
-		AcquireTime:          utc(metav1.Time(ptr.Deref(spec.AcquireTime, metav1.MicroTime{}))),
-		RenewTime:            utc(metav1.Time(ptr.Deref(spec.RenewTime, metav1.MicroTime{}))),
-		LeaderTransitions:    int(ptr.Deref(spec.LeaseTransitions, 0)),
-	}
+	r := *LeaseSpecToLeaderElectionRecord(spec)
+	r.Strategy = ""
+	r.PreferredHolder = ""
+	r.AcquireTime = utc(r.AcquireTime)
+	r.RenewTime = utc(r.RenewTime)
+	return r
 }
 
 // leaseBytes returns the record as JSON with microseconds, which Leases store and peers write. Different bytes
@@ -141,6 +146,12 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	lease.Spec.AcquireTime = leaseTime(r.AcquireTime)
 	lease.Spec.RenewTime = leaseTime(r.RenewTime)
 	lease.Spec.LeaseTransitions = &transitions
+	if r.Strategy != "" {
+		lease.Spec.Strategy = &r.Strategy
+	}
+	if r.PreferredHolder != "" {
+		lease.Spec.PreferredHolder = &r.PreferredHolder
+	}
 	if r.HolderIdentity != "" && ptr.Deref(lease.Spec.PreferredHolder, "") == r.HolderIdentity {
 		lease.Spec.PreferredHolder = nil
 	}
@@ -174,7 +185,7 @@ func leaseTime(t metav1.Time) *metav1.MicroTime {
 }
 
 func (l *LeaseLock) access() access[*coordinationv1.Lease] {
-	a := access[*coordinationv1.Lease]{format: leases, meta: &l.LeaseMeta, config: &l.LockConfig, last: &l.last}
+	a := access[*coordinationv1.Lease]{format: leases, meta: &l.LeaseMeta, config: &l.LockConfig, labels: l.Labels, last: &l.last}
 	if l.Client != nil {
 		a.client = l.Client.Leases(l.LeaseMeta.Namespace)
 	}
@@ -183,7 +194,17 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 
 // Validate returns all errors in the fields of the lock. It sends no request.
 func (l *LeaseLock) Validate() error {
-	return validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil)
+	return errors.Join(validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil), l.validateLabels())
+}
+
+func (l *LeaseLock) validateLabels() error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(l.Labels)) {
+		for _, problem := range append(validation.IsQualifiedName(key), validation.IsValidLabelValue(l.Labels[key])...) {
+			errs = append(errs, fmt.Errorf("lease lock %s: label %s=%q: %s", l.Describe(), key, l.Labels[key], problem))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Read implements Versioned.

@@ -83,9 +83,9 @@ func (l *MultiLock) Validate() error {
 			errs = append(errs, v.Validate())
 		}
 	}
-	if primary.Identity() != secondary.Identity() || primary.Key() != secondary.Key() {
+	if primary.Identity() != secondary.Identity() || keyOf(primary) != keyOf(secondary) {
 		errs = append(errs, fmt.Errorf("MultiLock: Primary is of candidate %q (key %q), Secondary of candidate %q (key %q). Use one identity and key",
-			primary.Identity(), primary.Key(), secondary.Identity(), secondary.Key()))
+			primary.Identity(), keyOf(primary), secondary.Identity(), keyOf(secondary)))
 	}
 	return errors.Join(errs...)
 }
@@ -236,10 +236,7 @@ func (l *MultiLock) Identity() string {
 
 // Key returns the rank of the candidate. It is empty if Primary is nil.
 func (l *MultiLock) Key() string {
-	if l.Primary == nil {
-		return ""
-	}
-	return l.Primary.Key()
+	return keyOf(l.Primary)
 }
 
 // Describe returns "namespace/name" of the primary.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -78,7 +79,10 @@ func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	if snap.Unreadable != nil {
 		return nil, snap.Raw, p.wrap("get", snap.Unreadable)
 	}
-	return &snap.Record, snap.Raw, nil
+	record := snap.Record
+	record.Strategy = coordinationv1.CoordinatedLeaseStrategy(snap.Strategy)
+	record.PreferredHolder = snap.PreferredHolder
+	return &record, snap.Raw, nil
 }
 
 func (p plain) create(ctx context.Context, record LeaderElectionRecord) error {
