@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -157,6 +159,51 @@ func TestFence(t *testing.T) {
 	e.expect(e.run("doctor"), Unhealthy, "permanent policy for ConfigMap locks is missing")
 	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
 	e.expect(e.run("doctor"), Done, "no fence installed")
+}
+
+// TestFence_Discovered checks a set with the options of the chart by its label only.
+func TestFence_Discovered(t *testing.T) {
+	e := newEnvironment(t)
+	e.expect(e.run("fence", "verify"), Failed, "", "no fence of the elections of pilot server is installed for namespace NAMESPACE")
+	e.pod("pilot-1", "stable") // creates the service account
+	e.istiod("istio-namespace-controller-election", strings.ReplaceAll(record, "istiod-stable-1", "pilot-1"))
+	set := []string{"--set", "release", "--revisions", "stable", "--service-account", "default", "--other-service-account", "pilot-*,istiod", "--allow-unclear"}
+	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
+	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "holds    policy incumbent-fence.release.")
+	admission := e.kube.AdmissionregistrationV1()
+	policies, err := admission.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence=release"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := ""
+	for _, p := range policies.Items {
+		if strings.Contains(p.Name, ".lock-") && strings.Contains(p.Name, "istio-namespace") {
+			gone = p.Name
+		}
+	}
+	if err := errors.Join(admission.ValidatingAdmissionPolicies().Delete(t.Context(), gone, metav1.DeleteOptions{}),
+		admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	const repair = "electionctl fence install -n NAMESPACE --set release --lock configmap --service-account NAMESPACE/default --revisions 'stable' --other-service-account 'NAMESPACE/istiod,NAMESPACE/pilot-*'"
+	e.expect(e.run("fence", "verify", "--allow-unclear"), Failed, "FAILS    policy "+e.steady(gone)+" is installed: ", repair)
+	e.expect(e.run("doctor"), Unhealthy, "policy "+e.steady(gone)+" and its binding are missing")
+	e.expect(e.run("doctor"), Unhealthy, "→ "+repair)
+	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
+	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "")
+	release := []byte(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"stable","meta.helm.sh/release-namespace":"istio-system"}}}`)
+	first := policies.Items[0].Name
+	if first == gone {
+		first = policies.Items[1].Name
+	}
+	if _, err := admission.ValidatingAdmissionPolicies().Patch(t.Context(), first, types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.expect(e.run("doctor"), Unhealthy, "→ helm upgrade stable CHART --namespace istio-system --reset-then-reuse-values")
+	e.expect(e.run("fence", "remove", "--set", "release"), Done, "")
 }
 
 func TestPage(t *testing.T) {

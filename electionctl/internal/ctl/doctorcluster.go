@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
 // flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
@@ -120,6 +123,10 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	if err != nil {
 		return nil, err
 	}
+	findings, repair, err := missing(ctx, x, policies.Items, bound)
+	if err != nil {
+		return nil, err
+	}
 	guards := 0
 	permanent := map[string]bool{}
 	for _, p := range policies.Items {
@@ -129,13 +136,39 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
-			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: name() + " fence install"})
+			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], name()+" fence install")})
 		default:
 			guards++
 			findings = append(findings, lockless(p, b, all)...)
 		}
 	}
-	return append(findings, trap(policies.Items, guards, permanent)...), nil
+	return append(findings, trap(policies.Items, guards, permanent, repair)...), nil
+}
+
+// missing reports policies that a set should have, and returns the command that repairs each set.
+func missing(ctx context.Context, x *examination, policies []admissionv1.ValidatingAdmissionPolicy, bound map[string]admissionv1.ValidatingAdmissionPolicyBinding) (findings []finding, repair map[string]string, _ error) {
+	repair = map[string]string{}
+	namespaces := map[string]bool{}
+	for _, e := range x.elections {
+		namespaces[e.Namespace] = true
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+		sets, err := install.Config{Namespace: namespace, Elections: bootstrap.FencedElections(bootstrap.Config{})}.Discover(ctx, x.c.kube)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, d := range sets {
+			repair[d.Config.Set] = d.Repair
+			for _, p := range append(d.Set.Locks, d.Set.Work...) {
+				_, hasBinding := bound[p.Name()]
+				if hasBinding || slices.ContainsFunc(policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() }) {
+					continue // a policy without binding is reported elsewhere
+				}
+				findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name() + " and its binding are missing: the writes of " + p.Policy.Annotations[fence.LocksAnnotation] + " are not guarded", Fix: d.Repair})
+			}
+		}
+	}
+	return findings, repair, nil
 }
 
 // lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.
@@ -156,7 +189,7 @@ func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingA
 }
 
 // trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
-func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool) (findings []finding) {
+func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool, repair map[string]string) (findings []finding) {
 	for _, p := range policies {
 		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
 			continue
@@ -165,7 +198,7 @@ func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanen
 			permanent[kind] = true // report once
 			findings = append(findings, finding{
 				Verdict: problem, Message: "permanent policy for " + kind + " locks is missing (" + permanentPrefix + "…): after the last binding is deleted, a new one may use outdated locks until the API server restarts",
-				Fix: name() + " fence install",
+				Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], name()+" fence install"),
 			})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -149,10 +150,12 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
 }
 
-// Verify prints the result of each check. It returns an error if one failed.
+// Verify prints the result of each check. It returns an error if one failed. Without a set, file, accounts or revisions it checks
+// the installed sets of the namespace.
 func (c Config) Verify(ctx context.Context, out io.Writer) error {
+	byLabel := c.Set+c.File == "" && len(c.ServiceAccounts)+len(c.Revisions) == 0
 	set, declarations, err := c.render()
-	if err != nil {
+	if err != nil && !byLabel {
 		return err
 	}
 	to, err := c.connect(ctx)
@@ -160,12 +163,52 @@ func (c Config) Verify(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer to.close()
-	findings, err := to.verify(ctx, set, declarations)
+	var findings []Finding
+	if byLabel {
+		findings, err = c.verifyDiscovered(ctx, to)
+	} else {
+		findings, err = to.verify(ctx, set, declarations)
+	}
 	findings = append(to.unreachable, findings...)
 	if err == nil {
 		err = c.judge(findings)
 	}
 	return errors.Join(c.print(out, findings), err)
+}
+
+// verifyDiscovered checks the installed sets of the namespace.
+func (c Config) verifyDiscovered(ctx context.Context, to *connection) (all []Finding, _ error) {
+	sets, err := c.Discover(ctx, to.first())
+	if err != nil {
+		return nil, err
+	}
+	if len(sets) == 0 {
+		return nil, fmt.Errorf("no fence of the elections of pilot server is installed for namespace %s: install it, or give its declarations with --file", c.withDefaults().Namespace)
+	}
+	for _, d := range sets {
+		if len(d.Set.All()) == 0 {
+			all = append(all, Finding{
+				Server: to.clients[0].RESTConfig().Host, What: "set " + d.Config.Set + " is installed as rendered", Verdict: Undecided,
+				Why: "another version or other declarations rendered it. Use that version, or give the declarations with --file",
+			})
+			continue
+		}
+		declarations, err := d.Config.Declarations()
+		if err != nil {
+			return all, err
+		}
+		findings, err := to.verify(ctx, d.Set, declarations)
+		for i, f := range findings {
+			if f.Verdict == Fails && strings.HasPrefix(f.What, "policy ") {
+				findings[i].Why = strings.ReplaceAll(f.Why, "`pilot fence install`", "`"+d.Repair+"`")
+			}
+		}
+		all = append(all, findings...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // Remove removes the fence and prints the removed objects.
