@@ -40,8 +40,8 @@ func (l clientGoLock) record(r resourcelock.LeaderElectionRecord) k8sresourceloc
 		HolderIdentity: r.HolderIdentity, LeaseDurationSeconds: r.LeaseDurationSeconds,
 		AcquireTime: r.AcquireTime, RenewTime: r.RenewTime, LeaderTransitions: r.LeaderTransitions,
 	}
-	if r.HolderIdentity == l.Identity() {
-		own.HolderKey = l.Key()
+	if keyed, ok := l.Interface.(k8sresourcelock.Keyed); ok && r.HolderIdentity == l.Identity() {
+		own.HolderKey = keyed.Key()
 	}
 	return own
 }
