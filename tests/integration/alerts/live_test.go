@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -163,6 +164,26 @@ func (p *plane) kill(t *testing.T) {
 	}
 }
 
+// doctor runs electionctl doctor, and returns the elections that it reports without a leader.
+func (p *plane) doctor(t *testing.T) (leaderless []string, out string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), build(t, "electionctl", "."), "doctor", "-n", p.namespace, "--kubeconfig", p.Kubeconfig())
+	text, err := command.CombinedOutput()
+	out = string(text)
+	for _, line := range strings.Split(out, "\n") {
+		if strings.HasPrefix(line, "leaders ") && strings.Contains(line, " problem ") {
+			_, rest, _ := strings.Cut(line, p.namespace+"/")
+			name, _, _ := strings.Cut(rest, " ")
+			leaderless = append(leaderless, name)
+		}
+	}
+	const unhealthy = 5
+	if code := command.ProcessState.ExitCode(); code != 0 && code != unhealthy || len(leaderless) > 0 && code != unhealthy {
+		t.Fatalf("exit %d (%v): %s", code, err, out)
+	}
+	return leaderless, out
+}
+
 // fired returns the alerts that have fired, with their elections.
 func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
 	all, err := p.query(ctx, `count by (alertname, name) (max_over_time(ALERTS{alertstate="firing"}[1h]))`)
@@ -177,7 +198,7 @@ func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
 }
 
 // TestLive scrapes a control plane of two revisions with a real Prometheus. All metrics of alerts and dashboard exist. No alert
-// fires during an upgrade. After all processes are killed, only IncumbentNoLeader fires.
+// fires during an upgrade. After all processes are killed, only IncumbentNoLeader fires, and doctor reports the same elections.
 func TestLive(t *testing.T) {
 	t.Parallel() // one of them mostly waits
 	installed(t, "prometheus")
@@ -211,6 +232,9 @@ func TestLive(t *testing.T) {
 	if fired, err := prom.fired(t.Context()); err != nil || len(fired) > 0 {
 		t.Fatalf("fired without a problem: %v (%v)", fired, err)
 	}
+	if leaderless, out := p.doctor(t); len(leaderless) > 0 || strings.Contains(out, " problem ") || !strings.Contains(out, "each election has a leader and another candidate") {
+		t.Errorf("doctor reports a problem, and no alert fires:\n%s", out)
+	}
 	p.kill(t)
 	prom.await(t, "IncumbentNoLeader fires", func(ctx context.Context) error {
 		fired, err := prom.fired(ctx)
@@ -219,6 +243,9 @@ func TestLive(t *testing.T) {
 		}
 		return err
 	})
+	if leaderless, out := p.doctor(t); !slices.Equal(leaderless, led) {
+		t.Errorf("doctor differs from the alert:\n%s", out)
+	}
 	prom.checkAnnotations(t)
 	if fired, err := prom.fired(t.Context()); err != nil || len(fired) != 1 {
 		t.Errorf("fired after the kill: %v (%v)", slices.Collect(maps.Keys(fired)), err)
