@@ -235,6 +235,16 @@ func TestLive(t *testing.T) {
 	if leaderless, out := p.doctor(t); len(leaderless) > 0 || strings.Contains(out, " problem ") || !strings.Contains(out, "each election has a leader and another candidate") {
 		t.Errorf("doctor reports a problem, and no alert fires:\n%s", out)
 	}
+	verify := exec.CommandContext(t.Context(), build(t, "electionctl", "."), "fence", "verify", "-n", p.namespace, "--kubeconfig", p.Kubeconfig())
+	text, err := verify.CombinedOutput()
+	for _, revision := range revisions {
+		if held := "holds    policy incumbent-fence." + p.namespace + "-pilot-" + revision + "."; !strings.Contains(string(text), held) {
+			t.Errorf("no line %q", held)
+		}
+	}
+	if err != nil {
+		t.Errorf("electionctl fence verify: %v\n%s", err, text)
+	}
 	p.kill(t)
 	prom.await(t, "IncumbentNoLeader fires", func(ctx context.Context) error {
 		fired, err := prom.fired(ctx)
