@@ -260,6 +260,30 @@ func TestLive(t *testing.T) {
 	if fired, err := prom.fired(t.Context()); err != nil || len(fired) != 1 {
 		t.Errorf("fired after the kill: %v (%v)", slices.Collect(maps.Keys(fired)), err)
 	}
+	p.repairFence(t)
+}
+
+// repairFence deletes a policy with its binding. Doctor names the command that restores both.
+func (p *plane) repairFence(t *testing.T) {
+	t.Helper()
+	admission := p.Client(t).Kube().AdmissionregistrationV1()
+	policies, err := admission.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence=" + p.namespace + "-pilot-canary"})
+	if err != nil || len(policies.Items) == 0 {
+		t.Fatalf("policies %v (%v)", policies, err)
+	}
+	gone := policies.Items[0].Name
+	if err := errors.Join(admission.ValidatingAdmissionPolicies().Delete(t.Context(), gone, metav1.DeleteOptions{}),
+		admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{})); err != nil {
+		t.Fatal(err)
+	}
+	_, out := p.doctor(t)
+	if !strings.Contains(out, "policy "+gone+" and its binding are missing") || !strings.Contains(out, "→ helm upgrade canary CHART --namespace "+p.namespace+" --reset-then-reuse-values") {
+		t.Errorf("without policy %s:\n%s", gone, out)
+	}
+	p.helm(t, "upgrade", "canary", chart("pilot"), "--reset-then-reuse-values")
+	if _, out := p.doctor(t); strings.Contains(out, "missing") {
+		t.Errorf("after the repair:\n%s", out)
+	}
 }
 
 // mayBeEmpty are panels without data in the normal case.

@@ -114,6 +114,11 @@ func TestAlertAnnotations(t *testing.T) {
 			}
 		}
 	}
+	for _, rule := range alerts(t, everything) {
+		if link, there := rule.Annotations["runbook_url"]; there {
+			t.Errorf("%s has the default runbook %q, which is no URL", rule.Alert, link)
+		}
+	}
 	if !slices.Equal(there, sections) {
 		t.Errorf("docs/monitoring.md has the alerts %q, the chart has %q", sections, there)
 	}
