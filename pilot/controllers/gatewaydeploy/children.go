@@ -49,9 +49,15 @@ func kept[T reconcile.Object](kind Kind, o T, keep func(T) T) T {
 		o.SetManagedFields(ourFields(o.GetManagedFields()))
 		return o
 	}
+	return identityOf(kind, o)
+}
+
+// identityOf returns an object with only the identity and the version of another, or nil for nil.
+func identityOf[T reconcile.Object](kind Kind, o T) T {
+	var none T
 	slim, ok := known[kind].empty().(T)
-	if !ok {
-		return o
+	if !ok || o == none {
+		return none
 	}
 	slim.SetNamespace(o.GetNamespace())
 	slim.SetName(o.GetName())
@@ -91,7 +97,8 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway is deleted too
 	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		return k.target(of, s.Name).Answered(have, object, err)
+		// Repairs of an object count as equal if they write the same content, whatever they replace.
+		return k.target(of, s.Name).Answered(identityOf(s.Kind, have), object, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)
 }

@@ -25,6 +25,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -42,6 +43,7 @@ type world struct {
 	objects   dynamic.Interface
 	gateways  gatewayclient.GatewayInterface
 	config    *rest.Config
+	log       harness.Log
 
 	mu sync.Mutex
 	// onWrite is called before a write is sent. If it returns an error, the write is not sent.
@@ -122,7 +124,7 @@ func (w *world) new() *Controller {
 			defer w.mu.Unlock()
 			w.events = append(w.events, fmt.Sprintf("%s %s: ", about.Name, reason)+fmt.Sprintf(message, args...))
 		},
-		Logger: slog.New(slog.DiscardHandler),
+		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 	})
 	if err != nil {
 		w.Fatal(err)

@@ -135,6 +135,7 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 			}),
 		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}),
 			func(o *appsv1.Deployment) *appsv1.Deployment {
+				delete(o.Annotations, "deployment.kubernetes.io/revision") // of the Deployment controller
 				return &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
 			}),
 	}
