@@ -43,14 +43,16 @@ func Probes(declarations ...Declaration) []Probe {
 
 // creatable maps resources to kinds that a probe can create.
 var creatable = map[schema.GroupResource]schema.GroupVersionKind{
-	{Resource: "configmaps"}:                                  {Version: "v1", Kind: "ConfigMap"},
-	{Resource: "secrets"}:                                     {Version: "v1", Kind: "Secret"},
-	{Resource: "serviceaccounts"}:                             {Version: "v1", Kind: "ServiceAccount"},
-	{Resource: "services"}:                                    {Version: "v1", Kind: "Service"},
-	{Group: "apps", Resource: "deployments"}:                  {Group: "apps", Version: "v1", Kind: "Deployment"},
-	{Group: "coordination.k8s.io", Resource: "leases"}:        {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:   {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
-	{Group: "networking.k8s.io", Resource: "networkpolicies"}: {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
+	{Resource: "configmaps"}:                                     {Version: "v1", Kind: "ConfigMap"},
+	{Resource: "secrets"}:                                        {Version: "v1", Kind: "Secret"},
+	{Resource: "serviceaccounts"}:                                {Version: "v1", Kind: "ServiceAccount"},
+	{Resource: "services"}:                                       {Version: "v1", Kind: "Service"},
+	{Group: "apps", Resource: "deployments"}:                     {Group: "apps", Version: "v1", Kind: "Deployment"},
+	{Group: "autoscaling", Resource: "horizontalpodautoscalers"}: {Group: "autoscaling", Version: "v2", Kind: "HorizontalPodAutoscaler"},
+	{Group: "policy", Resource: "poddisruptionbudgets"}:          {Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+	{Group: "coordination.k8s.io", Resource: "leases"}:           {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"}:      {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+	{Group: "networking.k8s.io", Resource: "networkpolicies"}:    {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 }
 
 // content returns the minimal spec of a kind, or nil. An API server rejects invalid objects before it evaluates policies.
@@ -59,6 +61,10 @@ func content(kind string) map[string]any {
 	switch kind {
 	case "Service":
 		return map[string]any{"type": "ExternalName", "externalName": "probe.invalid"} // allocates no address
+	case "HorizontalPodAutoscaler":
+		return map[string]any{"maxReplicas": int64(1), "scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": probeName}}
+	case "PodDisruptionBudget":
+		return map[string]any{"selector": map[string]any{"matchLabels": labels}}
 	case "Deployment":
 		return map[string]any{
 			"replicas": int64(0), "selector": map[string]any{"matchLabels": labels},

@@ -50,6 +50,8 @@ var gatewayDeploymentWrites = []fence.Guard{
 	{Group: "apps", Resources: []string{"deployments"}, Labels: managedByUs},
 	{Resources: []string{"services"}, Labels: managedByUs},
 	{Resources: []string{"serviceaccounts"}, Labels: managedByUs},
+	{Group: "autoscaling", Resources: []string{"horizontalpodautoscalers"}, Labels: managedByUs},
+	{Group: "policy", Resources: []string{"poddisruptionbudgets"}, Labels: managedByUs},
 }
 
 var managedByUs = map[string]string{gatewaydeploy.ManagedLabel: gatewaydeploy.ManagedBy}

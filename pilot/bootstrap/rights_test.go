@@ -59,6 +59,11 @@ var mayDo = map[string]bool{
 	"create serviceaccounts - new": true, "patch serviceaccounts - new": true,
 	"get apps/deployments - new": true, "list apps/deployments - new": true, "watch apps/deployments - new": true,
 	"create apps/deployments - new": true, "patch apps/deployments - new": true,
+	"delete services - new": true, "delete serviceaccounts - new": true, "delete apps/deployments - new": true,
+	"get autoscaling/horizontalpodautoscalers - new": true, "list autoscaling/horizontalpodautoscalers - new": true, "watch autoscaling/horizontalpodautoscalers - new": true,
+	"create autoscaling/horizontalpodautoscalers - new": true, "patch autoscaling/horizontalpodautoscalers - new": true, "delete autoscaling/horizontalpodautoscalers - new": true,
+	"get policy/poddisruptionbudgets - new": true, "list policy/poddisruptionbudgets - new": true, "watch policy/poddisruptionbudgets - new": true,
+	"create policy/poddisruptionbudgets - new": true, "patch policy/poddisruptionbudgets - new": true, "delete policy/poddisruptionbudgets - new": true,
 	"list admissionregistration.k8s.io/validatingadmissionpolicies - new":        true,
 	"watch admissionregistration.k8s.io/validatingadmissionpolicies - new":       true,
 	"list admissionregistration.k8s.io/validatingadmissionpolicybindings - new":  true,
@@ -75,7 +80,7 @@ var (
 		"admissionregistration.k8s.io/validatingwebhookconfigurations", "serviceaccounts/token", "services/status", "apps/deployments/status",
 		"gateway.networking.k8s.io/gateways", "gateway.networking.k8s.io/gateways/status", "gateway.networking.k8s.io/gatewayclasses",
 		"gateway.networking.k8s.io/gatewayclasses/status", "gateway.networking.k8s.io/httproutes", "gateway.networking.k8s.io/httproutes/status",
-		"gateway.networking.k8s.io/referencegrants",
+		"gateway.networking.k8s.io/referencegrants", "autoscaling/horizontalpodautoscalers", "policy/poddisruptionbudgets",
 	}
 )
 

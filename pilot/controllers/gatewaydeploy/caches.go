@@ -5,18 +5,23 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// keepGateway drops the status, which changes often and is not used.
+// keepGateway drops the status, which changes often, except the status of the condition Programmed.
 func keepGateway(gw *gateway.Gateway) *gateway.Gateway {
-	meta := reconcile.Meta(gw.ObjectMeta)
-	meta.Labels = gw.Labels
-	meta.Annotations = gw.Annotations
-	return &gateway.Gateway{ObjectMeta: meta, Spec: gw.Spec}
+	kept := &gateway.Gateway{ObjectMeta: reconcile.Meta(gw.ObjectMeta), Spec: gw.Spec}
+	kept.Labels = gw.Labels
+	kept.Annotations = gw.Annotations
+	kept.Generation = gw.Generation
+	if programmed := apimeta.FindStatusCondition(gw.Status.Conditions, string(gateway.GatewayConditionProgrammed)); programmed != nil {
+		kept.Status.Conditions = []metav1.Condition{{Type: programmed.Type, Status: programmed.Status, ObservedGeneration: programmed.ObservedGeneration}}
+	}
+	return kept
 }
 
 func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {

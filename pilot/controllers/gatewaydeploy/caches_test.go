@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -39,7 +40,7 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 			write(w, r)
 			return
 		}
-		_, kind, _ := strings.Cut(r.URL.Path, "/v1/")
+		kind := path.Base(r.URL.Path)
 		list, known := lists[kind]
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -112,7 +113,7 @@ func TestCaches_Lookup(t *testing.T) {
 	other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
 	c := served(t, map[string]any{
 		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio", Annotations: map[string]string{"long": "text"}}}}), "configmaps": listed(all), "services": listed(nil),
-		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"long": "text"}}}}), "serviceaccounts": listed(nil), "deployments": listed(nil),
+		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"long": "text"}}}}), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	defer cancel()
@@ -192,7 +193,7 @@ func slim(namespace, name string) metav1.ObjectMeta {
 func TestCaches_Keep(t *testing.T) {
 	c := unstarted(t, Config{Namespace: "system"})
 	labelled := slim("shop", "web")
-	labelled.Labels, labelled.Annotations = meta("", "").Labels, meta("", "").Annotations
+	labelled.Labels, labelled.Annotations, labelled.Generation = meta("", "").Labels, meta("", "").Annotations, 9
 	spec := gateway.GatewaySpec{GatewayClassName: "a"}
 	revision := slim("", "shop")
 	revision.Labels = map[string]string{"istio.io/rev": "canary"}
@@ -203,8 +204,8 @@ func TestCaches_Keep(t *testing.T) {
 	overlays := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "", "other": ""}
 	for name, c := range map[string]struct{ got, want any }{
 		"Gateway": {
-			keepGateway(&gateway.Gateway{ObjectMeta: meta("shop", "web"), Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "a"}}}}),
-			&gateway.Gateway{ObjectMeta: labelled, Spec: spec},
+			keepGateway(&gateway.Gateway{ObjectMeta: meta("shop", "web"), Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "a"}, {Type: "Programmed", Status: "True", Reason: "a", ObservedGeneration: 9}}}}),
+			&gateway.Gateway{ObjectMeta: labelled, Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "Programmed", Status: "True", ObservedGeneration: 9}}}},
 		},
 		"class": {
 			keepClass(&gateway.GatewayClass{ObjectMeta: meta("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c", Description: new(string)}}),
@@ -240,7 +241,7 @@ func TestCurrentTemplate(t *testing.T) {
 	filled := func(items ...corev1.ConfigMap) *Controller {
 		c := served(t, map[string]any{
 			"gateways": listed(nil), "gatewayclasses": listed(nil), "configmaps": listed(items), "services": listed(nil),
-			"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil),
+			"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
 		})
 		if err := c.Warm(t.Context()); err != nil {
 			t.Fatal(err)

@@ -23,6 +23,8 @@ import (
 type children interface {
 	// latest returns an object of the Gateway's namespace, or nil. See reconcile.Target.Latest.
 	latest(of key, name string) (o metav1.Object, known bool)
+	// owned returns the managed objects whose owner is a Gateway of this name.
+	owned(of key) []metav1.Object
 	// write executes a step.
 	write(ctx context.Context, client kube.Client, of key, s Step) error
 }
@@ -39,8 +41,28 @@ func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Sou
 	return child[T]{kind, reconcile.Watch(c.loop, reconcile.Kind[key, T]{
 		Name: kind.Resource().Resource, From: from,
 		Keep: func(o T) T { return kept(kind, o, keep) },
-		Keys: func(o T) []key { return c.indexed(byChild, indexed(kind, o.GetNamespace(), o.GetName())) },
+		Keys: func(o T) []key {
+			return append(c.indexed(byChild, indexed(kind, o.GetNamespace(), o.GetName())), ownerOf(o)...)
+		},
+		Indexes: map[string]func(T) []string{byOwner: func(o T) (owners []string) {
+			for _, of := range ownerOf(o) {
+				owners = append(owners, of.String())
+			}
+			return owners
+		}},
 	})}
+}
+
+// ownerOf returns the Gateway that owns a managed object.
+func ownerOf(o metav1.Object) []key {
+	if o.GetLabels()[ManagedLabel] == ManagedBy {
+		for _, owner := range o.GetOwnerReferences() {
+			if owner.Kind == "Gateway" {
+				return []key{{Namespace: o.GetNamespace(), Name: owner.Name}}
+			}
+		}
+	}
+	return nil
 }
 
 func kept[T reconcile.Object](kind Kind, o T, keep func(T) T) T {
@@ -79,21 +101,34 @@ func (k child[T]) latest(of key, name string) (metav1.Object, bool) {
 	return o, seen
 }
 
+func (k child[T]) owned(of key) (all []metav1.Object) {
+	for _, o := range k.cache.By(byOwner, of.String()) {
+		all = append(all, o)
+	}
+	return all
+}
+
 func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step) error {
 	have, _ := s.read.(T) // not the current cache: the plan was based on this object
 	resource := client.Dynamic().Resource(s.Kind.Resource()).Namespace(s.Namespace)
 	var got *unstructured.Unstructured
 	var err error
-	if s.Action == Create {
+	switch s.Action {
+	case Create:
 		got, err = resource.Create(ctx, &unstructured.Unstructured{Object: s.Document}, metav1.CreateOptions{FieldManager: ControllerName})
-	} else {
+	case Delete:
+		err = remove(ctx, resource, s)
+	case Apply, Leave:
 		got, err = apply(ctx, resource, s)
 	}
 	var object T
-	if err == nil {
+	if got != nil && err == nil {
 		object, err = typedAs[T](s.Kind, got)
 	}
 	switch {
+	case err == nil && got == nil:
+		k.target(of, s.Name).Behind(have) // until the cache shows the deletion
+		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway is deleted too
 	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
@@ -101,6 +136,16 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 		return k.target(of, s.Name).Answered(identityOf(s.Kind, have), object, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)
+}
+
+// remove deletes the object that was read.
+func remove(ctx context.Context, resource dynamic.ResourceInterface, s Step) error {
+	uid := s.read.GetUID()
+	version := s.read.GetResourceVersion()
+	background := metav1.DeletePropagationBackground
+	return resource.Delete(ctx, s.Name, metav1.DeleteOptions{
+		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
 }
 
 // apply sends the document, guarded by the version that was read. If needed, it claims the fields of the

@@ -283,7 +283,7 @@ func (w *world) patch(kind Kind, name, patch string) {
 func (w *world) deployed(name string) {
 	w.Helper()
 	w.until(name+" is deployed", func() error {
-		for _, kind := range Kinds {
+		for _, kind := range rendered {
 			if w.get(kind, name) == nil {
 				return fmt.Errorf("no %s", kind)
 			}
@@ -326,12 +326,12 @@ func (w *world) settled() {
 	w.create(name, annotated(versionAnnotation, "5"))
 	w.until(name+" is written", func() error {
 		creates := 0
-		for _, kind := range Kinds {
+		for _, kind := range rendered {
 			if w.get(kind, name+"-istio") != nil {
 				creates++
 			}
 		}
-		if creates < len(Kinds) {
+		if creates < len(rendered) {
 			return fmt.Errorf("%d objects are there, after %v", creates, w.written())
 		}
 		// An object can be visible before its writer has the response.

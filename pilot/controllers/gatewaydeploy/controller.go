@@ -10,7 +10,9 @@ import (
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -21,11 +23,12 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Indexes of Gateways, except byDefaults.
+// Indexes of Gateways, except byDefaults and byOwner.
 const (
 	byNamespace  = "namespace"
 	byClass      = "class"
 	byChild      = "child"      // kind, namespace and name of each child
+	byOwner      = "owner"      // of children: Gateway that owns a managed object
 	byParameters = "parameters" // ConfigMap of parametersRef
 	byDefaults   = "defaults"   // of ConfigMaps: class whose defaults it contains
 )
@@ -131,12 +134,28 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 			}),
 		Service: watchChild(c, Service, reconcile.From(kube.CoreV1().Services(""), reconcile.Selector{}),
 			func(o *corev1.Service) *corev1.Service {
-				return &corev1.Service{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+				kept := &corev1.Service{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+				if len(o.Status.LoadBalancer.Ingress) > 0 { // it has an address
+					kept.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{}}
+				}
+				return kept
 			}),
 		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}),
 			func(o *appsv1.Deployment) *appsv1.Deployment {
 				delete(o.Annotations, "deployment.kubernetes.io/revision") // of the Deployment controller
-				return &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+				kept := &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+				if rolledOut(o) {
+					kept.Status = appsv1.DeploymentStatus{ObservedGeneration: o.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
+				}
+				return kept
+			}),
+		Autoscaler: watchChild(c, Autoscaler, reconcile.From(kube.AutoscalingV2().HorizontalPodAutoscalers(""), reconcile.Selector{}),
+			func(o *autoscalingv2.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
+				return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+			}),
+		Budget: watchChild(c, Budget, reconcile.From(kube.PolicyV1().PodDisruptionBudgets(""), reconcile.Selector{}),
+			func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+				return &policyv1.PodDisruptionBudget{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
 			}),
 	}
 }
@@ -211,7 +230,7 @@ func (c *Controller) incomplete(of key) bool {
 		return false
 	}
 	called := namesOf(gw)
-	return slices.ContainsFunc(Kinds, func(kind Kind) bool {
+	return slices.ContainsFunc(rendered, func(kind Kind) bool {
 		o, _ := c.children[kind].latest(of, called.of(kind))
 		return o == nil
 	})
@@ -239,7 +258,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 			return err
 		}
 	}
-	problems := []*Problem{plan.Problem}
+	var problems []*Problem
 	var rejected []*Problem // reported by failing
 	var errs []error
 	for _, step := range plan.Steps {
@@ -250,6 +269,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 			errs = append(errs, err)
 		}
 	}
+	problems = append(problems, plan.Problem)
 	c.problems.Report(of, reference(gw), problems...)
 	if !plan.Foreign {
 		errs = append(errs, c.recordProblems(ctx, self, append(rejected, problems...)))
@@ -275,6 +295,10 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 			o, known := c.children[kind].latest(of, name)
 			all = all && known
 			return o
+		},
+		Owned: func(kind Kind) []metav1.Object { return c.children[kind].owned(of) },
+		Shared: func(kind Kind, name string) bool {
+			return slices.ContainsFunc(c.indexed(byChild, indexed(kind, gw.Namespace, name)), func(by key) bool { return by != of })
 		},
 		Image: c.config.Image, Revision: c.config.Revision,
 	}

@@ -145,7 +145,7 @@ func TestReconcile_NewGateway(t *testing.T) {
 	if noted.GetAnnotations()[versionAnnotation] != "5" || noted.GetResourceVersion() != "7" || noted.GetUID() != "uid-1" {
 		t.Errorf("the Gateway patch is %v", noted)
 	}
-	for i, kind := range Kinds {
+	for i, kind := range rendered {
 		if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
 			t.Errorf("created %v", o)
 		}
@@ -396,7 +396,7 @@ func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan run
 			play(t, named("first")).Gateway, made.Gateway,
 		}),
 		"namespaces":     listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
-		"gatewayclasses": listed(nil), "configmaps": listed(nil),
+		"gatewayclasses": listed(nil), "configmaps": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
 	}, map[string]chan runtime.Object{}
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})

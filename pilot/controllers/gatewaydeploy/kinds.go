@@ -6,12 +6,16 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	autoscalingv2ac "k8s.io/client-go/applyconfigurations/autoscaling/v2"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 	kjson "sigs.k8s.io/json"
 )
 
@@ -23,10 +27,15 @@ const (
 	ServiceAccount Kind = "ServiceAccount"
 	Service        Kind = "Service"
 	Deployment     Kind = "Deployment"
+	Autoscaler     Kind = "HorizontalPodAutoscaler"
+	Budget         Kind = "PodDisruptionBudget"
 )
 
 // Kinds lists all kinds in the order of writing: Pods need their ServiceAccount.
-var Kinds = []Kind{ServiceAccount, Service, Deployment}
+var Kinds = []Kind{ServiceAccount, Service, Deployment, Autoscaler, Budget}
+
+// rendered lists the kinds of the template. The other kinds exist only with an overlay.
+var rendered = Kinds[:3]
 
 // facts describes a kind.
 type facts struct {
@@ -60,6 +69,20 @@ var known = map[Kind]facts{
 		empty: func() metav1.Object { return &appsv1.Deployment{} },
 		owned: extract[appsv1.Deployment](func(o *appsv1.Deployment) (any, error) {
 			return appsv1ac.ExtractDeployment(o, ControllerName)
+		}),
+	},
+	Autoscaler: {
+		gvk: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", overlay: "horizontalPodAutoscaler",
+		empty: func() metav1.Object { return &autoscalingv2.HorizontalPodAutoscaler{} },
+		owned: extract[autoscalingv2.HorizontalPodAutoscaler](func(o *autoscalingv2.HorizontalPodAutoscaler) (any, error) {
+			return autoscalingv2ac.ExtractHorizontalPodAutoscaler(o, ControllerName)
+		}),
+	},
+	Budget: {
+		gvk: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", overlay: "podDisruptionBudget",
+		empty: func() metav1.Object { return &policyv1.PodDisruptionBudget{} },
+		owned: extract[policyv1.PodDisruptionBudget](func(o *policyv1.PodDisruptionBudget) (any, error) {
+			return policyv1ac.ExtractPodDisruptionBudget(o, ControllerName)
 		}),
 	},
 }

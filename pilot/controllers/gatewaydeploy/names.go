@@ -124,6 +124,13 @@ func managed(gw *gateway.Gateway) bool {
 	}
 }
 
+// manual reports whether a Gateway refers to an existing deployment.
+func manual(gw *gateway.Gateway) bool {
+	return slices.ContainsFunc(gw.Spec.Addresses, func(a gateway.GatewaySpecAddress) bool {
+		return a.Type != nil && *a.Type != gateway.IPAddressType
+	})
+}
+
 // portsOf returns the ports of the Service: the status port and each port number of the listeners. Numbers
 // and names are unique, because the API server rejects a Service with duplicates.
 func portsOf(gw *gateway.Gateway) []corev1.ServicePort {

@@ -152,7 +152,7 @@ func TestMetadata_OfObjects(t *testing.T) {
 			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
 		}
 	}).plan()
-	for _, kind := range Kinds {
+	for _, kind := range rendered {
 		o := plan.document(kind)
 		if o.GetLabels()["team"] != "a" || o.GetLabels()[GatewayLabel] != "web" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" {
 			t.Errorf("%s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +15,8 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// Overlay contains strategic merge patches for rendered objects, as YAML, with the keys serviceAccount,
-// service and deployment.
+// Overlay contains strategic merge patches for the objects of a Gateway, as YAML, with the keys
+// serviceAccount, service, deployment, horizontalPodAutoscaler and podDisruptionBudget.
 type Overlay struct {
 	// Source describes the origin in problems.
 	Source string
@@ -39,28 +40,45 @@ func parametersOf(gw *gateway.Gateway) (name string, p *Problem) {
 	return ref.Name, nil
 }
 
-// check returns a problem for an unknown key, which may be misspelled.
+// maxOverlay bounds the text of one key, because the time of a merge is quadratic.
+const maxOverlay = 1 << 16
+
+// check returns a problem for unknown keys, which may be misspelled. The other keys are applied.
 func (o Overlay) check() *Problem {
 	keys := make([]string, 0, len(Kinds))
 	for _, kind := range Kinds {
 		keys = append(keys, known[kind].overlay)
 	}
+	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
 		if !slices.Contains(keys, key) {
-			return problemf(ReasonInvalidParameters, "%s: unknown key %q; use %s", o.Source, key, strings.Join(keys, ", "))
+			unknown = append(unknown, strconv.Quote(key))
 		}
 	}
-	return nil
+	if len(unknown) == 0 {
+		return nil
+	}
+	const listed = 3
+	return problemf(ReasonUnknownParameter, "%s: ignoring %d unknown keys, such as %s; use %s",
+		o.Source, len(unknown), strings.Join(unknown[:min(len(unknown), listed)], ", "), strings.Join(keys, ", "))
+}
+
+// has reports whether the overlay has the key of a kind.
+func (o Overlay) has(kind Kind) bool {
+	_, ok := o.Data[known[kind].overlay]
+	return ok
 }
 
 // onto returns a document merged with the overlay of its kind.
 func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
 	key := known[kind].overlay
-	text, ok := o.Data[key]
-	if !ok {
+	if !o.has(kind) {
 		return document, nil
 	}
-	patch, err := decode([]byte(text))
+	if size := len(o.Data[key]); size > maxOverlay {
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %d bytes; at most %d are allowed", o.Source, key, size, maxOverlay)
+	}
+	patch, err := decode([]byte(o.Data[key]))
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}

@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,7 +33,6 @@ func TestOverlay(t *testing.T) {
 		"is not YAML":                            {"service", "a: [", "key service: yaml: "},
 		"is not an object":                       {"service", "text", "key service"},
 		"has a misspelled field":                 {"deployment", "spec: {replicass: 3}", "replicass"},
-		"has an unknown key":                     {"deploymnet", "spec: {}", "deploymnet"},
 		"has an invalid directive":               {"service", "spec: {$patch: nonsense}", "nonsense"},
 		"has merge keys that are not comparable": {"deployment", "spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}", "cannot merge"},
 	} {
@@ -54,7 +54,7 @@ func TestOverlay(t *testing.T) {
 				t.Fatal(plan.Problem)
 			}
 			changed := 0
-			for _, kind := range Kinds {
+			for _, kind := range rendered {
 				before, _ := toJSON(plain.document(kind).Object)
 				if after, _ := toJSON(plan.document(kind).Object); after != before {
 					changed++
@@ -158,12 +158,98 @@ func FuzzOverlay(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, kind := range Kinds {
+		for _, kind := range rendered {
 			p := play(t)
 			p.Defaults = &corev1.ConfigMap{Data: map[string]string{known[kind].overlay: text}}
-			if plan := p.plan(); plan.Problem == nil && len(plan.Steps) != len(Kinds) {
+			if plan := p.plan(); plan.Problem == nil && len(plan.Steps) != len(rendered) {
 				t.Errorf("the plan is %+v", plan)
 			}
 		}
 	})
+}
+
+// Unknown keys do not prevent the deployment, and the problem lists only a few of them.
+func TestOverlay_UnknownKeys(t *testing.T) {
+	p := play(t)
+	p.Defaults = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "d", Namespace: "s"}, Data: map[string]string{"deployment": "spec: {replicas: 3}"}}
+	for i := range 1000 {
+		p.Defaults.Data[fmt.Sprintf("key-%03d\n", i)] = ""
+	}
+	plan := p.plan()
+	want := `ConfigMap s/d: ignoring 1000 unknown keys, such as "key-000\n", "key-001\n", "key-002\n"; use serviceAccount, service, deployment, horizontalPodAutoscaler, podDisruptionBudget`
+	if plan.actions() != "create create create" || plan.Problem == nil || plan.Problem.Reason != ReasonUnknownParameter || plan.Problem.Message != want {
+		t.Errorf("%s, %v", plan.actions(), plan.Problem)
+	}
+	if replicas, _, _ := unstructured.NestedInt64(plan.document(Deployment).Object, "spec", "replicas"); replicas != 3 {
+		t.Errorf("%d replicas", replicas)
+	}
+	p.Defaults.Data = map[string]string{"service": strings.Repeat("#", 1<<20)}
+	if plan = p.plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || len(plan.Steps) > 0 || !strings.Contains(plan.Problem.Message, "1048576 bytes; at most 65536") {
+		t.Errorf("%+v", plan)
+	}
+}
+
+func TestOverlay_OptionalKinds(t *testing.T) {
+	p := play(t, func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{Labels: map[gateway.LabelKey]gateway.LabelValue{"team": "a"}}
+	})
+	p.Defaults = &corev1.ConfigMap{Data: map[string]string{
+		"horizontalPodAutoscaler": "spec: {minReplicas: 2, maxReplicas: 5}", "podDisruptionBudget": "spec: {minAvailable: 1}",
+	}}
+	plan := p.plan()
+	if plan.actions() != "create create create create create" || plan.Problem != nil {
+		t.Fatalf("%s, %v", plan.actions(), plan.Problem)
+	}
+	for kind, want := range map[Kind]string{
+		Autoscaler: `{"maxReplicas":5,"minReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"web-istio"}}`,
+		Budget:     `{"minAvailable":1,"selector":{"matchLabels":{"gateway.networking.k8s.io/gateway-name":"web"}}}`,
+	} {
+		o := plan.document(kind)
+		if got, _ := toJSON(o.Object["spec"]); got != want || o.GetName() != "web-istio" || o.GetLabels()["team"] != "a" || len(o.GetOwnerReferences()) != 1 {
+			t.Errorf("%s: %v", kind, o)
+		}
+	}
+	p.settle()
+	if got := p.plan().actions(); got != "leave leave leave leave leave" {
+		t.Errorf("after the creates: %s", got)
+	}
+	p.Defaults.Data = map[string]string{"podDisruptionBudget": "spec: {minAvailable: 2}"}
+	if got := p.plan().actions(); got != "leave leave leave apply+claim" {
+		t.Errorf("without the autoscaler: %s", got)
+	}
+	p.Defaults.Data = nil
+	if got := p.plan().actions(); got != "leave leave leave delete delete" {
+		t.Errorf("without both: %s", got)
+	}
+}
+
+// With an autoscaler, the controller writes replicas only while it owns them, and then the current number.
+func TestOverlay_AutoscalerSetsReplicas(t *testing.T) {
+	p := play(t)
+	replicas := func(plan Plan) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(plan.document(Deployment).Object, "spec", "replicas")
+		return value
+	}
+	const autoscaler = "spec: {maxReplicas: 5}"
+	p.Defaults = &corev1.ConfigMap{Data: map[string]string{"deployment": "spec: {replicas: 3}"}}
+	p.settle()
+	p.Defaults.Data["horizontalPodAutoscaler"] = autoscaler
+	p.settle()
+	plan := p.plan()
+	if plan.actions() != "leave leave apply+claim leave" || replicas(plan) != int64(3) {
+		t.Errorf("new autoscaler: %s, %v replicas", plan.actions(), replicas(plan))
+	}
+	written := plan.document(Deployment).Object
+	p.put(Deployment, write{ControllerName, true, written})
+	if plan = p.plan(); plan.actions() != "leave leave leave leave" {
+		t.Errorf("after the apply: %s", plan.actions())
+	}
+	p.put(Deployment, write{ControllerName, true, written}, write{"autoscaler", false, edited(written, int64(4), "spec", "replicas")})
+	if plan = p.plan(); plan.actions() != "leave leave leave leave" || replicas(plan) != nil {
+		t.Errorf("scaled: %s, %v replicas", plan.actions(), replicas(plan))
+	}
+	delete(p.objects, "Deployment/web-istio")
+	if plan = p.plan(); replicas(plan) != int64(3) {
+		t.Errorf("new Deployment: %v replicas", replicas(plan))
+	}
 }

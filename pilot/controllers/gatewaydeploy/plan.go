@@ -2,6 +2,7 @@ package gatewaydeploy
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,8 @@ const (
 	Create Action = "create"
 	// Apply changes a managed object.
 	Apply Action = "apply"
+	// Delete deletes an obsolete object.
+	Delete Action = "delete"
 )
 
 // Step is one object of a Gateway and its action.
@@ -47,7 +50,8 @@ type Plan struct {
 	Skipped string
 	// Foreign reports whether another controller serves the Gateway or it is being deleted.
 	Foreign bool
-	// Problem is the reason why the Gateway cannot be deployed, or nil.
+	// Problem is the reason why the Gateway cannot be deployed, or why the deployment ignores parameters, or
+	// nil. In the first case there are no Steps.
 	Problem *Problem
 	// Version reports whether the controller version must be written to the Gateway first.
 	Version bool
@@ -71,6 +75,10 @@ type View struct {
 	Parameters func(name string) *corev1.ConfigMap
 	// Existing returns an object of the Gateway's namespace, or nil.
 	Existing func(kind Kind, name string) metav1.Object
+	// Owned returns the managed objects whose owner is a Gateway of this name.
+	Owned func(kind Kind) []metav1.Object
+	// Shared reports whether another Gateway uses an object.
+	Shared func(kind Kind, name string) bool
 	// Image and Revision are values for the template.
 	Image, Revision string
 }
@@ -81,15 +89,12 @@ func Decide(v View) Plan {
 		return Plan{Skipped: reason, Foreign: true}
 	}
 	if reason := v.skipped(); reason != "" {
-		return Plan{Skipped: reason}
+		return Plan{Skipped: reason, Steps: v.abandoned()}
 	}
 	_, version := checkVersion(v.Gateway)
+	// The version is written even if the Gateway cannot be deployed.
 	steps, p := v.steps()
-	if p != nil {
-		// The version is written even if the Gateway cannot be deployed.
-		return Plan{Version: version, Problem: p}
-	}
-	return Plan{Version: version, Steps: steps}
+	return Plan{Version: version, Problem: p, Steps: append(steps, v.obsolete(steps)...)}
 }
 
 // foreign returns the reason why no object of the Gateway may be written, or "".
@@ -121,39 +126,50 @@ func (v View) skipped() string {
 	return ""
 }
 
-// steps renders the desired objects and compares them with the existing ones.
+// steps renders the desired objects and compares them with the existing ones. A problem without steps prevents
+// the deployment.
 func (v View) steps() ([]Step, *Problem) {
 	called := namesOf(v.Gateway)
 	if p := called.problem(v.Gateway); p != nil {
-		return nil, p
-	}
-	documents, p := v.documents(called)
-	if p != nil {
 		return nil, p
 	}
 	overlays, p := v.overlays()
 	if p != nil {
 		return nil, p
 	}
+	documents, p := v.documents(called, overlays)
+	if p != nil {
+		return nil, p
+	}
 	var steps []Step
 	for _, kind := range Kinds {
 		document := documents[kind]
+		if document == nil {
+			continue
+		}
 		for _, overlay := range overlays {
 			if document, p = overlay.onto(kind, document); p != nil {
 				return nil, p
 			}
 		}
-		steps = append(steps, v.step(kind, called, document))
+		steps = append(steps, v.step(kind, called, document, documents[Autoscaler] != nil))
+	}
+	for _, overlay := range overlays {
+		if p := overlay.check(); p != nil {
+			return steps, p
+		}
 	}
 	return steps, nil
 }
 
-// documents renders the template, which must yield one object of each kind.
-func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
+// documents renders the template, which must yield one object of each kind, and adds the kinds that an
+// overlay requests.
+func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]any, *Problem) {
 	if v.TemplateProblem != nil {
 		return nil, problemf(ReasonInvalidTemplate, "%v", v.TemplateProblem)
 	}
-	rendered, err := v.Template.render(v.values(called))
+	values := v.values(called)
+	all, err := v.Template.render(values)
 	if err != nil {
 		return nil, problemf(ReasonInvalidTemplate, "%v", err)
 	}
@@ -161,12 +177,12 @@ func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
 		return nil, problemf(ReasonInvalidTemplate, v.Template.source+": "+format, args...)
 	}
 	documents := map[Kind]map[string]any{}
-	for n, document := range rendered {
+	for n, document := range all {
 		object := unstructured.Unstructured{Object: document}
 		kind := Kind(object.GetKind())
 		about, ok := known[kind]
 		switch {
-		case !ok || object.GroupVersionKind() != about.gvk:
+		case !ok || !slices.Contains(rendered, kind) || object.GroupVersionKind() != about.gvk:
 			return invalid("document %d is a %q of %q; only ServiceAccount, Service and Deployment are allowed", n+1, object.GetKind(), object.GetAPIVersion())
 		case documents[kind] != nil:
 			return invalid("document %d is a second %s", n+1, kind)
@@ -184,11 +200,43 @@ func (v View) documents(called names) (map[Kind]map[string]any, *Problem) {
 		documents[kind] = document
 	}
 	for _, kind := range Kinds {
-		if documents[kind] == nil {
-			return invalid("%s is missing", kind)
+		requested := slices.ContainsFunc(overlays, func(o Overlay) bool { return o.has(kind) })
+		switch {
+		case slices.Contains(rendered, kind):
+			if documents[kind] == nil {
+				return invalid("%s is missing", kind)
+			}
+		case requested:
+			documents[kind] = optional(kind, values)
+			if err := identify(documents[kind], v.Gateway); err != nil {
+				return invalid("%s: %v", kind, err)
+			}
 		}
 	}
 	return documents, nil
+}
+
+// optional returns the object of a kind that only overlays request.
+func optional(kind Kind, values Values) map[string]any {
+	spec := map[string]any{"selector": map[string]any{"matchLabels": anyMap(values.Selector)}}
+	if kind == Autoscaler {
+		spec = map[string]any{"scaleTargetRef": map[string]any{"apiVersion": appsv1.SchemeGroupVersion.String(), "kind": string(Deployment), "name": values.Name}}
+	}
+	return map[string]any{
+		"apiVersion": known[kind].gvk.GroupVersion().String(), "kind": string(kind),
+		"metadata": map[string]any{
+			"name": values.Name, "namespace": values.Namespace, "labels": anyMap(values.Labels), "annotations": anyMap(values.Annotations),
+		},
+		"spec": spec,
+	}
+}
+
+func anyMap(from map[string]string) map[string]any {
+	to := make(map[string]any, len(from))
+	for key, value := range from {
+		to[key] = value
+	}
+	return to
 }
 
 func (n names) of(kind Kind) string {
@@ -214,11 +262,6 @@ func (v View) overlays() ([]Overlay, *Problem) {
 			return nil, problemf(ReasonInvalidParameters, "ConfigMap %s/%s of spec.infrastructure.parametersRef does not exist", v.Gateway.Namespace, name)
 		}
 		found = append(found, overlayOf(configMap))
-	}
-	for _, overlay := range found {
-		if p := overlay.check(); p != nil {
-			return nil, p
-		}
 	}
 	return found, nil
 }
@@ -263,16 +306,25 @@ func (v View) values(called names) Values {
 }
 
 // step compares one document with the existing object.
-func (v View) step(kind Kind, called names, document map[string]any) Step {
+// autoscaled reports whether an autoscaler
+// sets the replicas.
+func (v View) step(kind Kind, called names, document map[string]any, autoscaled bool) Step {
 	s := Step{Kind: kind, Namespace: v.Gateway.Namespace, Name: called.of(kind), Action: Leave, Document: document}
 	present := v.Existing(kind, s.Name)
 	s.read = present
 	if present != nil {
 		keepSelector(present, document)
 	}
+	replicas := any(nil)
+	if kind == Deployment && autoscaled {
+		replicas = withoutReplicas(present, document)
+	}
 	if err := seal(document); err != nil {
 		s.Problem = problemf(ReasonInvalidTemplate, "%s: %s: %v", v.Template.source, kind, err)
 		return s
+	}
+	if replicas != nil {
+		_ = unstructured.SetNestedField(document, replicas, "spec", "replicas") // cannot fail
 	}
 	if present == nil {
 		s.Action = Create
@@ -304,6 +356,22 @@ func (v View) step(kind Kind, called names, document map[string]any) Step {
 		object.SetUID(present.GetUID()) // prevents recreation if it was deleted
 	}
 	return s
+}
+
+// withoutReplicas removes the replicas of a Deployment that an autoscaler scales, and returns the replicas
+// to write. While this controller owns the field, it must repeat the current number, because the API server
+// resets a field that its only owner removes. The number of a new Deployment is that of the overlay.
+func withoutReplicas(present metav1.Object, document map[string]any) (replicas any) {
+	replicas, _, _ = unstructured.NestedFieldNoCopy(document, "spec", "replicas")
+	unstructured.RemoveNestedField(document, "spec", "replicas")
+	if present == nil {
+		return replicas
+	}
+	owned, err := known[Deployment].owned(asApplied(present))
+	if deployment, ok := owned.(*appsv1.Deployment); ok && err == nil && deployment.Spec.Replicas != nil {
+		return int64(*deployment.Spec.Replicas)
+	}
+	return nil
 }
 
 // keepSelector keeps the immutable selector of a Deployment that an istiod before 1.24 created.

@@ -79,7 +79,7 @@ func TestDecide_NewGateway(t *testing.T) {
 	if got := plan.actions(); got != "create create create" {
 		t.Fatalf("the plan for a new Gateway is %s", got)
 	}
-	for _, kind := range Kinds {
+	for _, kind := range rendered {
 		o := plan.document(kind)
 		owners := o.GetOwnerReferences()
 		if o.GetName() != "web-istio" || o.GetNamespace() != "shop" || o.GetResourceVersion() != "" {
@@ -312,7 +312,7 @@ func TestDecide_DeletedObject(t *testing.T) {
 }
 
 func TestDecide_InvalidManagedFields(t *testing.T) {
-	for _, kind := range Kinds {
+	for _, kind := range rendered {
 		p := play(t)
 		o := p.put(kind, write{ControllerName, true, sealed(edited(p.plan().document(kind).Object, "b", "metadata", "annotations", "a"))})
 		fields := o.GetManagedFields()

@@ -69,7 +69,7 @@ func rowOf(e verdict.Event, home string) (row string, lock bool) {
 		return ingressRow, false
 	case "gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status":
 		return statusRow, false
-	case "gateways", "serviceaccounts", "services", "deployments":
+	case "gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets":
 		return deploymentRow, false
 	}
 	return "", false

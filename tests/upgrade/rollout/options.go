@@ -96,7 +96,7 @@ func (o Options) duties() []verdict.Duty {
 			"gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status",
 		)},
 		{Name: "gateway deployment", Lock: "istio-gateway-deployment", PerRevision: true, Guards: writes(
-			"gateways", "serviceaccounts", "services", "deployments",
+			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets",
 		)},
 	}
 	if o.WithoutGateways {
