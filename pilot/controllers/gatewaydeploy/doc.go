@@ -1,5 +1,5 @@
 // Package gatewaydeploy deploys Gateways of the Gateway API: it creates a ServiceAccount, a Service and
-// a Deployment for each Gateway from a template.
+// a Deployment for each Gateway from a template, and an autoscaler and a budget on request.
 //
 // Decide is a pure function with all rules. From a Gateway and the caches it computes the desired
 // objects and one action for each:
@@ -24,8 +24,8 @@
 //
 // A problem with a Gateway, its parameters, the template or an existing object is reported once, in
 // an Event on the Gateway and in the log. An annotation of the Gateway holds the current problems for
-// package gatewaystatus, which writes the conditions. Problems do not affect deployed objects. If the name of the
-// objects changes, the old ones stay until the Gateway is deleted.
+// package gatewaystatus, which writes the conditions. Problems do not affect deployed objects.
+// Former objects of a Gateway are deleted when the current objects serve.
 //
 // The controller does not depend on elections. It gets a client, and a context that ends when it
 // must stop writing:
