@@ -49,6 +49,14 @@ func TestValues_Invalid(t *testing.T) {
 		{"pilot", "autoscaling.enabled=true,elections.enabled=false", []string{"elections.enabled=false", "autoscaling.enabled=false"}},
 		{"pilot", "autoscaling.enabled=true,autoscaling.minReplicas=6", []string{"autoscaling.minReplicas is 6", "autoscaling.maxReplicas (5)"}},
 		{"pilot", "autoscaling.enabled=true", []string{"resources.requests.cpu is empty", "--set resources.requests.cpu=100m"}},
+		{"pilot", "elections.renewDeadline=30s", []string{"elections.renewDeadline is 30s", "less than elections.leaseDuration (30s)"}},
+		{"pilot", "elections.leaseDuration=1m30s,elections.renewDeadline=0.025h", []string{"elections.renewDeadline is 0.025h", "(1m30s)"}},
+		{"pilot", "elections.leaseDuration=30500ms", []string{"elections.leaseDuration is 30500ms", "whole seconds"}},
+		{"pilot", "elections.renewDeadline=9s", []string{"elections.renewDeadline is 9s", "1.2 times elections.retryPeriod (7500ms)"}},
+		{"pilot", "elections.retryPeriod=500ms", []string{"elections.retryPeriod is 500ms", "elections.lock=lease"}},
+		{"pilot", "address=:65536", []string{"address is :65536", "between 1 and 65535"}},
+		{"pilot", "debugAddress=:15014", []string{"address (:15014) and debugAddress (:15014) have the same port"}},
+		{"pilot", "debugAddress=127.0.0.1:15014", []string{"have the same port", "Set another port"}},
 		{"pilot", "elections.strategy=a b", []string{"'/elections/strategy'"}},
 		{"pilot", "elections.coordinator=perhaps", []string{"'/elections/coordinator'", "want null or boolean"}},
 		{"pilot", "elections.strategy=incumbent.dev/DefaultRevision", []string{"elections.lock is configmap", "elections.lock=lease"}},
@@ -161,7 +169,7 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 		}
 		return served == 5, fmt.Sprint(served)
 	})
-	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer, or disable the controllers with --set gatewayAPI.enabled=false."
+	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
 	for _, c := range []struct{ set, older string }{
 		{"gatewayAPI.enabled=true", "GatewayClass, HTTPRoute, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
 	} {

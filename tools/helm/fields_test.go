@@ -71,6 +71,18 @@ func (c cli) run(line string) string {
 	return out
 }
 
+// runAll runs the indented commands of a text.
+func (c cli) runAll(text string, want int) {
+	c.t.Helper()
+	lines := regexp.MustCompile(`(?m)^  (\S.*)$`).FindAllStringSubmatch(text, -1)
+	if len(lines) != want {
+		c.t.Errorf("%d commands, want %d, in\n%s", len(lines), want, text)
+	}
+	for _, line := range lines {
+		c.run(line[1])
+	}
+}
+
 func (c cli) try(line string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.t.Context()), limit)
 	defer cancel()
@@ -109,6 +121,32 @@ func (c cli) autoscale(replicas int32) {
 	_, err := c.kube.AppsV1().Deployments(c.namespace).UpdateScale(c.t.Context(), "pilot-stable", scale, metav1.UpdateOptions{FieldManager: "kube-controller-manager"})
 	if err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// The commands of the notes work as printed, and the next notes no longer contain them.
+func TestNotes_MissingObjects(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, newPlace(t))
+	const install = "helm upgrade --install stable deploy/charts/pilot --set image=pilot,fence.mode=none,caBundle.configMap=istio-ca,remoteKubeconfigSecret=remote"
+	for _, file := range []string{"root-cert.pem", "kubeconfig"} {
+		if err := os.WriteFile(filepath.Join(c.folder, file), []byte("content"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notes := c.run(install)
+	for _, want := range []string{"ConfigMap istio-ca does not exist. ", "Secret remote does not exist. ", "controllers for Gateways wait"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("missing %q in\n%s", want, notes)
+		}
+	}
+	notes, _, _ = strings.Cut(notes, "There is no default revision") // TestInstall_BothRevisions runs these commands
+	c.runAll(notes, 3)
+	notes, _, _ = strings.Cut(c.run(install+",gatewayAPI.enabled=false"), "There is no default revision")
+	c.runAll(notes, 0)
+	c.run("kubectl create configmap istio-ca --dry-run=client -o yaml -n " + c.namespace + " --from-literal=other=x | kubectl replace -f -")
+	if notes := c.run(install); !strings.Contains(notes, "ConfigMap istio-ca has no key root-cert.pem.") {
+		t.Errorf("without the key:\n%s", notes)
 	}
 }
 

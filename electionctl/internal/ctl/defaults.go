@@ -97,7 +97,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	}
 	safe{p.Out}.line("The default revision is %s; it was %s. Follow the elections: %s watch -A", revision, cmp.Or(now, "none"), name())
 	if release := hook.Annotations["meta.helm.sh/release-name"]; release != "" {
-		safe{p.Out}.line("Update its Helm release: helm upgrade %s %s --namespace %s --reuse-values --set default=%s",
+		safe{p.Out}.line("Update its Helm release: helm upgrade %s %s --namespace %s --reset-then-reuse-values --set default=%s",
 			release, chart("tags"), hook.Annotations["meta.helm.sh/release-namespace"], revision)
 	}
 	return nil

@@ -41,6 +41,15 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if and .Values.elections.enabled $on }}true{{ end -}}
 {{- end -}}
 
+{{- /* The seconds of a duration such as 1m30s. */ -}}
+{{- define "seconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $unit := get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) (regexFind "[a-z]+" .) -}}
+{{- $sum = addf $sum (mulf $unit (regexFind "[0-9.]+" . | float64)) -}}
+{{- end }}{{ $sum -}}
+{{- end -}}
+
 {{- /*
 The number of replicas: the value, else the number in the cluster, which kubectl or an autoscaler may have changed. If a release
 stops to set the number, the API server resets it to 1. So it is empty only if no release of the Deployment has set it.
