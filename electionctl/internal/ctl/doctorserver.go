@@ -98,8 +98,8 @@ func clock(ctx context.Context, x *examination) ([]finding, error) {
 	findings := []finding{clockFinding(here.Sub(server))}
 	ahead := maps.Clone(x.seen.ahead)
 	for _, e := range x.elections {
-		// The record of a member may have the time of an earlier holder.
-		if _, member := ahead[e.Holder]; !member && e.Led() {
+		// Only istiod and client-go write their own time. An incumbent never writes a lower time than the recorded one.
+		if _, member := ahead[e.Holder]; !member && e.Led() && (e.Program == "istiod" || e.Key == "" && e.State == inspect.Holds) {
 			ahead[e.Holder] = e.Ahead
 		}
 	}

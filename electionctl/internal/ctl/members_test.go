@@ -82,6 +82,12 @@ func TestMembers(t *testing.T) {
 	e.expect(e.run("__complete", "transfer", "istio-leader", "--to", ""), Done, "pilot-canary-1\n")
 	e.expect(e.run("__complete", "plan", "--default-revision", ""), Done, "canary\nstable\n")
 
+	e.expect(e.run("__complete", "list", "-o", ""), Done, "table\nwide\n")
+	e.expect(e.run("version"), Done, "electionctl (devel), go")
+	explained := e.run("explain", "istio-leader", "-o", "json", "--default-revision", "canary")
+	e.expect(explained, Done, `"reason": "There is no default revision`)
+	e.expect(explained, Done, `"ifHolderDied": {`)
+	e.expect(explained, Done, `"ifDefaultRevision": {`)
 	if o := e.run("list", "-o", "json"); !strings.Contains(o.out, `"holder": "pilot-stable-1"`) || strings.Contains(o.out, string(inspect.Both)) {
 		t.Error(o)
 	}

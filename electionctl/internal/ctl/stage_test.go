@@ -50,6 +50,16 @@ type result struct {
 // run runs a command in the environment's namespace.
 func (e *environment) run(args ...string) result { return e.answer("", false, args...) }
 
+// raw returns the unchanged output of a command.
+func (e *environment) raw(args ...string) string {
+	e.t.Helper()
+	out := &harness.Log{}
+	if code := e.begin(e.t.Context(), out, args...); code != Done {
+		e.t.Errorf("exit %d: %s", code, out)
+	}
+	return out.String()
+}
+
 // answer runs a command with input for its prompt.
 func (e *environment) answer(in string, interactive bool, args ...string) result {
 	e.t.Helper()
