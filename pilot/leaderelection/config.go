@@ -111,6 +111,8 @@ type Config struct {
 	HealthTolerance time.Duration
 	// Logger receives the log entries of the election. Default: slog.Default.
 	Logger *slog.Logger
+	// Clock measures the validity. Tests set it (electiontest.Clock). Default: the clocks of the machine.
+	Clock *k8sleaderelection.Clock
 }
 
 const defaultHealthTolerance = 20 * time.Second

@@ -73,7 +73,10 @@ func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 
 func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
-	l := &LeaderElection{cfg: cfg, client: client, clock: k8sleaderelection.NewClock(nil), registry: &global}
+	l := &LeaderElection{cfg: cfg, client: client, clock: cfg.Clock, registry: &global}
+	if l.clock == nil {
+		l.clock = k8sleaderelection.NewClock(nil)
+	}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	l.invalid = l.validate()

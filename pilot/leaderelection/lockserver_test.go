@@ -13,7 +13,6 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 )
 
 // lockServer is an API server with only the locks.
@@ -92,7 +91,7 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LockTypeLease,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
-		LockClient: k, Logger: slog.New(slog.NewTextHandler(&a.log, nil)), EventRecorder: a,
+		LockClient: k, Logger: slog.New(slog.NewTextHandler(&a.log, nil)), EventRecorder: a, Clock: bubbleClock(),
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -101,9 +100,6 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In a bubble CLOCK_BOOTTIME is the real one. A wait for it stops the time of the bubble.
-	l.clock = bubbleClock()
-	l.gate = fence.NewGate(l.cfg.lockName(), l.clock)
 	a.LeaderElection = l
 	return a
 }

@@ -26,7 +26,8 @@ func electionFor(t *testing.T, cfg Config) *LeaderElection {
 	return newOn(t, unreachable(t), cfg)
 }
 
-// bubbleClock returns a clock that counts the time of a synctest bubble only.
+// bubbleClock returns a clock that counts the time of a synctest bubble only. CLOCK_BOOTTIME is the real one in a bubble, and a
+// wait for it stops the time of the bubble.
 func bubbleClock() *k8sleaderelection.Clock {
 	epoch := time.Now()
 	return k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) })

@@ -12,7 +12,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -119,7 +118,7 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
-		LockClient: k, DefaultWatcher: watcher, Logger: log,
+		LockClient: k, DefaultWatcher: watcher, Logger: log, Clock: bubbleClock(),
 	}
 	switch m {
 	case configMapOnly:
@@ -134,9 +133,6 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// CLOCK_BOOTTIME is real inside a bubble, and what waits for it stops the bubble's time.
-	l.clock = bubbleClock()
-	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	// Those of one process share their watches; here each has its own way to the store.
 	l.shared = &k8sresourcelock.Shared{Client: k.getter(), MinSharedWatches: 1 + w.Intn(2)}
 	return l

@@ -3,6 +3,7 @@ package imports
 // Paths that several rules use.
 const (
 	elections = "pilot/leaderelection"
+	testKit   = "pilot/leaderelection/electiontest" // its tests have a fake clientset for the objects of controllers
 	elector   = "pilot/leaderelection/k8sleaderelection"
 	core      = "pilot/leaderelection/k8sleaderelection/internal/core"
 	locks     = "pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -91,6 +92,9 @@ var rules = []importRule{
 	{path: "cmd/fencecommand", allowed: []string{"pilot/bootstrap", features, "internal/fence/install"}, testImports: harness},
 	{path: "cmd/playground", allowed: []string{"cmd/...", "pilot/...", "pkg/...", "internal/...", "tests/cluster", "tests"}, environment: true},
 	{path: "cmd/pilot", allowed: []string{"cmd/fencecommand", "internal/fence/install", "internal/istiolog", "pilot/bootstrap", "pkg/..."}, testImports: harness, environment: true},
+
+	// The test kit of other programs.
+	{path: testKit, allowed: []string{elections, elections + "/fence", elector, locks, client, "internal/testutil/locktest"}, testImports: harness, without: library},
 
 	// Only tests import tests.
 	{path: "internal/testutil/locktest", allowed: []string{locks}},

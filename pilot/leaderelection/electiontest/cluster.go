@@ -1,0 +1,109 @@
+package electiontest
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Cluster has the lock of one election in memory, with the compare-and-swap and the watches of an API server.
+type Cluster struct {
+	store *locktest.Store
+
+	mu      sync.Mutex
+	clients map[string]*locktest.Client
+}
+
+// New returns a cluster without a lock object.
+func New() *Cluster {
+	return &Cluster{store: locktest.NewStore(locktest.Lease), clients: map[string]*locktest.Client{}}
+}
+
+// Config returns the configuration of a replica. All replicas of a Cluster take part in the same election.
+func (c *Cluster) Config(identity string) leaderelection.Config {
+	return leaderelection.Config{
+		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: identity,
+		LockClient: lockClient{leases: c.client(identity)}, Clock: Clock(),
+	}
+}
+
+// client returns the connection of a replica.
+func (c *Cluster) client(identity string) *locktest.Client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.clients[identity] == nil {
+		c.clients[identity] = c.store.Client(identity)
+	}
+	return c.clients[identity]
+}
+
+// CutOff disconnects a replica from the lock. Its requests get no reply, and its watches are silent.
+func (c *Cluster) CutOff(identity string) {
+	client := c.client(identity)
+	client.MuteWatches(true)
+	client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Lose: locktest.TheRequest, Hang: true} })
+}
+
+// Reconnect reverts CutOff.
+func (c *Cluster) Reconnect(identity string) {
+	client := c.client(identity)
+	client.SetFault(nil)
+	client.MuteWatches(false)
+}
+
+// DeleteLock deletes the lock object.
+func (c *Cluster) DeleteLock() { c.store.Delete() }
+
+// Overwrite makes another process the holder of the lock. It does not renew.
+func (c *Cluster) Overwrite(identity string) {
+	record := c.store.Snapshot().Record
+	record.HolderIdentity = identity
+	record.LeaderTransitions++
+	record.LeaseDurationSeconds = int(leaderelection.DefaultLeaseDuration / time.Second)
+	c.store.Put(identity, record)
+}
+
+// Record returns the record of the lock.
+func (c *Cluster) Record() k8sresourcelock.LeaderElectionRecord { return c.store.Snapshot().Record }
+
+// lockClient is a clientset with the Leases of the store only.
+type lockClient struct {
+	kubernetes.Interface
+	leases *locktest.Client
+}
+
+func (c lockClient) CoreV1() corev1client.CoreV1Interface { return nil }
+
+func (c lockClient) CoordinationV1() coordinationv1client.CoordinationV1Interface {
+	return coordination{LeasesGetter: c.leases}
+}
+
+type coordination struct {
+	coordinationv1client.CoordinationV1Interface
+	coordinationv1client.LeasesGetter
+}
+
+func (c coordination) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return c.LeasesGetter.Leases(namespace)
+}
+
+// KubeClient returns a client with a fake clientset. It has no dynamic client.
+func KubeClient(fake kubernetes.Interface) kube.Client { return kubeClient{fake} }
+
+type kubeClient struct{ fake kubernetes.Interface }
+
+func (c kubeClient) Kube() kubernetes.Interface { return c.fake }
+
+func (kubeClient) Dynamic() dynamic.Interface { return nil }
+
+func (kubeClient) RESTConfig() *rest.Config { return &rest.Config{} }
