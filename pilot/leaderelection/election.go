@@ -99,7 +99,11 @@ func (l *LeaderElection) validate() error {
 
 // connect creates the elector, with a lock that uses client.
 func (l *LeaderElection) connect(client kubernetes.Interface) error {
-	elector, err := k8sleaderelection.NewLeaderElector(l.electorConfig(client))
+	config := l.electorConfig(client)
+	if err := config.Validate(); err != nil {
+		return err
+	}
+	elector, err := k8sleaderelection.NewLeaderElector(config)
 	if err != nil {
 		return err
 	}

@@ -146,15 +146,29 @@ type Term struct {
 
 // Validate returns an error that lists all mistakes of the configuration and how to correct them.
 func (c LeaderElectionConfig) Validate() error {
+	return errors.Join(c.validate(), c.validateLock())
+}
+
+// validateLock validates the fields of the lock. NewLeaderElector does not, because client-go's does not either: a caller may
+// set them until Run.
+func (c LeaderElectionConfig) validateLock() error {
+	if v, ok := c.Lock.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+func (c LeaderElectionConfig) validate() error {
 	if c.Lock == nil {
 		return errors.New("no Lock: set the lock of the election")
 	}
+	identity := c.Lock.Identity()
+	if identity == "" {
+		return errors.New("Lock identity is empty") //nolint:staticcheck // the text of client-go
+	}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	errs = append(errs, k8sresourcelock.ValidateIdentity(c.Lock.Identity()))
-	if v, ok := c.Lock.(interface{ Validate() error }); ok {
-		errs = append(errs, v.Validate())
-	}
+	errs = append(errs, k8sresourcelock.ValidateIdentity(identity))
 	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
 		add("LeaseDuration %v: must be whole seconds, at least one", c.LeaseDuration)
 	}

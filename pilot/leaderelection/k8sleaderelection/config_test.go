@@ -135,7 +135,7 @@ func TestConfigValidate(t *testing.T) {
 		"long identity":     {func(c *LeaderElectionConfig) { c.Lock = store.Lock(strings.Repeat("x", 300), "").Locker }, "identity"},
 		"coordinated":       {coordinated(func(*LeaderElectionConfig) {}), ""},
 		"coordinated ConfigMap": {
-			coordinated(func(c *LeaderElectionConfig) { c.Lock = &k8sresourcelock.ConfigMapLock{} }), "Coordinated with a *k8sresourcelock.ConfigMapLock: ",
+			coordinated(func(c *LeaderElectionConfig) { c.Lock = configMap }), "Coordinated with a *k8sresourcelock.ConfigMapLock: ",
 		},
 		"coordinated plain lock": {
 			coordinated(func(c *LeaderElectionConfig) { c.Lock = store.Lock("a", "").Plain() }), "which does not store what a coordinator writes. ",
@@ -147,7 +147,7 @@ func TestConfigValidate(t *testing.T) {
 	} {
 		config := testConfig()
 		c.change(&config)
-		_, err := NewLeaderElector(config)
+		err := config.Validate()
 		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

@@ -70,9 +70,10 @@ type recordView struct {
 	hold      core.Hold
 }
 
-// NewLeaderElector validates the configuration and returns an elector. It starts nothing.
+// NewLeaderElector validates the configuration and returns an elector. It starts nothing. Run and Campaign validate the fields of
+// the lock.
 func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
-	if err := lec.Validate(); err != nil {
+	if err := lec.validate(); err != nil {
 		return nil, err
 	}
 	lec = lec.withDefaults()
@@ -127,7 +128,12 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	err := le.AwaitDrained(ctx)
+	err := le.config.validateLock()
+	if err != nil {
+		err = fmt.Errorf("election %s: %w", le.config.Name, err)
+	} else {
+		err = le.AwaitDrained(ctx)
+	}
 	if err == nil {
 		err = newLoop(le, oneCycle).run(ctx)
 	}

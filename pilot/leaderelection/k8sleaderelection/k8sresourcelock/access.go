@@ -44,6 +44,7 @@ type format[T object] struct {
 type access[T object] struct {
 	*format[T]
 	client client[T]
+	store  any // the Client of the lock
 	meta   *metav1.ObjectMeta
 	config *ResourceLockConfig
 	labels map[string]string // set by each write of a record
@@ -62,6 +63,20 @@ func (a access[T]) read(ctx context.Context) (Snapshot, error) {
 	if a.client == nil {
 		return Snapshot{}, a.wrap("get", errNoClient)
 	}
+	snap, err := a.get(ctx)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if snap.Exists {
+		a.last.sawObject(snap)
+	}
+	return snap, nil
+}
+
+func (a access[T]) get(ctx context.Context) (Snapshot, error) {
+	if a.knownRegister() != nil {
+		return a.readUnversioned(ctx)
+	}
 	obj, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Snapshot{}, nil
@@ -69,20 +84,17 @@ func (a access[T]) read(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, a.wrap("get", err)
 	}
-	snap, err := a.show(ctx, obj)
-	if err != nil {
-		return Snapshot{}, err
+	if isUnversioned(obj.GetUID()) {
+		return a.readUnversioned(ctx)
 	}
-	a.last.sawObject(snap)
-	return snap, nil
+	return a.snapshot(obj), nil
 }
 
 func (a access[T]) write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
-	stored, err := a.send(ctx, base, record, annotations, nil)
+	snap, err := a.send(ctx, base, record, annotations, nil)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	snap := a.snapshot(stored)
 	a.last.sawObject(snap)
 	return snap, nil
 }
@@ -93,24 +105,23 @@ func (a access[T]) dryRun(ctx context.Context, base Snapshot, record LeaderElect
 	return err
 }
 
-func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string, dryRun []string) (T, error) {
-	var none T
+func (a access[T]) send(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string, dryRun []string) (Snapshot, error) {
 	verb, send := "update", a.update
 	if !base.Exists {
 		verb, send = "create", a.create
 	}
 	if a.client == nil {
-		return none, a.wrap(verb, errNoClient)
+		return Snapshot{}, a.wrap(verb, errNoClient)
 	}
 	obj, err := a.compose(base, record, annotations)
 	if err != nil {
-		return none, a.wrap(verb, err)
+		return Snapshot{}, a.wrap(verb, err)
 	}
-	stored, err := send(ctx, obj, dryRun)
+	snap, err := send(ctx, base, obj, dryRun)
 	if err != nil {
-		return none, a.wrap(verb, err)
+		return Snapshot{}, a.wrap(verb, err)
 	}
-	return stored, nil
+	return snap, nil
 }
 
 func (a access[T]) annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
@@ -128,11 +139,10 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, annotations map[
 		return Snapshot{}, a.wrap("annotate", err)
 	}
 	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), annotations))
-	stored, err := a.update(ctx, obj, nil)
+	snap, err := a.update(ctx, base, obj, nil)
 	if err != nil {
 		return Snapshot{}, a.wrap("annotate", err)
 	}
-	snap := a.snapshot(stored)
 	a.last.sawObject(snap)
 	return snap, nil
 }
@@ -192,33 +202,41 @@ func (a access[T]) foundation(base Snapshot) (T, error) {
 		return none, fmt.Errorf("base of the write has resourceVersion %q and UID %q", base.ResourceVersion, base.UID)
 	}
 	obj := shown.DeepCopyObject().(T)
-	obj.SetResourceVersion(base.ResourceVersion)
-	obj.SetUID(base.UID)
+	if !isUnversioned(base.UID) {
+		obj.SetResourceVersion(base.ResourceVersion)
+		obj.SetUID(base.UID)
+	}
 	obj.SetManagedFields(nil) // the API server keeps its own
 	return obj, nil
 }
 
-func (a access[T]) create(ctx context.Context, obj T, dryRun []string) (T, error) {
+func (a access[T]) create(ctx context.Context, _ Snapshot, obj T, dryRun []string) (Snapshot, error) {
 	stored, err := a.client.Create(ctx, obj, metav1.CreateOptions{DryRun: dryRun})
-	if apierrors.IsAlreadyExists(err) {
-		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	if err != nil {
+		if apierrors.IsAlreadyExists(err) {
+			err = conflict(err)
+		}
+		return Snapshot{}, err
 	}
-	if err == nil && isUnversioned(stored.GetUID()) && dryRun == nil {
-		return a.replace(ctx, stored)
+	if isUnversioned(stored.GetUID()) && dryRun == nil {
+		return a.created(stored)
 	}
-	return stored, err
+	return a.snapshot(stored), nil
 }
 
-func (a access[T]) update(ctx context.Context, obj T, dryRun []string) (T, error) {
-	if isUnversioned(obj.GetUID()) {
+func (a access[T]) update(ctx context.Context, base Snapshot, obj T, dryRun []string) (Snapshot, error) {
+	if isUnversioned(base.UID) {
 		if dryRun != nil {
-			return obj, nil // replace would write
+			return base, nil // replace would write
 		}
-		return a.replace(ctx, obj)
+		return a.replace(ctx, base, obj)
 	}
 	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{DryRun: dryRun})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		err = fmt.Errorf("%w: %w", ErrConflict, err)
+	if err != nil {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			err = conflict(err)
+		}
+		return Snapshot{}, err
 	}
-	return stored, err
+	return a.snapshot(stored), nil
 }

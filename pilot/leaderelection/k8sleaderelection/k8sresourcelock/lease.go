@@ -187,6 +187,7 @@ func leaseTime(t metav1.Time) *metav1.MicroTime {
 func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	a := access[*coordinationv1.Lease]{format: leases, meta: &l.LeaseMeta, config: &l.LockConfig, labels: l.Labels, last: &l.last}
 	if l.Client != nil {
+		a.store = l.Client
 		a.client = l.Client.Leases(l.LeaseMeta.Namespace)
 	}
 	return a

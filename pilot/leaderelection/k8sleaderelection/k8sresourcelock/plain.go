@@ -23,7 +23,9 @@ type memory struct {
 	mu      sync.Mutex
 	uid     types.UID
 	version string
-	base    base
+	// register is set if the store is unversioned.
+	register *register
+	base     base
 }
 
 func (m *memory) sawObject(s Snapshot) {

@@ -126,11 +126,11 @@ func TestUnversioned_Lock(t *testing.T) {
 	if err != nil || read.UID != second.UID || read.ResourceVersion != second.ResourceVersion || read.Record.LeaderTransitions != 2 {
 		t.Errorf("read %+v, error %v", read, err)
 	}
-	if _, err := l.Write(t.Context(), first, termed(3), nil); !IsConflict(err) || store.object.ResourceVersion != second.ResourceVersion {
-		t.Errorf("on a changed object: error %v, version %s", err, store.object.ResourceVersion)
+	if _, err := l.Write(t.Context(), first, termed(3), nil); !IsConflict(err) || termOf(store) != 2 {
+		t.Errorf("on a changed object: error %v, term %d", err, termOf(store))
 	}
-	if err := l.DryRun(t.Context(), second, termed(3), nil); err != nil || store.object.ResourceVersion != second.ResourceVersion {
-		t.Errorf("dryRunRecorder: error %v, version %s", err, store.object.ResourceVersion)
+	if err := l.DryRun(t.Context(), second, termed(3), nil); err != nil || termOf(store) != 2 {
+		t.Errorf("dry run: error %v, term %d", err, termOf(store))
 	}
 	store.object = nil
 	if _, err := l.Write(t.Context(), second, termed(3), nil); !IsConflict(err) || !apierrors.IsNotFound(err) || store.object != nil {
@@ -145,51 +145,70 @@ func TestUnversioned_Lock(t *testing.T) {
 	}
 }
 
-// An object of another writer has neither UID nor version, and may change at any time.
+// termOf returns the term in the stored object.
+func termOf(s *unversionedStore) int { return ConfigMapSnapshot(s.object).Record.LeaderTransitions }
+
+// A change by another writer is a new version. The object is stored without UID and version.
 func TestUnversioned_OtherWriters(t *testing.T) {
 	store := &unversionedStore{object: configMap("istio-leader", "")}
 	l := lockOn(store)
 	first, err := l.Read(t.Context())
-	if err != nil || !first.Exists || first.UID != "" || !first.Unversioned() {
+	if err != nil || !first.Exists || !first.Unversioned() {
 		t.Fatalf("%+v, error %v", first, err)
 	}
-	second, err := l.Read(t.Context())
-	if err != nil || versionOf(t, second) <= versionOf(t, first) {
-		t.Fatalf("version %s then %s, error %v", first.ResourceVersion, second.ResourceVersion, err)
+	again, err := l.Read(t.Context())
+	if err != nil || again.ResourceVersion != first.ResourceVersion || again.UID != first.UID {
+		t.Fatalf("unchanged, but version %s then %s, error %v", first.ResourceVersion, again.ResourceVersion, err)
 	}
-	written, err := l.Write(t.Context(), second, termed(1), nil)
-	if err != nil || written.UID == "" || versionOf(t, written) <= versionOf(t, second) {
-		t.Fatalf("%+v, error %v", written, err)
+	n := store.n
+	written, err := l.Write(t.Context(), again, termed(1), nil)
+	if err != nil || written.UID != first.UID || versionOf(t, written) <= versionOf(t, first) || store.n != n+1 || store.object.UID != "" || store.object.ResourceVersion != "" {
+		t.Fatalf("%+v after %d requests, stored %+v, error %v", written, store.n-n, store.object, err)
 	}
-	if _, err := l.Write(t.Context(), second, termed(2), nil); !IsConflict(err) {
-		t.Errorf("a second write on it: error %v", err)
+	store.object.Labels = map[string]string{"by": "another"}
+	changed, err := l.Read(t.Context())
+	if err != nil || versionOf(t, changed) <= versionOf(t, written) {
+		t.Fatalf("changed: version %s then %s, error %v", written.ResourceVersion, changed.ResourceVersion, err)
 	}
-	// Versions continue from the stored version.
-	high := versionOf(t, written) + 1000000
-	store.object.ResourceVersion = strconv.FormatUint(high, 10)
-	read, err := l.Read(t.Context())
-	if err != nil || versionOf(t, read) != high {
-		t.Fatalf("%+v, error %v", read, err)
+	if _, err := l.Write(t.Context(), written, termed(2), nil); !IsConflict(err) {
+		t.Errorf("on the version before: error %v", err)
 	}
-	if next, err := l.Write(t.Context(), read, termed(3), nil); err != nil || versionOf(t, next) != high+1 {
-		t.Errorf("version %s after %d, error %v", next.ResourceVersion, high, err)
-	}
-	// An object with one of the two is of another kind of store, also if it has it since just now.
-	for _, is := range []metav1.ObjectMeta{{UID: "u"}, {ResourceVersion: "50"}} {
-		store.object = configMap("istio-leader", is.ResourceVersion)
-		store.object.UID = is.UID
-		n := store.n
-		if odd, err := l.Read(t.Context()); err != nil || odd.UID != is.UID || odd.ResourceVersion != is.ResourceVersion || store.n != n+1 {
-			t.Errorf("%+v after %d requests, error %v", odd, store.n-n, err)
+}
+
+// fakeClient is a typed client of a store, as a fake clientset returns them: a new one for each call.
+type fakeClient struct {
+	corev1client.ConfigMapsGetter
+	Fake *int
+}
+
+// A request that hangs holds up no lock of another object or of another store.
+func TestRegisterOf(t *testing.T) {
+	one, two := new(int), new(int)
+	meta := func(name string) *metav1.ObjectMeta { return &metav1.ObjectMeta{Namespace: "n", Name: name} }
+	r := registerOf(&fakeClient{Fake: one}, "lease", meta("a"))
+	for name, x := range map[string]struct {
+		other *register
+		same  bool
+	}{
+		"same":          {registerOf(&fakeClient{Fake: one}, "lease", meta("a")), true},
+		"other store":   {registerOf(&fakeClient{Fake: two}, "lease", meta("a")), false},
+		"other kind":    {registerOf(&fakeClient{Fake: one}, "configmap", meta("a")), false},
+		"other object":  {registerOf(&fakeClient{Fake: one}, "lease", meta("b")), false},
+		"no such field": {registerOf(&unversionedStore{}, "lease", meta("a")), false},
+	} {
+		if (r == x.other) != x.same {
+			t.Errorf("%s: same register %v", name, !x.same)
 		}
 	}
+	runtime.KeepAlive(r)
 }
 
 // Only one of several electors in a process succeeds.
 func TestUnversioned_ManyWriters(t *testing.T) {
 	for range 20 {
 		store := &unversionedStore{}
-		base, err := lockOn(store).Write(t.Context(), Snapshot{}, golden, nil)
+		first := lockOn(store)
+		base, err := first.Write(t.Context(), Snapshot{}, golden, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,6 +226,7 @@ func TestUnversioned_ManyWriters(t *testing.T) {
 			})
 		}
 		wg.Wait()
+		runtime.KeepAlive(first)
 		if won.Load() != 1 {
 			t.Fatalf("%d writers won", won.Load())
 		}
