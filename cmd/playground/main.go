@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -116,6 +118,28 @@ func parse(args []string, out io.Writer) (settings, error) {
 	return set, checkTiming(*o)
 }
 
+// checkFiles returns an error if a program or chart is missing.
+func (set settings) checkFiles() error {
+	o := set.rollout
+	files := map[string]string{
+		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
+	}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
+		files[filepath.Join(o.Programs, name)] = "make tools"
+	}
+	if o.Coordinated {
+		files[set.older] = "make pilot-versions"
+		files[o.Pilot] = "make build pilot-versions"
+	}
+	var errs []error
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if _, err := os.Stat(file); err != nil {
+			errs = append(errs, fmt.Errorf("%s is missing: run `%s`", file, files[file]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // checkTiming rejects a timing that the servers would reject.
 func checkTiming(o rollout.Options) error {
 	client, err := kube.NewClient(&rest.Config{Host: "https://localhost"})
@@ -134,6 +158,9 @@ func checkTiming(o rollout.Options) error {
 
 // play starts the cluster, runs the command, and stops everything.
 func play(ctx context.Context, set settings, out *screen) error {
+	if err := set.checkFiles(); err != nil {
+		return err
+	}
 	began := time.Now()
 	o := set.rollout
 	o.Seed = uint64(began.UnixNano())

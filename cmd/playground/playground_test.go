@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,9 +33,29 @@ func TestParse(t *testing.T) {
 			t.Errorf("playground %s: %v, want %q", args, err, want)
 		}
 	}
-	var help strings.Builder
-	if _, err := parse([]string{"--help"}, &help); err == nil || !strings.Contains(help.String(), "Usage: playground COMMAND") {
-		t.Errorf("--help: %v\n%s", err, help.String())
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
+		var help strings.Builder
+		if _, err := parse(args, &help); !errors.Is(err, flag.ErrHelp) || !strings.Contains(help.String(), "Usage: playground COMMAND") {
+			t.Errorf("%q: %v\n%s", args, err, help.String())
+		}
+	}
+}
+
+// Nothing is started if a program is missing.
+func TestPlay_MissingProgram(t *testing.T) {
+	set, err := parse([]string{"run", "--programs=/absent", "--helm=/absent/helm"}, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	err = play(t.Context(), set, &screen{out: &out})
+	for _, want := range []string{"/absent/helm is missing: run `make build`", "/absent/etcd is missing: run `make tools`", "Chart.yaml is missing"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in: %v", want, err)
+		}
+	}
+	if out.Len() > 0 {
+		t.Errorf("it printed %s", out.String())
 	}
 }
 
@@ -99,10 +121,13 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// A demo whose servers run without elections must fail in the first step.
+// A demo whose servers run without elections must fail in the first step. The working directory is outside the repository.
 func TestDemo_WithoutElections(t *testing.T) {
 	folder := t.TempDir()
-	root := filepath.Join("..", "..")
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
 		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/cluster/dataplane"},
 		{"-C", filepath.Join(root, "tools", "helm"), "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
@@ -120,6 +145,7 @@ func TestDemo_WithoutElections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Chdir(t.TempDir())
 	var out strings.Builder
 	err = play(t.Context(), set, &screen{out: &out})
 	if err == nil || !strings.Contains(err.Error(), "step 1") || !strings.Contains(err.Error(), "unelected") {

@@ -34,9 +34,12 @@ var definitions = schema.GroupVersionResource{
 }
 
 // LoadGatewayAPI installs the standard resources of the Gateway API in the version of go.mod, and waits until they are
-// served. Existing definitions are not changed. It needs the go command and a working directory in this module.
+// served. Existing definitions are not changed. It needs the go command and
+// Options.Module.
 func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
-	output, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", gatewayModule).Output()
+	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", gatewayModule)
+	command.Dir = c.options.Module
+	output, err := command.Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {

@@ -14,7 +14,7 @@ type Options struct {
 	Programs string
 	// Pilot is the server program, Dataplane the program that replaces the proxy of Gateways.
 	Pilot, Dataplane string
-	// Helm is the Helm program, Charts the folder of the charts.
+	// Helm is the Helm program, Charts the folder deploy/charts of the repository.
 	Helm, Charts string
 	// Images are further programs by image name.
 	Images map[string]string

@@ -94,7 +94,7 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Assets: r.options.Programs, Services: true, Audit: true, AuditPolicy: verdict.Policy, APIServerArgs: args,
+		Assets: r.options.Programs, Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: verdict.Policy, APIServerArgs: args,
 	})
 	if err != nil {
 		return err
