@@ -1,0 +1,137 @@
+package example
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// client-go's example with the diff of docs/migration.md releases its lock when it is stopped. Without the last change of the diff
+// it logs which function does not return, and the lock is not released.
+func TestMigration_FromClientGo(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	leases := c.Client(t).Kube().CoordinationV1().Leases(home)
+	changes := migrationDiff(t)
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
+	list.Dir = root
+	module, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "examples", "leader-election", "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, x := range map[string]struct {
+		changes  []change
+		released bool
+		logged   string // the warning names the function
+	}{
+		"complete":    {changes, true, ""},
+		"import-only": {changes[:1], false, "main.main.func"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source := string(original)
+			for _, change := range x.changes {
+				if strings.Count(source, change.old) != 1 {
+					t.Fatalf("the example does not have %q once", change.old)
+				}
+				source = strings.Replace(source, change.old, change.now, 1)
+			}
+			folder := t.TempDir()
+			file := filepath.Join(folder, "main.go")
+			if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			binary := filepath.Join(folder, "example")
+			if err := example.Build(t.Context(), root, file, binary, "-ldflags=-s -w"); err != nil {
+				t.Fatal(err)
+			}
+			holder := func() string {
+				lease, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
+					t.Fatal(err)
+				}
+				if err != nil {
+					return ""
+				}
+				return k8sresourcelock.LeaseSnapshot(lease).Record.HolderIdentity
+			}
+			var log bytes.Buffer
+			program := exec.CommandContext(t.Context(), binary, "-kubeconfig", c.Kubeconfig(), "-lease-lock-namespace", home, "-lease-lock-name", name, "-id", "me")
+			program.Stderr = &log
+			if err := program.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- program.Wait() }()
+			ticker := time.NewTicker(20 * time.Millisecond)
+			defer ticker.Stop()
+			for limit := time.After(patience); holder() != "me"; {
+				select {
+				case err := <-ended:
+					t.Fatalf("ended: %v\n%s", err, &log)
+				case <-limit:
+					t.Fatal("does not lead")
+				case <-ticker.C:
+				}
+			}
+			stopped := time.Now()
+			if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-ended; err != nil {
+				t.Errorf("%v\n%s", err, &log)
+			}
+			t.Logf("stopped in %v", time.Since(stopped))
+			if (holder() == "") != x.released || strings.Contains(log.String(), "have not returned") != (x.logged != "") || !strings.Contains(log.String(), x.logged) {
+				t.Errorf("holder %q; log:\n%s", holder(), &log)
+			}
+		})
+	}
+}
+
+// change is a replacement of lines.
+type change struct{ old, now string }
+
+// migrationDiff returns the changes in the diff of docs/migration.md.
+func migrationDiff(t *testing.T) (changes []change) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "migration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```diff\n")
+	diff, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		t.Fatal("docs/migration.md has no diff")
+	}
+	added := true
+	for line := range strings.Lines(diff) {
+		if removes := line[0] == '-'; removes && added {
+			changes = append(changes, change{})
+		}
+		added = line[0] == '+'
+		last := &changes[len(changes)-1]
+		if added {
+			last.now += line[1:]
+		} else {
+			last.old += line[1:]
+		}
+	}
+	return changes
+}
