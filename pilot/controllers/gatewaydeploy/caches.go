@@ -27,7 +27,7 @@ func keepGateway(gw *gateway.Gateway) *gateway.Gateway {
 func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {
 	return &gateway.GatewayClass{
 		ObjectMeta: reconcile.Meta(class.ObjectMeta),
-		Spec:       gateway.GatewayClassSpec{ControllerName: class.Spec.ControllerName},
+		Spec:       gateway.GatewayClassSpec{ControllerName: class.Spec.ControllerName, ParametersRef: class.Spec.ParametersRef},
 	}
 }
 

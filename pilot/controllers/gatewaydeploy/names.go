@@ -2,6 +2,8 @@ package gatewaydeploy
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -40,6 +42,9 @@ const (
 	// ProblemAnnotation is the annotation with the current problems of a Gateway. ProblemOf reads it.
 	ProblemAnnotation = "incumbent.dev/deployment-problem"
 
+	// keptTypeAnnotation marks a Service that another client created, with its type, for the Gateway.
+	keptTypeAnnotation = "incumbent.dev/keeps-type"
+
 	accountOverride     = "gateway.istio.io/service-account"
 	versionAnnotation   = "gateway.istio.io/controller-version"
 	serviceTypeOverride = "networking.istio.io/service-type"
@@ -65,19 +70,41 @@ func namesOf(gw *gateway.Gateway) names {
 	usual := gw.Name + "-" + string(gw.Spec.GatewayClassName)
 	account, annotated := gw.Annotations[accountOverride]
 	return names{
-		workload:      cmp.Or(gw.Annotations[NameOverride], usual),
-		account:       cmp.Or(account, usual),
+		workload:      cmp.Or(gw.Annotations[NameOverride], label(usual)),
+		account:       cmp.Or(account, short(usual, validation.DNS1123SubdomainMaxLength)),
 		chosenAccount: annotated && account != "",
 	}
 }
 
-// problem returns a problem if a name is invalid, or nil. Without this check, the API server would reject
-// each object on each attempt.
-func (n names) problem(gw *gateway.Gateway) *Problem {
-	if len(gw.Name) > validation.LabelValueMaxLength {
-		return problemf(ReasonInvalidName, "Gateway name has %d characters; as the value of label %s it may have at most %d",
-			len(gw.Name), GatewayLabel, validation.LabelValueMaxLength)
+// label returns a name as a DNS label. A name that is longer or contains dots gets a hash, so that it differs
+// from the labels of other names.
+func label(name string) string {
+	if len(validation.IsDNS1123Label(name)) == 0 {
+		return name
 	}
+	return hashed(strings.ReplaceAll(name, ".", "-"), name, validation.DNS1123LabelMaxLength)
+}
+
+// short returns a name with at most n characters. A longer name is cut and gets a hash.
+func short(name string, n int) string {
+	if len(name) <= n {
+		return name
+	}
+	return hashed(name, name, n)
+}
+
+func hashed(text, name string, n int) string {
+	sum := sha256.Sum256([]byte(name))
+	suffix := "-" + hex.EncodeToString(sum[:4])
+	return strings.TrimRight(text[:min(len(text), n-len(suffix))], "-.") + suffix
+}
+
+// labelValue returns a name of the Gateway API, which can be longer, as the value of a label.
+func labelValue[T ~string](name T) string { return short(string(name), validation.LabelValueMaxLength) }
+
+// problem returns a problem if a name that the Gateway sets is invalid, or nil. Without this check, the API
+// server would reject each object on each attempt.
+func (n names) problem() *Problem {
 	if wrong := validation.IsDNS1123Label(n.workload); len(wrong) > 0 {
 		return problemf(ReasonInvalidName, "invalid name %q of Service and Deployment (%d characters): %s; set a name with annotation %s",
 			n.workload, len(n.workload), strings.Join(wrong, ", "), NameOverride)
@@ -85,10 +112,6 @@ func (n names) problem(gw *gateway.Gateway) *Problem {
 	if wrong := validation.IsDNS1123Subdomain(n.account); len(wrong) > 0 {
 		return problemf(ReasonInvalidName, "invalid ServiceAccount name %q: %s; set a name with annotation %s",
 			n.account, strings.Join(wrong, ", "), accountOverride)
-	}
-	if class := string(gw.Spec.GatewayClassName); len(class) > validation.LabelValueMaxLength {
-		return problemf(ReasonInvalidName, "class name %s has %d characters; as the value of label %s it may have at most %d",
-			class, len(class), ClassLabel, validation.LabelValueMaxLength)
 	}
 	return nil
 }

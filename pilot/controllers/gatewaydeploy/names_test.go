@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -19,21 +20,24 @@ func TestNames(t *testing.T) {
 		workload, account string
 		reason            string
 	}{
-		"by default":                              {nil, "web-istio", "web-istio", ""},
-		"another name":                            {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
-		"another account":                         {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
-		"empty overrides":                         {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
-		"63 characters":                           {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
-		"64 characters":                           {[]func(*gateway.Gateway){named(long + "b")}, "", "", ReasonInvalidName},
-		"64 characters with a name":               {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
-		"the Gateway's own name of 64":            {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "", "", ReasonInvalidName},
+		"by default":                   {nil, "web-istio", "web-istio", ""},
+		"another name":                 {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
+		"another account":              {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
+		"empty overrides":              {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
+		"63 characters":                {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
+		"64 characters":                {[]func(*gateway.Gateway){named(long + "b")}, strings.Repeat("a", 54) + "-e30aa4fa", long + "b-istio", ""},
+		"64 characters with a name":    {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
+		"the Gateway's own name of 64": {[]func(*gateway.Gateway){named(strings.Repeat("a", 64)), annotated(NameOverride, "edge")}, "edge", strings.Repeat("a", 64) + "-istio", ""},
+		"dots":                         {[]func(*gateway.Gateway){named("shop.example.com")}, label("shop.example.com-istio"), "shop.example.com-istio", ""},
+		"253 characters":               {[]func(*gateway.Gateway){named(strings.Repeat("a", 253))}, label(strings.Repeat("a", 253) + "-istio"), short(strings.Repeat("a", 253)+"-istio", 253), ""},
+		"name in Unicode":              {[]func(*gateway.Gateway){annotated(NameOverride, "tür")}, "", "", ReasonInvalidName},
 		"its own name of 63, and another for all": {[]func(*gateway.Gateway){named(strings.Repeat("a", 63)), annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
 		"a class of 63 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
 			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 63))
 		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
 		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
 			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
-		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "", "", ReasonInvalidName},
+		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
 		"invalid name":                   {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", ReasonInvalidName},
 		"invalid account":                {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", ReasonInvalidName},
 		"a name with a path in it":       {[]func(*gateway.Gateway){annotated(NameOverride, "../other")}, "", "", ReasonInvalidName},
@@ -175,5 +179,16 @@ func TestMetadata_RestartsNoPods(t *testing.T) {
 		if got := template(annotated(key, "5"), func(gw *gateway.Gateway) { gw.Labels = map[string]string{key: "5"} }); !reflect.DeepEqual(got, plain) {
 			t.Errorf("%s changes the Pods: %v", key, got)
 		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	for _, name := range []string{"a", "a.b", "a-b", strings.Repeat("a.", 40), strings.Repeat("a-", 120)} {
+		if wrong := validation.IsDNS1123Label(label(name)); len(wrong) > 0 {
+			t.Errorf("%s: %s, %v", name, label(name), wrong)
+		}
+	}
+	if label("a.b-c") == label("a-b.c") || labelValue(strings.Repeat("a", 64)) == labelValue(strings.Repeat("a", 65)) || labelValue("a.b") != "a.b" {
+		t.Error("different names have the same label, or a valid name changes")
 	}
 }

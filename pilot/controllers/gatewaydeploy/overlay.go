@@ -146,7 +146,7 @@ func identityChanged(before, after map[string]any) string {
 // identify sets the labels and the owner reference of a rendered document.
 func identify(document map[string]any, gw *gateway.Gateway) error {
 	for _, label := range [][2]string{
-		{ManagedLabel, ManagedBy}, {GatewayLabel, gw.Name}, {ClassLabel, string(gw.Spec.GatewayClassName)},
+		{ManagedLabel, ManagedBy}, {GatewayLabel, labelValue(gw.Name)}, {ClassLabel, labelValue(gw.Spec.GatewayClassName)},
 	} {
 		if err := unstructured.SetNestedField(document, label[1], "metadata", "labels", label[0]); err != nil {
 			return fmt.Errorf("metadata.labels: %w", err)
@@ -162,7 +162,7 @@ func identify(document map[string]any, gw *gateway.Gateway) error {
 // the same name count, so that they are adopted before they are garbage-collected.
 func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
 	if name, ok := o.GetLabels()[GatewayLabel]; ok {
-		return name == gw.Name
+		return name == labelValue(gw.Name)
 	}
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Gateway" {

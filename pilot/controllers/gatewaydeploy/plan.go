@@ -120,6 +120,8 @@ func (v View) skipped() string {
 		return "class belongs to another controller"
 	case v.Class == nil && gw.Spec.GatewayClassName != DefaultClass:
 		return "class does not exist"
+	case v.Class != nil && v.Class.Spec.ParametersRef != nil:
+		return "class is not accepted, because parameters of a class are not supported"
 	case !managed(gw):
 		return "addresses refer to an existing deployment"
 	}
@@ -130,7 +132,7 @@ func (v View) skipped() string {
 // the deployment.
 func (v View) steps() ([]Step, *Problem) {
 	called := namesOf(v.Gateway)
-	if p := called.problem(v.Gateway); p != nil {
+	if p := called.problem(); p != nil {
 		return nil, p
 	}
 	overlays, p := v.overlays()
@@ -277,7 +279,7 @@ func (v View) values(called names) Values {
 	annotations, podAnnotations := metadata(gw.Annotations, texts(in.Annotations))
 	maps.Copy(podLabels, map[string]string{
 		"sidecar.istio.io/inject": "false",
-		GatewayLabel:              gw.Name, ClassLabel: string(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
+		GatewayLabel:              labelValue(gw.Name), ClassLabel: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
 	})
 	podAnnotations["istio.io/rev"] = v.Revision
 	ports := portsOf(gw)
@@ -298,7 +300,7 @@ func (v View) values(called names) Values {
 		Name: called.workload, ServiceAccount: called.account,
 		Labels: labels, Annotations: annotations,
 		PodLabels: podLabels, PodAnnotations: podAnnotations,
-		Selector: map[string]string{GatewayLabel: gw.Name},
+		Selector: map[string]string{GatewayLabel: labelValue(gw.Name)},
 		Ports:    ports, Listen: strings.Join(listen, ","),
 		ServiceType: serviceType, Address: address,
 		Image: v.Image, Revision: v.Revision,
@@ -314,6 +316,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 	s.read = present
 	if present != nil {
 		keepSelector(present, document)
+		v.keepType(present, document)
 	}
 	replicas := any(nil)
 	if kind == Deployment && autoscaled {
@@ -372,6 +375,23 @@ func withoutReplicas(present metav1.Object, document map[string]any) (replicas a
 		return int64(*deployment.Spec.Replicas)
 	}
 	return nil
+}
+
+// keepType omits the type of a Service that another client created in advance for the Gateway, unless the
+// Gateway or an overlay sets a type.
+func (v View) keepType(present metav1.Object, document map[string]any) {
+	before := present.GetAnnotations()
+	inAdvance := len(ourFields(present.GetManagedFields())) == 0 && before[appliedAnnotation] == ""
+	chosen, _, _ := unstructured.NestedString(document, "spec", "type")
+	if v.Gateway.Annotations[serviceTypeOverride] != "" || chosen != string(corev1.ServiceTypeLoadBalancer) {
+		return
+	}
+	if _, ok := present.(*corev1.Service); !ok || !inAdvance && before[keptTypeAnnotation] == "" {
+		return
+	}
+	if err := unstructured.SetNestedField(document, "true", "metadata", "annotations", keptTypeAnnotation); err == nil {
+		unstructured.RemoveNestedField(document, "spec", "type")
+	}
 }
 
 // keepSelector keeps the immutable selector of a Deployment that an istiod before 1.24 created.

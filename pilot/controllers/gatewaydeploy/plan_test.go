@@ -45,13 +45,18 @@ func TestDecide_Skipped(t *testing.T) {
 		"a host name":                             {change: address(&hostname), skipped: "addresses"},
 		"two addresses":                           {change: address(&ip, &ip), skipped: "addresses"},
 		"the controller version of an old istiod": {change: annotated(versionAnnotation, "1"), version: true},
-		"our controller version":                  {change: annotated(versionAnnotation, "5")},
-		"a larger controller version":             {change: annotated(versionAnnotation, "6"), skipped: "controller version 6"},
-		"controller version is not a number":      {change: annotated(versionAnnotation, "v5"), skipped: "controller version v5"},
-		"an empty controller version":             {change: annotated(versionAnnotation, ""), skipped: "controller version"},
-		"controller version exceeds int":          {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
-		"negative controller version":             {change: annotated(versionAnnotation, "-1"), version: true},
-		"name override":                           {change: annotated(NameOverride, "edge"), version: true},
+		"class that is not accepted": {change: other, class: func() *gateway.GatewayClass {
+			c := class(ControllerName)
+			c.Spec.ParametersRef = &gateway.ParametersReference{}
+			return c
+		}(), skipped: "not accepted"},
+		"our controller version":             {change: annotated(versionAnnotation, "5")},
+		"a larger controller version":        {change: annotated(versionAnnotation, "6"), skipped: "controller version 6"},
+		"controller version is not a number": {change: annotated(versionAnnotation, "v5"), skipped: "controller version v5"},
+		"an empty controller version":        {change: annotated(versionAnnotation, ""), skipped: "controller version"},
+		"controller version exceeds int":     {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
+		"negative controller version":        {change: annotated(versionAnnotation, "-1"), version: true},
+		"name override":                      {change: annotated(NameOverride, "edge"), version: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var changes []func(*gateway.Gateway)
@@ -353,5 +358,31 @@ func TestRecord(t *testing.T) {
 		if p := ProblemOf(gw); (p == nil) != (got == "") || p != nil && p.Error() != got {
 			t.Errorf("%s: read %v", name, p)
 		}
+	}
+}
+
+// A Service that another client created for the Gateway keeps its type, unless the Gateway sets a type.
+func TestDecide_KeepsServiceType(t *testing.T) {
+	p := play(t)
+	own := edited(p.plan().document(Service).Object, "NodePort", "spec", "type")
+	unstructured.RemoveNestedField(own, "metadata", "annotations")
+	p.put(Service, write{"kubectl", false, own})
+	step := func() Step { return p.plan().Steps[1] }
+	first := step()
+	if kind, set, _ := unstructured.NestedString(first.Document, "spec", "type"); first.Action != Apply || set {
+		t.Errorf("the Service is to %s with type %q", first.Action, kind)
+	}
+	p.put(Service, write{"kubectl", false, own}, write{ControllerName, true, first.Document})
+	if again := step(); again.Action != Leave || again.Problem != nil {
+		t.Errorf("then it is to %s: %v", again.Action, again.Problem)
+	}
+	annotated(serviceTypeOverride, "LoadBalancer")(p.Gateway)
+	if kind, _, _ := unstructured.NestedString(step().Document, "spec", "type"); kind != "LoadBalancer" {
+		t.Errorf("with an annotation its type is %q", kind)
+	}
+	p.Gateway.Annotations = nil
+	p.Defaults = &corev1.ConfigMap{Data: map[string]string{"service": "spec: {type: ClusterIP}"}}
+	if kind, _, _ := unstructured.NestedString(step().Document, "spec", "type"); kind != "ClusterIP" {
+		t.Errorf("with an overlay its type is %q", kind)
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 	"text/template"
 
@@ -70,31 +68,25 @@ func ParseTemplate(source, text string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", source, err)
 	}
+	if err := limit(parsed); err != nil {
+		return nil, fmt.Errorf("%s: %w", source, err)
+	}
 	return &Template{source: source, parsed: parsed}, nil
-}
-
-// functions are additional template functions. JSON is valid YAML and quotes where needed.
-var functions = template.FuncMap{
-	"quote": func(text string) (string, error) { return toJSON(text) },
-	"merge": func(all ...map[string]string) map[string]string {
-		to := map[string]string{}
-		for _, from := range all {
-			maps.Copy(to, from)
-		}
-		return to
-	},
-	"toJson": toJSON,
-}
-
-func toJSON(value any) (string, error) {
-	text, err := json.Marshal(value)
-	return string(text), err
 }
 
 // render returns the rendered documents in order.
 func (t *Template) render(values Values) ([]map[string]any, error) {
 	var out bounded
-	if err := t.parsed.Execute(&out, values); err != nil {
+	execution, err := t.parsed.Clone()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", t.source, err)
+	}
+	work := budget{left: maxCost}
+	err = execution.Funcs(work.functions()).Execute(&out, values)
+	if errors.Is(err, errCost) {
+		err = errCost
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.source, err)
 	}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(&out.Buffer))

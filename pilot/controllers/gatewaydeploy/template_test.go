@@ -31,7 +31,18 @@ func TestTemplate_Invalid(t *testing.T) {
 		"unknown value":              {strings.Replace(good, ".ServiceType", ".Missing", 1), "Missing"},
 		"null labels":                {"apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote }}, labels: null}", "metadata.labels"},
 		"duplicate kind, other name": {good + "\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: shop}", "document 4 is a second Service"},
-		"output too long":            {`{{ range 2000000 }}xxxxxxxxxxxxxxxx{{ end }}`, "exceeds"},
+		"output too long":            {`{{ range 10000 }}` + strings.Repeat("x", 200) + `{{ end }}`, "output exceeds"},
+		"endless loop":               {`{{ range 1000000000000 }}{{ end }}`, errCost.Error()},
+		"endless loop with continue": {`{{ range 1000000000000 }}{{ continue }}{{ end }}`, errCost.Error()},
+		"nested loops":               {`{{ if true }}{{ range 1000000 }}{{ with 1 }}{{ range 1000000 }}{{ end }}{{ end }}{{ end }}{{ end }}`, errCost.Error()},
+		"loop after else":            {`{{ if false }}{{ else }}{{ range 1000000000 }}{{ end }}{{ end }}`, errCost.Error()},
+		"exponential recursion":      {`{{ define "a" }}{{ if . }}{{ template "a" (slice . 1) }}{{ template "a" (slice . 1) }}{{ end }}{{ end }}{{ template "a" "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" }}`, errCost.Error()},
+		"doubled text":               {`{{ $x := "xxxxxxxx" }}{{ range 60 }}{{ $x = print $x $x }}{{ end }}`, errCost.Error()},
+		"doubled quotes":             {`{{ $x := "\"\"" }}{{ range 60 }}{{ $x = toJson $x }}{{ end }}`, errCost.Error()},
+		"doubled format":             {`{{ $x := "xxxxxxxx" }}{{ range 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, errCost.Error()},
+		"wide text":                  {`{{ range 100000 }}{{ $x := printf "%900000d" 1 }}{{ end }}`, errCost.Error()},
+		"long format":                {`{{ printf "` + strings.Repeat("%d", 101) + `" 1 }}`, "at most 100 verbs"},
+		"refund":                     {`{{ range 10000000000 }}{{ ` + chargeFunction + ` -10 }}{{ end }}`, errCost.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t)

@@ -183,17 +183,32 @@ func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 }
 
 func ownerKeys(o metav1.Object) []key {
-	if name := o.GetLabels()[gateway.GatewayNameLabelKey]; name != "" {
+	if name := ownerName(o); name != "" {
 		return []key{{gatewayKind, o.GetNamespace(), name}}
 	}
 	return nil
 }
 
 func gatewayNames(o metav1.Object) []string {
-	if name := o.GetLabels()[gateway.GatewayNameLabelKey]; name != "" {
+	if name := ownerName(o); name != "" {
 		return []string{o.GetNamespace() + "/" + name}
 	}
 	return nil
+}
+
+// ownerName returns the name of the Gateway of a labelled object, or "". The label has a long name only
+// in a short form.
+func ownerName(o metav1.Object) string {
+	name := o.GetLabels()[gateway.GatewayNameLabelKey]
+	if name == "" {
+		return ""
+	}
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == gatewayKind {
+			return owner.Name
+		}
+	}
+	return name
 }
 
 // certificateNames returns the Secrets to which a Gateway refers.
