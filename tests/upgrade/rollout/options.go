@@ -24,6 +24,8 @@ type Options struct {
 	Seed uint64
 	// Coordinated lets a coordinator choose the leaders.
 	Coordinated bool
+	// FenceOthers are further accounts that the fence declares.
+	FenceOthers []string
 	// WithoutFence installs no fence.
 	WithoutFence bool
 	// Gateways is the number of Gateways that receive requests. Default: 3.

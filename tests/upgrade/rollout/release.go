@@ -39,7 +39,7 @@ func (r *Rollout) values(release Release) map[string]any {
 			"enabled":       !release.WithoutElections,
 			"leaseDuration": r.options.Lease.String(), "renewDeadline": r.options.Renew.String(), "retryPeriod": r.options.Retry.String(),
 		},
-		"fence": map[string]any{"mode": mode},
+		"fence": map[string]any{"mode": mode, "others": r.options.FenceOthers},
 	}
 	if r.options.Coordinated {
 		elections := values["elections"].(map[string]any)

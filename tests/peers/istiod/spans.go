@@ -1,0 +1,134 @@
+package istiod
+
+import (
+	"bufio"
+	"cmp"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// span is a period in which a process runs the functions of an election.
+type span struct {
+	process, election string
+	from, to          time.Time
+}
+
+// line is the beginning of a log line of both programs.
+var line = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT[0-9:.]+Z)\s+\w+\s+(.*)$`)
+
+// The messages that begin and end a span.
+var (
+	istiodChange    = regexp.MustCompile(`leader election lock (obtained|lost): (\S+)`)
+	incumbentChange = regexp.MustCompile(`election phase changed.*\bfrom=(\S+) to=(\S+).*`)
+	electionName    = regexp.MustCompile(`\belection=(\S+)`)
+)
+
+// change is the begin or end of a span.
+type change struct {
+	election string
+	active   bool
+}
+
+// parse returns the change that a log line reports.
+func parse(text string) (c change, found bool) {
+	if m := istiodChange.FindStringSubmatch(text); m != nil {
+		return change{m[2], m[1] == "obtained"}, true
+	}
+	m, name := incumbentChange.FindStringSubmatch(text), electionName.FindStringSubmatch(text)
+	if m == nil || name == nil {
+		return change{}, false
+	}
+	// A leader that drains still runs its functions.
+	return change{name[1][strings.LastIndex(name[1], "/")+1:], m[2] == "leading" || m[2] == "draining"}, true
+}
+
+// readSpans returns the spans in a log. ends are the times at which its processes ended. The last one is the present time, if
+// a process still runs.
+func readSpans(process, path string, ends []time.Time) ([]span, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var spans []span
+	open := map[string]time.Time{}
+	end := func(at time.Time) {
+		for election, from := range open {
+			spans = append(spans, span{process, election, from, at})
+		}
+		clear(open)
+	}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m := line.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		c, found := parse(m[2])
+		at, err := time.Parse(time.RFC3339Nano, m[1])
+		if !found || err != nil {
+			continue
+		}
+		for len(ends) > 1 && ends[0].Before(at) {
+			end(ends[0])
+			ends = ends[1:]
+		}
+		from, is := open[c.election]
+		switch {
+		case c.active && !is:
+			open[c.election] = at
+		case !c.active && is:
+			spans = append(spans, span{process, c.election, from, at})
+			delete(open, c.election)
+		}
+	}
+	if len(ends) > 0 {
+		end(ends[0])
+	}
+	return spans, lines.Err()
+}
+
+// figures are the longest overlap of two processes and the longest time without an active one, of an election in a period.
+type figures struct {
+	overlap, idle time.Duration
+	order         []string // the processes, in the order in which they began
+}
+
+// measure returns the figures of an election between two times.
+func measure(spans []span, election string, from, to time.Time) (f figures) {
+	spans = slices.DeleteFunc(slices.Clone(spans), func(s span) bool {
+		return s.election != election || s.to.Before(from) || s.from.After(to)
+	})
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from.UnixNano(), b.from.UnixNano()) })
+	covered := from
+	for i, s := range spans {
+		f.order = append(f.order, s.process)
+		if s.from.After(covered) {
+			f.idle = max(f.idle, s.from.Sub(covered))
+		}
+		if s.to.After(covered) {
+			covered = s.to
+		}
+		for _, other := range spans[:i] {
+			if until := minTime(s.to, other.to); other.process != s.process && until.After(s.from) {
+				f.overlap = max(f.overlap, until.Sub(s.from))
+			}
+		}
+	}
+	if to.After(covered) {
+		f.idle = max(f.idle, to.Sub(covered))
+	}
+	f.order = slices.Compact(f.order)
+	return f
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
