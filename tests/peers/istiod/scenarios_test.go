@@ -47,15 +47,7 @@ func (r *report) scenario(name string, revisions []string, steps func()) {
 	r.Step(r.t.Context(), name)
 	began := time.Now()
 	steps()
-	ended := time.Now()
-	var worst figures
-	for _, election := range shared {
-		f := measure(r.spans(), election, began, ended)
-		worst.overlap, worst.idle = max(worst.overlap, f.overlap), max(worst.idle, f.idle)
-		if election == shared[0] {
-			worst.order = f.order
-		}
-	}
+	worst := r.sharedFigures(began, time.Now())
 	statuses := r.editGateways(revisions)
 	r.rows = append(r.rows, row{name, worst, statuses})
 	r.t.Logf("%s: overlap %v, without a leader %v, statuses by %s, order %v", name, worst.overlap, worst.idle, statuses, worst.order)

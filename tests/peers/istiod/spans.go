@@ -92,9 +92,10 @@ func readSpans(process, path string, ends []time.Time) ([]span, error) {
 	return spans, lines.Err()
 }
 
-// figures are the longest overlap of two processes and the longest time without an active one, of an election in a period.
+// figures are the longest overlap of two processes, the longest time without an active one, and the time until the last process
+// began, of an election in a period.
 type figures struct {
-	overlap, idle time.Duration
+	overlap, idle, until time.Duration
 	order         []string // the processes, in the order in which they began
 }
 
@@ -107,6 +108,7 @@ func measure(spans []span, election string, from, to time.Time) (f figures) {
 	covered := from
 	for i, s := range spans {
 		f.order = append(f.order, s.process)
+		f.until = max(f.until, s.from.Sub(from))
 		if s.from.After(covered) {
 			f.idle = max(f.idle, s.from.Sub(covered))
 		}

@@ -1,0 +1,282 @@
+package istiod
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/certs"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the found differences to testdata/differences.txt; reasons of known differences stay")
+
+// kinds are the kinds of objects whose status is compared, with their API version.
+var kinds = map[string]string{"Gateway": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1"}
+
+// surroundings are what the cases refer to.
+const surroundings = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: %[1]s-gateways, labels: {istio.io/rev: %[1]s, cases: gateways}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: app, namespace: %[1]s-gateways}
+spec: {selector: {app: app}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: selectorless, namespace: %[1]s-gateways}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: external, namespace: %[1]s-gateways}
+spec: {type: ExternalName, externalName: example.com}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: cert, namespace: %[1]s-gateways}
+type: kubernetes.io/tls
+data: {tls.crt: %[2]s, tls.key: %[3]s}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: opaque, namespace: %[1]s-gateways}
+data: {tls.crt: %[2]s, tls.key: %[3]s}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: broken, namespace: %[1]s-gateways}
+type: kubernetes.io/tls
+data: {tls.crt: aGVsbG8=, tls.key: aGVsbG8=}
+`
+
+// elsewhere is a namespace of neither revision.
+const elsewhere = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: other-gateways}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: app, namespace: other-gateways}
+spec: {selector: {app: app}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: granted, namespace: other-gateways}
+spec: {selector: {app: app}, ports: [{port: 80}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: granted, namespace: other-gateways}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: stable-gateways}, {group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: canary-gateways}]
+  to: [{group: "", kind: Service, name: granted}]
+`
+
+// readCases returns the manifests of testdata/gateways.txt, and the names of the cases by prefix.
+func readCases(t *testing.T) (manifests string, names map[string]string) {
+	t.Helper()
+	content, err := os.ReadFile("testdata/gateways.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names = map[string]string{}
+	var text strings.Builder
+	prefix := ""
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimSpace(line)
+		if name, is := strings.CutPrefix(line, "= "); is {
+			prefix = fmt.Sprintf("c%02d", len(names)+1)
+			names[prefix] = name
+			continue
+		}
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		words := strings.SplitN(strings.ReplaceAll(line, "@", prefix+"-"), " ", 3)
+		if len(words) != 3 || kinds[words[0]] == "" {
+			t.Fatalf("testdata/gateways.txt: %q is not KIND NAME SPEC", line)
+		}
+		fmt.Fprintf(&text, "---\n{apiVersion: gateway.networking.k8s.io/%s, kind: %s, metadata: {name: %s}, spec: %s}\n", kinds[words[0]], words[0], words[1], words[2])
+	}
+	return text.String(), names
+}
+
+// The status of Gateways and routes of a revision of incumbent and of a revision of istiod, for the same objects. The differences
+// are those of testdata/differences.txt.
+func TestGatewayStatus(t *testing.T) {
+	l := start(t, map[string]string{"istiod": program(t, "ISTIOD")}, nil)
+	r := &report{lab: l}
+	r.incumbent(1)
+	r.must(r.Flip(t.Context(), stable))
+	l.install(canary, "istiod", 1)
+	r.awaitLeads(stable)
+	cert, key := certs.KeyPair(t)
+	l.kubectl(elsewhere, "apply", "-f", "-")
+	manifests, names := readCases(t)
+	for _, revision := range []string{stable, canary} {
+		l.kubectl(fmt.Sprintf(surroundings, revision, base64.StdEncoding.EncodeToString(cert), base64.StdEncoding.EncodeToString(key)), "apply", "-f", "-")
+		l.kubectl(manifests, "apply", "-n", revision+"-gateways", "-f", "-")
+	}
+	ours, istiods := l.settled(stable), l.settled(canary)
+	found := map[string]string{} // by case and object
+	for _, object := range slices.Sorted(maps.Keys(ours)) {
+		if differences := compare(ours[object], istiods[object]); differences != "" {
+			prefix, name, _ := strings.Cut(object[strings.Index(object, " ")+1:], "-")
+			found[fmt.Sprintf("%s: %s %s", names[prefix], object[:strings.Index(object, " ")], name)] = differences
+		}
+	}
+	t.Logf("%d cases, %d objects, %d with a difference", len(names), len(ours), len(found))
+	checkDifferences(t, found)
+}
+
+// settled returns the statuses of the objects of a revision, when they have not changed for a while.
+func (l *lab) settled(revision string) map[string]map[string]string {
+	l.t.Helper()
+	var last map[string]map[string]string
+	since := time.Now()
+	l.await("the statuses of "+revision+" do not change", func() string {
+		now := l.statuses(revision)
+		if !maps.EqualFunc(now, last, maps.Equal[map[string]string]) {
+			last, since = now, time.Now()
+		}
+		const quiet = 6 * time.Second
+		if time.Since(since) < quiet {
+			return "they change"
+		}
+		return ""
+	})
+	return last
+}
+
+type object struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Status   struct {
+		Conditions []condition
+		Listeners  []struct {
+			Name           string
+			AttachedRoutes int
+			SupportedKinds []struct{ Kind string }
+			Conditions     []condition
+		}
+		Parents []struct {
+			ParentRef  map[string]any
+			Conditions []condition
+		}
+	}
+}
+
+type condition struct{ Type, Status, Reason string }
+
+// statuses returns the fields of the status by object ("Kind name") and field.
+func (l *lab) statuses(revision string) map[string]map[string]string {
+	l.t.Helper()
+	var list struct{ Items []object }
+	all := "gateways,httproutes,grpcroutes,tlsroutes,tcproutes,udproutes"
+	resources := strings.ReplaceAll(all, ",", ".gateway.networking.k8s.io,") + ".gateway.networking.k8s.io"
+	l.must(json.Unmarshal([]byte(l.kubectl("", "get", resources, "-n", revision+"-gateways", "-o", "json")), &list))
+	statuses := map[string]map[string]string{}
+	for _, o := range list.Items {
+		fields := map[string]string{}
+		add := func(where string, conditions []condition) {
+			for _, c := range conditions {
+				fields[where+c.Type] = c.Status + "/" + c.Reason
+			}
+		}
+		add("", o.Status.Conditions)
+		for _, s := range o.Status.Listeners {
+			where := "listener " + s.Name + " "
+			add(where, s.Conditions)
+			fields[where+"attachedRoutes"] = fmt.Sprint(s.AttachedRoutes)
+			var supported []string
+			for _, k := range s.SupportedKinds {
+				supported = append(supported, k.Kind)
+			}
+			slices.Sort(supported)
+			fields[where+"supportedKinds"] = strings.Join(supported, "+")
+		}
+		for _, p := range o.Status.Parents {
+			where := fmt.Sprintf("parent %v ", p.ParentRef["name"])
+			for _, key := range []string{"sectionName", "port"} {
+				if value := p.ParentRef[key]; value != nil {
+					where += fmt.Sprintf("%v ", value)
+				}
+			}
+			fields[where+"entry"] = "present"
+			add(where, p.Conditions)
+		}
+		statuses[o.Kind+" "+o.Metadata.Name] = fields
+	}
+	return statuses
+}
+
+// compare returns the different fields.
+func compare(ours, istiods map[string]string) string {
+	all := maps.Clone(ours)
+	maps.Copy(all, istiods)
+	var differences []string
+	for _, field := range slices.Sorted(maps.Keys(all)) {
+		if ours[field] != istiods[field] {
+			differences = append(differences, fmt.Sprintf("%s: %s, istiod %s", field, orNone(ours[field]), orNone(istiods[field])))
+		}
+	}
+	return strings.Join(differences, "; ")
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+// checkDifferences compares the differences with testdata/differences.txt: lines "CASE: KIND NAME | DIFFERENCES | REASON".
+func checkDifferences(t *testing.T, found map[string]string) {
+	t.Helper()
+	const path = "testdata/differences.txt"
+	content, err := os.ReadFile(path)
+	if err != nil && !*rewrite {
+		t.Fatal(err)
+	}
+	known, reasons := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 {
+			known[parts[0]], reasons[parts[0]] = parts[1], parts[2]
+		}
+	}
+	if *rewrite {
+		var text strings.Builder
+		text.WriteString("# Differences between incumbent and istiod that TestGatewayStatus expects: OBJECT | FIELDS | REASON.\n")
+		for _, name := range slices.Sorted(maps.Keys(found)) {
+			fmt.Fprintf(&text, "%s | %s | %s\n", name, found[name], orNone(reasons[name]))
+		}
+		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		if found[name] != known[name] {
+			t.Errorf("%s:\n\tfound %s\n\tknown %s", name, found[name], orNone(known[name]))
+		}
+		if reasons[name] == "none" {
+			t.Errorf("%s: no reason", name)
+		}
+	}
+	for name := range known {
+		if found[name] == "" {
+			t.Errorf("%s: no longer different; remove the line", name)
+		}
+	}
+}
