@@ -1,7 +1,18 @@
 #!/usr/bin/env bash
 # inside.sh FOLDER: copies Istio's module to FOLDER/istio, replaces its election file by shim/leaderelection.go, and builds
-# FOLDER/istiod-inside (with incumbent's elections). Run it in tests/peers.
+# FOLDER/istiod-inside.
+# inside.sh test FOLDER: runs Istio's own tests of the elections and of pilot/pkg/bootstrap in that copy.
+# Run it in tests/peers.
 set -euo pipefail
+
+if [ "$1" = test ]; then
+	cd "$2/istio"
+	# The tests use leases of one second. incumbent needs four, and a follower notices lost permissions after half of them.
+	sed -i -e 's/ttl:            time.Second,/ttl:            4 * time.Second,/' \
+		-e 's/retry.Timeout(time.Second))/retry.Timeout(10*time.Second))/' pilot/pkg/leaderelection/leaderelection_test.go
+	exec go test -mod=mod -trimpath -count=1 -timeout 20m -v -run 'Test[A-Z][A-Za-z]*$' ./pilot/pkg/leaderelection ./pilot/pkg/bootstrap
+fi
+
 folder=$(realpath "$1")
 source=$(go list -m -f '{{.Dir}}' istio.io/istio)
 root=$(realpath ../..)

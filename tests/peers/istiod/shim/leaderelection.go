@@ -87,15 +87,7 @@ func (l *LeaderElection) Run(stop <-chan struct{}) {
 	if err != nil {
 		panic("LeaderElection creation failed: " + err.Error())
 	}
-	election.AddRunContext(func(ctx context.Context) error {
-		l.work(ctx)
-		select {
-		case <-stop:
-		default:
-			l.cycle.Inc()
-		}
-		return nil
-	})
+	election.AddRunContext(l.work)
 	l.mu.Lock()
 	l.election = election
 	l.mu.Unlock()
@@ -103,8 +95,8 @@ func (l *LeaderElection) Run(stop <-chan struct{}) {
 	election.Run(stop)
 }
 
-// work runs the functions until all have returned.
-func (l *LeaderElection) work(ctx context.Context) {
+// work runs the functions until all have returned. Then the next cycle begins.
+func (l *LeaderElection) work(ctx context.Context) error {
 	log.Infof("leader election lock obtained: %v", l.electionID)
 	var running sync.WaitGroup
 	for _, f := range l.functions {
@@ -113,6 +105,8 @@ func (l *LeaderElection) work(ctx context.Context) {
 	<-ctx.Done()
 	running.Wait()
 	log.Infof("leader election lock lost: %v", l.electionID)
+	l.cycle.Inc()
+	return nil
 }
 
 func (l *LeaderElection) isLeader() bool {
@@ -164,8 +158,11 @@ func newLeaderElection(namespace, name, electionID, revision string, client kube
 
 // LocationPrioritizedComparison reports whether l outranks a holder with this key.
 func LocationPrioritizedComparison(key string, l *LeaderElection) bool {
-	current := k8sleaderelection.DefaultRevision{Synced: true, Revision: l.defaultWatcher.GetDefault()}
-	return k8sleaderelection.Outranks(k8sleaderelection.RevisionKey(l.revision, l.remote), key, current)
+	own := l.revision
+	if l.remote {
+		own = remoteIstiodPrefix + own
+	}
+	return k8sleaderelection.Outranks(own, key, k8sleaderelection.DefaultRevision{Synced: true, Revision: l.defaultWatcher.GetDefault()})
 }
 
 // connection is the client that incumbent needs. Istio's kube.Client implements it.
