@@ -132,7 +132,7 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway is deleted too
 	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		// Repairs of an object count as equal if they write the same content, whatever they replace.
+		// Repairs of an object are equal if they write the same content. The replaced content does not matter.
 		return k.target(of, s.Name).Answered(identityOf(s.Kind, have), object, err)
 	}
 	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)

@@ -15,7 +15,7 @@ const (
 	// executed node.
 	maxCost  = 4 << 20
 	nodeCost = 64
-	// maxVerbs bounds the verbs of a format, each of which can write a megabyte.
+	// maxVerbs bounds the verbs of a format. Each verb can write a megabyte.
 	maxVerbs = 100
 	// chargeFunction is the function that the limit calls.
 	chargeFunction = "incumbentCharge"

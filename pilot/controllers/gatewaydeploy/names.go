@@ -241,7 +241,7 @@ const (
 	networkDomain = "networking.istio.io"
 )
 
-// ownershipDomains lists the domains of keys by which tools find the objects that they may delete.
+// ownershipDomains lists the domains of ownership keys. Tools delete objects that have their keys.
 var ownershipDomains = []string{
 	"applyset.kubernetes.io", "argoproj.io", "toolkit.fluxcd.io", "helm.sh", "kubectl.kubernetes.io",
 	"config.k8s.io", "k14s.io", "cattle.io",

@@ -363,7 +363,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 
 // withoutReplicas removes the replicas of a Deployment that an autoscaler scales, and returns the replicas
 // to write. While this controller owns the field, it must repeat the current number, because the API server
-// resets a field that its only owner removes. The number of a new Deployment is that of the overlay.
+// resets a field that its only owner removes. A new Deployment gets the number of the overlay.
 func withoutReplicas(present metav1.Object, document map[string]any) (replicas any) {
 	replicas, _, _ = unstructured.NestedFieldNoCopy(document, "spec", "replicas")
 	unstructured.RemoveNestedField(document, "spec", "replicas")
