@@ -325,7 +325,8 @@ func (l *LeaderElection) Leader() (identity, key string) {
 }
 
 // Client returns a client with the gate of this election: writes outside the term fail with
-// fence.ErrNotLeader. Reads always succeed. A fake clientset is returned without a gate.
+// fence.ErrNotLeader. If the election stops or hands over, the term ends when the run functions have returned, so
+// they can clean up after the end of their context. Reads always succeed. A fake clientset is returned without a gate.
 func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
 		return l.client

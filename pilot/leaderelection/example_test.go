@@ -35,7 +35,8 @@ func ExampleSet() {
 			return
 		}
 		election.AddRunContext(func(ctx context.Context) error {
-			// Writes through election.Client() are refused once ctx has ended.
+			// Writes through election.Client() are refused after this function has returned. Between the end of ctx and
+			// that, they are admitted within the validity, for clean-up.
 			<-ctx.Done()
 			return nil
 		})

@@ -63,8 +63,9 @@ func (e *OutcomeUnknownError) Unwrap() error { return e.Err }
 
 // Gate admits writes while a term is valid. Use NewGate.
 type Gate struct {
-	election string
-	clock    *k8sleaderelection.Clock
+	election  string
+	clock     *k8sleaderelection.Clock
+	clockless bool // NewGate got no clock
 	// open is immutable and replaced as a whole.
 	open atomic.Pointer[admission]
 	// byGate and byFence count rejections.
@@ -94,15 +95,21 @@ type termWrites struct {
 	draining bool
 }
 
-// NewGate returns a closed gate. The clock must be the clock of the elector.
+// NewGate returns a closed gate. The clock must be the clock of the elector. Without a clock, the gate never opens.
 func NewGate(election string, clock *k8sleaderelection.Clock) *Gate {
 	g := &Gate{election: election, clock: clock}
 	g.open.Store(&admission{shut: notLeading})
+	if clock == nil {
+		g.open.Store(&admission{shut: noClock})
+		g.clock = k8sleaderelection.NewClock(nil)
+		g.clockless = true
+	}
 	return g
 }
 
 const (
 	notLeading   = "not leading"
+	noClock      = "the gate has no clock: pass the Clock of the elector to NewGate"
 	validityOver = "validity has ended"
 	draining     = "draining"
 	otherTerm    = "the request's context belongs to another term"
@@ -114,6 +121,9 @@ const (
 
 // Set admits writes of term until end. The zero Validity closes the gate and cancels pending writes.
 func (g *Gate) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) {
+	if g.clockless {
+		return
+	}
 	old := g.open.Load()
 	if old.term == term && old.end == end || end == (k8sleaderelection.Validity{}) && old.shut == notLeading {
 		return

@@ -311,3 +311,13 @@ func TestGate_FinishedWritesAreForgotten(t *testing.T) {
 	}
 	runtime.KeepAlive(gate)
 }
+
+// A gate without a clock cannot know when the validity ends. It reports the mistake and never opens.
+func TestNewGate_WithoutClock(t *testing.T) {
+	g := fence.NewGate("e", nil)
+	g.Set(le.Term{LockUID: "u"}, le.Validity{Mono: 1 << 62, Boot: 1 << 62, Wall: 1 << 62})
+	g.Drain()
+	if err := g.Check(); err == nil || !strings.Contains(err.Error(), "NewGate") {
+		t.Errorf("error %v", err)
+	}
+}

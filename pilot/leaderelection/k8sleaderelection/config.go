@@ -121,7 +121,8 @@ type LeaderElectionConfig struct {
 	Shared *k8sresourcelock.Shared
 	// Observer, if set, receives phases and calls for metrics.
 	Observer Observer
-	// Logger receives a line per phase change and per new problem. The default is slog.Default.
+	// Logger receives a line per phase change and per new problem. The default is the logr.Logger in the
+	// context of Run or Campaign, which klog and controller-runtime also use, and otherwise slog.Default.
 	Logger *slog.Logger
 }
 

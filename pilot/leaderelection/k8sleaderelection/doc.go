@@ -2,6 +2,27 @@
 // client-go and can be used alone. A LeaderElector is one candidate of one election. docs/how-it-works.md describes the
 // protocol, docs/safety.md its limits.
 //
+// Quick start, without revisions:
+//
+//	clientset := kubernetes.NewForConfigOrDie(k8sresourcelock.ClientConfig(config))
+//	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+//	defer stop()
+//	k8sleaderelection.RunOrDie(ctx, k8sleaderelection.LeaderElectionConfig{
+//		Lock: &k8sresourcelock.LeaseLock{
+//			LeaseMeta:  metav1.ObjectMeta{Namespace: "default", Name: "my-controller"},
+//			Client:     clientset.CoordinationV1(),
+//			LockConfig: k8sresourcelock.ResourceLockConfig{Identity: os.Getenv("POD_NAME")},
+//		},
+//		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+//		ReleaseOnCancel: true,
+//		Callbacks: k8sleaderelection.LeaderCallbacks{
+//			OnStartedLeading: func(ctx context.Context) { runController(ctx) }, // returns when ctx ends
+//		},
+//	})
+//
+// The Role of the Pod needs the verb create on leases (coordination.k8s.io), and get, update and watch on the lease
+// my-controller.
+//
 // Terms:
 //
 //   - The holder is the identity in the record of the lock. A leader is a holder whose run functions may run. A follower is

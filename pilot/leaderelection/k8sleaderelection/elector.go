@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/atomic"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
@@ -110,7 +111,7 @@ func RunOrDie(ctx context.Context, lec LeaderElectionConfig) {
 func (le *LeaderElector) Run(ctx context.Context) {
 	err := le.run(ctx, true)
 	if err != nil {
-		le.logger().Error("election failed", "election", le.config.Name, "err", err)
+		le.logger(ctx).Error("election failed", "election", le.config.Name, "err", err)
 	}
 	// A second Run must not call OnStoppedLeading, because the first one continues. errors.Is would also match the error
 	// of another elector that a run function returned.
@@ -153,7 +154,7 @@ func (le *LeaderElector) AwaitDrained(ctx context.Context) error {
 		return nil
 	default:
 	}
-	le.logger().Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
+	le.logger(ctx).Warn("waiting for run functions of an earlier run to return", "election", le.config.Name)
 	select {
 	case <-drained:
 		return nil
@@ -276,9 +277,13 @@ func (le *LeaderElector) Status() Status {
 	}
 }
 
-func (le *LeaderElector) logger() *slog.Logger {
+// logger returns Logger of the configuration, or the logger of ctx, as klog and controller-runtime store it, or slog.Default.
+func (le *LeaderElector) logger(ctx context.Context) *slog.Logger {
 	if le.config.Logger != nil {
 		return le.config.Logger
+	}
+	if logger := logr.FromContextAsSlogLogger(ctx); logger != nil {
+		return logger
 	}
 	return slog.Default()
 }

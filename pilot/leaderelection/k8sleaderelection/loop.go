@@ -83,7 +83,7 @@ func (l *loop) start(ctx context.Context) {
 	l.values = context.WithoutCancel(ctx)
 	l.stop = ctx.Done()
 	l.timer = time.NewTimer(math.MaxInt64)
-	l.report = newReporter(l.le, &l.core)
+	l.report = newReporter(ctx, l.le, &l.core)
 	l.changed = time.Now()
 	l.startWatching()
 	if l.le.config.FitnessCheck != nil {

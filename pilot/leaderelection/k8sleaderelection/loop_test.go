@@ -1,11 +1,16 @@
 package k8sleaderelection
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -27,7 +32,7 @@ func idleLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*Lead
 	l.values = t.Context()
 	l.events = make(chan *event, 16)
 	l.timer = time.NewTimer(time.Hour)
-	l.report = newReporter(le, &l.core)
+	l.report = newReporter(t.Context(), le, &l.core)
 	return l
 }
 
@@ -193,4 +198,28 @@ func TestCheckBound(t *testing.T) {
 			t.Errorf("after the bound: %v", err)
 		}
 	})
+}
+
+// The logger of a context, as klog stores it, receives the lines of an elector without Logger.
+func TestLogger_OfContext(t *testing.T) {
+	var log bytes.Buffer
+	ctx := logr.NewContextWithSlogLogger(t.Context(), slog.New(slog.NewTextHandler(&log, nil)))
+	own := slog.New(slog.DiscardHandler)
+	for name, x := range map[string]struct {
+		config *slog.Logger
+		ctx    context.Context
+		logged bool
+	}{"context": {nil, ctx, true}, "config": {own, ctx, false}} {
+		log.Reset()
+		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Locker)
+		l.le.config.Logger = x.config
+		l.le.logger(x.ctx).Info("line")
+		if strings.Contains(log.String(), "line") != x.logged {
+			t.Errorf("%s: log %q", name, &log)
+		}
+	}
+	le := &LeaderElector{}
+	if le.logger(t.Context()) != slog.Default() {
+		t.Error("another logger than slog.Default")
+	}
 }

@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 
@@ -26,13 +27,13 @@ type reporter struct {
 	failures  failures
 }
 
-func newReporter(le *LeaderElector, c *core.Config) *reporter {
+func newReporter(ctx context.Context, le *LeaderElector, c *core.Config) *reporter {
 	metric := newLeaderMetric()
 	metric.Off(le.config.Name)
 	return &reporter{
 		le:     le,
 		core:   c,
-		log:    le.logger().With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
+		log:    le.logger(ctx).With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
 		metric: metric,
 
 		failures: failures{now: le.clock.mono},
