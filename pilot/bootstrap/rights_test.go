@@ -47,7 +47,7 @@ var mayDo = map[string]bool{
 	"list admissionregistration.k8s.io/validatingwebhookconfigurations - validator":  true,
 	"watch admissionregistration.k8s.io/validatingwebhookconfigurations - validator": true,
 	"list gateway.networking.k8s.io/gateways - new":                                  true, "watch gateway.networking.k8s.io/gateways - new": true,
-	"patch gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways/status - new": true,
+	"get gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways/status - new": true,
 	"list gateway.networking.k8s.io/httproutes - new": true, "watch gateway.networking.k8s.io/httproutes - new": true,
 	"patch gateway.networking.k8s.io/httproutes/status - new": true,
 	"list gateway.networking.k8s.io/gatewayclasses - new":     true, "watch gateway.networking.k8s.io/gatewayclasses - new": true,

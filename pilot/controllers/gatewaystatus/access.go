@@ -12,6 +12,7 @@ func ClusterRules(createClass bool) []rbacv1.PolicyRule {
 	read := []string{"list", "watch"}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}, Verbs: read},
+		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gateways"}, Verbs: []string{"get"}},
 		{APIGroups: []string{gateway.GroupName}, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets", "services"}, Verbs: read},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: read},

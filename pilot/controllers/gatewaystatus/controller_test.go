@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -141,7 +142,7 @@ func TestReconcile_Skipped(t *testing.T) {
 	}{
 		"unknown tags":                {func(s *stub) { s.synced = false }, everything},
 		"another revision":            {func(s *stub) { s.mine = "other" }, everything},
-		"route of another revision":   {changed("route", func(o *gateway.HTTPRoute) { o.Labels = map[string]string{"istio.io/rev": "other"} }), everything[1:2]},
+		"route of another revision":   {changed("route", func(o *gateway.HTTPRoute) { o.Labels = map[string]string{"istio.io/rev": "other"} }), nil},
 		"deleted Gateway":             {changed("gw", func(o *gateway.Gateway) { o.DeletionTimestamp = &now }), everything[:1]},
 		"deleted route":               {changed("route", func(o *gateway.HTTPRoute) { o.DeletionTimestamp = &now }), everything[1:2]},
 		"deleted class":               {changed("istio", func(o *gateway.GatewayClass) { o.DeletionTimestamp = &now }), everything[2:]},
@@ -364,6 +365,32 @@ func TestReconcile_Deletions(t *testing.T) {
 			}
 		})
 	})
+}
+
+// An entry for a Gateway that only the API server has stays. If the API server does not have it, it is removed.
+func TestReconcile_ObsoleteEntry(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer error
+		writes int
+	}{
+		"cache is late": {nil, 0}, "deleted Gateway": {apierrors.NewNotFound(schema.GroupResource{}, "gw"), 1}, "unknown": {errForbidden, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStub(t)
+				changed("route", func(o *gateway.HTTPRoute) {
+					o.Status.Parents = []gateway.RouteParentStatus{{ParentRef: o.Spec.ParentRefs[0], ControllerName: ControllerName}}
+				})(s)
+				s.remove("gateways")
+				s.api.PrependReactor("get", "gateways", func(k8stesting.Action) (bool, runtime.Object, error) { return true, &gateway.Gateway{}, test.answer })
+				s.run(Config{}, func() {
+					if n := s.tried()["patch httproutes apps/route"]; n != test.writes {
+						t.Errorf("%d writes, want %d", n, test.writes)
+					}
+				})
+			})
+		})
+	}
 }
 
 func TestReconcile_StatusFull(t *testing.T) {

@@ -2,8 +2,9 @@
 // API.
 //
 // It serves classes with the controllerName istio.io/gateway-controller, and creates the class istio
-// if it is missing. It writes to Gateways and HTTPRoutes of its revision, by their label
-// istio.io/rev or the label of their namespace. It translates no routes: Accepted follows the rules
+// if it is missing. The label istio.io/rev of a Gateway or of its namespace determines the
+// revision that writes its status and the entries for it in the status of routes. The revision of a
+// route has no effect. The controller translates no routes: Accepted follows the rules
 // of the Gateway API. Programmed means that the Gateway's own Deployment is available and its Service
 // has an address and the ports.
 //

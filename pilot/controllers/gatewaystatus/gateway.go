@@ -179,9 +179,6 @@ func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 func attachments(v view, g *gateway.Gateway, listeners []listener) []int32 {
 	counts := make([]int32, len(listeners))
 	for _, route := range v.routes(g.Namespace, g.Name) {
-		if !mine(v, route.ObjectMeta) {
-			continue
-		}
 		counted := make([]bool, len(listeners))
 		for _, ref := range route.Spec.ParentRefs {
 			if !refersTo(route, ref, g) {

@@ -321,11 +321,11 @@ func TestAttachments_CountRouteOnce(t *testing.T) {
 	g := newGateway(t, plain)
 	v := usual(t, g, newRoute(t, "infra", "{parentRefs: [{name: gw}, {name: gw, sectionName: http}, {name: gw, port: 81}]}"))
 	other := newRoute(t, "infra", "{parentRefs: [{name: gw}]}")
-	other.Name, other.Labels = "other", map[string]string{"istio.io/rev": "canary"}
+	other.Name, other.Labels = "other", map[string]string{"istio.io/rev": "canary"} // has no effect
 	elsewhere := newRoute(t, "infra", "{parentRefs: [{name: gw, sectionName: none}, {name: elsewhere}, {name: gw, kind: Service, group: ''}]}")
 	elsewhere.Name = "elsewhere"
 	v.objects = append(v.objects, other, elsewhere)
-	if got := gatewayStatus(v, g).Listeners[0].AttachedRoutes; got != 1 {
+	if got := gatewayStatus(v, g).Listeners[0].AttachedRoutes; got != 2 {
 		t.Errorf("%d routes are attached", got)
 	}
 }

@@ -1,8 +1,10 @@
 package gatewaystatus
 
 import (
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -19,13 +21,10 @@ func refersTo(route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.
 	return ok && name.Namespace == g.Namespace && name.Name == g.Name
 }
 
-// routeParents returns the desired entries of this controller in the status of a route, without times, in
-// the order of parentRefs.
+// routeParents returns the desired entries for the Gateways of the revision in the status of a route, without
+// times, in the order of parentRefs. The revision of the route has no effect.
 func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus {
 	var all []gateway.RouteParentStatus
-	if !mine(v, route.ObjectMeta) {
-		return nil
-	}
 	for _, ref := range route.Spec.ParentRefs {
 		name, ok := parentGateway(route, ref)
 		if !ok {
@@ -44,6 +43,31 @@ func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus 
 		})
 	}
 	return all
+}
+
+// obsolete reports whether an existing entry that is not desired must be removed. The revision of an existing
+// Gateway decides. With verify, the entry must stay if the API server has the Gateway: the cache may be late.
+func obsolete(v view, route *gateway.HTTPRoute, parent gateway.ParentReference) (remove, verify bool) {
+	name, ok := parentGateway(route, parent)
+	if !ok {
+		return false, false
+	}
+	referenced := slices.ContainsFunc(route.Spec.ParentRefs, func(ref gateway.ParentReference) bool { return sameRef(route, ref, parent) })
+	g := v.gateway(name.Namespace, name.Name)
+	switch {
+	case g == nil:
+		return true, referenced
+	case !mine(v, g.ObjectMeta):
+		return false, false
+	case v.class(string(g.Spec.GatewayClassName)) == nil && g.Spec.GatewayClassName != ClassName:
+		return !referenced, false // a missing class changes no Gateway that was accepted
+	}
+	return true, false
+}
+
+// sameRef reports whether two references of a route are equal after defaulting.
+func sameRef(route *gateway.HTTPRoute, a, b gateway.ParentReference) bool {
+	return equality.Semantic.DeepEqual(plainRef(route, a), plainRef(route, b))
 }
 
 // resolution returns the condition ResolvedRefs of a route.

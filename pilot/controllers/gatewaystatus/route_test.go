@@ -156,43 +156,65 @@ func TestRouteParents_ResolvedRefs(t *testing.T) {
 	}
 }
 
+// The Gateway determines the revision, not the route.
 func TestRouteParents_Revision(t *testing.T) {
 	spec := "{parentRefs: [{name: none}, {name: other}, {name: canary}, {kind: Service, group: '', name: gw}, {group: example.com, name: gw}, {name: gw}], rules: [{}]}"
-	gatewayOf := func(name, class, revision string) *gateway.Gateway {
-		g := newGateway(t, plain)
-		g.Name, g.Spec.GatewayClassName = name, gateway.ObjectName(class)
-		if revision != "" {
-			g.Labels = map[string]string{"istio.io/rev": revision}
-		}
-		return g
-	}
 	for name, test := range map[string]struct {
 		revision string
 		route    map[string]string
 		space    map[string]string
 		want     []string
 	}{
-		"default revision":          {"stable", nil, nil, []string{"gw: True/Accepted True/ResolvedRefs"}},
-		"other revision":            {"canary", nil, nil, nil},
-		"route of another revision": {"stable", map[string]string{"istio.io/rev": "canary"}, nil, nil},
-		"revision of the namespace": {"canary", nil, map[string]string{"istio.io/rev": "canary"}, []string{"canary: True/Accepted True/ResolvedRefs", "gw: True/Accepted True/ResolvedRefs"}},
-		"label and namespace":       {"stable", map[string]string{"istio.io/rev": "stable"}, map[string]string{"istio.io/rev": "canary"}, nil},
+		"default revision":          {"stable", nil, nil, []string{"gw"}},
+		"other revision":            {"canary", nil, nil, []string{"canary"}},
+		"route of another revision": {"stable", map[string]string{"istio.io/rev": "canary"}, nil, []string{"gw"}},
+		"revision of the namespace": {"canary", nil, map[string]string{"istio.io/rev": "canary"}, []string{"canary", "gw"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			route := newRoute(t, "infra", spec)
 			route.Labels = test.route
-			v := usual(t, gatewayOf("gw", ClassName, ""), gatewayOf("other", "other", ""), gatewayOf("canary", ClassName, "canary"), gatewayOf("lost", "none", ""), route)
+			v := usual(t, gatewayOf(t, "gw", ClassName, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", ClassName, "canary"), gatewayOf(t, "lost", "none", ""), route)
 			v.revision = test.revision
 			if test.space != nil {
 				v.namespace("infra").Labels = test.space
+			}
+			for i := range test.want {
+				test.want[i] += ": True/Accepted True/ResolvedRefs"
 			}
 			if got := parentStates(t, routeParents(v, route)); !slices.Equal(got, test.want) {
 				t.Errorf("parents are %q, want %q", got, test.want)
 			}
 		})
 	}
-	route := newRoute(t, "unknown", "{parentRefs: [{name: gw, namespace: infra}]}")
-	if got := routeParents(usual(t, gatewayOf("gw", ClassName, ""), route), route); got != nil {
-		t.Errorf("unknown namespace: %v", got)
+}
+
+func gatewayOf(t *testing.T, name, class, revision string) *gateway.Gateway {
+	g := newGateway(t, plain)
+	g.Name, g.Spec.GatewayClassName = name, gateway.ObjectName(class)
+	if revision != "" {
+		g.Labels = map[string]string{"istio.io/rev": revision}
+	}
+	return g
+}
+
+func TestObsolete(t *testing.T) {
+	route := newRoute(t, "web", "{parentRefs: [{name: gw, namespace: infra}, {name: canary, namespace: infra}, {name: other, namespace: infra}, {name: lost, namespace: infra}, {name: none, namespace: infra}]}")
+	for parent, want := range map[string][2]bool{
+		"{name: gw, namespace: infra, sectionName: http}":          {true, false},
+		"{name: gw, namespace: infra}":                             {true, false}, // a duplicate
+		"{name: canary, namespace: infra, sectionName: http}":      {false, false},
+		"{name: canary, namespace: infra}":                         {false, false},
+		"{name: other, namespace: infra}":                          {true, false},
+		"{name: lost, namespace: infra}":                           {false, false},
+		"{name: lost, namespace: infra, port: 81}":                 {true, false},
+		"{name: none, namespace: infra}":                           {true, true},
+		"{name: none}":                                             {true, false},
+		"{kind: Service, group: '', name: gw, namespace: infra}":   {false, false},
+		"{kind: ListenerSet, name: gw, namespace: infra, port: 1}": {false, false},
+	} {
+		v := usual(t, gatewayOf(t, "gw", ClassName, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", ClassName, "canary"), gatewayOf(t, "lost", "none", ""), route)
+		if remove, verify := obsolete(v, route, *read[gateway.ParentReference](t, parent)); remove != want[0] || verify != want[1] {
+			t.Errorf("%s: remove %v, verify %v, want %v", parent, remove, verify, want)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -94,18 +95,23 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	return nil
 }
 
-// reconcileRoute updates the entries of this controller in the status of a route.
+// reconcileRoute updates the entries for the Gateways of the revision in the status of a route.
 func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	target := c.routeCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
 	have, known := target.Latest()
 	if !known {
 		return nil
 	}
-	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) || !mine(c, have.ObjectMeta) {
+	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
 		return nil
 	}
-	change, left := changeParents(have, routeParents(c, have), now())
+	wanted := routeParents(c, have)
+	removed, err := c.obsoleteEntries(ctx, have, wanted)
+	if err != nil {
+		return err
+	}
+	change, left := changeParents(have, wanted, removed, now())
 	c.problems.Report(k, reference(k, have), full(left))
 	if change == nil {
 		return nil
@@ -115,6 +121,32 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 		return fmt.Errorf("update status of HTTPRoute %s/%s: %w", k.namespace, k.name, err)
 	}
 	return nil
+}
+
+// obsoleteEntries returns the indexes of the entries of this controller that must be removed.
+func (c *Controller) obsoleteEntries(ctx context.Context, route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus) (all []int, err error) {
+	kept := make([]bool, len(wanted))
+	for i, have := range route.Status.Parents {
+		if have.ControllerName != ControllerName {
+			continue
+		}
+		if j := indexOf(wanted, kept, route, have.ParentRef); j >= 0 {
+			kept[j] = true
+			continue
+		}
+		remove, verify := obsolete(c, route, have.ParentRef)
+		if verify {
+			name, _ := parentGateway(route, have.ParentRef)
+			_, err := c.api.Gateways(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+			if remove = apierrors.IsNotFound(err); err != nil && !remove {
+				return nil, fmt.Errorf("get Gateway %s: %w", name, err)
+			}
+		}
+		if remove {
+			all = append(all, i)
+		}
+	}
+	return all, nil
 }
 
 // mergePatch returns a merge patch of status fields, guarded by the version of the object.
@@ -131,21 +163,16 @@ type patch struct {
 	body []byte
 }
 
-// changeParents returns the patch that updates the entries of this controller in the status of a route, or
-// nil. left is the number of entries that exceed the limit. The patch does not contain entries of other
-// controllers, so that their unknown fields stay too.
-func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus, now metav1.Time) (change *patch, left int) {
+// changeParents returns the patch that writes the wanted entries and removes entries by index, or nil. left
+// is the number of entries that exceed the limit. The patch does not contain other entries, so that their
+// unknown fields stay too.
+func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus, removed []int, now metav1.Time) (change *patch, left int) {
 	var ops []map[string]any
 	present := route.Status.Parents
 	written := make([]bool, len(wanted))
-	var removed []int
 	for i, have := range present {
-		if have.ControllerName != ControllerName {
-			continue
-		}
 		j := indexOf(wanted, written, route, have.ParentRef)
-		if j < 0 {
-			removed = append(removed, i)
+		if have.ControllerName != ControllerName || j < 0 {
 			continue
 		}
 		written[j] = true
@@ -198,7 +225,7 @@ func full(left int) *reconcile.Problem {
 // indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.
 func indexOf(wanted []gateway.RouteParentStatus, written []bool, route *gateway.HTTPRoute, parent gateway.ParentReference) int {
 	for j, entry := range wanted {
-		if !written[j] && equality.Semantic.DeepEqual(plainRef(route, entry.ParentRef), plainRef(route, parent)) {
+		if !written[j] && sameRef(route, entry.ParentRef, parent) {
 			return j
 		}
 	}

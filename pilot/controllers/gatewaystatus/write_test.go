@@ -110,7 +110,18 @@ func TestChangeParents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			route := &gateway.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: "infra", ResourceVersion: "7", Generation: 5}}
 			route.Status.Parents = test.have
-			change, left := changeParents(route, test.wanted, metav1.NewTime(time.Unix(2_000_000, 0).UTC()))
+			var removed []int
+			kept := make([]bool, len(test.wanted))
+			for i, have := range test.have {
+				if j := indexOf(test.wanted, kept, route, have.ParentRef); have.ControllerName != ours || j >= 0 {
+					if j >= 0 {
+						kept[j] = have.ControllerName == ours
+					}
+					continue
+				}
+				removed = append(removed, i)
+			}
+			change, left := changeParents(route, test.wanted, removed, metav1.NewTime(time.Unix(2_000_000, 0).UTC()))
 			if got := steps(t, change); !slices.Equal(got, test.want) || left != test.left {
 				t.Errorf("the patch is\n%q, want\n%q; %d left, want %d", got, test.want, left, test.left)
 			}
