@@ -73,9 +73,20 @@ func Watch[K comparable, T Object](c *Controller[K], kind Kind[K, T]) *Cache[K, 
 	c.instead["watch "+kind.Name] = "list periodically"
 	c.instead[missingPrefix+kind.Name] = c.config.Idle
 	retry := func(key K) { c.Enqueue(key) }
-	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](retry), contests: newContests(c.config.Logger, retry)}
+	k := &Cache[K, T]{kind: kind, controller: c, answers: newAnswers[K, T](retry)}
+	k.contests = newContests(k.contested, retry)
 	c.kinds = append(c.kinds, k)
 	return k
+}
+
+// contested reports an object that another writer keeps reverting.
+func (k *Cache[K, T]) contested(key K, name types.NamespacedName) {
+	const text = "another writer keeps reverting an object; repairing it less often. Check for a second installation that manages it."
+	config := k.controller.config
+	config.Logger.Warn(text, "kind", k.kind.Name, "object", name.String())
+	if config.Failing != nil {
+		config.Failing(key, fmt.Errorf("%s %s: %s", k.kind.Name, name, text)) //nolint:revive // sentences, for an Event
+	}
 }
 
 // Meta returns the metadata that most controllers need: name, UID, version and deletion time. A

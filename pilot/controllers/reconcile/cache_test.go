@@ -175,7 +175,7 @@ func TestClose(t *testing.T) {
 			informer := cached.informer.Load()
 			cached.At("a", Ref{Namespace: "n", Name: "a"}).Behind(nil)
 			cached.answers.add(types.NamespacedName{Name: "b"}, &answer[string, *corev1.ConfigMap]{})
-			cached.contests.changed("things", types.NamespacedName{Name: "a"}, "a", [16]byte{1})
+			cached.contests.wrote(types.NamespacedName{Name: "a"}, "a", fields{"/a": 1})
 			c.Close()
 			if !informer.IsStopped() || len(cached.answers.unseen) != 0 || len(cached.contests.of) != 0 {
 				t.Errorf("after Close: stopped %v, %d answers, %d contests", informer.IsStopped(), len(cached.answers.unseen), len(cached.contests.of))

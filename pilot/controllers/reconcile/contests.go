@@ -3,7 +3,6 @@ package reconcile
 import (
 	"encoding/json"
 	"hash/fnv"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -11,11 +10,12 @@ import (
 )
 
 const (
-	// contestedAfter is the number of equal changes in a row after which the next one is delayed.
+	// contestedAfter is the number of repairs in a row after which the next one is delayed.
 	contestedAfter = 3
-	// contestGap is the time after a change within which a revert counts as contesting.
+	// contestGap is the time after a write within which another one of the same values is a repair.
 	contestGap = 10 * time.Second
-	// The pause before the next equal change doubles from firstPause to lastPause.
+	// The pause before the next repair doubles from firstPause to lastPause. So an object is repaired at most 8 times in 30 s, and
+	// then once in 30 s.
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
@@ -23,7 +23,8 @@ const (
 // contests detects objects that another writer keeps reverting, for example a second installation
 // with other content. It increases the pause before each repair of such an object.
 type contests[K comparable] struct {
-	log *slog.Logger
+	// contested is called for the first delayed repair of an object.
+	contested func(key K, name types.NamespacedName)
 	// retry is called with the key of an object whose pause has ended.
 	retry func(key K)
 
@@ -31,40 +32,39 @@ type contests[K comparable] struct {
 	of map[types.NamespacedName]*contest
 }
 
-// contest is the last change of an object and the number of times it was made in a row. It is
-// removed if the change is not reverted within contestGap.
+// contest is the last writes of an object. It is removed if no further write follows within contestGap.
 type contest struct {
-	change [16]byte
-	times  int
-	paused bool
+	written fields // the values that were written
+	times   int    // the number of writes in a row that wrote these values again
+	paused  bool
+	told    bool
 }
 
-func newContests[K comparable](log *slog.Logger, retry func(K)) *contests[K] {
-	return &contests[K]{log: log, retry: retry, of: map[types.NamespacedName]*contest{}}
+func newContests[K comparable](contested func(K, types.NamespacedName), retry func(K)) *contests[K] {
+	return &contests[K]{contested: contested, retry: retry, of: map[types.NamespacedName]*contest{}}
 }
 
-// changed records one change of an object.
-func (c *contests[K]) changed(kind string, name types.NamespacedName, key K, change [16]byte) {
+// wrote records the values that a write changed. It does not matter what they replaced, or what the other writer changes elsewhere.
+func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	times := 1
-	logged := false
+	this := &contest{written: values, times: 1}
 	if last := c.of[name]; last != nil {
-		logged = last.times >= contestedAfter
-		if last.change == change {
-			times = last.times + 1
+		this.told = last.told
+		if values.in(last.written) {
+			this.written, this.times = last.written, last.times+1
 		}
 	}
-	pause := pauseAfter(times)
-	this := &contest{change: change, times: times, paused: pause > 0}
 	c.of[name] = this
-	if pause > 0 {
+	pause := pauseAfter(this.times)
+	this.paused = pause > 0
+	if this.paused {
 		time.AfterFunc(pause, func() { c.resume(this, key) })
 	}
 	time.AfterFunc(pause+contestGap, func() { c.forget(name, this) })
-	if pause > 0 && !logged {
-		c.log.Warn("another writer keeps reverting an object; repairing it less often. Check for a second installation that manages it.",
-			"kind", kind, "object", name.String())
+	if this.paused && !this.told {
+		this.told = true
+		c.contested(key, name)
 	}
 }
 
@@ -113,34 +113,80 @@ var transient = map[string]bool{
 	"creationTimestamp": true, "lastTransitionTime": true, "managedFields": true,
 }
 
-// digest returns a hash of a change. It ignores transient fields.
-func digest(in types.UID, from, to any) (d [16]byte) {
-	sum := fnv.New128a()
-	for _, part := range []any{in, from, to} {
-		body, _ := json.Marshal(part) // objects of the API server can be marshaled
-		var fields any
-		_ = json.Unmarshal(body, &fields)
-		withoutTransient(fields)
-		body, _ = json.Marshal(fields)
-		sum.Write(append(body, 0))
+// fields are hashes of values by path.
+type fields map[string]uint64
+
+// in reports whether all values are equal in another set.
+func (f fields) in(other fields) bool {
+	for path, value := range f {
+		if known, found := other[path]; !found || known != value {
+			return false
+		}
 	}
-	sum.Sum(d[:0])
-	return d
+	return true
 }
 
-func withoutTransient(fields any) {
-	switch of := fields.(type) {
+// changes returns the values that a write changed in an object of a namespace with this UID. A removed value is null.
+func changes(in types.UID, from, to any) fields {
+	before, after := fields{}, fields{"": hash(in)}
+	before.add("", plain(from))
+	after.add("", plain(to))
+	for path, value := range before {
+		if now, found := after[path]; found && now == value {
+			delete(after, path)
+		} else if !found {
+			after[path] = hash(nil)
+		}
+	}
+	after[""] = hash(in)
+	return after
+}
+
+// plain returns an object as maps, lists and values.
+func plain(object any) (value any) {
+	body, _ := json.Marshal(object) // objects of the API server can be marshaled
+	_ = json.Unmarshal(body, &value)
+	return value
+}
+
+// add adds the values below a path. A list is one value, because its elements have no identity.
+func (f fields) add(path string, value any) {
+	object, is := value.(map[string]any)
+	if !is {
+		if path != "" {
+			f[path] = hash(withoutTransient(value))
+		}
+		return
+	}
+	for name, child := range object {
+		if !transient[name] {
+			f.add(path+"/"+name, child)
+		}
+	}
+}
+
+func hash(value any) uint64 {
+	body, _ := json.Marshal(value)
+	sum := fnv.New64a()
+	sum.Write(body)
+	return sum.Sum64()
+}
+
+// withoutTransient removes the transient fields.
+func withoutTransient(value any) any {
+	switch of := value.(type) {
 	case map[string]any:
-		for name, value := range of {
+		for name, child := range of {
 			if transient[name] {
 				delete(of, name)
 			} else {
-				withoutTransient(value)
+				withoutTransient(child)
 			}
 		}
 	case []any:
-		for _, value := range of {
-			withoutTransient(value)
+		for _, child := range of {
+			withoutTransient(child)
 		}
 	}
+	return value
 }

@@ -45,8 +45,8 @@ type Config[K comparable] struct {
 	// Idle describes, for the log, the effect of a kind that cannot be listed, for example "no
 	// status is written".
 	Idle string
-	// Failing is called when a key starts to fail or fails for a new reason, for example to record
-	// an Event. Optional.
+	// Failing is called when a key starts to fail or fails for a new reason, or when another writer
+	// keeps reverting an object of the key, for example to record an Event. Optional.
 	Failing func(key K, err error)
 	// Workers is the number of concurrent reconciles. Default: 4.
 	Workers int
