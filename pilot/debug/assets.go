@@ -27,6 +27,7 @@ var (
 
 var templates = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": clock, "glyph": glyph, "percent": percent,
+	"interval": idle.Seconds,
 	"moment": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).Parse(pageHTML))
 

@@ -10,6 +10,23 @@
     if (live.textContent !== text) live.textContent = text;
   };
 
+  // A stopped server and a dead network keep the connection open. The server sends a frame at least once per interval,
+  // so the content is outdated if none has arrived for two intervals.
+  const outdated = 2 * document.body.dataset.interval;
+  let received, trouble = "";
+  const arrived = () => {
+    received = performance.now();
+    trouble = "";
+    document.body.classList.remove("outdated");
+    say("up", "live");
+  };
+  const watch = () => {
+    const age = Math.floor((performance.now() - received) / 1000);
+    if (age < outdated) return;
+    document.body.classList.add("outdated");
+    say("down", `${trouble}no update for ${age} s`);
+  };
+
   const keep = {
     // A running bar is not restarted. A renewed validity has another id.
     beforeNodeMorphed: (before, after) =>
@@ -83,15 +100,17 @@
   const follow = () => {
     source?.close();
     const mine = (source = new EventSource(document.body.dataset.stream + location.search));
-    mine.addEventListener("open", () => say("up", "live"));
     mine.addEventListener("main", (event) => {
       if (mine !== source) return;
+      arrived();
       if (pending === undefined) requestAnimationFrame(draw);
       pending = event.data;
     });
     mine.addEventListener("error", () => {
       if (mine !== source) return;
+      trouble = "disconnected; ";
       say("down", "disconnected; retrying");
+      watch();
       if (mine.readyState === EventSource.CLOSED) setTimeout(() => mine === source && follow(), 3000);
     });
   };
@@ -107,5 +126,7 @@
   addEventListener("popstate", follow);
   addEventListener("pagehide", () => source?.close());
   addEventListener("pageshow", (event) => event.persisted && follow());
+  received = performance.now();
+  setInterval(watch, 1000);
   follow();
 })();

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // BenchmarkFlipVisible measures the time from the watch event with a new holder until the page shows the holder.
@@ -217,18 +215,8 @@ const (
 // percent of one core.
 func BenchmarkOpenPages(b *testing.B) {
 	p := emptyPlane(b)
-	bundle := filepath.Join(b.TempDir(), "root-cert.pem")
-	if err := os.WriteFile(bundle, harness.CA(b), 0o600); err != nil {
-		b.Fatal(err)
-	}
-	self, err := os.Executable()
-	if err != nil {
-		b.Fatal(err)
-	}
 	const address = "127.0.0.1:15916"
-	process := harness.Start(b, "leader", []string{
-		serverVariable + "=" + address, "KUBECONFIG=" + cluster.Shared(b).Kubeconfig(), "POD_NAMESPACE=" + p.home, "CA_BUNDLE=" + bundle,
-	}, self)
+	process := startServer(b, p.home, address)
 	p.leads(b, watched, "pilot-stable")
 	for range b.N {
 		harness.Until(b, "the page is served", func() bool {

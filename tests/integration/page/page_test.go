@@ -6,11 +6,13 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/integration/page/chromium"
 )
@@ -42,6 +44,7 @@ func TestElectionsPage(t *testing.T) {
 	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keyboard(t, p, b) })
 	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, p, b) })
 	t.Run("document equals the rendered page", func(t *testing.T) { merges(t, b) })
+	t.Run("reports a stopped server", func(t *testing.T) { stoppedServer(t, b) })
 	t.Run("reports a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
 
@@ -215,6 +218,19 @@ func merges(t *testing.T, b *chromium.Browser) {
 	}
 }
 
+// A stopped process keeps its connections open but sends no frames.
+func stoppedServer(t *testing.T, b *chromium.Browser) {
+	server := startServer(t, cluster.Shared(t).Namespace(t), "127.0.0.1:0")
+	harness.Until(t, "the server serves its page", func() bool { return pageField.MatchString(server.Out.String()) })
+	tab := open(t, b, pageField.FindString(server.Out.String()), desk)
+	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
+	until(t, tab, "the page is live", settled+" && "+led("pilot-stable")+" && !("+grey+")")
+	server.Signal(t, syscall.SIGSTOP)
+	until(t, tab, "the page is grey and shows its age", grey+` && /^no update for 1\d s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
+	server.Signal(t, syscall.SIGCONT)
+	until(t, tab, "the page is live again", settled+" && !("+grey+")")
+}
+
 func lostConnection(t *testing.T, b *chromium.Browser) {
 	var tab *chromium.Tab
 	t.Run("server", func(t *testing.T) {
@@ -226,6 +242,7 @@ func lostConnection(t *testing.T, b *chromium.Browser) {
 		until(t, tab, "the page is live", settled)
 	}) // the server stops here
 	until(t, tab, "the page reports the lost connection", `document.getElementById("live").textContent === "disconnected; retrying"`)
+	until(t, tab, "the page shows its age", `/^disconnected; no update for 1\d s$/.test(document.getElementById("live").textContent)`)
 	if err := tab.Close(); err != nil {
 		t.Error(err)
 	}

@@ -138,6 +138,22 @@ func serveAsProcess() {
 	}
 }
 
+// startServer starts such a server. The address is that of its page.
+func startServer(t testing.TB, home, address string) *harness.Process {
+	t.Helper()
+	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
+	if err := os.WriteFile(bundle, harness.CA(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return harness.Start(t, "server", []string{
+		serverVariable + "=" + address, "KUBECONFIG=" + cluster.Shared(t).Kubeconfig(), "POD_NAMESPACE=" + home, "CA_BUNDLE=" + bundle,
+	}, self)
+}
+
 // flip changes the default revision.
 func (p *plane) flip(t testing.TB, revision string) {
 	t.Helper()
