@@ -125,8 +125,8 @@ func (s Snapshot) idle() bool { return !s.Held() || s.Nominated() }
 func (s Snapshot) Named() bool { return s.Annotations.Nominated.Identity == s.Record.Holder }
 
 // nominationIn returns the nomination in next, which follows s. The annotation has no term, and peers never
-// remove it. So an annotation that was seen next to another holder still belongs to that term, unless a hold
-// of an operator names the new one. A nomination is written together with its record, so an annotation that
+// remove it. So an annotation that was seen when it did not count (another holder, no holder, or a renewal) still belongs to
+// that term, unless a hold of an operator names the new one. A nomination is written together with its record, so an annotation that
 // appears later is forged.
 func (s Snapshot) nominationIn(next Snapshot) Nomination {
 	was := s.Annotations.Nominated
@@ -136,8 +136,7 @@ func (s Snapshot) nominationIn(next Snapshot) Nomination {
 		return Nomination{}
 	}
 	named := next.Annotations.Hold.Reason == HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
-	left := s.Held() && s.UID == next.UID && was.Identity == is.Identity &&
-		(s.Record.Holder != was.Identity || s.Record.Transitions != was.Transitions)
+	left := s.UID == next.UID && was.Identity == is.Identity && !s.Nominated()
 	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
 		return was
 	}

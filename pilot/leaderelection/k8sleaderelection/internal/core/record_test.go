@@ -153,6 +153,8 @@ func TestNominationLeftBehind(t *testing.T) {
 	others.Annotations.Hold.Holder = "c"
 	pause := transfer
 	pause.Annotations.Hold.Reason = HoldForPause
+	renewed := at("b", "b", 4)
+	renewed.Record.Renewed++
 	remade := at("d", "b", 4)
 	remade.UID = UID{First: "y"}
 	for name, c := range map[string]struct {
@@ -166,7 +168,8 @@ func TestNominationLeftBehind(t *testing.T) {
 		"next term, end missed":    {at("b", "b", 4), at("b", "b", 5), true},
 		"left with another holder": {at("d", "b", 4), at("b", "b", 5), false},
 		"known as left behind":     {of(4, at("b", "b", 5)), at("b", "b", 5), false},
-		"without a holder":         {at("", "b", 4), at("b", "b", 5), true},
+		"left without a holder":    {at("", "b", 4), at("b", "b", 5), false},
+		"left by a peer":           {renewed, at("b", "b", 5), false},
 		"of another object":        {remade, at("b", "b", 5), true},
 		"of a later term, undone":  {at("d", "b", 6), at("b", "b", 5), true},
 		"hold names its term":      {at("d", "b", 4), transfer, true},

@@ -38,6 +38,11 @@ func (p *process) sees(v view, maybeOld bool) {
 		}
 	}
 	if v.released || v.term != nil && v.term.forged && isNominated(v.snap) {
+		for _, s := range p.sights {
+			if s.term == v.term {
+				p.concealed = s
+			}
+		}
 		p.sights = p.sights[:0] // the process that released had waited for the others; a forged nomination shows the same
 		return
 	}
@@ -63,6 +68,9 @@ func (p *process) sees(v view, maybeOld bool) {
 			}
 			return
 		}
+	}
+	if p.concealed.term == v.term && p.concealed.sum == v.snap.Sum {
+		now = p.concealed.at // the record did not change meanwhile
 	}
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Annotations.Marker, v.snap.Record)})
 }
