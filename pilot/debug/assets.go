@@ -28,7 +28,7 @@ var (
 var templates = template.Must(template.New("page").Funcs(template.FuncMap{
 	"clock": clock, "glyph": glyph, "percent": percent,
 	"interval": idle.Seconds,
-	"moment": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"moment":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).Parse(pageHTML))
 
 // glyphs distinguish revisions without colours. The first means no revision.

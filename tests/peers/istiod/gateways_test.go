@@ -196,7 +196,9 @@ func (l *lab) statuses(revision string) map[string]map[string]string {
 		}
 		// Programmed depends on Pods, and istiod deploys none without its chart. ResolvedRefs of a Gateway is about client
 		// certificates, which no case has.
-		add("", slices.DeleteFunc(o.Status.Conditions, func(c condition) bool { return c.Type == "Programmed" || c.Type == "ResolvedRefs" && o.Kind == "Gateway" }))
+		add("", slices.DeleteFunc(o.Status.Conditions, func(c condition) bool {
+			return c.Type == "Programmed" || c.Type == "ResolvedRefs" && o.Kind == "Gateway"
+		}))
 		for _, s := range o.Status.Listeners {
 			where := "listener " + s.Name + " "
 			add(where, s.Conditions)

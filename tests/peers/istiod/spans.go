@@ -96,7 +96,7 @@ func readSpans(process, path string, ends []time.Time) ([]span, error) {
 // began, of an election in a period.
 type figures struct {
 	overlap, idle, until time.Duration
-	order         []string // the processes, in the order in which they began
+	order                []string // the processes, in the order in which they began
 }
 
 // measure returns the figures of an election between two times.

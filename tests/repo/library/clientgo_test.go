@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	replacements   = "incumbent.dev/incumbent/tests/repo/library/testdata/replacements/"
-	electorPkg = "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	lockPkg    = electorPkg + "/k8sresourcelock"
+	replacements = "incumbent.dev/incumbent/tests/repo/library/testdata/replacements/"
+	electorPkg   = "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	lockPkg      = electorPkg + "/k8sresourcelock"
 )
 
 // adapted are the imports that a move from client-go changes. Two small packages replace requirements that this module does not have.

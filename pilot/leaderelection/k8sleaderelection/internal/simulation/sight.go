@@ -70,7 +70,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		}
 	}
 	if p.concealed.term == v.term && p.concealed.sum == v.snap.Sum {
-		now = p.concealed.at // the record did not change meanwhile
+		now = p.concealed.at // the record did not change concurrently
 	}
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Annotations.Marker, v.snap.Record)})
 }
