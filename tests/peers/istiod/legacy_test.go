@@ -9,6 +9,8 @@ import (
 
 	"istio.io/istio/pilot/pkg/leaderelection"
 	istiokube "istio.io/istio/pkg/kube"
+
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 // legacyLock is the shared lock of istiods without a status election per revision.
@@ -53,7 +55,8 @@ func TestLegacyLock(t *testing.T) {
 	}()
 	<-leads
 	since := r.version()
-	r.incumbent(1)
+	r.must(r.Apply(t.Context(), rollout.Release{Revision: stable, Replicas: 1}))
+	r.must(r.AwaitReady(t.Context(), stable, 1))
 	r.install(canary, "istiod", 1)
 	for _, revision := range []string{stable, canary} {
 		r.kubectl("", "-n", revision+"-gateways", "annotate", "gateways.gateway.networking.k8s.io", "web", "edited=yes")
