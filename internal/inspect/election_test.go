@@ -231,11 +231,11 @@ func TestOf_Liveness(t *testing.T) {
 
 func TestFromLease_LastWrite(t *testing.T) {
 	entry := func(seconds int64, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: new(metav1.Unix(seconds, 0)), FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Time: new(metav1.Unix(seconds, 0)), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	entries := []metav1.ManagedFieldsEntry{
 		entry(1, `{"f:spec":{"f:renewTime":{}}}`), entry(3, `{"f:spec":{"f:renewTime":{}}}`), entry(2, `{"f:spec":{"f:renewTime":{}}}`),
-		entry(5, `{"f:metadata":{"f:annotations":{"f:incumbent.dev/hold":{}}}}`), {Time: new(metav1.Unix(9, 0))}, {FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:renewTime":{}}`)}},
+		entry(5, `{"f:metadata":{"f:annotations":{"f:incumbent.dev/hold":{}}}}`), {Time: new(metav1.Unix(9, 0))}, {FieldsV1: metav1.NewFieldsV1(`{"f:renewTime":{}}`)},
 	}
 	l, _ := FromLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}})
 	if l.written.Unix() != 3 {

@@ -85,7 +85,7 @@ func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
 // lastWrite returns when a manager of the field last wrote. The API server sets this time, in seconds.
 func lastWrite(entries []metav1.ManagedFieldsEntry, field string) (at time.Time) {
 	for _, e := range entries {
-		if e.Time != nil && e.FieldsV1 != nil && bytes.Contains(e.FieldsV1.Raw, []byte(`"f:`+field+`"`)) && e.Time.After(at) {
+		if e.Time != nil && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) && e.Time.After(at) {
 			at = e.Time.Time
 		}
 	}

@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -180,24 +181,12 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 	}
 	documents := map[Kind]map[string]any{}
 	for n, document := range all {
-		object := unstructured.Unstructured{Object: document}
-		kind := Kind(object.GetKind())
-		about, ok := known[kind]
-		switch {
-		case !ok || !slices.Contains(rendered, kind) || object.GroupVersionKind() != about.gvk:
-			return invalid("document %d is a %q of %q; only ServiceAccount, Service and Deployment are allowed", n+1, object.GetKind(), object.GetAPIVersion())
-		case documents[kind] != nil:
+		kind := Kind((&unstructured.Unstructured{Object: document}).GetKind())
+		if documents[kind] != nil {
 			return invalid("document %d is a second %s", n+1, kind)
-		case object.GetName() != called.of(kind) || object.GetNamespace() != v.Gateway.Namespace:
-			return invalid("%s is %s/%s, must be %s/%s", kind, object.GetNamespace(), object.GetName(), v.Gateway.Namespace, called.of(kind))
-		case identityChanged(map[string]any{}, map[string]any{"status": document["status"]}) != "":
-			return invalid("%s must not have a status", kind)
 		}
-		if _, err := kind.typed(document); err != nil {
-			return invalid("invalid %s: %v", kind, err)
-		}
-		if err := identify(document, v.Gateway); err != nil {
-			return invalid("%s: %v", kind, err)
+		if err := v.admit(kind, n+1, document, called); err != nil {
+			return invalid("%v", err)
 		}
 		documents[kind] = document
 	}
@@ -216,6 +205,27 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 		}
 	}
 	return documents, nil
+}
+
+// admit checks the n-th document of the template, and adds the identity of the Gateway.
+func (v View) admit(kind Kind, n int, document map[string]any, called names) error {
+	object := unstructured.Unstructured{Object: document}
+	about, ok := known[kind]
+	switch {
+	case !ok || !slices.Contains(rendered, kind) || object.GroupVersionKind() != about.gvk:
+		return fmt.Errorf("document %d is a %q of %q; only ServiceAccount, Service and Deployment are allowed", n, object.GetKind(), object.GetAPIVersion())
+	case object.GetName() != called.of(kind) || object.GetNamespace() != v.Gateway.Namespace:
+		return fmt.Errorf("%s is %s/%s, must be %s/%s", kind, object.GetNamespace(), object.GetName(), v.Gateway.Namespace, called.of(kind))
+	case identityChanged(map[string]any{}, map[string]any{"status": document["status"]}) != "":
+		return fmt.Errorf("%s must not have a status", kind)
+	}
+	if _, err := kind.typed(document); err != nil {
+		return fmt.Errorf("invalid %s: %w", kind, err)
+	}
+	if err := identify(document, v.Gateway); err != nil {
+		return fmt.Errorf("%s: %w", kind, err)
+	}
+	return nil
 }
 
 // optional returns the object of a kind that only overlays request.
@@ -305,108 +315,4 @@ func (v View) values(called names) Values {
 		ServiceType: serviceType, Address: address,
 		Image: v.Image, Revision: v.Revision,
 	}
-}
-
-// step compares one document with the existing object.
-// autoscaled reports whether an autoscaler
-// sets the replicas.
-func (v View) step(kind Kind, called names, document map[string]any, autoscaled bool) Step {
-	s := Step{Kind: kind, Namespace: v.Gateway.Namespace, Name: called.of(kind), Action: Leave, Document: document}
-	present := v.Existing(kind, s.Name)
-	s.read = present
-	if present != nil {
-		keepSelector(present, document)
-		v.keepType(present, document)
-	}
-	replicas := any(nil)
-	if kind == Deployment && autoscaled {
-		replicas = withoutReplicas(present, document)
-	}
-	if err := seal(document); err != nil {
-		s.Problem = problemf(ReasonInvalidTemplate, "%s: %s: %v", v.Template.source, kind, err)
-		return s
-	}
-	if replicas != nil {
-		_ = unstructured.SetNestedField(document, replicas, "spec", "replicas") // cannot fail
-	}
-	if present == nil {
-		s.Action = Create
-		return s
-	}
-	chosen := kind == ServiceAccount && called.chosenAccount // may exist already and be shared
-	_, managed := present.GetLabels()[ManagedLabel]
-	switch {
-	case !managed && !chosen:
-		s.Problem = problemf(ReasonNotManaged, "%s %s/%s exists without label %s and is not changed; delete it, or set another name with annotation %s",
-			kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
-	case managed && !chosen && !ownedBy(present, v.Gateway):
-		s.Problem = problemf(ReasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
-			kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], NameOverride)
-	}
-	if s.Problem != nil || !managed || !ownedBy(present, v.Gateway) || present.GetDeletionTimestamp() != nil {
-		return s
-	}
-	same, err := kind.upToDate(present, document)
-	if err != nil {
-		s.Problem = problemf(ReasonWriteFailed, "%v", err)
-		return s
-	}
-	if !same {
-		s.Action = Apply
-		s.Claim = created(present)
-		object := unstructured.Unstructured{Object: document}
-		object.SetResourceVersion(present.GetResourceVersion())
-		object.SetUID(present.GetUID()) // prevents recreation if it was deleted
-	}
-	return s
-}
-
-// withoutReplicas removes the replicas of a Deployment that an autoscaler scales, and returns the replicas
-// to write. While this controller owns the field, it must repeat the current number, because the API server
-// resets a field that its only owner removes. A new Deployment gets the number of the overlay.
-func withoutReplicas(present metav1.Object, document map[string]any) (replicas any) {
-	replicas, _, _ = unstructured.NestedFieldNoCopy(document, "spec", "replicas")
-	unstructured.RemoveNestedField(document, "spec", "replicas")
-	if present == nil {
-		return replicas
-	}
-	owned, err := known[Deployment].owned(asApplied(present))
-	if deployment, ok := owned.(*appsv1.Deployment); ok && err == nil && deployment.Spec.Replicas != nil {
-		return int64(*deployment.Spec.Replicas)
-	}
-	return nil
-}
-
-// keepType omits the type of a Service that another client created in advance for the Gateway, unless the
-// Gateway or an overlay sets a type.
-func (v View) keepType(present metav1.Object, document map[string]any) {
-	before := present.GetAnnotations()
-	inAdvance := len(ourFields(present.GetManagedFields())) == 0 && before[appliedAnnotation] == ""
-	chosen, _, _ := unstructured.NestedString(document, "spec", "type")
-	if v.Gateway.Annotations[serviceTypeOverride] != "" || chosen != string(corev1.ServiceTypeLoadBalancer) {
-		return
-	}
-	if _, ok := present.(*corev1.Service); !ok || !inAdvance && before[keptTypeAnnotation] == "" {
-		return
-	}
-	if err := unstructured.SetNestedField(document, "true", "metadata", "annotations", keptTypeAnnotation); err == nil {
-		unstructured.RemoveNestedField(document, "spec", "type")
-	}
-}
-
-// keepSelector keeps the immutable selector of a Deployment that an istiod before 1.24 created.
-func keepSelector(present metav1.Object, document map[string]any) {
-	deployment, ok := present.(*appsv1.Deployment)
-	if !ok || deployment.Spec.Selector == nil {
-		return
-	}
-	if _, former := deployment.Spec.Selector.MatchLabels[formerGatewayLabel]; !former {
-		return
-	}
-	labels := map[string]any{}
-	for key, value := range deployment.Spec.Selector.MatchLabels {
-		labels[key] = value
-		_ = unstructured.SetNestedField(document, value, "spec", "template", "metadata", "labels", key) // cannot fail
-	}
-	_ = unstructured.SetNestedMap(document, map[string]any{"matchLabels": labels}, "spec", "selector")
 }

@@ -2,6 +2,7 @@ package k8sleaderelection
 
 import (
 	"fmt"
+	"strings"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -12,13 +13,13 @@ func (r *reporter) event(format string, args ...any) {
 	r.le.config.Lock.RecordEvent(fmt.Sprintf(format, args...))
 }
 
-// termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go.
-func (r *reporter) termEvent(text string, why core.Reason) {
+// termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go, without the reason.
+func (r *reporter) termEvent(format string, why core.Reason) {
+	text := fmt.Sprintf(format, why)
 	if r.le.config.Callbacks.OnStartedLeading != nil {
-		r.event("%s", text)
-		return
+		text, _, _ = strings.Cut(text, " (")
 	}
-	r.event("%s (%s)", text, why)
+	r.le.config.Lock.RecordEvent(text)
 }
 
 // warn records an Event of type Warning, or of type Normal if the lock does not support it.

@@ -122,7 +122,7 @@ func (r *reporter) term(s *core.State, failure error) {
 	case leading:
 		why = r.claim
 		r.metric.On(r.le.config.Name)
-		r.termEvent("became leader", why)
+		r.termEvent("became leader (%s)", why)
 	case s.Drain.Lost != core.NotLost:
 		r.metric.Off(r.le.config.Name)
 		r.warn("stopped leading (%s)", why)
@@ -131,7 +131,7 @@ func (r *reporter) term(s *core.State, failure error) {
 		r.warn("stopped leading (%s): %s", why, brief(failure))
 	default:
 		r.metric.Off(r.le.config.Name)
-		r.termEvent("stopped leading", why)
+		r.termEvent("stopped leading (%s)", why)
 	}
 	if o := r.termObserver(); o != nil {
 		o.Term(r.le.config.Name, leading, string(why))
