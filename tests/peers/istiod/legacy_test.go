@@ -23,7 +23,7 @@ metadata:
   annotations: {control-plane.alpha.kubernetes.io/leader: '%s'}
 `
 
-// Whatever is in the legacy lock, a revision writes the status of its Gateways as soon as no older istiod can.
+// With each content of the legacy lock, a revision writes the status of its Gateways as soon as no older istiod can.
 func TestLegacyLock(t *testing.T) {
 	r := &report{lab: start(t, map[string]string{"istiod": program(t, "ISTIOD")}, nil)}
 	for _, revision := range []string{stable, canary} {
