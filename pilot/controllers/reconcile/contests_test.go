@@ -15,7 +15,7 @@ import (
 func TestContests_Pause(t *testing.T) {
 	// The other writer writes the same or other content each time.
 	for _, theirs := range []func(i int) string{func(int) string { return "theirs" }, strconv.Itoa} {
-		synctest.Test(t, func(t *testing.T) { testPause(t, theirs) })
+		testPause(t, theirs)
 	}
 	for times := 8; times < 200; times++ {
 		if got := pauseAfter(times); got != lastPause {
@@ -25,50 +25,53 @@ func TestContests_Pause(t *testing.T) {
 }
 
 func testPause(t *testing.T, theirs func(i int) string) {
-	w, c := newWriter(t, 0, configMap("a", "theirs"))
-	var stopped atomic.Bool
-	revert := func() {
-		if !stopped.Load() {
-			w.store.put(configMap("a", theirs(len(w.written()))))
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWriter(t, 0, configMap("a", "theirs"))
+		var stopped atomic.Bool
+		revert := func() {
+			if !stopped.Load() {
+				w.store.put(configMap("a", theirs(len(w.written()))))
+			}
 		}
-	}
-	w.after = func() { time.AfterFunc(20*time.Millisecond, revert) }
-	stop := start(t, c)
-	time.Sleep(5 * time.Minute)
-	synctest.Wait()
-	var gaps []time.Duration
-	writes := w.written()
-	for i := range writes[1:] {
-		gaps = append(gaps, writes[i+1].Sub(writes[i]).Round(time.Second))
-	}
-	want := []time.Duration{0, 0, 1, 2, 4, 8, 16, 30, 30}
-	for i := range want {
-		want[i] *= time.Second
-	}
-	if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) || len(gaps) > len(want)+8 {
-		t.Errorf("gaps between repairs: %v, want %v and then 30 s", gaps, want)
-	}
-	stopped.Store(true)
-	time.Sleep(lastPause + time.Second)
-	synctest.Wait()
-	if got := w.cache.Get("n", "a").Data["data"]; got != "wanted" {
-		t.Errorf("after the other writer has stopped: %q", got)
-	}
-	if n := w.log.Count("another writer keeps reverting an object"); n != 1 {
-		t.Errorf("logged %d times", n)
-	}
-	time.Sleep(lastPause + contestGap)
-	synctest.Wait()
-	if n := len(w.cache.contests.of); n != 0 {
-		t.Errorf("%d contests left", n)
-	}
-	n := len(w.written())
-	w.store.put(configMap("a", "theirs"))
-	synctest.Wait()
-	if len(w.written()) != n+1 {
-		t.Error("a later change is not repaired immediately")
-	}
-	stop()
+		w.after = func() { time.AfterFunc(20*time.Millisecond, revert) }
+		stop := start(t, c)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		var gaps []time.Duration
+		writes := w.written()
+		for i := range writes[1:] {
+			gaps = append(gaps, writes[i+1].Sub(writes[i]).Round(time.Second))
+		}
+		want := []time.Duration{0, 0, 1, 2, 4, 8, 16, 30, 30}
+		for i := range want {
+			want[i] *= time.Second
+		}
+		if len(gaps) < len(want) || !slices.Equal(gaps[:len(want)], want) || len(gaps) > len(want)+8 {
+			t.Errorf("gaps between repairs: %v, want %v and then 30 s", gaps, want)
+		}
+		stopped.Store(true)
+		time.Sleep(lastPause + time.Second)
+		synctest.Wait()
+		if got := w.cache.Get("n", "a").Data["data"]; got != "wanted" {
+			t.Errorf("after the other writer has stopped: %q", got)
+		}
+		if n := w.log.Count("another writer keeps reverting an object"); n != 1 {
+			t.Errorf("logged %d times", n)
+		}
+		time.Sleep(lastPause + contestGap)
+		synctest.Wait()
+		if n := len(w.cache.contests.of); n != 0 {
+			t.Errorf("%d contests left", n)
+		}
+		n := len(w.written())
+		w.store.put(configMap("a", "theirs"))
+		synctest.Wait()
+		if len(w.written()) != n+1 {
+			t.Error("a later change is not repaired immediately")
+		}
+		stop()
+	})
 }
 
 func TestContests_NoPause(t *testing.T) {
