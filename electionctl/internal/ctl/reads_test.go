@@ -1,8 +1,7 @@
 package ctl
 
 import (
-	"io"
-	"log"
+	"log/slog"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -42,7 +41,7 @@ func TestReads(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	e := newEnvironment(t)
 	untrusted, plaintext := httptest.NewUnstartedServer(nil), httptest.NewServer(nil)
-	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 	untrusted.StartTLS()
 	defer untrusted.Close()
 	defer plaintext.Close()

@@ -11,17 +11,15 @@ import (
 
 const (
 	// contestedAfter is the number of repairs in a row after which the next one is delayed.
-	contestedAfter = 3
+	contestedAfter = 10
 	// contestGap is the time after a write within which another one of the same values is a repair.
-	contestGap = 10 * time.Second
-	// The pause before the next repair doubles from firstPause to lastPause. So an object is repaired at most 8 times in 30 s, and
-	// then once in 30 s.
-	firstPause = time.Second
-	lastPause  = 30 * time.Second
+	contestGap = 30 * time.Second
+	// contestPause is the pause before each further repair.
+	contestPause = 30 * time.Second
 )
 
 // contests detects objects that another writer keeps reverting, for example a second installation
-// with other content. It increases the pause before each repair of such an object.
+// with other content. It delays each further repair of such an object.
 type contests[K comparable] struct {
 	// contested is called for the first delayed repair of an object.
 	contested func(key K, name types.NamespacedName)
@@ -56,9 +54,9 @@ func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
 		}
 	}
 	c.of[name] = this
-	pause := pauseAfter(this.times)
-	this.paused = pause > 0
-	if this.paused {
+	pause := time.Duration(0)
+	if this.paused = this.times >= contestedAfter; this.paused {
+		pause = contestPause
 		time.AfterFunc(pause, func() { c.resume(this, key) })
 	}
 	time.AfterFunc(pause+contestGap, func() { c.forget(name, this) })
@@ -66,14 +64,6 @@ func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
 		this.told = true
 		c.contested(key, name)
 	}
-}
-
-// pauseAfter returns the pause after a change that was made this many times in a row.
-func pauseAfter(times int) time.Duration {
-	if times < contestedAfter {
-		return 0
-	}
-	return min(firstPause<<min(times-contestedAfter, 10), lastPause)
 }
 
 // resume ends a pause.

@@ -33,7 +33,7 @@ const election = leaderelection.GatewayStatusController
 const (
 	leaseDuration = 6 * time.Second
 	renewDeadline = 4 * time.Second
-	retryPeriod   = 750 * time.Millisecond
+	retryPeriod   = time.Second
 )
 
 // soon limits each wait.

@@ -1,0 +1,66 @@
+package k8sresourcelock
+
+import (
+	"bytes"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+)
+
+func TestNew_LockTypes(t *testing.T) {
+	c := fake.NewClientset()
+	labels := map[string]string{"team": "a"}
+	for kind, want := range map[string]Interface{
+		LeasesResourceLock: &LeaseLock{}, "configmaps": &ConfigMapLock{}, "configmapsleases": &MultiLock{}, "endpoints": nil,
+	} {
+		plain, err := New(kind, "n", "l", c.CoreV1(), c.CoordinationV1(), ResourceLockConfig{Identity: "a"})
+		labeled, errLabeled := NewWithLabels(kind, "n", "l", c.CoreV1(), c.CoordinationV1(), ResourceLockConfig{Identity: "a"}, labels)
+		if want == nil {
+			if err == nil || errLabeled == nil || !strings.Contains(err.Error(), `"endpoints" is not supported`) {
+				t.Errorf("%s: %v, %v", kind, err, errLabeled)
+			}
+			continue
+		}
+		if err != nil || errLabeled != nil || reflect.TypeOf(plain) != reflect.TypeOf(want) || plain.Identity() != "a" {
+			t.Errorf("%s: %T, %v, %v", kind, plain, err, errLabeled)
+		}
+		if lease, is := labeled.(*LeaseLock); is && lease.Labels["team"] != "a" {
+			t.Errorf("%s: labels %v", kind, lease.Labels)
+		}
+	}
+}
+
+func TestNewFromKubeconfig(t *testing.T) {
+	config := &rest.Config{Host: "https://127.0.0.1:1"}
+	lock, err := NewFromKubeconfig(LeasesResourceLock, "n", "l", ResourceLockConfig{Identity: "a"}, config, 10*time.Second)
+	if err != nil || lock.Describe() != "n/l" || config.Timeout != 0 {
+		t.Errorf("%v, %v, timeout of the argument %v", lock, err, config.Timeout)
+	}
+	for _, invalid := range []*rest.Config{nil, {Host: "https://127.0.0.1:1", TLSClientConfig: rest.TLSClientConfig{CAFile: "/none"}}} {
+		if _, err := NewFromKubeconfig(LeasesResourceLock, "n", "l", ResourceLockConfig{}, invalid, time.Second); err == nil || !strings.Contains(err.Error(), "lock n/l") {
+			t.Errorf("%+v: %v", invalid, err)
+		}
+	}
+}
+
+func TestLeaseSpec_RoundTrip(t *testing.T) {
+	at := metav1.NewTime(time.Unix(1_780_000_000, 0))
+	record := LeaderElectionRecord{
+		HolderIdentity: "a", LeaseDurationSeconds: 15, AcquireTime: at, RenewTime: at, LeaderTransitions: 3, Strategy: "s/t", PreferredHolder: "b",
+	}
+	spec := LeaderElectionRecordToLeaseSpec(&record)
+	if got := LeaseSpecToLeaderElectionRecord(&spec); !reflect.DeepEqual(*got, record) {
+		t.Errorf("%+v, want %+v", *got, record)
+	}
+	if got := LeaseSpecToLeaderElectionRecord(nil); *got != (LeaderElectionRecord{}) {
+		t.Errorf("of nil: %+v", *got)
+	}
+	if got := ConcatRawRecord([]byte("a"), []byte("b")); !bytes.Equal(got, []byte("a,b")) {
+		t.Errorf("%s", got)
+	}
+}
