@@ -8,18 +8,16 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 )
 
 func TestNew_LockTypes(t *testing.T) {
-	c := fake.NewClientset()
 	labels := map[string]string{"team": "a"}
 	for kind, want := range map[string]Interface{
 		LeasesResourceLock: &LeaseLock{}, "configmaps": &ConfigMapLock{}, "configmapsleases": &MultiLock{}, "endpoints": nil,
 	} {
-		plain, err := New(kind, "n", "l", c.CoreV1(), c.CoordinationV1(), ResourceLockConfig{Identity: "a"})
-		labeled, errLabeled := NewWithLabels(kind, "n", "l", c.CoreV1(), c.CoordinationV1(), ResourceLockConfig{Identity: "a"}, labels)
+		plain, err := New(kind, "n", "l", nil, nil, ResourceLockConfig{Identity: "a"})
+		labeled, errLabeled := NewWithLabels(kind, "n", "l", nil, nil, ResourceLockConfig{Identity: "a"}, labels)
 		if want == nil {
 			if err == nil || errLabeled == nil || !strings.Contains(err.Error(), `"endpoints" is not supported`) {
 				t.Errorf("%s: %v, %v", kind, err, errLabeled)
