@@ -109,6 +109,7 @@ func (l *LeaderElection) work(ctx context.Context) error {
 	return nil
 }
 
+//lint:ignore U1000 Istio's tests call it.
 func (l *LeaderElection) isLeader() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
