@@ -1,7 +1,6 @@
 package example
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,9 +70,20 @@ func TestMigration_FromClientGo(t *testing.T) {
 				}
 				return k8sresourcelock.LeaseSnapshot(lease).Record.HolderIdentity
 			}
-			var log bytes.Buffer
+			output, err := os.Create(filepath.Join(folder, name+".log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer output.Close()
+			log := func() string {
+				text, err := os.ReadFile(output.Name())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return string(text)
+			}
 			program := exec.CommandContext(t.Context(), binary, "-kubeconfig", c.Kubeconfig(), "-lease-lock-namespace", home, "-lease-lock-name", name, "-id", "me")
-			program.Stderr = &log
+			program.Stderr = output
 			if err := program.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -81,10 +91,10 @@ func TestMigration_FromClientGo(t *testing.T) {
 			go func() { ended <- program.Wait() }()
 			ticker := time.NewTicker(20 * time.Millisecond)
 			defer ticker.Stop()
-			for limit := time.After(patience); holder() != "me"; {
+			for limit := time.After(patience); !strings.Contains(log(), "Controller loop"); { // the run function has started
 				select {
 				case err := <-ended:
-					t.Fatalf("ended: %v\n%s", err, &log)
+					t.Fatalf("ended: %v\n%s", err, log())
 				case <-limit:
 					t.Fatal("does not lead")
 				case <-ticker.C:
@@ -95,11 +105,11 @@ func TestMigration_FromClientGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := <-ended; err != nil {
-				t.Errorf("%v\n%s", err, &log)
+				t.Errorf("%v\n%s", err, log())
 			}
 			t.Logf("stopped in %v", time.Since(stopped))
-			if (holder() == "") != x.released || strings.Contains(log.String(), "have not returned") != (x.logged != "") || !strings.Contains(log.String(), x.logged) {
-				t.Errorf("holder %q; log:\n%s", holder(), &log)
+			if (holder() == "") != x.released || strings.Contains(log(), "have not returned") != (x.logged != "") || !strings.Contains(log(), x.logged) {
+				t.Errorf("holder %q; log:\n%s", holder(), log())
 			}
 		})
 	}

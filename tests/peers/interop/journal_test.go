@@ -157,6 +157,14 @@ func (o oneConfigMap) Get(context.Context, string, metav1.GetOptions) (*corev1.C
 	return o.cm.DeepCopy(), nil
 }
 
+// fromIstio converts the record of Istio's package.
+func fromIstio(r istiolock.LeaderElectionRecord) k8sresourcelock.LeaderElectionRecord {
+	return k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: r.HolderIdentity, HolderKey: r.HolderKey, LeaseDurationSeconds: r.LeaseDurationSeconds,
+		AcquireTime: r.AcquireTime, RenewTime: r.RenewTime, LeaderTransitions: r.LeaderTransitions,
+	}
+}
+
 // readByPeers compares how the electors read a version.
 func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
 	if e.cm != nil {
@@ -164,7 +172,7 @@ func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
 		if err != nil {
 			return err
 		}
-		return same("Istio", k8sresourcelock.LeaderElectionRecord(*theirs), e.snap.Record)
+		return same("Istio", fromIstio(*theirs), e.snap.Record)
 	}
 	istios, _, err := (&istiolock.LeaseLock{Client: oneLease{lease: e.lease}}).Get(ctx)
 	if err != nil {
@@ -178,7 +186,7 @@ func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
 		// client-go has no key and preserves the key of an earlier holder. istiod uses it; incumbent does not.
 		istios.HolderKey = ""
 	}
-	return errors.Join(same("Istio", k8sresourcelock.LeaderElectionRecord(*istios), e.snap.Record),
+	return errors.Join(same("Istio", fromIstio(*istios), e.snap.Record),
 		same("client-go", k8sresourcelock.LeaderElectionRecord{
 			HolderIdentity: goes.HolderIdentity, HolderKey: istios.HolderKey, // client-go's record has no key
 			LeaseDurationSeconds: goes.LeaseDurationSeconds, AcquireTime: goes.AcquireTime,
