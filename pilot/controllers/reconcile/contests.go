@@ -3,6 +3,7 @@ package reconcile
 import (
 	"encoding/json"
 	"hash/fnv"
+	"maps"
 	"sync"
 	"time"
 
@@ -32,8 +33,8 @@ type contests[K comparable] struct {
 
 // contest is the last writes of an object. It is removed if no further write follows within contestGap.
 type contest struct {
-	written fields // the values that were written
-	times   int    // the number of writes in a row that wrote these values again
+	written fields // the values that were written, the last one of each path
+	times   int    // the number of repairs, which wrote only such values again
 	paused  bool
 	told    bool
 }
@@ -48,10 +49,11 @@ func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
 	defer c.mu.Unlock()
 	this := &contest{written: values, times: 1}
 	if last := c.of[name]; last != nil {
-		this.told = last.told
+		this.told, this.times, this.written = last.told, last.times, maps.Clone(last.written)
 		if values.in(last.written) {
-			this.written, this.times = last.written, last.times+1
+			this.times++
 		}
+		maps.Copy(this.written, values)
 	}
 	c.of[name] = this
 	pause := time.Duration(0)

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"testing"
@@ -100,6 +101,31 @@ func TestContests_NoPause(t *testing.T) {
 			t.Errorf("%d contests left", len(c.of))
 		}
 	})
+}
+
+// Repairs of different fields in turn are repairs of one object. New values are not repairs.
+func TestContests_Fields(t *testing.T) {
+	for name, x := range map[string]struct {
+		values    func(i int) fields
+		contested bool
+	}{
+		"fields in turn": {func(i int) fields { return fields{fmt.Sprint("/", i%2): 1} }, true},
+		"new values":     {func(i int) fields { return fields{"/a": uint64(i)} }, false},
+		"two values":     {func(i int) fields { return fields{"/a": uint64(i % 2)} }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			contested := 0
+			c := newContests(func(string, types.NamespacedName) { contested++ }, func(string) {})
+			for i := range 2 * contestedAfter {
+				c.wrote(types.NamespacedName{Name: "a"}, "a", x.values(i))
+			}
+			if (contested == 1) != x.contested || contested > 1 {
+				t.Errorf("%s: contested %d times", name, contested)
+			}
+			time.Sleep(contestPause + contestGap)
+			synctest.Wait()
+		})
+	}
 }
 
 func TestChanges(t *testing.T) {
