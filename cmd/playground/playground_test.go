@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -123,24 +124,13 @@ func TestScreen(t *testing.T) {
 
 // A demo whose servers run without elections must fail in the first step. The working directory is outside the repository.
 func TestDemo_WithoutElections(t *testing.T) {
-	folder := t.TempDir()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
+	var built rollout.Options
+	if err := built.Build(t.Context(), filepath.Join("..", ".."), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{
-		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/cluster/dataplane"},
-		{"-C", filepath.Join(root, "tools", "helm"), "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
-	} {
-		build := exec.CommandContext(t.Context(), "go", args...)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if output, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, output)
-		}
-	}
 	set, err := parse([]string{
-		"demo", "--disable-elections", "--programs=" + os.Getenv("KUBEBUILDER_ASSETS"), "--pilot=" + filepath.Join(folder, "pilot"),
-		"--dataplane=" + filepath.Join(folder, "dataplane"), "--helm=" + filepath.Join(folder, "helm"), "--charts=" + filepath.Join(root, "deploy", "charts"),
+		"demo", "--disable-elections", "--programs=" + os.Getenv("KUBEBUILDER_ASSETS"), "--pilot=" + built.Pilot,
+		"--dataplane=" + built.Dataplane, "--helm=" + built.Helm, "--charts=" + built.Charts,
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)

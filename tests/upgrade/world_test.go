@@ -2,9 +2,7 @@ package upgrade
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -25,34 +23,21 @@ const root = "../.."
 var built string
 
 // programs builds the programs once for all tests.
-var programs = sync.OnceValues(func() (string, error) {
-	folder, err := os.MkdirTemp("", "upgrade-")
-	if err != nil {
-		return "", err
+var programs = sync.OnceValues(func() (options rollout.Options, err error) {
+	if built, err = os.MkdirTemp("", "upgrade-"); err != nil {
+		return options, err
 	}
-	built = folder
-	for _, args := range [][]string{
-		{"build", "-o", folder, "incumbent.dev/incumbent/cmd/pilot", "incumbent.dev/incumbent/tests/cluster/dataplane"},
-		{"-C", filepath.Join(root, "tools", "helm"), "build", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
-	} {
-		if said, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-			return folder, fmt.Errorf("go %v: %w\n%s", args, err, said)
-		}
-	}
-	return folder, nil
+	return options, options.Build(context.Background(), root, built)
 })
 
 // build sets the programs in the options.
 func build(t *testing.T, options *rollout.Options) {
 	t.Helper()
-	folder, err := programs()
+	b, err := programs()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if options.Charts, err = filepath.Abs(filepath.Join(root, "deploy", "charts")); err != nil {
-		t.Fatal(err)
-	}
-	options.Pilot, options.Dataplane, options.Helm = filepath.Join(folder, "pilot"), filepath.Join(folder, "dataplane"), filepath.Join(folder, "helm")
+	options.Pilot, options.Dataplane, options.Helm, options.Charts = b.Pilot, b.Dataplane, b.Helm, b.Charts
 }
 
 // seed returns UPGRADE_SEED, or a new seed. The rollout logs it.

@@ -51,26 +51,15 @@ type process struct {
 // start starts a cluster with the charts, the fence, and the kinds of Istio. programs are the istiods by image name.
 func start(t *testing.T, programs map[string]string, change func(*rollout.Options)) *lab {
 	t.Helper()
-	folder := t.TempDir()
-	for _, args := range [][]string{
-		{"-C", root, "build", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
-		{"-C", filepath.Join(root, "tools", "helm"), "build", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
-	} {
-		if said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, said)
-		}
-	}
-	charts, err := filepath.Abs(filepath.Join(root, "deploy", "charts"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	options := rollout.Options{
-		Pilot: filepath.Join(folder, "pilot"), Dataplane: filepath.Join(folder, "dataplane"), Helm: filepath.Join(folder, "helm"), Charts: charts,
 		Images: programs, Lease: 30 * time.Second, Renew: 15 * time.Second, Retry: 7500 * time.Millisecond,
 		FenceOthers: []string{home + "/istiod*"}, Gateways: 1, WaitLimit: limit,
 	}
 	if change != nil {
 		change(&options)
+	}
+	if err := options.Build(t.Context(), root, t.TempDir()); err != nil {
+		t.Fatal(err)
 	}
 	began := time.Now()
 	options.Log = func(text string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), text) }

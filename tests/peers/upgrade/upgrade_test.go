@@ -21,27 +21,20 @@ func start(t *testing.T) *rollout.Rollout {
 		t.Skip("make upgrade-test runs it")
 	}
 	folder := t.TempDir()
-	for _, args := range [][]string{
-		{"build", "-o", folder, "../istiodlike"},
-		{"-C", root, "build", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
-		{"-C", filepath.Join(root, "tools", "helm"), "build", "-buildvcs=false", "-o", filepath.Join(folder, "helm"), "."},
-	} {
-		if said, err := exec.CommandContext(t.Context(), "go", args...).CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, said)
-		}
-	}
-	charts, err := filepath.Abs(filepath.Join(root, "deploy", "charts"))
-	if err != nil {
-		t.Fatal(err)
+	if said, err := exec.CommandContext(t.Context(), "go", "build", "-o", folder, "../istiodlike").CombinedOutput(); err != nil {
+		t.Fatalf("build istiodlike: %v\n%s", err, said)
 	}
 	began := time.Now()
-	r, err := rollout.Start(t.Context(), rollout.Options{
-		Pilot: filepath.Join(folder, "pilot"), Dataplane: filepath.Join(folder, "dataplane"), Helm: filepath.Join(folder, "helm"), Charts: charts,
+	options := rollout.Options{
 		Images: map[string]string{"istiodlike": filepath.Join(folder, "istiodlike")},
 		// The timing is istiod's. The fence is off, because it would reject the late writes that are measured here.
 		Lease: 30 * time.Second, Renew: 15 * time.Second, Retry: 7500 * time.Millisecond, WithoutFence: true, WithoutGateways: true,
 		Seed: uint64(began.UnixNano()), Log: func(text string) { t.Logf("%6.1f s  %s", time.Since(began).Seconds(), text) },
-	})
+	}
+	if err := options.Build(t.Context(), root, folder); err != nil {
+		t.Fatal(err)
+	}
+	r, err := rollout.Start(t.Context(), options)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
