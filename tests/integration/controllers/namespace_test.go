@@ -169,8 +169,8 @@ func TestNamespace_Bundle(t *testing.T) {
 	}
 
 	for _, ns := range []string{excluded, "kube-system", "kube-public", "kube-node-lease"} {
-		if got := s.sent.writes("/namespaces/" + ns + "/"); got != 0 {
-			t.Errorf("%d writes to the excluded namespace %s", got, ns)
+		if got := s.sent.writes("/namespaces/" + ns + "/"); len(got) != 0 {
+			t.Errorf("writes to the excluded namespace %s: %q", ns, got)
 		}
 	}
 	if got := s.journal.Count("WARN"); got != 0 {

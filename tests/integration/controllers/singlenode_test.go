@@ -46,14 +46,14 @@ func (r *requests) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// writes returns the number of writes so far to paths that contain this part.
-func (r *requests) writes(part string) (n int) {
+// writes returns the writes so far to paths that contain this part.
+func (r *requests) writes(part string) (sent []string) {
 	for _, request := range r.all() {
 		if !strings.HasPrefix(request, "GET ") && strings.Contains(request+"/", part) {
-			n++
+			sent = append(sent, request)
 		}
 	}
-	return n
+	return sent
 }
 
 // all returns the requests so far.
