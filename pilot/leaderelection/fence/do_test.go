@@ -18,31 +18,36 @@ func until(ctx context.Context) error {
 }
 
 func TestGateDo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		closed, _ := newGate()
-		quick, cancel := context.WithTimeoutCause(t.Context(), time.Second, errGaveUp)
-		defer cancel()
-		for name, c := range map[string]struct {
-			gate  *fence.Gate
-			ctx   context.Context
-			write func(context.Context) error
-			want  error
-		}{
-			"closed":          {closed, t.Context(), func(context.Context) error { panic("was called") }, fence.ErrNotLeader},
-			"another term":    {openGate(time.Minute), le.ContextWithTerm(t.Context(), le.Term{Token: 6}), until, fence.ErrNotLeader},
-			"success":         {openGate(time.Minute), t.Context(), func(context.Context) error { return nil }, nil},
-			"own error":       {openGate(time.Minute), t.Context(), func(context.Context) error { return errBroken }, errBroken},
-			"caller gives up": {openGate(time.Minute), quick, until, errGaveUp},
-			"validity ends":   {openGate(time.Minute), t.Context(), until, fence.ErrOutcomeUnknown},
-		} {
-			if err := c.gate.Do(c.ctx, c.write); !errors.Is(err, c.want) {
+	for name, c := range map[string]struct {
+		token uint64 // of the caller's term; 0: any
+		write func(context.Context) error
+		want  error
+	}{
+		"another term":    {6, until, fence.ErrNotLeader},
+		"success":         {0, func(context.Context) error { return nil }, nil},
+		"own error":       {0, func(context.Context) error { return errBroken }, errBroken},
+		"caller gives up": {7, until, errGaveUp},
+		"validity ends":   {0, until, fence.ErrOutcomeUnknown},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
+			if c.token > 0 {
+				quick, cancel := context.WithTimeoutCause(le.ContextWithTerm(ctx, le.Term{Token: c.token}), time.Second, errGaveUp)
+				defer cancel()
+				ctx = quick
+			}
+			if err := openGate(time.Minute).Do(ctx, c.write); !errors.Is(err, c.want) {
 				t.Errorf("%s: %v, want %v", name, err, c.want)
 			}
-		}
-		if byGate, _ := closed.Refused(); byGate != 1 {
-			t.Errorf("%d rejected writes were counted", byGate)
-		}
-	})
+		})
+	}
+	closed, _ := newGate()
+	if err := closed.Do(t.Context(), func(context.Context) error { panic("was called") }); !errors.Is(err, fence.ErrNotLeader) {
+		t.Errorf("closed: %v", err)
+	}
+	if byGate, _ := closed.Refused(); byGate != 1 {
+		t.Errorf("%d rejected writes were counted", byGate)
+	}
 }
 
 func TestGateDo_DrainWaits(t *testing.T) {
