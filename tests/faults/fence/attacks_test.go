@@ -111,25 +111,6 @@ func (s *stage) createWeb() map[string]string {
 	return labels
 }
 
-// A guard of a resource includes its status, because a write of the status can change annotations.
-func TestFence_StatusByDefault(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, fence.Lease)
-	holder, other := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
-	labels := s.createWeb()
-	declared := s.declaration()
-	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: labels, Namespaces: []string{s.namespace}})
-	s.install(declared)
-	s.stands(holder, other)
-	status := func(as kubernetes.Interface) error {
-		_, err := as.AppsV1().Deployments(s.namespace).Patch(t.Context(), "web", mergePatch, []byte(`{"metadata":{"annotations":{"x":"y"}}}`), metav1.PatchOptions{}, "status")
-		return err
-	}
-	s.refused("a follower", status(other), "pod b is not the leader")
-	s.allowed("the leader", status(holder))
-}
-
 // A stranger cannot make a ConfigMap lock immutable, or create a lock with a large number of transitions.
 func TestLock_ImmutableAndTransitions(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {

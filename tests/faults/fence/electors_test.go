@@ -6,11 +6,7 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	clientgo "k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
@@ -86,55 +82,4 @@ func TestFence_AdmitsElectors(t *testing.T) {
 			t.Errorf("a's first write after the lock was deleted: %v", err)
 		}
 	})
-}
-
-func TestFence_AdmitsClientGoElector(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, fence.Lease)
-	atA, atB := s.identity("a", account), s.identity("b", account)
-	a, b := cluster.ClientFor(t, atA).Kube(), cluster.ClientFor(t, atB).Kube()
-	s.install(s.declaration())
-	eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(a)) })
-	quitA := s.clientGo(a, "a")
-	s.stands(a, b)
-	renewed := s.renewals()
-	eventually(t, "a has renewed", func() bool { return s.renewals() > renewed })
-	s.clientGo(b, "b")
-	quitA()
-	s.stands(b, a)
-}
-
-// renewals is the lock's renew time, which the holder moves.
-func (s *stage) renewals() int64 {
-	s.t.Helper()
-	lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return lease.Spec.RenewTime.UnixMicro()
-}
-
-// clientGo runs client-go's elector until quit, or the test's end.
-func (s *stage) clientGo(as kubernetes.Interface, name string) (quit func()) {
-	s.t.Helper()
-	elector, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: election}, Client: as.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: name},
-		},
-		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
-		Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		elector.Run(ctx)
-	}()
-	quit = func() { cancel(); <-done }
-	s.t.Cleanup(quit)
-	return quit
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -193,22 +192,6 @@ func (s *stage) restart() {
 	}
 }
 
-func TestFence_APIServerRestart(t *testing.T) {
-	t.Parallel()
-	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
-	a, b := s.guarded()
-	other := s.tally(b)
-	s.restart()
-	s.stands(a, b)
-	admitted, refused := other()
-	s.handTo("b")
-	s.stands(b, a)
-	if admitted > 0 || refused == 0 {
-		t.Errorf("of the writes of a pod that did not lead, %d were admitted and %d refused by the fence", admitted, refused)
-	}
-	t.Logf("figure: over a restart of the API server, %d writes were refused and %d admitted", refused, admitted)
-}
-
 // through is a client of the same identity at another API server.
 func (s *stage) through(server *cluster.APIServer, config *rest.Config) kubernetes.Interface {
 	s.t.Helper()
@@ -275,23 +258,4 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	}
 	t.Logf("figure: a server that was stopped over a handover admitted %d stale writes sent after it continued, the last after %v; the waiting write: %v",
 		stale, last, <-queued)
-}
-
-func TestFence_DeletedPod(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, fence.Lease)
-	a, b := s.guarded()
-	none := int64(0)
-	if err := s.admin.CoreV1().Pods(s.namespace).Delete(t.Context(), "a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
-		t.Fatal(err)
-	}
-	deleted := time.Now()
-	var err error
-	eventually(t, "the token is refused", func() bool { err = s.write(a); return err != nil })
-	if !apierrors.IsUnauthorized(err) {
-		t.Errorf("the write of a deleted Pod was answered with %v", err)
-	}
-	t.Logf("figure: the token of a deleted Pod was refused after %v", time.Since(deleted).Round(100*time.Millisecond))
-	s.handTo("b")
-	eventually(t, "its successor may write", func() bool { return s.write(b) == nil })
 }

@@ -156,25 +156,3 @@ func TestFence_MissingLock(t *testing.T) {
 		s.stands(b, a)
 	})
 }
-
-func TestFence_PerRevision(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, fence.Lease)
-	d := s.declaration()
-	d.Revisions = []string{"stable", "canary"}
-	d.ServiceAccounts = []string{s.namespace + "/pilot-{revision}"}
-	holder := func(revision, name string) {
-		lease := record{holder: name}.lease()
-		lease.Name = election + "-" + revision
-		if _, err := s.admin.CoordinationV1().Leases(s.namespace).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	holder("stable", "a")
-	holder("canary", "c")
-	a, b := s.podOf("a", "pilot-stable").Kube(), s.podOf("b", "pilot-stable").Kube()
-	c, d2 := s.podOf("c", "pilot-canary").Kube(), s.podOf("d", "pilot-canary").Kube()
-	s.install(d)
-	s.stands(a, b)
-	s.stands(c, d2)
-}
