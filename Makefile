@@ -1,7 +1,7 @@
 # `make help` lists the targets. All of them need Go and make; `make test RACE=1` also needs a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images coordination-bench sim connections fence charts dashboard image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-ours bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim connections fence charts dashboard image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
 
 # Number of seeds that `make sim` plays.
 SEEDS ?= 20000
@@ -216,9 +216,6 @@ bench: $(BUILD_TOOLS) ## Compare with the electors of istiod and client-go, and 
 bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes; prints only
 	cd tests/peers && go run ./bench -quick $(ARGS)
 
-bench-ours: $(BUILD_TOOLS) ## Run the Go benchmarks of handover, recovery, requests and fence on an API server
-	go test -run '^$$' -bench . -timeout 60m ./tests/integration/elections ./tests/faults/fence
-
 bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile, handover, memory, per limit of QPS (a quarter of an hour; QPS=-1: two minutes)
 	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
 		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
@@ -226,9 +223,6 @@ bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile
 page-bench: $(BUILD_TOOLS) ## Measure the elections page: time until a flip is visible, 200 elections, 100 open pages (two minutes)
 	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
 		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
-
-coordination-bench: $(BUILD_TOOLS) ## Measure a coordinated handover next to client-go candidates under the same API server (three minutes)
-	go test -count=1 -run '^$$' -bench CoordinatedHandover -benchtime 10x -timeout 15m ./tests/integration/coordinated
 
 ##@ Build it
 
