@@ -32,8 +32,11 @@ func Changes(before, after *Election) (changes []string) {
 	if b.Preferred != "" && b.Preferred != a.Preferred {
 		add("coordinator requested a change to %s", b.Preferred)
 	}
-	if request := b.Request; request != nil && (a.Request == nil || *a.Request != *request) {
-		add("%s", request.words())
+	switch {
+	case b.Request != nil && (a.Request == nil || *a.Request != *b.Request):
+		add("%s", b.Request.words())
+	case a.Request != nil && b.Request == nil && a.Holder == b.Holder && a.Transitions == b.Transitions:
+		add("handover request removed")
 	}
 	switch {
 	case b.Hold != nil && (a.Hold == nil || *a.Hold != *b.Hold):

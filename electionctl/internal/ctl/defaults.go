@@ -85,7 +85,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	if err := notOurs(hook, revision); err != nil {
 		return err
 	}
-	if err := p.ask(fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, cmp.Or(now, "none")), yes); err != nil {
+	if err := p.ask(ctx, fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, cmp.Or(now, "none")), yes); err != nil {
 		return err
 	}
 	hook.Labels[revisionLabel] = revision

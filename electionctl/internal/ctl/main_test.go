@@ -1,23 +1,25 @@
 package ctl
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
 
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// The test binary acts as the kubectl plugin if it is started under its name.
-const plugin = "kubectl-election"
+// Names under which the test binary acts as the kubectl plugin and as a candidate.
+const (
+	plugin    = "kubectl-election"
+	candidate = "candidate"
+)
 
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == plugin {
-		p := &Program{IOStreams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}}
-		os.Exit(p.Run(context.Background(), os.Args[1:]))
+	switch filepath.Base(os.Args[0]) {
+	case plugin:
+		os.Exit(Main(os.Args[1:]))
+	case candidate:
+		os.Exit(lead(os.Args[1:]))
 	}
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }

@@ -28,7 +28,7 @@ type order struct {
 	describe func(e inspect.Election) string
 	check    func(ctx context.Context, c *clients, e inspect.Election, s *seen) error
 	execute  func(ctx context.Context, o admin.Operator) error
-	// anyHolder is true if the command needs no leader.
+	// anyHolder is true if the command needs no leader. Then it has no reason.
 	anyHolder bool
 	// flag is the name of a flag with a duration. It is validated before the first request.
 	flag string
@@ -55,7 +55,9 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "skip the confirmation prompt (required when stdin is not a terminal)")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for completion; the request remains on the lock afterwards")
-	cmd.Flags().StringVar(&o.why, "reason", "", "reason to record on the lock object")
+	if !o.anyHolder {
+		cmd.Flags().StringVar(&o.why, "reason", "", "reason to record on the lock object")
+	}
 	return cmd
 }
 
@@ -142,6 +144,40 @@ func (p *Program) resume() *cobra.Command {
 	return p.order("resume ELECTION", "Remove the hold of pause or transfer", "Removes the hold that pause or transfer set. Rank is in effect again.", o)
 }
 
+func (p *Program) cancel() *cobra.Command {
+	o := &order{
+		anyHolder: true,
+		describe: func(e inspect.Election) string {
+			switch r := e.Request; {
+			case !byOperator(r):
+				return "the hold of the transfer will end, so rank will be in effect again"
+			case r.Accepted:
+				return e.Holder + " has accepted the request and stops its work; it will release the lock to any candidate"
+			}
+			return "the request of " + cmp.Or(e.Request.Requester, "?") + " will be removed; " + e.Holder + " keeps the lock"
+		},
+		check: func(_ context.Context, _ *clients, e inspect.Election, _ *seen) error {
+			switch {
+			case byOperator(e.Request) || e.Hold != nil && e.Hold.Reason == "transfer":
+				return nil
+			case e.Request != nil:
+				return withCode(Refused, "the request on %s is from the candidate %s, which repeats it; to keep the leader: %s", e.Name, e.Request.To, command("pause", e))
+			}
+			return withCode(Refused, "election %s has no request of an operator", e.Name)
+		},
+		execute: func(ctx context.Context, op admin.Operator) error { return op.Cancel(ctx) },
+	}
+	return p.order("cancel ELECTION", "Withdraw a transfer or step-down",
+		"Removes the request from the lock, or the hold if the transfer is completed. This works also if the leader is stopped.", o)
+}
+
+func byOperator(r *inspect.Request) bool { return r != nil && r.Reason == "operator" }
+
+// command returns a command for an election, as the user can type it.
+func command(verb string, e inspect.Election) string {
+	return fmt.Sprintf("%s %s -n %s %s", name(), verb, e.Namespace, e.Name)
+}
+
 // give confirms and executes an order, and prints what changed.
 func (p *Program) give(ctx context.Context, name string, o *order) error {
 	c, err := p.connect()
@@ -161,18 +197,40 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 			return err
 		}
 	}
-	if err := p.confirm(e, o); err != nil {
+	if err := p.ask(ctx, fmt.Sprintf("%s/%s: %s.", e.Namespace, e.Name, o.describe(e)), o.yes); err != nil {
 		return err
 	}
+	interrupted := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not completed within %v", o.timeout))
 	defer cancel()
 	stop := p.progress("waiting for " + e.Holder)
 	err = o.execute(ctx, admin.Operator{Lock: c.lock(e), Requester: c.requester(ctx)})
 	stop()
-	if err != nil {
-		return refusal(err, e)
+	switch {
+	case err == nil:
+		_, err := p.showChange(c, e, "done")
+		return err
+	case interrupted.Err() != nil:
+		return withCode(Interrupted, "interrupted; %s", p.pending(c, e))
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w; %s", context.Cause(ctx), p.pending(c, e))
 	}
-	return p.showChange(c, e)
+	return refusal(err, e)
+}
+
+// pending prints what an order that was not completed has changed. It returns a sentence about its request.
+func (p *Program) pending(c *clients, before inspect.Election) string {
+	e, err := p.showChange(c, before, "no change")
+	withdraw := "to withdraw it: " + command("cancel", before)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the request may be on the lock (%v); %s", err, withdraw)
+	case byOperator(e.Request) && e.Request.Accepted:
+		return fmt.Sprintf("%s has accepted the request and is draining; to follow it: %s", e.Holder, command("watch", e))
+	case byOperator(e.Request):
+		return fmt.Sprintf("the request is still on the lock, and %s may execute it; %s", e.Holder, withdraw)
+	}
+	return "the lock has no request now; to check it again: " + command("explain", before)
 }
 
 // executable returns an error if the holder would not execute an order.
@@ -189,16 +247,16 @@ func executable(found []inspect.Election, anyHolder bool) error {
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
 		return withCode(Refused, "election %s has no leader (state: %s)", e.Name, e.StateText())
-	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || e.Request.Reason == "operator"):
-		return withCode(Refused, "a handover to %s is in progress, requested by %s; follow it: %s watch %s",
-			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), name(), e.Name)
+	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || byOperator(e.Request)):
+		return withCode(Refused, "a handover to %s is in progress, requested by %s; follow it: %s; withdraw it: %s",
+			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), command("watch", e), command("cancel", e))
 	}
 	return nil
 }
 
 // refusal adds advice to the error of an order.
 func refusal(err error, e inspect.Election) error {
-	for _, refused := range []error{admin.ErrNoLeader, admin.ErrNoHold, admin.ErrHandoverUnderWay, admin.ErrNotExecuted} {
+	for _, refused := range []error{admin.ErrNoLeader, admin.ErrNoHold, admin.ErrNoRequest, admin.ErrHandoverUnderWay, admin.ErrNotExecuted} {
 		if errors.Is(err, refused) {
 			return withCode(Refused, "%w; see %s explain %s", err, name(), e.Name)
 		}
@@ -206,12 +264,8 @@ func refusal(err error, e inspect.Election) error {
 	return err
 }
 
-// confirm prints the effect of an order and asks for confirmation.
-func (p *Program) confirm(e inspect.Election, o *order) error {
-	return p.ask(fmt.Sprintf("%s/%s: %s.", e.Namespace, e.Name, o.describe(e)), o.yes)
-}
-
-func (p *Program) ask(what string, yes bool) error {
+// ask prints the effect of a command and asks for confirmation. An interrupt ends it immediately.
+func (p *Program) ask(ctx context.Context, what string, yes bool) error {
 	safe{p.ErrOut}.line("%s", what)
 	if yes {
 		return nil
@@ -220,31 +274,40 @@ func (p *Program) ask(what string, yes bool) error {
 		return withCode(Misused, "no terminal for the confirmation prompt; nothing was changed: use --yes")
 	}
 	fmt.Fprint(p.ErrOut, "Continue? [y/N] ")
-	line, _ := bufio.NewReader(p.In).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
+	answer := make(chan string, 1)
+	go func() { // a read of a terminal cannot be interrupted, so it ends with the process
+		line, _ := bufio.NewReader(p.In).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case line := <-answer:
+		if line == "y" || line == "yes" {
+			return nil
+		}
+		return withCode(Refused, "nothing was changed")
+	case <-ctx.Done():
+		fmt.Fprintln(p.ErrOut)
+		return withCode(Interrupted, "interrupted; nothing was changed")
 	}
-	return withCode(Refused, "nothing was changed")
 }
 
-// showChange prints what changed.
-func (p *Program) showChange(c *clients, before inspect.Election) error {
+// showChange prints what changed, or otherwise if nothing did. It returns the present state.
+func (p *Program) showChange(c *clients, before inspect.Election, otherwise string) (inspect.Election, error) {
 	// The context of the command may have ended by an interrupt.
 	ctx, cancel := context.WithTimeout(context.Background(), completeWithin) //nolint:forbidigo // see above
 	defer cancel()
 	found, _, err := p.one(ctx, c, before.Name, k8sleaderelection.DefaultRevision{})
 	if err != nil {
-		return err
+		return before, err
 	}
 	changes := inspect.Changes(&before, &found[0])
 	if len(changes) == 0 {
-		changes = []string{"done"}
+		changes = []string{otherwise}
 	}
 	for _, change := range changes {
 		safe{p.Out}.line("%s/%s: %s", before.Namespace, before.Name, change)
 	}
-	return nil
+	return found[0], nil
 }
 
 // lock returns the lock of an election.

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
@@ -53,6 +56,22 @@ type Program struct {
 	all   bool                            // namespaces
 }
 
+// Main runs a command with the streams and signals of the process, and returns the exit code.
+func Main(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt) //nolint:forbidigo // the process' root context
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills
+	terminal := term.IsTerminal(int(os.Stdout.Fd()))
+	width, _, _ := term.GetSize(int(os.Stdout.Fd())) // 0 without a terminal
+	p := &Program{
+		IOStreams:   genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
+		Colour:      terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		Width:       width,
+		Interactive: term.IsTerminal(int(os.Stdin.Fd())),
+	}
+	return p.Run(ctx, args)
+}
+
 // Run executes a command, prints its error, and returns the exit code.
 func (p *Program) Run(ctx context.Context, args []string) int {
 	root := p.Command()
@@ -64,7 +83,8 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return Done
 	}
-	if ctx.Err() != nil {
+	var c coded
+	if ctx.Err() != nil && (!errors.As(err, &c) || c.code != Interrupted) {
 		return Interrupted
 	}
 	err = explained(err)
@@ -72,7 +92,6 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		err = withCode(Misused, "%w: see --help", err)
 	}
 	fmt.Fprintln(p.ErrOut, "electionctl:", strings.ReplaceAll(plain(err.Error()), "\n", "; "))
-	var c coded
 	if errors.As(err, &c) {
 		return c.code
 	}
@@ -110,7 +129,7 @@ default revision. Move leadership to another candidate. Commands that only read 
 		&cobra.Group{ID: "cluster", Title: "Cluster:"},
 	)
 	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
-	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume())
+	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume(), p.cancel())
 	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.version())
 	return root
 }

@@ -98,6 +98,50 @@ func TestOperatorHold(t *testing.T) {
 	}
 }
 
+// Cancel removes requests of an operator from each object of a lock, and ends the hold of a transfer.
+func TestOperatorCancel(t *testing.T) {
+	const mine = `{"identity":"b","key":"","reason":"operator","requester":"bob","holder":"a","transitions":3,"seconds":20,"accepted":false}`
+	byRank, old := strings.Replace(mine, "operator", "default-revision", 1), strings.Replace(mine, `"transitions":3`, `"transitions":2`, 1)
+	const hold = `{"holder":"a","transitions":3,"seconds":60,"requester":"bob","reason":"transfer"}`
+	paused := strings.Replace(hold, `"transfer"`, `"pause"`, 1)
+	for name, c := range map[string]struct {
+		request, hold         string
+		wantRequest, wantHold string
+		want                  error
+	}{
+		"request":            {mine, "", "", "", nil},
+		"accepted":           {strings.Replace(mine, "false", "true", 1), "", "", "", nil},
+		"request and hold":   {mine, hold, "", strings.NewReplacer("60", "0", "bob", "alice").Replace(hold), nil},
+		"hold of a transfer": {"", hold, "", strings.NewReplacer("60", "0", "bob", "alice").Replace(hold), nil},
+		"pause":              {"", paused, "", paused, ErrNoRequest},
+		"request by rank":    {byRank, "", byRank, "", ErrNoRequest},
+		"request of a term":  {old, "", old, "", ErrNoRequest},
+		"nothing":            {"", "", "", "", ErrNoRequest},
+	} {
+		first, second := heldBy("a", 20*time.Second), heldBy("a", 20*time.Second)
+		locks := map[string]k8sresourcelock.Interface{
+			"one": first.Lock("operator", "").Locker,
+			"two": &k8sresourcelock.MultiLock{Primary: first.Lock("operator", "").Locker, Secondary: second.Lock("operator", "").Locker},
+		}
+		for kind, lock := range locks {
+			stores := map[string][]*locktest.Store{"one": {first}, "two": {first, second}}[kind]
+			for _, s := range stores {
+				s.Annotate(k8sresourcelock.HandoverRequestAnnotation, c.request)
+				s.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
+			}
+			if err := (Operator{Lock: lock, Requester: "alice"}).Cancel(t.Context()); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
+			for i, s := range stores {
+				a := s.Snapshot().Annotations
+				if a[k8sresourcelock.HandoverRequestAnnotation] != c.wantRequest || a[k8sresourcelock.HoldAnnotation] != c.wantHold {
+					t.Errorf("%s, %s: object %d has %v", name, kind, i, a)
+				}
+			}
+		}
+	}
+}
+
 // annotatedOnly is a lock without versions. badVersion has a version that is not a number.
 type annotatedOnly struct {
 	k8sresourcelock.Interface
