@@ -42,6 +42,9 @@ type Kind[K comparable, T Object] struct {
 	Keys func(T) []K
 	// Indexes maps the name of an index to the function that returns the index values of an object.
 	Indexes map[string]func(T) []string
+	// Served makes the kind optional: while the API server does not serve it, its cache is empty and
+	// counts as filled. Served is called when this is first known and when it changes.
+	Served func(served bool)
 }
 
 // missingPrefix starts the name of the condition that the API server does not serve a kind.
@@ -54,6 +57,7 @@ type Cache[K comparable, T Object] struct {
 	answers    *answers[K, T]
 	contests   *contests[K]
 	informer   atomic.Pointer[informer]
+	served     atomic.Pointer[bool] // of an optional kind; nil before the first answer
 }
 
 type informer struct{ cache.SharedIndexInformer }
@@ -139,7 +143,7 @@ func (k *Cache[K, T]) store() cache.Indexer {
 func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.DoneChecker {
 	example, _ := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(runtime.Object)
 	// A fake clientset reports that it does not support watch-list.
-	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched), k.controller.client.Kube())
+	source := cache.ToListWatcherWithWatchListSemantics(k.kind.From.listWatch(k.tried, k.watched, k.kind.Served != nil), k.controller.client.Kube())
 	i := cache.NewSharedIndexInformer(source, example, 0, k.indexers())
 	// These return no error before the informer runs.
 	_ = i.SetTransform(func(obj any) (any, error) {
@@ -247,13 +251,37 @@ func (k *Cache[K, T]) tried(verb string, err error) {
 	if apierrors.IsNotFound(err) {
 		trouble.Moot(name)
 		trouble.Tried("", nil) // the API server did respond
+		if k.kind.Served != nil {
+			k.isServed(false)
+			return
+		}
 		trouble.Observe(k.missing(), fmt.Errorf("%s: resource kind is not served by the API server", k.kind.Name))
 		return
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case k.kind.Served != nil:
+		k.isServed(true)
+	default:
 		trouble.Observe(k.missing(), nil)
 	}
 	trouble.Tried(name, err)
+}
+
+// isServed records whether the API server serves an optional kind.
+func (k *Cache[K, T]) isServed(served bool) {
+	before := k.served.Swap(&served)
+	if before != nil && *before == served {
+		return
+	}
+	log := k.controller.config.Logger
+	switch {
+	case !served:
+		log.Info("resource kind is not served by the API server; its objects count as missing", "kind", k.kind.Name)
+	case before != nil:
+		log.Info(k.missing().Ends, "kind", k.kind.Name)
+	}
+	k.kind.Served(served)
 }
 
 // missing returns the condition that the API server does not serve the kind.

@@ -120,6 +120,42 @@ func TestCache_KindNotServed(t *testing.T) {
 	})
 }
 
+// An optional kind that is not served has no objects and blocks nothing. Each change is logged once.
+func TestCache_OptionalKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log harness.Log
+		s := newStore(configMap("a", "1"))
+		s.readErr = notServed
+		r := &recorder{}
+		var answers []bool
+		c, cached := newController(t, r, s, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
+			kind.Served = func(served bool) { answers = append(answers, served) }
+		})
+		stop := start(t, c)
+		synctest.Wait()
+		for round, want := range []int{0, 1, 0, 1} {
+			if err := c.Problem(); err != nil || len(cached.List()) != want || len(answers) != round+1 || answers[round] != (want > 0) {
+				t.Errorf("round %d: problem %v, objects %v, answers %v", round, err, cached.List(), answers)
+			}
+			if got := r.since(); (len(got) > 0) != (round > 0) {
+				t.Errorf("round %d: reconciled %q", round, got)
+			}
+			missing := log.Count("resource kind is not served by the API server; its objects count as missing")
+			if there := log.Count("resource kind is served now"); missing != round/2+1 || there != (round+1)/2 {
+				t.Errorf("round %d: logged %d and %d times:\n%s", round, missing, there, &log)
+			}
+			if want == 0 {
+				s.failReads(nil)
+			} else {
+				s.failReads(notServed)
+			}
+			time.Sleep(2 * time.Minute)
+			synctest.Wait()
+		}
+		stop()
+	})
+}
+
 // The response that a kind is not served ends earlier problems. A later rejection does not show
 // that the kind is served.
 func TestCache_KindNotServedAfterError(t *testing.T) {

@@ -39,14 +39,18 @@ func From[L runtime.Object](client Reader[L], selector Selector) Source {
 	}
 }
 
-// listWatch returns a ListWatch that reports the result of each request.
-func (s Source) listWatch(tried func(verb string, err error), watched func()) *cache.ListWatch {
+// listWatch returns a ListWatch that reports the result of each request. With optional, a kind that the API
+// server does not serve has no objects.
+func (s Source) listWatch(tried func(verb string, err error), watched func(), optional bool) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			options.FieldSelector = s.selector.Fields
 			options.LabelSelector = s.selector.Labels
 			all, err := s.list(ctx, options)
 			tried("list", err)
+			if optional && apierrors.IsNotFound(err) {
+				return &metav1.List{}, nil
+			}
 			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
