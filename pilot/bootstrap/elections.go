@@ -83,7 +83,7 @@ var table = []election{
 		// The lock for all revisions, including istiod, before each revision had an election.
 		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
 		on:          func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayStatus },
-		kinds:       gatewayKinds("gatewayclasses", "gateways", "httproutes", "referencegrants"),
+		kinds:       gatewayKinds("gatewayclasses", "gateways", "referencegrants"),
 		newJob:      gatewayStatus, rights: gatewayStatusRights,
 	},
 	{

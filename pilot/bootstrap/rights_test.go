@@ -50,7 +50,9 @@ var mayDo = map[string]bool{
 	"get gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways - new": true, "patch gateway.networking.k8s.io/gateways/status - new": true,
 	"list gateway.networking.k8s.io/httproutes - new": true, "watch gateway.networking.k8s.io/httproutes - new": true,
 	"patch gateway.networking.k8s.io/httproutes/status - new": true,
-	"list gateway.networking.k8s.io/gatewayclasses - new":     true, "watch gateway.networking.k8s.io/gatewayclasses - new": true,
+	"list gateway.networking.k8s.io/udproutes - new":          true, "watch gateway.networking.k8s.io/udproutes - new": true,
+	"patch gateway.networking.k8s.io/udproutes/status - new": true,
+	"list gateway.networking.k8s.io/gatewayclasses - new":    true, "watch gateway.networking.k8s.io/gatewayclasses - new": true,
 	"create gateway.networking.k8s.io/gatewayclasses - new": true, "patch gateway.networking.k8s.io/gatewayclasses/status - new": true,
 	"list gateway.networking.k8s.io/referencegrants - new": true, "watch gateway.networking.k8s.io/referencegrants - new": true,
 	"list secrets - new": true, "watch secrets - new": true,
@@ -80,6 +82,7 @@ var (
 		"admissionregistration.k8s.io/validatingwebhookconfigurations", "serviceaccounts/token", "services/status", "apps/deployments/status",
 		"gateway.networking.k8s.io/gateways", "gateway.networking.k8s.io/gateways/status", "gateway.networking.k8s.io/gatewayclasses",
 		"gateway.networking.k8s.io/gatewayclasses/status", "gateway.networking.k8s.io/httproutes", "gateway.networking.k8s.io/httproutes/status",
+		"gateway.networking.k8s.io/udproutes", "gateway.networking.k8s.io/udproutes/status",
 		"gateway.networking.k8s.io/referencegrants", "autoscaling/horizontalpodautoscalers", "policy/poddisruptionbudgets",
 	}
 )

@@ -42,7 +42,7 @@ var (
 	enableGatewayAPI = env.Register("PILOT_ENABLE_GATEWAY_API", true,
 		"If false, both controllers of the Gateway API are disabled, regardless of the variables that begin with this name.").Var
 	enableGatewayAPIStatus = env.Register("PILOT_ENABLE_GATEWAY_API_STATUS", true,
-		"If false, the server does not write the status of GatewayClasses, Gateways and HTTPRoutes, and does not create a GatewayClass.").Var
+		"If false, the server does not write the status of GatewayClasses, Gateways and routes, and does not create a GatewayClass.").Var
 	enableGatewayAPIDeployment = env.Register("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", true,
 		"If false, the server does not create ServiceAccounts, Services and Deployments for Gateways.").Var
 	enableGatewayAPIClass = env.Register("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", true,

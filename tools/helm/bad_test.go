@@ -130,7 +130,7 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	}
 	// This cluster has no Gateway API definitions.
 	notes := p.mustHelm(t, pilot("install", "stable")...)
-	for _, want := range []string{"does not serve gateway.networking.k8s.io/v1 GatewayClass, Gateway, HTTPRoute, ReferenceGrant. ", "Revision stable of pilot is in namespace " + p.namespace} {
+	for _, want := range []string{"does not serve gateway.networking.k8s.io/v1 GatewayClass, Gateway, ReferenceGrant. ", "Revision stable of pilot is in namespace " + p.namespace} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("missing %q in: %s", want, notes)
 		}
@@ -145,7 +145,7 @@ func TestInstall_OldGatewayAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, plural := range map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "HTTPRoute": "httproutes", "ReferenceGrant": "referencegrants"} {
+	for kind, plural := range map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "ReferenceGrant": "referencegrants"} {
 		name := plural + ".gateway.networking.k8s.io"
 		text := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}},
 spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: %s, plural: %s},
@@ -167,11 +167,11 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 				served += len(list.APIResources)
 			}
 		}
-		return served == 5, fmt.Sprint(served)
+		return served == 4, fmt.Sprint(served)
 	})
 	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
 	for _, c := range []struct{ set, older string }{
-		{"gatewayAPI.enabled=true", "GatewayClass, HTTPRoute, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
+		{"gatewayAPI.enabled=true", "GatewayClass, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
 	} {
 		notes := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
 		if c.older == "" && strings.Contains(notes, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(notes, fmt.Sprintf(line, c.older)) || strings.Contains(notes, "does not serve") {

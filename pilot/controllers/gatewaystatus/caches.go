@@ -3,12 +3,12 @@ package gatewaystatus
 import (
 	"slices"
 
+	"go.uber.org/atomic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -30,7 +30,8 @@ type caches struct {
 	tags          revisions.TagWatcher
 	classCache    *reconcile.Cache[key, *gateway.GatewayClass]
 	gatewayCache  *reconcile.Cache[key, *gateway.Gateway]
-	routeCache    *reconcile.Cache[key, *gateway.HTTPRoute]
+	routeCaches   map[string]*reconcile.Cache[key, *route] // by kind
+	served        map[string]*atomic.Bool                  // by kind of routes
 	grantCache    *reconcile.Cache[key, *gateway.ReferenceGrant]
 	spaceCache    *reconcile.Cache[key, *corev1.Namespace]
 	serviceCache  *reconcile.Cache[key, *corev1.Service]
@@ -39,13 +40,14 @@ type caches struct {
 }
 
 // watch declares the caches. A change causes a reconcile of each object whose status depends on it.
-func (c *caches) watch(loop *reconcile.Controller[key], api versioned.GatewayV1Interface, client kubernetes.Interface, tags revisions.TagWatcher) {
+func (c *caches) watch(loop *reconcile.Controller[key], api clients, client kubernetes.Interface, tags revisions.TagWatcher) {
 	c.tags = tags
 	c.watchGateways(loop, api)
+	c.watchRoutes(loop, api)
 	c.watchRest(loop, client)
 }
 
-func (c *caches) watchGateways(loop *reconcile.Controller[key], api versioned.GatewayV1Interface) {
+func (c *caches) watchGateways(loop *reconcile.Controller[key], api clients) {
 	c.classCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.GatewayClass]{
 		Name: "gatewayclasses", From: reconcile.From(api.GatewayClasses(), reconcile.Selector{}),
 		Keep: func(o *gateway.GatewayClass) *gateway.GatewayClass { o.ObjectMeta = meta(o.ObjectMeta); return o },
@@ -63,15 +65,6 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api versioned.Ga
 			byCertificate: certificateNames,
 		},
 	})
-	c.routeCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.HTTPRoute]{
-		Name: "httproutes", From: reconcile.From(api.HTTPRoutes(""), reconcile.Selector{}),
-		Keep: func(o *gateway.HTTPRoute) *gateway.HTTPRoute { o.ObjectMeta = meta(o.ObjectMeta); return o },
-		Keys: func(o *gateway.HTTPRoute) []key { return c.routeKeys([]*gateway.HTTPRoute{o}) },
-		Indexes: map[string]func(*gateway.HTTPRoute) []string{
-			byNamespace: func(o *gateway.HTTPRoute) []string { return []string{o.Namespace} },
-			byParent:    parentNames, byBackend: backendNames,
-		},
-	})
 	c.grantCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.ReferenceGrant]{
 		Name: "referencegrants", From: reconcile.From(api.ReferenceGrants(""), reconcile.Selector{}),
 		Keep: func(o *gateway.ReferenceGrant) *gateway.ReferenceGrant { o.ObjectMeta = meta(o.ObjectMeta); return o },
@@ -80,6 +73,40 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api versioned.Ga
 			byNamespace: func(o *gateway.ReferenceGrant) []string { return []string{o.Namespace} },
 		},
 	})
+}
+
+// watchRoutes declares a cache for each kind of routes. All Gateways depend on the kinds that are served.
+func (c *caches) watchRoutes(loop *reconcile.Controller[key], api clients) {
+	c.routeCaches = map[string]*reconcile.Cache[key, *route]{}
+	c.served = map[string]*atomic.Bool{}
+	for kind, resource := range routeKinds {
+		served := &atomic.Bool{}
+		c.served[kind] = served
+		c.routeCaches[kind] = reconcile.Watch(loop, reconcile.Kind[key, *route]{
+			Name: resource, From: reconcile.From(api.routes(resource, ""), reconcile.Selector{}),
+			Keep: func(o *route) *route {
+				o.TypeMeta = metav1.TypeMeta{APIVersion: gateway.GroupVersion.String(), Kind: kind}
+				o.ObjectMeta = meta(o.ObjectMeta)
+				return o
+			},
+			Keys: func(o *route) []key { return c.routeKeys([]*route{o}) },
+			Indexes: map[string]func(*route) []string{
+				byNamespace: func(o *route) []string { return []string{o.Namespace} }, byParent: parentNames, byBackend: backendNames,
+			},
+			Served: func(is bool) {
+				served.Store(is)
+				loop.EnqueueAll()
+			},
+		})
+	}
+}
+
+// routesBy returns the routes of all kinds with this value in an index.
+func (c *caches) routesBy(index, value string) (all []*route) {
+	for _, cache := range c.routeCaches {
+		all = append(all, cache.By(index, value)...)
+	}
+	return all
 }
 
 func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.Interface) {
@@ -91,11 +118,7 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 	c.serviceCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Service]{
 		Name: "services", From: reconcile.From(client.CoreV1().Services(""), reconcile.Selector{}), Keep: keptService,
 		Keys: func(o *corev1.Service) []key {
-			var all []key
-			for _, route := range c.routeCache.By(byBackend, o.Namespace+"/"+o.Name) {
-				all = append(all, key{routeKind, route.Namespace, route.Name})
-			}
-			return append(all, ownerKeys(o)...)
+			return append(keysOf(c.routesBy(byBackend, o.Namespace+"/"+o.Name)), ownerKeys(o)...)
 		},
 		Indexes: map[string]func(*corev1.Service) []string{byGateway: func(o *corev1.Service) []string { return gatewayNames(o) }},
 	})
@@ -134,7 +157,7 @@ func keptService(o *corev1.Service) *corev1.Service {
 	kept.OwnerReferences = o.OwnerReferences
 	kept.Spec = corev1.ServiceSpec{Type: o.Spec.Type, ExternalIPs: o.Spec.ExternalIPs, ClusterIPs: o.Spec.ClusterIPs}
 	for _, p := range o.Spec.Ports {
-		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Port: p.Port})
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Port: p.Port, Protocol: p.Protocol})
 	}
 	return kept
 }
@@ -143,19 +166,25 @@ func keptService(o *corev1.Service) *corev1.Service {
 func (c *caches) gatewayKeys(gateways []*gateway.Gateway) (all []key) {
 	for _, g := range gateways {
 		all = append(all, key{gatewayKind, g.Namespace, g.Name})
-		for _, route := range c.routeCache.By(byParent, g.Namespace+"/"+g.Name) {
-			all = append(all, key{routeKind, route.Namespace, route.Name})
-		}
+		all = append(all, keysOf(c.routes(g.Namespace, g.Name))...)
+	}
+	return all
+}
+
+// keysOf returns the keys of routes.
+func keysOf(routes []*route) (all []key) {
+	for _, r := range routes {
+		all = append(all, key{r.Kind, r.Namespace, r.Name})
 	}
 	return all
 }
 
 // routeKeys returns the keys of routes and of their parent Gateways.
-func (c *caches) routeKeys(routes []*gateway.HTTPRoute) (all []key) {
-	for _, route := range routes {
-		all = append(all, key{routeKind, route.Namespace, route.Name})
-		for _, ref := range route.Spec.ParentRefs {
-			if name, ok := parentGateway(route, ref); ok {
+func (c *caches) routeKeys(routes []*route) []key {
+	all := keysOf(routes)
+	for _, r := range routes {
+		for _, ref := range r.Spec.ParentRefs {
+			if name, ok := parentGateway(r, ref); ok {
 				all = append(all, key{gatewayKind, name.Namespace, name.Name})
 			}
 		}
@@ -169,9 +198,7 @@ func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
 		for _, g := range c.gatewayCache.By(byNamespace, string(from.Namespace)) {
 			all = append(all, key{gatewayKind, g.Namespace, g.Name})
 		}
-		for _, route := range c.routeCache.By(byNamespace, string(from.Namespace)) {
-			all = append(all, key{routeKind, route.Namespace, route.Name})
-		}
+		all = append(all, keysOf(c.routesBy(byNamespace, string(from.Namespace)))...)
 	}
 	return all
 }
@@ -179,7 +206,7 @@ func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
 // namespaceKeys returns the keys of all Gateways and routes of a namespace and of related objects. The
 // labels of the namespace affect the revision and the routes that listeners allow.
 func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
-	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routeCache.By(byNamespace, namespace.Name))...)
+	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routesBy(byNamespace, namespace.Name))...)
 }
 
 func ownerKeys(o metav1.Object) []key {
@@ -225,9 +252,9 @@ func certificateNames(g *gateway.Gateway) (all []string) {
 }
 
 // parentNames returns the Gateways to which a route refers.
-func parentNames(route *gateway.HTTPRoute) (all []string) {
-	for _, ref := range route.Spec.ParentRefs {
-		if name, ok := parentGateway(route, ref); ok {
+func parentNames(r *route) (all []string) {
+	for _, ref := range r.Spec.ParentRefs {
+		if name, ok := parentGateway(r, ref); ok {
 			all = append(all, name.Namespace+"/"+name.Name)
 		}
 	}
@@ -235,9 +262,9 @@ func parentNames(route *gateway.HTTPRoute) (all []string) {
 }
 
 // backendNames returns the backends to which a route refers.
-func backendNames(route *gateway.HTTPRoute) (all []string) {
-	for _, ref := range backends(route) {
-		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace)))+"/"+string(ref.Name))
+func backendNames(r *route) (all []string) {
+	for _, ref := range backends(r) {
+		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace)))+"/"+string(ref.Name))
 	}
 	return distinct(all)
 }

@@ -29,8 +29,10 @@ func (c *caches) grants(namespace string) []*gateway.ReferenceGrant {
 	return c.grantCache.By(byNamespace, namespace)
 }
 
-func (c *caches) routes(namespace, name string) []*gateway.HTTPRoute {
-	return c.routeCache.By(byParent, namespace+"/"+name)
+func (c *caches) serves(kind string) bool { return c.served[kind].Load() }
+
+func (c *caches) routes(namespace, name string) []*route {
+	return c.routesBy(byParent, namespace+"/"+name)
 }
 
 func (c *caches) deployments(namespace, name string) []*appsv1.Deployment {

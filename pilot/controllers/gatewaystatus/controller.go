@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -21,11 +20,11 @@ type key struct{ kind, namespace, name string }
 
 const classKind = "GatewayClass"
 
-// Controller writes the status of GatewayClasses, Gateways and HTTPRoutes.
+// Controller writes the status of GatewayClasses, Gateways and routes.
 type Controller struct {
 	loop   *reconcile.Controller[key]
 	config Config
-	api    versioned.GatewayV1Interface
+	api    clients
 	caches
 	problems *reconcile.Problems[key]
 	// retagged signals a change of tags. Its capacity is 1.
@@ -34,10 +33,10 @@ type Controller struct {
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
-	return newController(client, config, func(config *rest.Config) (versioned.GatewayV1Interface, error) { return versioned.NewForConfig(config) })
+	return newController(client, config, connect)
 }
 
-func newController(client kube.Client, config Config, connect func(*rest.Config) (versioned.GatewayV1Interface, error)) (*Controller, error) {
+func newController(client kube.Client, config Config, connect func(*rest.Config) (clients, error)) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -131,8 +130,8 @@ func (c *Controller) object(k key) metav1.Object {
 			return g
 		}
 	default:
-		if route := c.routeCache.Get(k.namespace, k.name); route != nil {
-			return route
+		if r := c.routeCaches[k.kind].Get(k.namespace, k.name); r != nil {
+			return r
 		}
 	}
 	return nil

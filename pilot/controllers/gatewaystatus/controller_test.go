@@ -34,8 +34,8 @@ func TestReconcile_CausedByChange(t *testing.T) {
 		"a Gateway's annotation":   {change: changed("gw", func(o *gateway.Gateway) { o.Annotations = note })},
 		"a Gateway's other name":   {changed("gw", func(o *gateway.Gateway) { o.Annotations = map[string]string{"gateway.istio.io/name-override": "x"} }), 1, 1, 0},
 		"a Gateway's listeners":    {changed("gw", func(o *gateway.Gateway) { o.Spec.Listeners[0].Port = 444 }), 1, 1, 0},
-		"a route's annotation":     {change: changed("route", func(o *gateway.HTTPRoute) { o.Annotations = note })},
-		"a route's backend":        {changed("route", func(o *gateway.HTTPRoute) { o.Spec.Rules = nil }), 1, 1, 0},
+		"a route's annotation":     {change: changed("route", func(o *route) { o.Annotations = note })},
+		"a route's backend":        {changed("route", func(o *route) { o.Spec.Rules = nil }), 1, 1, 0},
 		"a grant's annotation":     {change: changed("grant", func(o *gateway.ReferenceGrant) { o.Annotations = note })},
 		"a grant":                  {changed("grant", func(o *gateway.ReferenceGrant) { o.Spec.To = nil }), 1, 1, 0},
 		"a namespace's annotation": {change: changed("apps", func(o *corev1.Namespace) { o.Annotations = note })},
@@ -95,9 +95,9 @@ func TestReconcile_WritesOnce(t *testing.T) {
 			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 {
 				t.Errorf("%v, Gateway: %+v", err, g.Status)
 			}
-			route, err := s.api.GatewayV1().HTTPRoutes("apps").Get(t.Context(), "route", metav1.GetOptions{})
-			if err != nil || len(route.Status.Parents) != 1 {
-				t.Errorf("%v, route: %+v", err, route.Status)
+			o, err := s.routeTracker.Get(routeVersion.WithResource("httproutes"), "apps", "route")
+			if r, _ := o.(*route); err != nil || len(r.Status.Parents) != 1 {
+				t.Errorf("%v, route: %+v", err, r)
 			}
 			if len(s.events) > 0 || s.log.String() != "" {
 				t.Errorf("events %q, log:\n%s", s.events, &s.log)
@@ -142,9 +142,9 @@ func TestReconcile_Skipped(t *testing.T) {
 	}{
 		"unknown tags":                {func(s *stub) { s.synced = false }, everything},
 		"another revision":            {func(s *stub) { s.mine = "other" }, everything},
-		"route of another revision":   {changed("route", func(o *gateway.HTTPRoute) { o.Labels = map[string]string{"istio.io/rev": "other"} }), nil},
+		"route of another revision":   {changed("route", func(o *route) { o.Labels = map[string]string{"istio.io/rev": "other"} }), nil},
 		"deleted Gateway":             {changed("gw", func(o *gateway.Gateway) { o.DeletionTimestamp = &now }), everything[:1]},
-		"deleted route":               {changed("route", func(o *gateway.HTTPRoute) { o.DeletionTimestamp = &now }), everything[1:2]},
+		"deleted route":               {changed("route", func(o *route) { o.DeletionTimestamp = &now }), everything[1:2]},
 		"deleted class":               {changed("istio", func(o *gateway.GatewayClass) { o.DeletionTimestamp = &now }), everything[2:]},
 		"deleted namespace":           {changed("apps", func(o *corev1.Namespace) { o.DeletionTimestamp = &now }), everything[:2]},
 		"class of another controller": {changed("istio", func(o *gateway.GatewayClass) { o.Spec.ControllerName = "example.com/other" }), everything},
@@ -378,7 +378,7 @@ func TestReconcile_ObsoleteEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				changed("route", func(o *gateway.HTTPRoute) {
+				changed("route", func(o *route) {
 					o.Status.Parents = []gateway.RouteParentStatus{{ParentRef: o.Spec.ParentRefs[0], ControllerName: ControllerName}}
 				})(s)
 				s.remove("gateways")
@@ -396,7 +396,7 @@ func TestReconcile_ObsoleteEntry(t *testing.T) {
 func TestReconcile_StatusFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		changed("route", func(o *gateway.HTTPRoute) {
+		changed("route", func(o *route) {
 			for n := range maxParents {
 				o.Status.Parents = append(o.Status.Parents, gateway.RouteParentStatus{
 					ParentRef: gateway.ParentReference{Name: gateway.ObjectName(fmt.Sprint("theirs-", n))}, ControllerName: "example.com/theirs",

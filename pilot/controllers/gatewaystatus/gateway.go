@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
@@ -26,7 +27,7 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	accepted := acceptance(g, listeners)
 	waiting := unprogrammed(v, g, accepted, service, addresses)
 	programmed := condition(gateway.GatewayConditionProgrammed, true, gateway.GatewayReasonProgrammed, "", g.Generation)
-	switch serves := func(l listener) bool { return l.valid() && hasPort(service, int32(l.Port)) }; {
+	switch serves := func(l listener) bool { return l.valid() && hasPort(service, l.Listener) }; {
 	case waiting != nil:
 		programmed = condition(gateway.GatewayConditionProgrammed, false, waiting.reason, waiting.message, g.Generation)
 	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.valid() }):
@@ -36,10 +37,10 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	}
 	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{accepted, programmed}}
 	attached := attachments(v, g, listeners)
-	for i := range listeners {
+	for i, l := range listeners {
 		p := waiting
-		if p == nil && !hasPort(service, int32(listeners[i].Port)) {
-			p = problemf(gateway.ListenerReasonPending, "Service %s does not have port %d yet", service.Name, listeners[i].Port)
+		if p == nil && !hasPort(service, l.Listener) {
+			p = problemf(gateway.ListenerReasonPending, "Service %s does not have port %d of protocol %s yet", service.Name, l.Port, transport(l.Listener))
 		}
 		if p != nil {
 			p = &problem{string(gateway.ListenerReasonPending), p.message}
@@ -142,8 +143,18 @@ func available(d *appsv1.Deployment) bool {
 		})
 }
 
-func hasPort(service *corev1.Service, port int32) bool {
-	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
+func hasPort(service *corev1.Service, l gateway.Listener) bool {
+	return slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == int32(l.Port) && cmp.Or(p.Protocol, corev1.ProtocolTCP) == transport(l)
+	})
+}
+
+// transport returns the protocol of the port of the Service for a listener.
+func transport(l gateway.Listener) corev1.Protocol {
+	if l.Protocol == gateway.UDPProtocolType {
+		return corev1.ProtocolUDP
+	}
+	return corev1.ProtocolTCP
 }
 
 // addressesOf returns the addresses of a Service: from its load balancer, its external IPs and, without a
@@ -178,13 +189,13 @@ func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 // attachments returns the number of routes of each listener.
 func attachments(v view, g *gateway.Gateway, listeners []listener) []int32 {
 	counts := make([]int32, len(listeners))
-	for _, route := range v.routes(g.Namespace, g.Name) {
+	for _, r := range v.routes(g.Namespace, g.Name) {
 		counted := make([]bool, len(listeners))
-		for _, ref := range route.Spec.ParentRefs {
-			if !refersTo(route, ref, g) {
+		for _, ref := range r.Spec.ParentRefs {
+			if !refersTo(r, ref, g) {
 				continue
 			}
-			on, _ := attach(v, route, ref, g, listeners)
+			on, _ := attach(v, r, ref, g, listeners)
 			for _, i := range on {
 				if !counted[i] {
 					counted[i] = true

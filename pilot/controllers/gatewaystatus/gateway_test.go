@@ -3,6 +3,7 @@ package gatewaystatus
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,7 +20,7 @@ const (
 	good   = "True/Accepted False/NoConflicts True/ResolvedRefs True/Programmed"
 )
 
-// listenerStates returns the conditions and the numbers of kinds and routes of each listener.
+// listenerStates returns the conditions, the kinds without "Route", and the number of routes of each listener.
 func listenerStates(t *testing.T, status gateway.GatewayStatus) (all []string) {
 	t.Helper()
 	for _, l := range status.Listeners {
@@ -32,17 +33,21 @@ func listenerStates(t *testing.T, status gateway.GatewayStatus) (all []string) {
 		if l.SupportedKinds == nil {
 			t.Error("supportedKinds is null")
 		}
-		if n := len(l.SupportedKinds); n > 1 || n == 1 && (l.SupportedKinds[0].Kind != "HTTPRoute" || *l.SupportedKinds[0].Group != gateway.GroupName) {
-			t.Errorf("kinds are %v", l.SupportedKinds)
+		var kinds []string
+		for _, kind := range l.SupportedKinds {
+			if *kind.Group != gateway.GroupName {
+				t.Errorf("kinds are %v", l.SupportedKinds)
+			}
+			kinds = append(kinds, strings.TrimSuffix(string(kind.Kind), "Route"))
 		}
-		all = append(all, fmt.Sprintf("%s, %d kinds, %d routes", one, len(l.SupportedKinds), l.AttachedRoutes))
+		all = append(all, fmt.Sprintf("%s, %s, %d routes", one, strings.Join(kinds, "+"), l.AttachedRoutes))
 	}
 	return all
 }
 
 func TestGatewayStatus_Listeners(t *testing.T) {
 	unresolved := func(reason string) string {
-		return "https: True/Accepted False/NoConflicts False/" + reason + " False/Invalid, 1 kinds, 0 routes"
+		return "https: True/Accepted False/NoConflicts False/" + reason + " False/Invalid, GRPC+HTTP, 0 routes"
 	}
 	certificate := func(ref string) string { return fmt.Sprintf(secure, ref) }
 	for name, test := range map[string]struct {
@@ -51,8 +56,8 @@ func TestGatewayStatus_Listeners(t *testing.T) {
 		accepted  string   // the Gateway's
 		want      []string
 	}{
-		"HTTP":               {[]string{plain}, nil, "True/Accepted", []string{"http: " + good + ", 1 kinds, 0 routes"}},
-		"HTTPS":              {[]string{certificate("good")}, nil, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		"HTTP":               {[]string{plain}, nil, "True/Accepted", []string{"http: " + good + ", GRPC+HTTP, 0 routes"}},
+		"HTTPS":              {[]string{certificate("good")}, nil, "True/Accepted", []string{"https: " + good + ", GRPC+HTTP, 0 routes"}},
 		"missing Secret":     {[]string{certificate("none")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
 		"invalid Secret":     {[]string{certificate("bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
 		"one of two invalid": {[]string{certificate("good}, {name: bad")}, nil, "True/ListenersNotValid", []string{unresolved("InvalidCertificateRef")}},
@@ -76,36 +81,36 @@ func TestGatewayStatus_Listeners(t *testing.T) {
 		}, "True/ListenersNotValid", []string{unresolved("RefNotPermitted")}},
 		"grant": {[]string{certificate("good, namespace: web")}, []string{
 			`{from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: "", kind: Secret, name: good}]}`,
-		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		}, "True/Accepted", []string{"https: " + good + ", GRPC+HTTP, 0 routes"}},
 		"grant for all": {[]string{certificate("good, namespace: web")}, []string{
 			`{from: [{group: a, kind: B, namespace: c}, {group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}], to: [{group: d, kind: E}, {group: "", kind: Secret}]}`,
-		}, "True/Accepted", []string{"https: " + good + ", 1 kinds, 0 routes"}},
+		}, "True/Accepted", []string{"https: " + good + ", GRPC+HTTP, 0 routes"}},
 		"unknown protocol": {
-			[]string{`{name: tcp, port: 81, protocol: TCP}`}, nil, "False/ListenersNotValid",
-			[]string{"tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
+			[]string{`{name: x, port: 81, protocol: example.com/X}`}, nil, "False/ListenersNotValid",
+			[]string{"x: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, , 0 routes"},
 		},
 		"one known protocol": {
-			[]string{plain, `{name: tcp, port: 81, protocol: TCP}`}, nil, "True/ListenersNotValid",
-			[]string{"http: " + good + ", 1 kinds, 0 routes", "tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, 0 kinds, 0 routes"},
+			[]string{plain, `{name: x, port: 80, protocol: example.com/X}`}, nil, "True/ListenersNotValid",
+			[]string{"http: " + good + ", GRPC+HTTP, 0 routes", "x: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, , 0 routes"},
 		},
 		"unknown kind": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}]}}`}, nil, "True/ListenersNotValid",
-			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, , 0 routes"},
 		},
 		"kind of another group": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{group: example.com, kind: HTTPRoute}]}}`}, nil, "True/ListenersNotValid",
-			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 0 kinds, 0 routes"},
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, , 0 routes"},
 		},
 		"known and unknown kind": {
 			[]string{`{name: http, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: InvalidRoute}, {kind: HTTPRoute}, {group: gateway.networking.k8s.io, kind: HTTPRoute}]}}`},
-			nil, "True/ListenersNotValid",
-			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, 1 kinds, 0 routes"},
+			nil, "True/Accepted",
+			[]string{"http: True/Accepted False/NoConflicts False/InvalidRouteKinds True/Programmed, HTTP, 0 routes"},
 		},
 		"two protocols on a port": {
 			[]string{plain, `{name: https, port: 80, protocol: HTTPS, tls: {certificateRefs: [{name: good}]}}`}, nil, "False/ListenersNotValid",
 			[]string{
-				"http: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
-				"https: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
+				"http: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, GRPC+HTTP, 0 routes",
+				"https: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, GRPC+HTTP, 0 routes",
 			},
 		},
 		"two with the same hostname": {
@@ -114,14 +119,53 @@ func TestGatewayStatus_Listeners(t *testing.T) {
 				`{name: c, port: 80, protocol: HTTP, hostname: c.example}`,
 			}, nil, "True/ListenersNotValid",
 			[]string{
-				"a: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
-				"b: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, 1 kinds, 0 routes",
-				"c: " + good + ", 1 kinds, 0 routes",
+				"a: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, GRPC+HTTP, 0 routes",
+				"b: False/HostnameConflict True/HostnameConflict True/ResolvedRefs False/Invalid, GRPC+HTTP, 0 routes",
+				"c: " + good + ", GRPC+HTTP, 0 routes",
 			},
+		},
+		"unknown kind next to another protocol": {
+			[]string{`{name: https, port: 80, protocol: HTTPS, allowedRoutes: {kinds: [{kind: InvalidRoute}]}, tls: {certificateRefs: [{name: good}]}}`, plain}, nil, "True/ListenersNotValid",
+			[]string{"https: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Invalid, , 0 routes", "http: " + good + ", GRPC+HTTP, 0 routes"},
+		},
+		"TCP next to HTTP": {
+			[]string{`{name: tcp, port: 80, protocol: TCP}`, plain}, nil, "True/ListenersNotValid",
+			[]string{
+				"tcp: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, TCP, 0 routes",
+				"http: " + good + ", GRPC+HTTP, 0 routes",
+			},
+		},
+		"HTTPS and TLS with different hosts": {
+			[]string{
+				`{name: https, port: 443, protocol: HTTPS, hostname: "*.example.com", tls: {certificateRefs: [{name: good}]}}`,
+				`{name: tls, port: 443, protocol: TLS, hostname: a.example.com, tls: {mode: Passthrough}}`,
+			}, nil, "True/Accepted", []string{"https: " + good + ", GRPC+HTTP, 0 routes", "tls: " + good + ", TLS, 0 routes"},
+		},
+		"HTTPS and TLS with one host": {
+			[]string{
+				`{name: https, port: 443, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: good}]}}`,
+				`{name: tls, port: 443, protocol: TLS, hostname: a.example.com, tls: {mode: Passthrough}}`, plain,
+			}, nil, "True/ListenersNotValid", []string{
+				"https: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, GRPC+HTTP, 0 routes",
+				"tls: False/ProtocolConflict True/ProtocolConflict True/ResolvedRefs False/Invalid, TLS, 0 routes",
+				"http: " + good + ", GRPC+HTTP, 0 routes",
+			},
+		},
+		"TLS termination": {
+			[]string{`{name: tls, port: 443, protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: good}]}}`}, nil, "True/Accepted",
+			[]string{"tls: " + good + ", TCP+TLS, 0 routes"},
+		},
+		"TLS termination without certificate": {
+			[]string{`{name: tls, port: 443, protocol: TLS, tls: {mode: Terminate}}`}, nil, "True/ListenersNotValid",
+			[]string{"tls: True/Accepted False/NoConflicts False/InvalidCertificateRef False/Invalid, TCP+TLS, 0 routes"},
+		},
+		"TCP and UDP": {
+			[]string{`{name: tcp, port: 80, protocol: TCP}`, `{name: udp, port: 80, protocol: UDP}`}, nil, "True/Accepted",
+			[]string{"tcp: " + good + ", TCP, 0 routes", "udp: True/Accepted False/NoConflicts True/ResolvedRefs False/Pending, UDP, 0 routes"},
 		},
 		"port that the Service lacks": {
 			[]string{plain, `{name: new, port: 8081, protocol: HTTP}`}, nil, "True/Accepted",
-			[]string{"http: " + good + ", 1 kinds, 0 routes", "new: True/Accepted False/NoConflicts True/ResolvedRefs False/Pending, 1 kinds, 0 routes"},
+			[]string{"http: " + good + ", GRPC+HTTP, 0 routes", "new: True/Accepted False/NoConflicts True/ResolvedRefs False/Pending, GRPC+HTTP, 0 routes"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

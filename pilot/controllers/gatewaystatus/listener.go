@@ -3,6 +3,7 @@ package gatewaystatus
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -13,13 +14,17 @@ import (
 type listener struct {
 	gateway.Listener
 	// kinds are the supported kinds of routes.
-	kinds []gateway.RouteGroupKind
-	// unsupported, conflict and refs are problems, or nil.
-	unsupported, conflict, refs *problem
+	kinds []string
+	// unsupported, conflict, certificates and unknown are problems, or nil. unknown is a problem with the requested
+	// kinds of routes.
+	unsupported, conflict, certificates, unknown *problem
 }
 
-// valid reports whether the listener has no problem.
-func (l *listener) valid() bool { return l.accepted() && l.refs == nil }
+// valid reports whether the listener can serve routes. A listener with an unknown kind of routes serves its
+// other kinds.
+func (l *listener) valid() bool {
+	return l.accepted() && l.certificates == nil && len(l.kinds) > 0
+}
 
 func (l *listener) accepted() bool { return l.unsupported == nil && l.conflict == nil }
 
@@ -28,36 +33,56 @@ func checkListeners(v view, g *gateway.Gateway) []listener {
 	all := make([]listener, len(g.Spec.Listeners))
 	for i, one := range g.Spec.Listeners {
 		l := listener{Listener: one}
-		switch one.Protocol {
-		case gateway.HTTPProtocolType, gateway.HTTPSProtocolType:
-			l.kinds, l.refs = routeKinds(one)
-		default:
-			l.unsupported = problemf(gateway.ListenerReasonUnsupportedProtocol, "protocol %s is not supported; use HTTP or HTTPS", one.Protocol)
+		known := slices.DeleteFunc(slices.Clone(kindsOf(one)), func(kind string) bool { return !v.serves(kind) })
+		if len(known) == 0 {
+			l.unsupported = problemf(gateway.ListenerReasonUnsupportedProtocol, "protocol %s is not supported; use %s", one.Protocol, protocols(v))
+		} else {
+			l.kinds, l.unknown = requestedKinds(one, known)
 		}
-		if one.Protocol == gateway.HTTPSProtocolType {
-			if p := certificatesProblem(v, g, one); p != nil {
-				l.refs = p
-			}
+		if terminates(one) {
+			l.certificates = certificatesProblem(v, g, one)
 		}
-		l.conflict = conflict(g.Spec.Listeners, i)
 		all[i] = l
+	}
+	for i := range all {
+		all[i].conflict = conflict(all, i)
 	}
 	return all
 }
 
-// routeKinds returns the supported kinds of routes of an HTTP listener and a problem with its requested
-// kinds.
-func routeKinds(l gateway.Listener) (supported []gateway.RouteGroupKind, p *problem) {
-	group := gateway.Group(gateway.GroupName)
-	ours := gateway.RouteGroupKind{Group: &group, Kind: routeKind}
+// protocols returns the names of the protocols for which a kind of routes is served.
+func protocols(v view) string {
+	var all []string
+	for protocol, kinds := range protocolKinds {
+		if slices.ContainsFunc(kinds, v.serves) {
+			all = append(all, string(protocol))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// terminates reports whether a listener needs a certificate.
+func terminates(l gateway.Listener) bool {
+	mode := gateway.TLSModeTerminate
+	if l.TLS != nil {
+		mode = valueOr(l.TLS.Mode, mode)
+	}
+	return l.Protocol == gateway.HTTPSProtocolType || l.Protocol == gateway.TLSProtocolType && mode == gateway.TLSModeTerminate
+}
+
+// requestedKinds returns the requested kinds of routes that are known for a listener, and a problem with the
+// others.
+func requestedKinds(l gateway.Listener, known []string) (supported []string, p *problem) {
 	if l.AllowedRoutes == nil || len(l.AllowedRoutes.Kinds) == 0 {
-		return []gateway.RouteGroupKind{ours}, nil
+		return known, nil
 	}
 	for _, kind := range l.AllowedRoutes.Kinds {
-		if valueOr(kind.Group, group) != group || kind.Kind != routeKind {
-			p = problemf(gateway.ListenerReasonInvalidRouteKinds, "routes of kind %s are not supported; use HTTPRoute", kind.Kind)
-		} else if len(supported) == 0 {
-			supported = []gateway.RouteGroupKind{ours}
+		name := string(kind.Kind)
+		if valueOr(kind.Group, gateway.GroupName) != gateway.GroupName || !slices.Contains(known, name) {
+			p = problemf(gateway.ListenerReasonInvalidRouteKinds, "routes of kind %s are not supported for protocol %s; use %s", name, l.Protocol, strings.Join(known, ", "))
+		} else if !slices.Contains(supported, name) {
+			supported = append(supported, name)
 		}
 	}
 	return supported, p
@@ -66,7 +91,7 @@ func routeKinds(l gateway.Listener) (supported []gateway.RouteGroupKind, p *prob
 // certificatesProblem returns the first problem with the certificates of a listener, or nil.
 func certificatesProblem(v view, g *gateway.Gateway, l gateway.Listener) *problem {
 	if l.TLS == nil || len(l.TLS.CertificateRefs) == 0 {
-		return problemf(gateway.ListenerReasonInvalidCertificateRef, "an HTTPS listener needs a certificate; set certificateRefs to a Secret")
+		return problemf(gateway.ListenerReasonInvalidCertificateRef, "an %s listener needs a certificate; set certificateRefs to a Secret", l.Protocol)
 	}
 	for _, ref := range l.TLS.CertificateRefs {
 		if p := certificateProblem(v, g, ref); p != nil {
@@ -76,24 +101,45 @@ func certificatesProblem(v view, g *gateway.Gateway, l gateway.Listener) *proble
 	return nil
 }
 
-// conflict returns a problem if a listener conflicts with another one, or nil. Both listeners are rejected.
-func conflict(all []gateway.Listener, i int) *problem {
-	for j, other := range all {
-		one := all[i]
+// conflict returns a problem if a listener conflicts with another one on its port, or nil. Listeners that serve
+// no routes conflict with no other listener.
+func conflict(all []listener, i int) *problem {
+	one := &all[i]
+	for j := range all {
+		other := &all[j]
+		if j == i || other.Port != one.Port || len(one.kinds) == 0 || len(other.kinds) == 0 {
+			continue
+		}
+		sameHost := valueOr(other.Hostname, "") == valueOr(one.Hostname, "")
 		switch {
-		case j == i || other.Port != one.Port:
-		case other.Protocol != one.Protocol:
-			return problemf(gateway.ListenerReasonProtocolConflict, "listener %s uses protocol %s on the same port", other.Name, other.Protocol)
-		case valueOr(other.Hostname, "") == valueOr(one.Hostname, ""):
+		case other.Protocol == one.Protocol && sameHost:
 			return problemf(gateway.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", other.Name)
+		case !compatible(one.Protocol, other.Protocol, sameHost):
+			return problemf(gateway.ListenerReasonProtocolConflict, "listener %s uses protocol %s on the same port", other.Name, other.Protocol)
 		}
 	}
 	return nil
 }
 
-// allows reports whether routes of a namespace may attach to a listener.
-func (l *listener) allows(g *gateway.Gateway, namespace string, namespaceLabels map[string]string) bool {
-	if len(l.kinds) == 0 {
+// compatible reports whether a listener can share its port with a listener of another protocol. HTTPS and TLS are
+// distinct by the hostname that the client sends. HTTP, HTTPS and TLS stay accepted next to TCP, so that a new TCP
+// listener does not stop them. Only the TCP listener is rejected.
+func compatible(one, other gateway.ProtocolType, sameHost bool) bool {
+	encrypted := func(p gateway.ProtocolType) bool {
+		return p == gateway.HTTPSProtocolType || p == gateway.TLSProtocolType
+	}
+	switch {
+	case one == other:
+		return true
+	case one == gateway.UDPProtocolType, other == gateway.UDPProtocolType, other == gateway.TCPProtocolType:
+		return true
+	}
+	return encrypted(one) && encrypted(other) && !sameHost
+}
+
+// allows reports whether a route may attach to a listener.
+func (l *listener) allows(g *gateway.Gateway, r *route, namespaceLabels map[string]string) bool {
+	if !slices.Contains(l.kinds, r.Kind) {
 		return false
 	}
 	from := gateway.NamespacesFromSame
@@ -106,7 +152,7 @@ func (l *listener) allows(g *gateway.Gateway, namespace string, namespaceLabels 
 	case gateway.NamespacesFromAll:
 		return true
 	case gateway.NamespacesFromSame:
-		return namespace == g.Namespace
+		return r.Namespace == g.Namespace
 	case gateway.NamespacesFromSelector:
 		// A missing or invalid selector selects nothing.
 		s, err := metav1.LabelSelectorAsSelector(selector)
@@ -132,16 +178,25 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	if unaccepted == nil {
 		unaccepted = l.conflict
 	}
+	unresolved := l.certificates
+	if unresolved == nil {
+		unresolved = l.unknown
+	}
 	unprogrammed := waiting
 	if !l.valid() {
 		unprogrammed = problemf(gateway.ListenerReasonInvalid, "listener is invalid; see its other conditions")
 	}
+	kinds := []gateway.RouteGroupKind{}
+	for _, kind := range l.kinds {
+		group := gateway.Group(gateway.GroupName)
+		kinds = append(kinds, gateway.RouteGroupKind{Group: &group, Kind: gateway.Kind(kind)})
+	}
 	return gateway.ListenerStatus{
-		Name: l.Name, SupportedKinds: append([]gateway.RouteGroupKind{}, l.kinds...), AttachedRoutes: attached,
+		Name: l.Name, SupportedKinds: kinds, AttachedRoutes: attached,
 		Conditions: []metav1.Condition{
 			is(gateway.ListenerConditionAccepted, unaccepted, gateway.ListenerReasonAccepted),
 			conflicted,
-			is(gateway.ListenerConditionResolvedRefs, l.refs, gateway.ListenerReasonResolvedRefs),
+			is(gateway.ListenerConditionResolvedRefs, unresolved, gateway.ListenerReasonResolvedRefs),
 			is(gateway.ListenerConditionProgrammed, unprogrammed, gateway.ListenerReasonProgrammed),
 		},
 	}

@@ -71,43 +71,52 @@ func checkedSecret(secret *corev1.Secret) *corev1.Secret {
 }
 
 // backendProblem returns a problem with a reference to a backend, or nil.
-func backendProblem(v view, route *gateway.HTTPRoute, ref gateway.BackendObjectReference) *problem {
+func backendProblem(v view, r *route, ref gateway.BackendObjectReference) *problem {
 	group := valueOr(ref.Group, "")
 	kind := valueOr(ref.Kind, serviceKind)
-	namespace := string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace)))
+	namespace := string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace)))
 	name := string(ref.Name)
 	if group != "" || kind != serviceKind {
 		return problemf(gateway.RouteReasonInvalidKind, "backend %s is a %s of group %q; it must be a Service", name, kind, group)
 	}
-	if !granted(v, routeKind, route.Namespace, serviceKind, namespace, name) {
-		return problemf(gateway.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows HTTPRoutes of namespace %s to refer to Service %s", namespace, route.Namespace, name)
+	if !granted(v, r.Kind, r.Namespace, serviceKind, namespace, name) {
+		return problemf(gateway.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows a %s of namespace %s to refer to Service %s", namespace, r.Kind, r.Namespace, name)
 	}
 	service := v.service(namespace, name)
 	if service == nil {
 		return problemf(gateway.RouteReasonBackendNotFound, "Service %s/%s does not exist", namespace, name)
 	}
+	if service.Spec.Type == corev1.ServiceTypeExternalName {
+		return problemf(gateway.RouteReasonInvalidKind, "Service %s/%s has type ExternalName, which is not supported", namespace, name)
+	}
 	port := int32(valueOr(ref.Port, 0))
-	if service.Spec.Type != corev1.ServiceTypeExternalName && !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
+	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
 		return problemf(gateway.RouteReasonBackendNotFound, "Service %s/%s has no port %d", namespace, name, port)
 	}
 	return nil
 }
 
-// backends returns all backend references of a route, in order.
-func backends(route *gateway.HTTPRoute) []gateway.BackendObjectReference {
-	var all []gateway.BackendObjectReference
-	mirrors := func(filters []gateway.HTTPRouteFilter) {
-		for _, filter := range filters {
-			if filter.RequestMirror != nil {
-				all = append(all, filter.RequestMirror.BackendRef)
-			}
+// filters returns the filters of the rules of a route and of their backends.
+func filters(r *route) (all []routeFilter) {
+	for _, rule := range r.Spec.Rules {
+		all = append(all, rule.Filters...)
+		for _, ref := range rule.BackendRefs {
+			all = append(all, ref.Filters...)
 		}
 	}
-	for _, rule := range route.Spec.Rules {
-		mirrors(rule.Filters)
+	return all
+}
+
+// backends returns all backend references of a route.
+func backends(r *route) (all []gateway.BackendObjectReference) {
+	for _, rule := range r.Spec.Rules {
 		for _, ref := range rule.BackendRefs {
 			all = append(all, ref.BackendObjectReference)
-			mirrors(ref.Filters)
+		}
+	}
+	for _, filter := range filters(r) {
+		if filter.RequestMirror != nil {
+			all = append(all, filter.RequestMirror.BackendRef)
 		}
 	}
 	return all

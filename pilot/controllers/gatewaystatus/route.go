@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,22 +12,22 @@ import (
 )
 
 // parentGateway returns the Gateway of a parentRef. If the parent is not a Gateway, ok is false.
-func parentGateway(route *gateway.HTTPRoute, ref gateway.ParentReference) (name types.NamespacedName, ok bool) {
-	name = types.NamespacedName{Namespace: string(valueOr(ref.Namespace, gateway.Namespace(route.Namespace))), Name: string(ref.Name)}
+func parentGateway(r *route, ref gateway.ParentReference) (name types.NamespacedName, ok bool) {
+	name = types.NamespacedName{Namespace: string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace))), Name: string(ref.Name)}
 	return name, valueOr(ref.Group, gateway.GroupName) == gateway.GroupName && valueOr(ref.Kind, gatewayKind) == gatewayKind
 }
 
-func refersTo(route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway) bool {
-	name, ok := parentGateway(route, ref)
+func refersTo(r *route, ref gateway.ParentReference, g *gateway.Gateway) bool {
+	name, ok := parentGateway(r, ref)
 	return ok && name.Namespace == g.Namespace && name.Name == g.Name
 }
 
 // routeParents returns the desired entries for the Gateways of the revision in the status of a route, without
 // times, in the order of parentRefs. The revision of the route has no effect.
-func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus {
+func routeParents(v view, r *route) []gateway.RouteParentStatus {
 	var all []gateway.RouteParentStatus
-	for _, ref := range route.Spec.ParentRefs {
-		name, ok := parentGateway(route, ref)
+	for _, ref := range r.Spec.ParentRefs {
+		name, ok := parentGateway(r, ref)
 		if !ok {
 			continue
 		}
@@ -34,25 +35,39 @@ func routeParents(v view, route *gateway.HTTPRoute) []gateway.RouteParentStatus 
 		if !ours(v, g) {
 			continue
 		}
-		accepted := condition(gateway.RouteConditionAccepted, true, gateway.RouteReasonAccepted, "", route.Generation)
-		if _, p := attach(v, route, ref, g, checkListeners(v, g)); p != nil {
-			accepted = condition(gateway.RouteConditionAccepted, false, p.reason, p.message, route.Generation)
+		accepted := condition(gateway.RouteConditionAccepted, true, gateway.RouteReasonAccepted, "", r.Generation)
+		_, p := attach(v, r, ref, g, checkListeners(v, g))
+		if p == nil {
+			p = unknownFilter(r)
+		}
+		if p != nil {
+			accepted = condition(gateway.RouteConditionAccepted, false, p.reason, p.message, r.Generation)
 		}
 		all = append(all, gateway.RouteParentStatus{
-			ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{accepted, resolution(v, route)},
+			ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{accepted, resolution(v, r)},
 		})
 	}
 	return all
 }
 
+// unknownFilter returns a problem if a filter of a route has an unknown type, or nil.
+func unknownFilter(r *route) *problem {
+	for _, filter := range filters(r) {
+		if !slices.Contains(filterTypes, filter.Type) {
+			return problemf(gateway.RouteReasonUnsupportedValue, "filter type %s is not supported", filter.Type)
+		}
+	}
+	return nil
+}
+
 // obsolete reports whether an existing entry that is not desired must be removed. The revision of an existing
 // Gateway decides. With verify, the entry must stay if the API server has the Gateway: the cache may be late.
-func obsolete(v view, route *gateway.HTTPRoute, parent gateway.ParentReference) (remove, verify bool) {
-	name, ok := parentGateway(route, parent)
+func obsolete(v view, r *route, parent gateway.ParentReference) (remove, verify bool) {
+	name, ok := parentGateway(r, parent)
 	if !ok {
 		return false, false
 	}
-	referenced := slices.ContainsFunc(route.Spec.ParentRefs, func(ref gateway.ParentReference) bool { return sameRef(route, ref, parent) })
+	referenced := slices.ContainsFunc(r.Spec.ParentRefs, func(ref gateway.ParentReference) bool { return sameRef(r, ref, parent) })
 	g := v.gateway(name.Namespace, name.Name)
 	switch {
 	case g == nil:
@@ -66,26 +81,32 @@ func obsolete(v view, route *gateway.HTTPRoute, parent gateway.ParentReference) 
 }
 
 // sameRef reports whether two references of a route are equal after defaulting.
-func sameRef(route *gateway.HTTPRoute, a, b gateway.ParentReference) bool {
-	return equality.Semantic.DeepEqual(plainRef(route, a), plainRef(route, b))
+func sameRef(r *route, a, b gateway.ParentReference) bool {
+	return equality.Semantic.DeepEqual(plainRef(r, a), plainRef(r, b))
 }
 
 // resolution returns the condition ResolvedRefs of a route.
-func resolution(v view, route *gateway.HTTPRoute) metav1.Condition {
-	for _, ref := range backends(route) {
-		if p := backendProblem(v, route, ref); p != nil {
-			return condition(gateway.RouteConditionResolvedRefs, false, p.reason, p.message, route.Generation)
+func resolution(v view, r *route) metav1.Condition {
+	for _, ref := range backends(r) {
+		if p := backendProblem(v, r, ref); p != nil {
+			return condition(gateway.RouteConditionResolvedRefs, false, p.reason, p.message, r.Generation)
 		}
 	}
-	return condition(gateway.RouteConditionResolvedRefs, true, gateway.RouteReasonResolvedRefs, "", route.Generation)
+	for _, filter := range filters(r) {
+		if ref := filter.ExtensionRef; ref != nil {
+			return condition(gateway.RouteConditionResolvedRefs, false, gateway.RouteReasonInvalidKind,
+				fmt.Sprintf("filter %s of kind %s.%s is not implemented; remove it", ref.Name, ref.Kind, ref.Group), r.Generation)
+		}
+	}
+	return condition(gateway.RouteConditionResolvedRefs, true, gateway.RouteReasonResolvedRefs, "", r.Generation)
 }
 
 // attach returns the indexes of the listeners to which a parentRef attaches a route, or a problem.
-func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *gateway.Gateway, listeners []listener) (on []int, p *problem) {
+func attach(v view, r *route, ref gateway.ParentReference, g *gateway.Gateway, listeners []listener) (on []int, p *problem) {
 	matching := 0
 	allowed := 0
 	var namespaceLabels map[string]string
-	if namespace := v.namespace(route.Namespace); namespace != nil {
+	if namespace := v.namespace(r.Namespace); namespace != nil {
 		namespaceLabels = namespace.Labels
 	}
 	for i := range listeners {
@@ -94,11 +115,11 @@ func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *ga
 			continue
 		}
 		matching++
-		if !l.allows(g, route.Namespace, namespaceLabels) {
+		if !l.allows(g, r, namespaceLabels) {
 			continue
 		}
 		allowed++
-		if hostsIntersect(string(valueOr(l.Hostname, "")), route.Spec.Hostnames) {
+		if hostsIntersect(string(valueOr(l.Hostname, "")), r.Spec.Hostnames) {
 			on = append(on, i)
 		}
 	}
@@ -106,7 +127,7 @@ func attach(v view, route *gateway.HTTPRoute, ref gateway.ParentReference, g *ga
 	case matching == 0:
 		return nil, problemf(gateway.RouteReasonNoMatchingParent, "Gateway %s/%s has no listener with this name and port", g.Namespace, g.Name)
 	case allowed == 0:
-		return nil, problemf(gateway.RouteReasonNotAllowedByListeners, "no such listener of Gateway %s/%s allows HTTPRoutes of namespace %s", g.Namespace, g.Name, route.Namespace)
+		return nil, problemf(gateway.RouteReasonNotAllowedByListeners, "no such listener of Gateway %s/%s allows a %s of namespace %s", g.Namespace, g.Name, r.Kind, r.Namespace)
 	case len(on) == 0:
 		return nil, problemf(gateway.RouteReasonNoMatchingListenerHostname, "no hostname of the route matches a listener of Gateway %s/%s", g.Namespace, g.Name)
 	}

@@ -90,6 +90,77 @@ func TestRouteParents_Accepted(t *testing.T) {
 	}
 }
 
+// A route attaches to the listeners that support its kind.
+func TestRouteParents_Kinds(t *testing.T) {
+	listeners := []string{
+		`{name: http, port: 80, protocol: HTTP}`, `{name: grpc, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: GRPCRoute}]}}`,
+		`{name: raw, port: 443, protocol: TLS, hostname: "*.example", tls: {mode: Passthrough}}`,
+		`{name: ended, port: 444, protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: good}]}}`,
+		`{name: tcp, port: 82, protocol: TCP}`, `{name: udp, port: 82, protocol: UDP}`,
+	}
+	const all, to = "{parentRefs: [{name: gw}]}", "{parentRefs: [{name: gw, sectionName: %s}]%s}"
+	for _, test := range []struct {
+		kind, spec string
+		missing    []string
+		accepted   string
+		attached   []int32
+	}{
+		{"HTTPRoute", all, nil, "True/Accepted", []int32{1, 0, 0, 0, 0, 0}},
+		{"GRPCRoute", all, nil, "True/Accepted", []int32{1, 1, 0, 0, 0, 0}},
+		{"TLSRoute", all, nil, "True/Accepted", []int32{0, 0, 1, 1, 0, 0}},
+		{"TLSRoute", "{parentRefs: [{name: gw}], hostnames: [a.other]}", nil, "True/Accepted", []int32{0, 0, 0, 1, 0, 0}},
+		{"TLSRoute", fmt.Sprintf(to, "raw", ", hostnames: [a.other]"), nil, "False/NoMatchingListenerHostname", []int32{0, 0, 0, 0, 0, 0}},
+		{"TLSRoute", fmt.Sprintf(to, "http", ""), nil, "False/NotAllowedByListeners", []int32{0, 0, 0, 0, 0, 0}},
+		{"TCPRoute", all, nil, "True/Accepted", []int32{0, 0, 0, 1, 1, 0}},
+		{"UDPRoute", all, nil, "True/Accepted", []int32{0, 0, 0, 0, 0, 1}},
+		{"UDPRoute", fmt.Sprintf(to, "tcp", ""), nil, "False/NotAllowedByListeners", []int32{0, 0, 0, 0, 0, 0}},
+		{"UDPRoute", all, []string{"GRPCRoute", "TCPRoute", "TLSRoute"}, "True/Accepted", []int32{0, 0, 0, 0, 0, 1}},
+	} {
+		g, r := newGateway(t, listeners...), newRoute(t, "infra", test.spec)
+		r.Kind = test.kind
+		v := usual(t, g, r)
+		v.missing = test.missing
+		if got := parentStates(t, routeParents(v, r)); !slices.Equal(got, []string{"gw: " + test.accepted + " True/ResolvedRefs"}) {
+			t.Errorf("%s %s: parents are %q, want %s", test.kind, test.spec, got, test.accepted)
+		}
+		var attached []int32
+		for _, l := range gatewayStatus(v, g).Listeners {
+			attached = append(attached, l.AttachedRoutes)
+		}
+		if !slices.Equal(attached, test.attached) {
+			t.Errorf("%s %s: attached are %v, want %v", test.kind, test.spec, attached, test.attached)
+		}
+	}
+}
+
+// Listeners support only the kinds that the API server serves.
+func TestGatewayStatus_MissingKinds(t *testing.T) {
+	g := newGateway(t, plain, `{name: tls, port: 443, protocol: TLS, tls: {mode: Terminate, certificateRefs: [{name: good}]}}`,
+		`{name: both, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: GRPCRoute}, {kind: HTTPRoute}]}}`, `{name: tcp, port: 80, protocol: TCP}`)
+	v := usual(t, g)
+	v.missing = []string{"GRPCRoute", "TCPRoute", "TLSRoute", "UDPRoute"}
+	want := []string{
+		"http: " + good + ", HTTP, 0 routes",
+		"tls: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, , 0 routes",
+		"both: True/Accepted False/NoConflicts False/InvalidRouteKinds False/Pending, HTTP, 0 routes",
+		"tcp: False/UnsupportedProtocol False/NoConflicts True/ResolvedRefs False/Invalid, , 0 routes",
+	}
+	status := gatewayStatus(v, g)
+	if got := listenerStates(t, status); !slices.Equal(got, want) {
+		t.Errorf("listeners are\n%q, want\n%q", got, want)
+	}
+	if got := status.Listeners[1].Conditions[0].Message; got != "protocol TLS is not supported; use HTTP, HTTPS" {
+		t.Errorf("message is %q", got)
+	}
+}
+
+func TestRouteParents_UnknownFilter(t *testing.T) {
+	r := newRoute(t, "infra", "{parentRefs: [{name: gw}], rules: [{filters: [{type: ExternalAuth}]}]}")
+	if got := parentStates(t, routeParents(usual(t, newGateway(t, plain), r), r)); !slices.Equal(got, []string{"gw: False/UnsupportedValue True/ResolvedRefs"}) {
+		t.Errorf("parents are %q", got)
+	}
+}
+
 func TestHostsIntersect(t *testing.T) {
 	for _, test := range []struct {
 		listener, route string
@@ -117,12 +188,16 @@ func TestRouteParents_ResolvedRefs(t *testing.T) {
 		grants []string // in the namespace web
 		want   string
 	}{
-		"exists":                        {"[{backendRefs: [{name: backend, port: 8080}]}]", nil, "True/ResolvedRefs"},
-		"none":                          {"[{}]", nil, "True/ResolvedRefs"},
-		"missing":                       {"[{backendRefs: [{name: none, port: 8080}]}]", nil, "False/BackendNotFound"},
-		"unknown port":                  {"[{backendRefs: [{name: backend, port: 8081}]}]", nil, "False/BackendNotFound"},
-		"no port":                       {"[{backendRefs: [{name: backend}]}]", nil, "False/BackendNotFound"},
-		"external":                      {"[{backendRefs: [{name: external, port: 8081}]}]", nil, "True/ResolvedRefs"},
+		"exists":       {"[{backendRefs: [{name: backend, port: 8080}]}]", nil, "True/ResolvedRefs"},
+		"none":         {"[{}]", nil, "True/ResolvedRefs"},
+		"missing":      {"[{backendRefs: [{name: none, port: 8080}]}]", nil, "False/BackendNotFound"},
+		"unknown port": {"[{backendRefs: [{name: backend, port: 8081}]}]", nil, "False/BackendNotFound"},
+		"no port":      {"[{backendRefs: [{name: backend}]}]", nil, "False/BackendNotFound"},
+		"external":     {"[{backendRefs: [{name: external, port: 8081}]}]", nil, "False/InvalidKind"},
+		"extension":    {"[{filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: Login, name: a}}]}]", nil, "False/InvalidKind"},
+		"extension of a backend": {
+			"[{backendRefs: [{name: backend, port: 8080, filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: Login, name: a}}]}]}]", nil, "False/InvalidKind",
+		},
 		"other kind":                    {"[{backendRefs: [{name: backend, kind: Pod, port: 8080}]}]", nil, "False/InvalidKind"},
 		"other group":                   {"[{backendRefs: [{name: backend, group: example.com, port: 8080}]}]", nil, "False/InvalidKind"},
 		"second missing":                {"[{backendRefs: [{name: backend, port: 8080}]}, {backendRefs: [{name: backend, port: 8080}, {name: none, port: 8080}]}]", nil, "False/BackendNotFound"},

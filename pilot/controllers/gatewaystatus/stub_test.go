@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,15 +20,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
-	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -38,7 +41,9 @@ type stub struct {
 	*testing.T
 	core *kubefake.Clientset
 	api  *gatewayfake.Clientset
-	log  harness.Log
+	// routeTracker has the routes of all kinds.
+	routeTracker k8stesting.ObjectTracker
+	log          harness.Log
 
 	mu      sync.Mutex
 	answer  error // result of all writes; if nil, they succeed
@@ -86,7 +91,8 @@ func (s *stub) tried() map[string]int {
 }
 
 func newStub(t *testing.T) *stub {
-	s := &stub{T: t, core: kubefake.NewClientset(), api: gatewayfake.NewSimpleClientset(), tries: map[string]int{}, version: 100, synced: true}
+	known := routeScheme()
+	s := &stub{T: t, core: kubefake.NewClientset(), api: gatewayfake.NewSimpleClientset(), routeTracker: k8stesting.NewObjectTracker(known, serializer.NewCodecFactory(known).UniversalDecoder()), tries: map[string]int{}, version: 100, synced: true}
 	for _, verb := range []string{"patch", "create"} {
 		s.api.PrependReactor(verb, "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
 			what := action.GetVerb() + " " + action.GetResource().Resource
@@ -105,17 +111,49 @@ func newStub(t *testing.T) *stub {
 			switch action := action.(type) {
 			case k8stesting.PatchActionImpl:
 				action.Patch = versions.ReplaceAll(action.Patch, []byte(`${1}"`+version+`"`))
-				return k8stesting.ObjectReaction(s.api.Tracker())(action)
+				return k8stesting.ObjectReaction(s.tracker(action.Resource.Resource))(action)
 			case k8stesting.CreateActionImpl:
 				action.GetObject().(metav1.Object).SetResourceVersion(version)
 			}
 			return false, nil, nil
 		})
 	}
+	for _, resource := range routeKinds {
+		s.api.PrependReactor("list", resource, k8stesting.ObjectReaction(s.routeTracker))
+		s.api.PrependReactor("get", resource, k8stesting.ObjectReaction(s.routeTracker))
+		s.api.PrependWatchReactor(resource, func(action k8stesting.Action) (bool, watch.Interface, error) {
+			w, err := s.routeTracker.Watch(action.GetResource(), action.GetNamespace())
+			return true, w, err
+		})
+	}
 	for _, o := range world() {
 		s.put(o)
 	}
 	return s
+}
+
+// tracker returns the objects of a resource of the Gateway API.
+func (s *stub) tracker(resource string) k8stesting.ObjectTracker {
+	for _, of := range routeKinds {
+		if resource == of {
+			return s.routeTracker
+		}
+	}
+	return s.api.Tracker()
+}
+
+// routes returns a client for a resource.
+func (s *stub) routes(resource, namespace string) routeClient {
+	kind := ""
+	for k, of := range routeKinds {
+		if resource == of {
+			kind = k
+		}
+	}
+	return gentype.NewFakeClientWithList(&s.api.Fake, namespace, routeVersion.WithResource(resource), routeVersion.WithKind(kind),
+		func() *route { return &route{} }, func() *routeList { return &routeList{} },
+		func(to, from *routeList) { to.ListMeta = from.ListMeta },
+		func(l *routeList) []*route { return l.Items }, func(l *routeList, items []*route) { l.Items = items })
 }
 
 // versions are in merge patches and in JSON patches.
@@ -157,11 +195,9 @@ func world() []runtime.Object {
 			Name: "https", Port: 443, Protocol: gateway.HTTPSProtocolType,
 			TLS: &gateway.ListenerTLSConfig{CertificateRefs: []gateway.SecretObjectReference{{Name: "tls", Namespace: &certs}}},
 		}}}},
-		&gateway.HTTPRoute{ObjectMeta: meta("apps", "route"), Spec: gateway.HTTPRouteSpec{
+		&route{ObjectMeta: meta("apps", "route"), Spec: routeSpec{
 			CommonRouteSpec: gateway.CommonRouteSpec{ParentRefs: []gateway.ParentReference{{Name: "gw"}}},
-			Rules: []gateway.HTTPRouteRule{{BackendRefs: []gateway.HTTPBackendRef{{BackendRef: gateway.BackendRef{
-				BackendObjectReference: gateway.BackendObjectReference{Name: "backend", Port: &port},
-			}}}}},
+			Rules:           []routeRule{{BackendRefs: []routeBackend{{BackendObjectReference: gateway.BackendObjectReference{Name: "backend", Port: &port}}}}},
 		}},
 		&gateway.ReferenceGrant{ObjectMeta: meta("certs", "grant"), Spec: gateway.ReferenceGrantSpec{
 			From: []gateway.ReferenceGrantFrom{{Group: gateway.GroupName, Kind: "Gateway", Namespace: "apps"}}, To: []gateway.ReferenceGrantTo{{Kind: "Secret"}},
@@ -193,9 +229,13 @@ func (s *stub) put(o runtime.Object) {
 	case *appsv1.Deployment:
 		resource.Group, resource.Resource = "apps", "deployments"
 	default:
-		resource.Group, tracker = gateway.GroupName, s.api.Tracker()
+		resource.Group = gateway.GroupName
 		resource.Resource = strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")) + "s"
 		resource.Resource = strings.Replace(resource.Resource, "classs", "classes", 1)
+		if r, is := o.(*route); is {
+			resource.Resource = cmp.Or(routeKinds[r.Kind], "httproutes")
+		}
+		tracker = s.tracker(resource.Resource)
 	}
 	namespace := o.(metav1.Object).GetNamespace()
 	err := tracker.Update(resource, o, namespace)
@@ -215,7 +255,7 @@ func (s *stub) remove(resources ...string) {
 		if resource == "gatewayclasses" {
 			namespace = ""
 		}
-		if err := s.api.Tracker().Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: resource}, namespace, name); err != nil {
+		if err := s.tracker(resource).Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: resource}, namespace, name); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -224,7 +264,7 @@ func (s *stub) remove(resources ...string) {
 func (s *stub) controller(config Config) *Controller {
 	s.Helper()
 	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.log, nil))
-	c, err := newController(s, config, func(*rest.Config) (versioned.GatewayV1Interface, error) { return s.api.GatewayV1(), nil })
+	c, err := newController(s, config, func(*rest.Config) (clients, error) { return clients{s.api.GatewayV1(), s.routes}, nil })
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -14,7 +14,6 @@ const ControllerName gateway.GatewayController = "istio.io/gateway-controller"
 
 const (
 	gatewayKind = "Gateway"
-	routeKind   = "HTTPRoute"
 	serviceKind = "Service"
 	secretKind  = "Secret"
 )
@@ -28,8 +27,10 @@ type view interface {
 	namespace(name string) *corev1.Namespace
 	// grants returns the ReferenceGrants in a namespace.
 	grants(namespace string) []*gateway.ReferenceGrant
-	// routes returns the routes whose parent is a Gateway.
-	routes(gatewayNamespace, gatewayName string) []*gateway.HTTPRoute
+	// serves reports whether the API server serves a kind of routes.
+	serves(routeKind string) bool
+	// routes returns the routes of all kinds whose parent is a Gateway.
+	routes(gatewayNamespace, gatewayName string) []*route
 	// deployments returns the Deployments that are labelled with the name of a Gateway.
 	deployments(gatewayNamespace, gatewayName string) []*appsv1.Deployment
 	// services returns the Services that are labelled with the name of a Gateway.

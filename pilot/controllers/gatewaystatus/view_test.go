@@ -1,6 +1,7 @@
 package gatewaystatus
 
 import (
+	"slices"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +17,7 @@ type table struct {
 	objects []metav1.Object
 	revision,
 	defaultRevision string
+	missing []string // kinds of routes
 }
 
 func find[T any, P interface {
@@ -64,16 +66,12 @@ func (t *table) grants(namespace string) []*gateway.ReferenceGrant {
 	return find[gateway.ReferenceGrant](t, namespace, nil)
 }
 
-func (t *table) routes(namespace, name string) (all []*gateway.HTTPRoute) {
+func (t *table) serves(kind string) bool { return !slices.Contains(t.missing, kind) }
+
+func (t *table) routes(namespace, name string) (all []*route) {
 	for _, o := range t.objects {
-		route, ok := o.(*gateway.HTTPRoute)
-		if !ok {
-			continue
-		}
-		for _, key := range parentNames(route) {
-			if key == namespace+"/"+name {
-				all = append(all, route)
-			}
+		if r, ok := o.(*route); ok && slices.Contains(parentNames(r), namespace+"/"+name) {
+			all = append(all, r)
 		}
 	}
 	return all
@@ -149,11 +147,12 @@ func newGateway(t *testing.T, listeners ...string) *gateway.Gateway {
 	return g
 }
 
-// newRoute returns a route with this specification.
-func newRoute(t *testing.T, namespace, spec string) *gateway.HTTPRoute {
+// newRoute returns an HTTPRoute with this specification.
+func newRoute(t *testing.T, namespace, spec string) *route {
 	t.Helper()
-	return &gateway.HTTPRoute{
-		ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: namespace, Generation: 5}, Spec: *read[gateway.HTTPRouteSpec](t, spec),
+	return &route{
+		TypeMeta:   metav1.TypeMeta{Kind: "HTTPRoute"},
+		ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: namespace, Generation: 5}, Spec: *read[routeSpec](t, spec),
 	}
 }
 

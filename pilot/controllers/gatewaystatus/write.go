@@ -97,7 +97,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 
 // reconcileRoute updates the entries for the Gateways of the revision in the status of a route.
 func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
-	target := c.routeCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
+	target := c.routeCaches[k.kind].At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
 	have, known := target.Latest()
 	if !known {
 		return nil
@@ -116,27 +116,27 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	if change == nil {
 		return nil
 	}
-	got, err := c.api.HTTPRoutes(k.namespace).Patch(ctx, k.name, change.kind, change.body, metav1.PatchOptions{}, statusSubresource)
+	got, err := c.api.routes(routeKinds[k.kind], k.namespace).Patch(ctx, k.name, change.kind, change.body, metav1.PatchOptions{}, statusSubresource)
 	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("update status of HTTPRoute %s/%s: %w", k.namespace, k.name, err)
+		return fmt.Errorf("update status of %s %s/%s: %w", k.kind, k.namespace, k.name, err)
 	}
 	return nil
 }
 
 // obsoleteEntries returns the indexes of the entries of this controller that must be removed.
-func (c *Controller) obsoleteEntries(ctx context.Context, route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus) (all []int, err error) {
+func (c *Controller) obsoleteEntries(ctx context.Context, r *route, wanted []gateway.RouteParentStatus) (all []int, err error) {
 	kept := make([]bool, len(wanted))
-	for i, have := range route.Status.Parents {
+	for i, have := range r.Status.Parents {
 		if have.ControllerName != ControllerName {
 			continue
 		}
-		if j := indexOf(wanted, kept, route, have.ParentRef); j >= 0 {
+		if j := indexOf(wanted, kept, r, have.ParentRef); j >= 0 {
 			kept[j] = true
 			continue
 		}
-		remove, verify := obsolete(c, route, have.ParentRef)
+		remove, verify := obsolete(c, r, have.ParentRef)
 		if verify {
-			name, _ := parentGateway(route, have.ParentRef)
+			name, _ := parentGateway(r, have.ParentRef)
 			_, err := c.api.Gateways(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
 			if remove = apierrors.IsNotFound(err); err != nil && !remove {
 				return nil, fmt.Errorf("get Gateway %s: %w", name, err)
@@ -166,12 +166,12 @@ type patch struct {
 // changeParents returns the patch that writes the wanted entries and removes entries by index, or nil. left
 // is the number of entries that exceed the limit. The patch does not contain other entries, so that their
 // unknown fields stay too.
-func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus, removed []int, now metav1.Time) (change *patch, left int) {
+func changeParents(r *route, wanted []gateway.RouteParentStatus, removed []int, now metav1.Time) (change *patch, left int) {
 	var ops []map[string]any
-	present := route.Status.Parents
+	present := r.Status.Parents
 	written := make([]bool, len(wanted))
 	for i, have := range present {
-		j := indexOf(wanted, written, route, have.ParentRef)
+		j := indexOf(wanted, written, r, have.ParentRef)
 		if have.ControllerName != ControllerName || j < 0 {
 			continue
 		}
@@ -199,9 +199,9 @@ func changeParents(route *gateway.HTTPRoute, wanted []gateway.RouteParentStatus,
 		}
 	}
 	if len(present) == 0 && len(added) > 0 { // the list or the status may not exist
-		return &patch{types.MergePatchType, mergePatch(route, map[string]any{"parents": added})}, left
+		return &patch{types.MergePatchType, mergePatch(r, map[string]any{"parents": added})}, left
 	}
-	return jsonPatch(route, ops), left
+	return jsonPatch(r, ops), left
 }
 
 // jsonPatch returns a JSON patch, guarded by the version of the object, or nil if there are no operations.
@@ -223,9 +223,9 @@ func full(left int) *reconcile.Problem {
 }
 
 // indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.
-func indexOf(wanted []gateway.RouteParentStatus, written []bool, route *gateway.HTTPRoute, parent gateway.ParentReference) int {
+func indexOf(wanted []gateway.RouteParentStatus, written []bool, r *route, parent gateway.ParentReference) int {
 	for j, entry := range wanted {
-		if !written[j] && sameRef(route, entry.ParentRef, parent) {
+		if !written[j] && sameRef(r, entry.ParentRef, parent) {
 			return j
 		}
 	}
@@ -233,10 +233,10 @@ func indexOf(wanted []gateway.RouteParentStatus, written []bool, route *gateway.
 }
 
 // plainRef returns a reference with explicit defaults.
-func plainRef(route *gateway.HTTPRoute, ref gateway.ParentReference) gateway.ParentReference {
+func plainRef(r *route, ref gateway.ParentReference) gateway.ParentReference {
 	group := valueOr(ref.Group, gateway.GroupName)
 	kind := valueOr(ref.Kind, gatewayKind)
-	namespace := valueOr(ref.Namespace, gateway.Namespace(route.Namespace))
+	namespace := valueOr(ref.Namespace, gateway.Namespace(r.Namespace))
 	ref.Group = &group
 	ref.Kind = &kind
 	ref.Namespace = &namespace

@@ -108,7 +108,7 @@ func TestChangeParents(t *testing.T) {
 		"later generation": {[]gateway.RouteParentStatus{observed}, []gateway.RouteParentStatus{a}, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			route := &gateway.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: "infra", ResourceVersion: "7", Generation: 5}}
+			route := &route{ObjectMeta: metav1.ObjectMeta{Name: "route", Namespace: "infra", ResourceVersion: "7", Generation: 5}}
 			route.Status.Parents = test.have
 			var removed []int
 			kept := make([]bool, len(test.wanted))

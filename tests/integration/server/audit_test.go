@@ -67,7 +67,7 @@ func rowOf(e verdict.Event, home string) (row string, lock bool) {
 		}
 	case "ingresses/status":
 		return ingressRow, false
-	case "gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status":
+	case "gatewayclasses", "gatewayclasses/status", "gateways/status", "grpcroutes/status", "httproutes/status", "tcproutes/status", "tlsroutes/status", "udproutes/status":
 		return statusRow, false
 	case "gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets":
 		return deploymentRow, false
