@@ -1,25 +1,27 @@
 package bootstrap
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
-	"os/exec"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// mayDo lists everything that the manifests allow, as "verb group/resource namespace name". "home" is the namespace of
+// mayDo lists everything that the rules allow, as "verb group/resource namespace name". "home" is the namespace of
 // the control plane, "other" is any namespace, "-" is none.
 var mayDo = map[string]bool{
 	// "mine" is a lock of this revision, "theirs" a lock of another revision, "predecessor" the shared lock before them.
@@ -106,18 +108,16 @@ func allowed(verb, resource, place, name string) bool {
 	return false
 }
 
-// TestRights checks every combination with a real API server. The manifests allow mayDo and nothing else.
+// TestRights checks every combination with a real API server. The rules allow mayDo and nothing else.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	for _, revision := range []string{"stable", "canary"} {
-		access, err := manifests.MakeAccess(manifests.Values{
-			Namespace: e.home, Name: "plane", Revision: revision, Rights: Rights(Config{Revision: revision}), Image: "pilot",
+		rights := Rights(Config{Revision: revision})
+		e.cluster.Identity(t, cluster.IdentityOptions{
+			Namespace: e.home, PodName: revision, ServiceAccount: "plane-" + revision,
+			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.create(t, access)
 	}
 	locks, within := Elections(Config{})
 	names := map[string]string{
@@ -171,29 +171,30 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// create creates the RBAC objects. kubectl rejects unknown fields.
-func (e *environment) create(t *testing.T, access manifests.Access) {
+// deployedPod returns the Pod of the rendered chart.
+func deployedPod(t *testing.T) corev1.PodSpec {
 	t.Helper()
-	list, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": access.Objects()})
+	file, err := os.Open(filepath.Join("..", "..", "deploy", "kustomize", "stable", "rendered.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := exec.CommandContext(t.Context(), e.cluster.Kubectl(), "--kubeconfig", e.cluster.Kubeconfig(), "create", "--validate=strict", "-f", "-")
-	create.Stdin = bytes.NewReader(list)
-	if out, err := create.CombinedOutput(); err != nil {
-		t.Fatalf("kubectl create: %v\n%s", err, out)
+	defer file.Close()
+	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {
+		var deployment appsv1.Deployment
+		if err := decoder.Decode(&deployment); err != nil {
+			t.Fatalf("no Deployment in %s: %v", file.Name(), err)
+		}
+		if deployment.Kind == "Deployment" {
+			return deployment.Spec.Template.Spec
+		}
 	}
 }
 
-// TestDeploymentMatchesServer checks the probes and the grace period of the Deployment against a server.
+// TestDeploymentMatchesServer checks the probes and the grace period of the chart against a server.
 func TestDeploymentMatchesServer(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
-	deployment, err := manifests.MakeDeployment(manifests.Values{Rights: Rights(Config{}), Image: "pilot"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := deployment.Spec.Template.Spec
+	pod := deployedPod(t)
 	container := pod.Containers[0]
 	r := start(t, e.config(t, "a"), newController().rows())
 	for probe, want := range map[*corev1.Probe]string{container.ReadinessProbe: "/readyz", container.LivenessProbe: "/healthz"} {

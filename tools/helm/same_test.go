@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
@@ -20,16 +25,20 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 )
 
-// trial describes a release by the values of the chart, and by the values of the packages.
+// trial describes a release by the values of the chart, and by the server that it runs.
 type trial struct {
 	release, values string
-	// config is the configuration of the server.
+	// name is the name of the control plane, if it is not pilot.
+	name string
+	// config is the configuration of the server. args and env have it as arguments and variables of the Pod.
 	config bootstrap.Config
-	// manifests are the values of package manifests that do not follow from config.
-	manifests manifests.Values
-	fence     install.Config
+	args   []string
+	env    map[string]string
+	fence  install.Config
 	// unfenced expects no policies.
 	unfenced bool
+	// golden compares the complete objects with a file in testdata.
+	golden string
 }
 
 // always are the values of each trial.
@@ -48,56 +57,52 @@ var trials = map[string]trial{
 	"defaults":   {},
 	"a revision": {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
 	"a name": {
-		values: "name: plane", manifests: manifests.Values{Name: "plane"}, fence: install.Config{Others: []string{"plane-*"}},
+		values: "name: plane", name: "plane", fence: install.Config{Others: []string{"plane-*"}},
 	},
 	"leases": {
-		values: "elections: {lock: lease}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
+		values: "elections: {lock: lease}", config: bootstrap.Config{Lock: "lease"}, args: []string{"--lock=lease"},
 	},
 	"coordinated": {
-		values:    "elections: {lock: lease, strategy: incumbent.dev/DefaultRevision}",
-		config:    bootstrap.Config{Lock: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
-		manifests: manifests.Values{Args: []string{"--lock=lease", "--election-strategy=incumbent.dev/DefaultRevision"}, Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
+		values: "elections: {lock: lease, strategy: incumbent.dev/DefaultRevision}",
+		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
+		args:   []string{"--lock=lease", "--election-strategy=incumbent.dev/DefaultRevision"}, env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"}),
 	},
 	"fence for coordinated candidates of other releases": {
-		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, manifests: manifests.Values{Args: []string{"--lock=lease"}},
+		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, args: []string{"--lock=lease"},
 		fence: install.Config{Coordinated: true},
 	},
 	"coordinated by another release": {
 		values: "{elections: {lock: lease, strategy: mine, coordinator: false}, fence: {mode: audit}, gatewayAPI: {deployment: false}}",
 		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "mine", DisableGatewayDeployment: true},
-		manifests: manifests.Values{
-			Args: []string{"--lock=lease", "--election-strategy=mine"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
-		},
+		args:   []string{"--lock=lease", "--election-strategy=mine"}, env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
 		fence: install.Config{Mode: "audit"},
 	},
 	"coordinator of other releases": {
 		values: "elections: {coordinator: true}", config: bootstrap.Config{Coordinator: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"})},
+		env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"}),
 	},
 	"both lock types": {
-		values: "elections: {lock: multi}", config: bootstrap.Config{Lock: "multi"}, manifests: manifests.Values{Args: []string{"--lock=multi"}},
+		values: "elections: {lock: multi}", config: bootstrap.Config{Lock: "multi"}, args: []string{"--lock=multi"},
 	},
 	"timing": {
 		values: "elections: {leaseDuration: 40s, renewDeadline: 30s, retryPeriod: 5s}",
-		manifests: manifests.Values{
-			LeaseDuration: 40 * time.Second, RenewDeadline: 30 * time.Second, RetryPeriod: 5 * time.Second,
-		},
+		args:   []string{"--lease-duration=40s", "--renew-deadline=30s", "--retry-period=5s"},
 	},
 	"one node": {
-		values: "elections: {enabled: false}", config: bootstrap.Config{DisableElections: true}, manifests: manifests.Values{WithoutElections: true},
+		values: "elections: {enabled: false}", config: bootstrap.Config{DisableElections: true}, env: map[string]string{"ENABLE_LEADER_ELECTION": "false"}, golden: "one-node",
 		unfenced: true,
 	},
 	"no fence": {
-		values: "fence: {mode: none}", unfenced: true, config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+		values: "fence: {mode: none}", unfenced: true, config: bootstrap.Config{DisableMember: true}, env: memberless,
 	},
-	"a member without a fence": {values: "{fence: {mode: none}, elections: {member: true}}", unfenced: true, manifests: manifests.Values{Env: map[string]string{}}},
+	"a member without a fence": {values: "{fence: {mode: none}, elections: {member: true}}", unfenced: true, env: map[string]string{}},
 	"warnings": {
 		values: "fence: {mode: warn}", fence: install.Config{Mode: "warn"},
-		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+		config: bootstrap.Config{DisableMember: true}, env: memberless,
 	},
 	"audit": {
 		values: "fence: {mode: audit, set: other}", fence: install.Config{Mode: "audit", Set: "other"},
-		config: bootstrap.Config{DisableMember: true}, manifests: manifests.Values{Env: memberless},
+		config: bootstrap.Config{DisableMember: true}, env: memberless,
 	},
 	"istiod takes part": {
 		values: "fence: {others: [istio-system/istiod, mesh/plane-*]}",
@@ -105,112 +110,196 @@ var trials = map[string]trial{
 	},
 	"no member": {
 		values: "elections: {member: false}", config: bootstrap.Config{DisableMember: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_MEMBER_LEASE": "false"})},
+		env: fenced(map[string]string{"ENABLE_MEMBER_LEASE": "false"}),
 	},
-	"no gate": {values: "gate: false", manifests: manifests.Values{Env: fenced(map[string]string{"ENABLE_WRITE_GATE": "false"})}},
-	"remote":  {values: "remoteKubeconfigSecret: there", manifests: manifests.Values{RemoteKubeconfigSecret: "there"}},
+	"no gate": {values: "gate: false", env: fenced(map[string]string{"ENABLE_WRITE_GATE": "false"})},
+	"remote":  {values: "remoteKubeconfigSecret: there", args: []string{"--remote-kubeconfig=/etc/incumbent/remote/kubeconfig"}, golden: "remote"},
 	"no Gateway API": {
 		values: "gatewayAPI: {enabled: false}", config: bootstrap.Config{DisableGatewayAPI: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"})},
+		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}),
 	},
 	"no Gateway API and leases": {
 		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, Lock: "lease", DisableMember: true},
-		manifests: manifests.Values{Args: []string{"--lock=lease"}, Env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"}},
-		fence:     install.Config{Mode: "audit"},
+		args: []string{"--lock=lease"}, env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"},
+		fence: install.Config{Mode: "audit"},
 	},
 	"no status": {
 		values: "gatewayAPI: {status: false}", config: bootstrap.Config{DisableGatewayStatus: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_STATUS": "false"})},
+		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_STATUS": "false"}),
 	},
 	"no deployment": {
 		values: "gatewayAPI: {deployment: false}", config: bootstrap.Config{DisableGatewayDeployment: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"})},
+		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"}),
 	},
 	"no class": {
 		values: "gatewayAPI: {gatewayClass: false}", config: bootstrap.Config{DisableGatewayClass: true},
-		manifests: manifests.Values{Env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "false"})},
+		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER": "false"}),
 	},
 	"no ingress": {
 		values: "ingress: {mode: OFF}", config: bootstrap.Config{IngressMode: "OFF"},
-		manifests: manifests.Values{Args: []string{"--ingress-controller-mode=OFF"}},
+		args: []string{"--ingress-controller-mode=OFF"},
 	},
 	"an ingress": {
 		values: "ingress: {mode: DEFAULT, class: theirs, service: front}", config: bootstrap.Config{IngressMode: "DEFAULT", IngressClass: "theirs", IngressService: "front"},
-		manifests: manifests.Values{Args: []string{"--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"}},
+		args: []string{"--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"},
 	},
 	"addresses and image": {
-		values:    "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', debugAddress: '$(POD_IP):15098', image: 'registry.example/plane:1'}",
-		manifests: manifests.Values{CABundle: "-", CABundleConfigMap: "bundle", Replicas: 3, Address: "$(POD_IP):15099", DebugAddress: "$(POD_IP):15098", Image: "registry.example/plane:1"},
+		values: "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', debugAddress: '$(POD_IP):15098', image: 'registry.example/plane:1'}",
+		args:   []string{"--debug-address=$(POD_IP):15098"}, golden: "addresses-and-image",
 	},
-	"no page": {values: "debugAddress: ''", manifests: manifests.Values{Args: []string{"--debug-address="}}},
+	"no page": {values: "debugAddress: ''", args: []string{"--debug-address="}},
 	"flags": {
 		values: "{excludedNamespaces: [a, b], kube: {qps: -1, burst: 5}, log: {level: 'warn,pilot:debug', json: true}, args: [--pprof], env: {ZONE: z, CLUSTER_ID: c}}",
-		manifests: manifests.Values{
-			Args: []string{"--excluded-namespaces=a,b", "--kube-qps=-1", "--kube-burst=5", "--log-level=warn,pilot:debug", "--log-as-json", "--pprof"},
-			Env:  fenced(map[string]string{"ZONE": "z", "CLUSTER_ID": "c"}),
-		},
+		args:   []string{"--excluded-namespaces=a,b", "--kube-qps=-1", "--kube-burst=5", "--log-level=warn,pilot:debug", "--log-as-json", "--pprof"},
+		env:    fenced(map[string]string{"ZONE": "z", "CLUSTER_ID": "c"}),
 	},
 }
 
-// The chart and the packages create the same objects, so that server tests use the installed permissions.
-func TestChart_EqualsManifests(t *testing.T) {
+// The chart has the permissions, locks and policies of the packages, so that server tests use the installed permissions, and
+// starts the server with the configuration.
+func TestChart_MatchesServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range trials {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if c.release == "" {
-				c.release = "stable"
-			}
-			got, want := rendered(t, c), c.made(t)
+			c := c.withDefaults()
+			got, want := byKey(t, c.rendered(t)), byKey(t, c.made(t))
 			for key := range want {
 				if got[key] == "" {
 					t.Errorf("the chart has no %s", key)
 				} else if got[key] != want[key] {
-					t.Errorf("%s differs (first manifests, then the chart)\n%s", key, difference(want[key], got[key]))
+					t.Errorf("%s differs (first the packages, then the chart)\n%s", key, difference(want[key], got[key]))
 				}
 			}
 			for key := range got {
-				if want[key] == "" {
+				kind, _, _ := strings.Cut(key, " ")
+				if want[key] == "" && slices.Contains([]string{"Role", "ClusterRole", "Lease", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind) {
 					t.Errorf("only the chart has %s", key)
 				}
+			}
+			c.checkContainer(t)
+			if c.golden != "" {
+				c.checkGolden(t, got)
 			}
 		})
 	}
 }
 
-// made returns the objects of the packages.
-func (c trial) made(t *testing.T) map[string]string {
-	t.Helper()
-	v := c.manifests
-	if c.config.Revision == "" {
-		c.config.Revision = c.release
-	}
+func (c trial) withDefaults() trial {
+	c.release, c.name = cmp.Or(c.release, "stable"), cmp.Or(c.name, "pilot")
+	c.config.Revision = cmp.Or(c.config.Revision, c.release)
 	c.config.Fence = !c.unfenced && (c.fence.Mode == "" || c.fence.Mode == "deny")
-	if v.Env == nil && c.config.Fence {
-		v.Env = fenced(nil)
+	if c.env == nil && c.config.Fence {
+		c.env = fenced(nil)
 	}
-	v.Namespace, v.Revision = "istio-system", c.config.Revision
-	v.Rights, v.GuardedLeases = bootstrap.Rights(c.config), bootstrap.GuardedLeases(c.config)
-	if v.Image == "" {
-		v.Image = "pilot"
+	return c
+}
+
+// made returns the objects of the packages.
+func (c trial) made(t *testing.T) []runtime.Object {
+	t.Helper()
+	rights, name := bootstrap.Rights(c.config), c.name+"-"+c.config.Revision
+	meta := func(namespace, name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
+			"app.kubernetes.io/name": c.name, "app.kubernetes.io/part-of": "incumbent", "istio.io/rev": c.config.Revision,
+		}}
 	}
-	switch v.CABundle {
-	case "":
-		v.CABundle = "/ca.pem"
-	case "-":
-		v.CABundle = ""
+	role := func(name string, rules []rbacv1.PolicyRule) runtime.Object {
+		return &rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta("istio-system", name), Rules: rules}
 	}
-	objects, err := manifests.Make(v)
-	if err != nil {
-		t.Fatal(err)
+	objects := []runtime.Object{
+		role(name, manifests.NamespaceRules(rights)),
+		&rbacv1.ClusterRole{
+			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: meta("", name+".istio-system"), Rules: manifests.ClusterRules(rights),
+		},
 	}
-	if v.Name == "" {
-		v.Name = "pilot"
+	if !c.config.DisableElections {
+		objects = append(objects, role(name+"-operator", manifests.OperatorRules(rights)))
+		for _, lock := range bootstrap.GuardedLeases(c.config) {
+			objects = append(objects, &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: meta("istio-system", lock)})
+		}
 	}
 	if !c.unfenced {
-		objects = append(objects, c.policies(t, v.Name)...)
+		objects = append(objects, c.policies(t, c.name)...)
 	}
-	return byKey(t, objects)
+	return objects
+}
+
+func kind(version, name string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: name}
+}
+
+// checkContainer checks the arguments and the variables of the server.
+func (c trial) checkContainer(t *testing.T) {
+	t.Helper()
+	var deployment appsv1.Deployment
+	for _, o := range c.rendered(t) {
+		if content := o.(*unstructured.Unstructured); content.GetKind() == "Deployment" {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, &deployment); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	const first = 3 // server, --address, --ca-bundle
+	if got := container.Args[first:]; !slices.Equal(got, c.args) {
+		t.Errorf("arguments %q, want %q", got, c.args)
+	}
+	env := map[string]string{}
+	for _, v := range container.Env {
+		if v.ValueFrom == nil && v.Name != "REVISION" {
+			env[v.Name] = v.Value
+		} else if v.Name == "REVISION" && v.Value != c.config.Revision {
+			t.Errorf("REVISION is %s", v.Value)
+		}
+	}
+	if !maps.Equal(env, c.env) {
+		t.Errorf("variables %v, want %v", env, c.env)
+	}
+}
+
+// checkGolden compares the objects without policies and roles, which checks above compare. deploy/kustomize has the objects of
+// the defaults.
+func (c trial) checkGolden(t *testing.T, objects map[string]string) {
+	t.Helper()
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(objects)) {
+		if kind, _, _ := strings.Cut(key, " "); !strings.HasSuffix(kind, "Role") && !strings.HasPrefix(kind, "Validating") {
+			content, err := yaml.JSONToYAML([]byte(objects[key]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.WriteString("---\n" + string(content))
+		}
+	}
+	golden(t, filepath.Join("testdata", c.golden+".yaml"), []byte(text.String()))
+}
+
+// Two revisions of an installation share no object, and two installations of a revision share none. Otherwise the second one
+// would overwrite an object, or remove it with its own.
+func TestChart_NotShared(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for what, c := range map[string]struct{ release, namespace, name string }{
+		"first":                 {"canary", "mesh", "pilot"},
+		"another revision":      {"stable", "mesh", "pilot"},
+		"another namespace":     {"canary", "other", "pilot"},
+		"another name":          {"canary", "mesh", "second"},
+		"a hyphen on one side":  {"canary-a", "mesh", "pilot"},
+		"a hyphen on the other": {"canary", "a-mesh", "pilot"},
+	} {
+		text := mustHelm(t, append(pilot("template", c.release, "--set", "fence.mode=none,name="+c.name), "--namespace", c.namespace)...)
+		for _, o := range parse(t, text) {
+			key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+			if other := seen[key]; other != "" {
+				t.Errorf("%s: %s also belongs to %s", what, key, other)
+			}
+			seen[key] = what
+			if o.GetLabels()["istio.io/rev"] != c.release {
+				t.Errorf("%s: %s has no label of its revision", what, key)
+			}
+		}
+	}
 }
 
 func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
@@ -243,11 +332,8 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 // text returns the rendered chart.
 func (c trial) text(t *testing.T, namespace string) string {
 	t.Helper()
-	if c.release == "" {
-		c.release = "stable"
-	}
 	folder := t.TempDir()
-	args := []string{"template", c.release, charts("pilot"), "--namespace", namespace}
+	args := []string{"template", cmp.Or(c.release, "stable"), charts("pilot"), "--namespace", namespace}
 	for i, values := range []string{always, c.values} {
 		file := filepath.Join(folder, fmt.Sprintf("%d.yaml", i))
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
@@ -259,9 +345,8 @@ func (c trial) text(t *testing.T, namespace string) string {
 }
 
 // rendered returns the objects of the chart.
-func rendered(t *testing.T, c trial) map[string]string {
+func (c trial) rendered(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
-	var objects []runtime.Object
 	for _, o := range parse(t, c.text(t, "istio-system")) {
 		// This annotation is for helm only.
 		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/resource-policy")
@@ -270,7 +355,7 @@ func rendered(t *testing.T, c trial) map[string]string {
 		}
 		objects = append(objects, o)
 	}
-	return byKey(t, objects)
+	return objects
 }
 
 // parse reads YAML documents.

@@ -1,9 +1,7 @@
 package manifests
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -77,62 +75,4 @@ func ClusterRules(rights Rights) []rbacv1.PolicyRule {
 			Resources: []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}, Verbs: []string{"list", "watch"},
 		},
 	}, rights.Everywhere...)
-}
-
-// Access has the service account and RBAC objects of a revision. Revisions do not share them, because a fence distinguishes
-// revisions by their accounts.
-type Access struct {
-	ServiceAccount     *corev1.ServiceAccount
-	Role               *rbacv1.Role
-	RoleBinding        *rbacv1.RoleBinding
-	ClusterRole        *rbacv1.ClusterRole
-	ClusterRoleBinding *rbacv1.ClusterRoleBinding
-	// Operator is the Role for people that run commands. Nothing binds it. It is nil without elections.
-	Operator *rbacv1.Role
-}
-
-func (v Values) access() Access {
-	here := v.meta()
-	everywhere := here
-	// None of the three contains a dot, so the names of installations differ.
-	everywhere.Namespace, everywhere.Name = "", here.Name+"."+v.Namespace
-	who := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: here.Name, Namespace: v.Namespace}}
-	rbac := rbacv1.SchemeGroupVersion.String()
-	var operator *rbacv1.Role
-	if !v.WithoutElections {
-		meta := v.meta()
-		meta.Name += "-operator"
-		operator = &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: meta, Rules: OperatorRules(v.Rights)}
-	}
-	return Access{
-		Operator:       operator,
-		ServiceAccount: &corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: here},
-		Role:           &rbacv1.Role{TypeMeta: kind(rbac, "Role"), ObjectMeta: here, Rules: NamespaceRules(v.Rights)},
-		RoleBinding: &rbacv1.RoleBinding{
-			TypeMeta: kind(rbac, "RoleBinding"), ObjectMeta: here, Subjects: who,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: here.Name},
-		},
-		ClusterRole: &rbacv1.ClusterRole{TypeMeta: kind(rbac, "ClusterRole"), ObjectMeta: everywhere, Rules: ClusterRules(v.Rights)},
-		ClusterRoleBinding: &rbacv1.ClusterRoleBinding{
-			TypeMeta: kind(rbac, "ClusterRoleBinding"), ObjectMeta: everywhere, Subjects: who,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: everywhere.Name},
-		},
-	}
-}
-
-func kind(version, name string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: version, Kind: name}
-}
-
-// selector selects the Pods of a revision.
-func (v Values) selector() map[string]string {
-	return map[string]string{appLabel: v.Name, revisionLabel: v.Revision}
-}
-
-// meta returns the metadata of an object, with a new map of labels.
-func (v Values) meta() metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Name: v.Name + "-" + v.Revision, Namespace: v.Namespace,
-		Labels: map[string]string{"app.kubernetes.io/name": v.Name, "app.kubernetes.io/part-of": "incumbent", revisionLabel: v.Revision},
-	}
 }

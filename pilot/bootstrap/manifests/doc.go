@@ -1,6 +1,6 @@
-// Package manifests renders the objects of a control plane: the service account and RBAC objects of a revision, and its
-// Deployment.
+// Package manifests returns the RBAC rules of a control plane. The chart deploy/charts/pilot has the same rules, which
+// tools/helm compares.
 //
-// The rights are the minimum that the server needs. Rules name objects where RBAC supports it. RBAC cannot restrict create
+// The rules are the minimum that the server needs. They name objects where RBAC supports it. RBAC cannot restrict create
 // to a name.
 package manifests

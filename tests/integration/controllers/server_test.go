@@ -18,7 +18,6 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -221,53 +220,4 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	(&stage{admin: admin}).carries(t, home, content)
 	r.end()
-}
-
-func TestManifests_Accepted(t *testing.T) {
-	c := cluster.Shared(t)
-	admin, home := c.Client(t), c.Namespace(t)
-	rights := bootstrap.Rights(bootstrap.Config{Revision: "stable"})
-	values := manifests.Values{
-		Namespace: home, Revision: "stable", Rights: rights, Image: "pilot", CABundleConfigMap: "ca", Env: map[string]string{"A": "b"},
-		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
-	}
-	access, err := manifests.MakeAccess(values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	deployment, err := manifests.MakeDeployment(values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	strict := metav1.CreateOptions{FieldValidation: "Strict", DryRun: []string{metav1.DryRunAll}}
-	for what, create := range map[string]func(kube.Client) error{
-		"service account": func(c kube.Client) error {
-			_, err := c.Kube().CoreV1().ServiceAccounts(home).Create(t.Context(), access.ServiceAccount, strict)
-			return err
-		},
-		"role": func(c kube.Client) error {
-			_, err := c.Kube().RbacV1().Roles(home).Create(t.Context(), access.Role, strict)
-			return err
-		},
-		"role binding": func(c kube.Client) error {
-			_, err := c.Kube().RbacV1().RoleBindings(home).Create(t.Context(), access.RoleBinding, strict)
-			return err
-		},
-		"cluster role": func(c kube.Client) error {
-			_, err := c.Kube().RbacV1().ClusterRoles().Create(t.Context(), access.ClusterRole, strict)
-			return err
-		},
-		"cluster role binding": func(c kube.Client) error {
-			_, err := c.Kube().RbacV1().ClusterRoleBindings().Create(t.Context(), access.ClusterRoleBinding, strict)
-			return err
-		},
-		"deployment": func(c kube.Client) error {
-			_, err := c.Kube().AppsV1().Deployments(home).Create(t.Context(), deployment, strict)
-			return err
-		},
-	} {
-		if err := create(admin); err != nil {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
 }

@@ -113,13 +113,9 @@ func TestServer_WithoutElections(t *testing.T) {
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
 		t.Errorf("elections: %q and %q", shared, perRevision)
 	}
-	values := manifests.Values{Namespace: home, Name: "single", WithoutElections: true, Rights: bootstrap.Rights(alone), Image: "pilot"}
-	access, err := manifests.MakeAccess(values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rights := bootstrap.Rights(alone)
 	config := c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: "single", ServiceAccount: "single", Rules: access.Role.Rules, ClusterRules: access.ClusterRole.Rules,
+		Namespace: home, PodName: "single", ServiceAccount: "single", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 	late := "late-" + home
 	sent := &requests{held: make(chan struct{}), release: make(chan struct{}), holds: func(r *http.Request) bool {
