@@ -2,14 +2,19 @@ package library
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -18,6 +23,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -183,6 +189,48 @@ func TestFakeClientset_DeletedAndOverwritten(t *testing.T) {
 		}
 		await(t, how+": a does not lead", func() bool { return !a.IsLeader() })
 		await(t, how+": a leads again once that lease is over", a.IsLeader)
+	}
+}
+
+// After the leader is gone, a follower leads as soon as the lease has expired, as in client-go. It does not wait for polls.
+func TestFakeClientset_FailOver(t *testing.T) {
+	gvr := coordinationv1.SchemeGroupVersion.WithResource("leases")
+	for name, leave := range map[string]func(*fake.Clientset) error{
+		"writes fail":  func(*fake.Clientset) error { return nil },
+		"lock deleted": func(store *fake.Clientset) error { return store.Tracker().Delete(gvr, "istio-system", "an-election") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := fake.NewClientset()
+				var failing atomic.Bool
+				store.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					w, ok := action.(clienttesting.CreateAction) // an UpdateAction too
+					return ok && failing.Load() && *w.GetObject().(*coordinationv1.Lease).Spec.HolderIdentity == "a", nil, errors.New("cut off")
+				})
+				replica := func(identity string) *leaderelection.LeaderElection {
+					l := elect(t, double{clientset: store}, identity, "stable", func(c *leaderelection.Config) {
+						c.Clock, c.Logger = electiontest.Clock(), slog.New(slog.DiscardHandler)
+					})
+					start(t, l)
+					synctest.Wait()
+					return l
+				}
+				a, b := replica("a"), replica("b")
+				time.Sleep(time.Minute)
+				if !a.IsLeader() || b.IsLeader() {
+					t.Fatal("a does not lead")
+				}
+				failing.Store(true)
+				if err := leave(store); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second) // the lease
+				synctest.Wait()
+				if a.IsLeader() || !b.IsLeader() {
+					t.Errorf("after a lease: a leads %v, b leads %v", a.IsLeader(), b.IsLeader())
+				}
+			})
+		})
 	}
 }
 

@@ -213,6 +213,14 @@ func TestShared_Forbidden(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
+	sharedTest(t, "that sends no versions", func(t *testing.T, s *leaseServer, h *Shared) {
+		a := subscribed(t, h, "a")
+		s.say(watch.Added, "a", "")
+		wantTold(t, a, "up after a gap", "down", "up after a gap")
+		if got := s.watches(); got[len(got)-1] != "metadata.name=a@" {
+			t.Errorf("watches %q", got)
+		}
+	})
 	sharedTest(t, "ended subscription is not watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		a.End()

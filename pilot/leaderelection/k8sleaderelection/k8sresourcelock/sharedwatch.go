@@ -2,6 +2,7 @@ package k8sresourcelock
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -141,8 +142,8 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 		return true
 	}
 	w.connected = false
-	forbidden := apierrors.IsForbidden(err)
-	if forbidden {
+	alone := apierrors.IsForbidden(err) || errors.Is(err, errUnversioned)
+	if alone {
 		w.shared.forget(w)
 		w.shared.setForbidden(w.namespace)
 		err = nil // each lock gets its own watch
@@ -156,11 +157,11 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 	}
 	w.shared.mu.Unlock()
 	for _, s := range all {
-		if forbidden {
+		if alone {
 			s.to.watchAlone()
 		}
 	}
-	return !forbidden
+	return !alone
 }
 
 // reset makes the next connection start with the current state. The caller holds shared.mu.
@@ -183,6 +184,9 @@ func (w *sharedWatch) all(yield func(*share) bool) {
 	}
 }
 
+// errUnversioned ends a shared watch. Events without versions have no order, so each lock reads its object again.
+var errUnversioned = errors.New("event has no resourceVersion")
+
 // show passes an event to the users of its Lease.
 func (w *sharedWatch) show(event watch.Event) error {
 	lease, err := leases.objectOf(event)
@@ -190,6 +194,9 @@ func (w *sharedWatch) show(event watch.Event) error {
 		return err
 	}
 	version := lease.ResourceVersion
+	if version == "" {
+		return errUnversioned
+	}
 	w.shared.mu.Lock()
 	defer w.shared.mu.Unlock()
 	if w.disconnect == nil {

@@ -105,14 +105,29 @@ func (r *register) see(obj runtime.Object) {
 	if r.object != nil && equality.Semantic.DeepEqual(r.object, obj) {
 		return
 	}
-	registers.Lock()
-	registers.versions++
-	r.version = registers.versions
-	registers.Unlock()
+	r.advance()
 	if r.object == nil {
 		r.uid = types.UID(uidPrefix + strconv.FormatUint(r.version, 10))
 	}
 	r.object = obj.DeepCopyObject()
+}
+
+// miss records that the object does not exist. The version is newer than that of the deleted object, as in an API server,
+// so that electors do not ignore the deletion as outdated. The caller holds mu.
+func (r *register) miss() Snapshot {
+	if r.object != nil {
+		r.advance()
+	}
+	r.object = nil
+	return Snapshot{ResourceVersion: strconv.FormatUint(r.version, 10)}
+}
+
+// advance gives the register a new version. The caller holds mu.
+func (r *register) advance() {
+	registers.Lock()
+	defer registers.Unlock()
+	registers.versions++
+	r.version = registers.versions
 }
 
 // show returns the snapshot with UID and version of the register. The caller holds mu.
@@ -153,8 +168,7 @@ func (a access[T]) readUnversioned(ctx context.Context) (Snapshot, error) {
 	defer r.mu.Unlock()
 	obj, err := a.client.Get(ctx, a.meta.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		r.object = nil
-		return Snapshot{}, nil
+		return r.miss(), nil
 	}
 	if err != nil {
 		return Snapshot{}, a.wrap("get", err)
@@ -188,7 +202,7 @@ func (a access[T]) replace(ctx context.Context, base Snapshot, obj T) (Snapshot,
 	}
 	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{})
 	if apierrors.IsNotFound(err) {
-		r.object = nil
+		r.miss()
 	}
 	if err != nil {
 		return Snapshot{}, conflict(err)

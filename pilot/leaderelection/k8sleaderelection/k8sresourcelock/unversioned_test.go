@@ -238,26 +238,38 @@ func TestUnversioned_Watch(t *testing.T) {
 	broken := errors.New("broken")
 	shown := configMap("istio-leader", "")
 	for name, c := range map[string]struct {
+		event   watch.EventType
 		prepare func(*unversionedStore)
 		exists  bool
 		err     error
 	}{
-		"there":  {func(s *unversionedStore) { s.object = shown }, true, nil},
-		"gone":   {func(*unversionedStore) {}, false, nil},
-		"broken": {func(s *unversionedStore) { s.failNext(1, broken) }, false, broken},
+		"there":     {watch.Added, func(s *unversionedStore) { s.object = shown }, true, nil},
+		"gone":      {watch.Added, func(*unversionedStore) {}, false, nil},
+		"deleted":   {watch.Deleted, func(*unversionedStore) {}, false, nil},
+		"recreated": {watch.Deleted, func(s *unversionedStore) { s.object = shown }, true, nil},
+		"broken":    {watch.Added, func(s *unversionedStore) { s.failNext(1, broken) }, false, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &unversionedStore{events: make(chan watch.Event, 1)}
+			store := &unversionedStore{events: make(chan watch.Event, 1), object: shown}
+			l := lockOn(store)
+			before, err := l.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			store.object = nil
 			c.prepare(store)
-			store.events <- watch.Event{Type: watch.Added, Object: shown}
+			store.events <- watch.Event{Type: c.event, Object: shown}
 			close(store.events)
 			var seen []Snapshot
-			resume, err := lockOn(store).Watch(t.Context(), "7", func() {}, func(s Snapshot) { seen = append(seen, s) })
+			resume, err := l.Watch(t.Context(), before.ResourceVersion, func() {}, func(s Snapshot) { seen = append(seen, s) })
 			if !errors.Is(err, c.err) || (len(seen) == 1) != (c.err == nil) {
 				t.Fatalf("%d changes, error %v", len(seen), err)
 			}
-			if c.err == nil && (seen[0].Exists != c.exists || c.exists && resume != seen[0].ResourceVersion || !c.exists && resume != "7") {
+			if c.err == nil && (seen[0].Exists != c.exists || resume != seen[0].ResourceVersion) {
 				t.Errorf("%+v, resume %q", seen[0], resume)
+			}
+			if c.err == nil && !c.exists && versionOf(t, seen[0]) <= versionOf(t, before) { // electors would ignore it
+				t.Errorf("deleted with version %s, before %s", resume, before.ResourceVersion)
 			}
 		})
 	}

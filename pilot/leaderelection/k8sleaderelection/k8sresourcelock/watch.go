@@ -155,7 +155,7 @@ func (a access[T]) event(ctx context.Context, event watch.Event) (snap Snapshot,
 	// A server that does not support the selector also sends other objects.
 	case event.Type == watch.Bookmark || obj.GetName() != a.meta.Name:
 		return version, false, nil
-	case event.Type == watch.Deleted:
+	case event.Type == watch.Deleted && version.ResourceVersion != "":
 		return version, true, nil
 	}
 	snap, err = a.show(ctx, obj)
