@@ -81,19 +81,6 @@ func TestGate_ReasonAndLastTerm(t *testing.T) {
 	})
 }
 
-func TestGate_SuspendEndsValidity(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		epoch, suspended := time.Now(), time.Duration(0)
-		clock := le.NewClock(func() int64 { return int64(time.Since(epoch) + suspended) })
-		gate := fence.NewGate("istio-leader", clock)
-		gate.Set(le.Term{Token: 7}, clock.Now().Plus(15*time.Second))
-		suspended = 20 * time.Second
-		if err := send(gate, server{}, write(t.Context(), t)); !errors.Is(err, fence.ErrNotLeader) {
-			t.Errorf("after a suspend that only the boot clock counted: %v", err)
-		}
-	})
-}
-
 func TestGate_PauseAfterClockReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, stopped := time.Now(), time.Duration(0)
@@ -207,23 +194,6 @@ func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
 	}
 }
 
-func TestGate_DrainWithUnclosedBody(t *testing.T) {
-	for _, want := range []time.Duration{2 * time.Second, 15 * time.Second} { // until the caller's context or the validity ends
-		synctest.Test(t, func(t *testing.T) {
-			gate, begun := openGate(15*time.Second), time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), want)
-			defer cancel()
-			if _, err := gate.Transport(server{}).RoundTrip(write(ctx, t)); err != nil {
-				t.Fatal(err)
-			}
-			gate.Drain()
-			if took := time.Since(begun); took != want {
-				t.Errorf("drained after %v, want %v", took, want)
-			}
-		})
-	}
-}
-
 func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
 	release, arrived := make(chan struct{}), make(chan struct{})
 	applied := atomic.Bool{}
@@ -263,24 +233,6 @@ func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
 	}
 	close(release)
 	<-drained
-}
-
-func TestGate_RequestOfAnotherTerm(t *testing.T) {
-	gate, clock := newGate()
-	ours, earlier := le.Term{LockUID: "a", Transitions: 8, Token: 70}, le.Term{LockUID: "a", Transitions: 7, Token: 60}
-	gate.Set(ours, clock.Now().Plus(time.Hour))
-	if err := send(gate, server{}, write(le.ContextWithTerm(t.Context(), ours), t)); err != nil {
-		t.Error(err)
-	}
-	late := le.ContextWithTerm(t.Context(), earlier)
-	err := send(gate, server{}, write(late, t))
-	var refused *fence.NotLeaderError
-	if !errors.As(err, &refused) || refused.Reason != "the request's context belongs to another term" {
-		t.Errorf("a write of an earlier term: %v", err)
-	}
-	if err := send(gate, server{}, requestOf(late, t, http.MethodGet, "/api/v1/pods", nil)); err != nil {
-		t.Errorf("a read of an earlier term: %v", err)
-	}
 }
 
 func TestGate_FinishedWritesAreForgotten(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,41 +99,6 @@ func TestTransport_Retries(t *testing.T) {
 				rejected := x.message == ours && x.status != http.StatusConflict
 				if byGate, byFence := gate.Refused(); byGate != 0 || (byFence > 0) != rejected {
 					t.Errorf("%d rejections by the gate, %d by the fence", byGate, byFence)
-				}
-			})
-		})
-	}
-}
-
-func TestTransport_RetriesEnd(t *testing.T) {
-	for name, end := range map[string]func(*fence.Gate, context.CancelFunc){
-		"caller": func(_ *fence.Gate, cancel context.CancelFunc) { cancel() },
-		"term":   func(gate *fence.Gate, _ context.CancelFunc) { gate.Set(le.Term{}, le.Validity{}) },
-		"drain":  func(gate *fence.Gate, _ context.CancelFunc) { gate.Drain() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				gate := openGate(15 * time.Second)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				var attempts atomic.Int32
-				api := roundTripper(func(req *http.Request) (*http.Response, error) {
-					attempts.Add(1)
-					return answering(http.StatusForbidden, &body{Reader: strings.NewReader(ours)}).RoundTrip(req)
-				})
-				time.AfterFunc(5*time.Second+time.Millisecond, func() { end(gate, cancel) })
-				begun := time.Now()
-				err := send(gate, api, write(ctx, t))
-				before, took := attempts.Load(), time.Since(begun)
-				if took > 6*time.Second || name == "caller" && !errors.Is(err, fence.ErrOutcomeUnknown) {
-					t.Errorf("after %v: %v", took, err)
-				}
-				if time.Sleep(5 * time.Second); attempts.Load() != before {
-					t.Errorf("%d attempts after the end", attempts.Load()-before)
-				}
-				begun = time.Now()
-				if gate.Drain(); time.Since(begun) != 0 {
-					t.Errorf("a write was still pending for %v", time.Since(begun))
 				}
 			})
 		})

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 func TestTransport_KindsOfRequests(t *testing.T) {
@@ -124,21 +123,4 @@ func TestTransport_RejectsHiddenUpgrades(t *testing.T) {
 	if byGate, _ := gate.Refused(); byGate != rejected {
 		t.Errorf("%d rejections were counted, want %d", byGate, rejected)
 	}
-}
-
-func TestGate_AllowUpgrades(t *testing.T) {
-	gate := openGate(time.Hour)
-	expect := func(when, subresource string, want error) {
-		t.Helper()
-		if err := send(gate, server{}, requestOf(t.Context(), t, "POST", "/api/v1/namespaces/a/pods/b/"+subresource, nil)); !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", when, err, want)
-		}
-	}
-	gate.AllowUpgrades(nil)
-	expect("nil declaration", "exec", fence.ErrUpgrade)
-	gate.AllowUpgrades(func(req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/exec") })
-	expect("declared", "exec", nil)
-	expect("not declared", "attach", fence.ErrUpgrade)
-	gate.Set(le.Term{}, le.Validity{})
-	expect("closed gate", "exec", fence.ErrNotLeader)
 }
