@@ -35,6 +35,7 @@ func Command(options Options) *cobra.Command {
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController,
 	})}
 	config.Kubernetes.List, config.Namespace = env.Kubeconfig, env.PodNamespace
+	config.Kubernetes.Flag = "--kubeconfig"
 	root := &cobra.Command{
 		Use:   "fence",
 		Short: "Make the API server reject writes from non-leaders",

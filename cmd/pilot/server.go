@@ -28,6 +28,7 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}
 	config.Kubernetes.List = env.Kubeconfig
+	config.Kubernetes.Flag = "--kubeconfig"
 	var logging logging
 	cmd := &cobra.Command{
 		Use:   "server",

@@ -14,26 +14,26 @@ import (
 
 // Source is the origin of a client configuration: Path if set, else List if set, else the service account of the pod.
 type Source struct {
-	// Path is one kubeconfig file, from --kubeconfig.
+	// Path is one kubeconfig file.
 	Path string
-	// List has kubeconfig files to merge, from KUBECONFIG, separated by colons (semicolons on Windows). Missing files are ignored,
+	// List has kubeconfig files to merge: the value of the environment variable KUBECONFIG. They are separated by colons (semicolons on Windows). Missing files are ignored,
 	// as in kubectl, but at least one must exist.
 	List string
 	// Context is the context to use. If empty, it is the current context of the files.
 	Context string
-	// Flag is the command-line flag for Path, for error messages. If empty, it is --kubeconfig, and the messages also name KUBECONFIG.
+	// Flag is the command-line flag for Path, for error messages. Optional.
 	Flag string
 }
 
-// advice is the advice of errors without a flag.
-const advice = "set --kubeconfig=FILE or KUBECONFIG, or run in a pod"
-
-// advice returns the advice for an error about the API server address.
+// advice returns how the caller can choose an API server.
 func (s Source) advice() string {
-	if s.Flag != "" {
+	switch {
+	case s.Flag != "" && s.Path != "":
 		return "set " + s.Flag + "=FILE"
+	case s.Flag != "":
+		return "set " + s.Flag + "=FILE or KUBECONFIG, or run in a pod"
 	}
-	return advice
+	return "pass a kubeconfig file as Source.Path, set the environment variable KUBECONFIG and pass it as Source.List, or run in a pod"
 }
 
 // LoadConfig reads a configuration. An error names the file and the fix.
@@ -43,7 +43,7 @@ func LoadConfig(from Source) (*rest.Config, error) {
 		return nil, err
 	}
 	if rules == nil {
-		return inCluster(rest.InClusterConfig)
+		return from.inCluster(rest.InClusterConfig)
 	}
 	files, err := rules.Load()
 	if err != nil {
@@ -108,13 +108,13 @@ func readable(path string) error {
 	return nil
 }
 
-func inCluster(read func() (*rest.Config, error)) (*rest.Config, error) {
+func (s Source) inCluster(read func() (*rest.Config, error)) (*rest.Config, error) {
 	config, err := read()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, fmt.Errorf("no API server: no kubeconfig, and not in a pod; %s", advice)
+		return nil, fmt.Errorf("no API server: no kubeconfig, and not in a pod; %s", s.advice())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("service account of the pod: %w; %s", err, advice)
+		return nil, fmt.Errorf("service account of the pod: %w; %s", err, s.advice())
 	}
 	return config, nil
 }

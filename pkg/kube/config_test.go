@@ -11,6 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// advice is the advice of errors without a flag.
+var advice = Source{}.advice()
+
 const kubeconfig = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://example.test:6443"}}]
@@ -62,21 +65,22 @@ func TestLoadConfig_Errors(t *testing.T) {
 		from  Source
 		wants []string
 	}{
-		"missing":                        {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
-		"missing, by another flag":       {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
-		"directory":                      {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
-		"garbage":                        {Source{Path: garbage}, []string{garbage, advice}},
-		"empty":                          {Source{Path: empty}, []string{empty, "no cluster", advice}},
-		"list of missing":                {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
-		"directory in list":              {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
-		"no context, but a context name": {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
-		"current context is gone":        {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
-		"no current context":             {Source{Path: none}, []string{none + `, context ""`, advice}},
-		"garbage in list":                {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},
-		"no such context":                {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
-		"broken context":                 {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, advice}},
-		"nothing at all":                 {Source{}, []string{"not in a pod", advice}},
-		"empty list":                     {Source{List: string(filepath.ListSeparator)}, []string{"not in a pod", advice}},
+		"missing":                           {Source{Path: missing}, []string{"read kubeconfig " + missing + ": no such file or directory; ", advice}},
+		"missing, by another flag":          {Source{Path: missing, Flag: "--other"}, []string{"read kubeconfig " + missing, "; set --other=FILE"}},
+		"directory":                         {Source{Path: filepath.Dir(good)}, []string{filepath.Dir(good), "directory", advice}},
+		"garbage":                           {Source{Path: garbage}, []string{garbage, advice}},
+		"empty":                             {Source{Path: empty}, []string{empty, "no cluster", advice}},
+		"nothing, in a program with a flag": {Source{Flag: "--other"}, []string{"not in a pod; set --other=FILE or KUBECONFIG, or run in a pod"}},
+		"list of missing":                   {Source{List: missing}, []string{"none of the files of KUBECONFIG=" + missing + " exists: no such file", advice}},
+		"directory in list":                 {Source{List: good + string(filepath.ListSeparator) + filepath.Dir(good)}, []string{filepath.Dir(good) + " of KUBECONFIG: it is a directory", advice}},
+		"no context, but a context name":    {Source{Path: empty, Context: "two"}, []string{`no context "two"`}},
+		"current context is gone":           {Source{Path: gone}, []string{gone + ` has no context "one"`, "get-contexts"}},
+		"no current context":                {Source{Path: none}, []string{none + `, context ""`, advice}},
+		"garbage in list":                   {Source{List: good + string(filepath.ListSeparator) + garbage}, []string{garbage, advice}},
+		"no such context":                   {Source{Path: good, Context: "two"}, []string{good, `"two"`, "get-contexts"}},
+		"broken context":                    {Source{Path: good, Context: "broken"}, []string{good, `"broken"`, advice}},
+		"nothing at all":                    {Source{}, []string{"not in a pod", advice}},
+		"empty list":                        {Source{List: string(filepath.ListSeparator)}, []string{"not in a pod", advice}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := LoadConfig(test.from)
@@ -94,14 +98,14 @@ func TestLoadConfig_Errors(t *testing.T) {
 
 func TestInCluster(t *testing.T) {
 	want := &rest.Config{Host: "https://10.0.0.1"}
-	if got, err := inCluster(func() (*rest.Config, error) { return want, nil }); err != nil || got != want {
+	if got, err := (Source{}).inCluster(func() (*rest.Config, error) { return want, nil }); err != nil || got != want {
 		t.Errorf("%v, %v", got, err)
 	}
 	for cause, say := range map[error]string{
 		fmt.Errorf("looking: %w", rest.ErrNotInCluster): "not in a pod; " + advice,
 		errors.New("no token"):                          "service account of the pod: no token; " + advice,
 	} {
-		got, err := inCluster(func() (*rest.Config, error) { return nil, cause })
+		got, err := Source{}.inCluster(func() (*rest.Config, error) { return nil, cause })
 		if got != nil || err == nil || !strings.HasSuffix(err.Error(), say) {
 			t.Errorf("%v, %v; want %q", got, err, say)
 		}

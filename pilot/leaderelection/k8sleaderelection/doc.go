@@ -4,6 +4,10 @@
 //
 // Quick start, without revisions:
 //
+//	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG")) // in a Pod: its service account
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	clientset := kubernetes.NewForConfigOrDie(k8sresourcelock.ClientConfig(config))
 //	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 //	defer stop()
@@ -20,8 +24,14 @@
 //		},
 //	})
 //
-// The Role of the Pod needs the verb create on leases (coordination.k8s.io), and get, update and watch on the lease
-// my-controller.
+// It needs this Role:
+//
+//	apiVersion: rbac.authorization.k8s.io/v1
+//	kind: Role
+//	metadata: {namespace: default, name: my-controller}
+//	rules:
+//	- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create]}
+//	- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, update, watch], resourceNames: [my-controller]}
 //
 // Terms:
 //
