@@ -34,6 +34,12 @@ type TagWatcher interface {
 	IsMine(metav1.ObjectMeta) bool
 }
 
+// Resolver is implemented by the watchers of NewTags.
+type Resolver interface {
+	// HasTag reports whether a name is the own revision or a tag of any revision.
+	HasTag(name string) bool
+}
+
 // DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.
 const DefaultValidator = "istiod-default-validator"
 
@@ -262,6 +268,11 @@ func (t tags) isMine(name, revision string) bool {
 func (w *tagWatcher) HasSynced() bool {
 	_, known := w.broadcaster.read()
 	return known
+}
+
+func (w *tagWatcher) HasTag(name string) bool {
+	t := w.current()
+	return t.mine.Has(name) || t.others.Has(name)
 }
 
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }

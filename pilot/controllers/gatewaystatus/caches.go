@@ -23,6 +23,7 @@ const (
 	byParent      = "parent"
 	byBackend     = "backend"
 	byGateway     = "gateway"
+	byRevision    = "revision"
 )
 
 // caches is the view of a controller.
@@ -118,9 +119,11 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 	c.serviceCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Service]{
 		Name: "services", From: reconcile.From(client.CoreV1().Services(""), reconcile.Selector{}), Keep: keptService,
 		Keys: func(o *corev1.Service) []key {
-			return append(keysOf(c.routesBy(byBackend, o.Namespace+"/"+o.Name)), ownerKeys(o)...)
+			return slices.Concat(keysOf(c.routesBy(byBackend, o.Namespace+"/"+o.Name)), ownerKeys(o), c.labelled(pilotRevisions(o)...))
 		},
-		Indexes: map[string]func(*corev1.Service) []string{byGateway: func(o *corev1.Service) []string { return gatewayNames(o) }},
+		Indexes: map[string]func(*corev1.Service) []string{
+			byGateway: func(o *corev1.Service) []string { return gatewayNames(o) }, byRevision: pilotRevisions,
+		},
 	})
 	c.secretCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Secret]{
 		Name: "secrets", From: reconcile.From(client.CoreV1().Secrets(""), reconcile.Selector{Fields: "type=" + string(corev1.SecretTypeTLS)}),
@@ -207,6 +210,28 @@ func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
 // labels of the namespace affect the revision and the routes that listeners allow.
 func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routesBy(byNamespace, namespace.Name))...)
+}
+
+// pilotRevisions returns the revision of the Service of a control plane, or nothing for other Services.
+func pilotRevisions(o *corev1.Service) []string {
+	if revision := o.Labels[revisionLabel]; revision != "" && o.Labels[gateway.GatewayNameLabelKey] == "" {
+		return []string{revision}
+	}
+	return nil
+}
+
+// labelled returns the keys of the Gateways with one of these revision labels.
+func (c *caches) labelled(revisions ...string) (all []key) {
+	if len(revisions) == 0 {
+		return nil
+	}
+	for _, g := range c.gatewayCache.List() {
+		namespace := c.namespace(g.Namespace)
+		if namespace != nil && slices.Contains(revisions, reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[revisionLabel]) {
+			all = append(all, key{gatewayKind, g.Namespace, g.Name})
+		}
+	}
+	return all
 }
 
 func ownerKeys(o metav1.Object) []key {

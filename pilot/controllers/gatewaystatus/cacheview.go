@@ -5,6 +5,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 var _ view = (*caches)(nil)
@@ -41,6 +43,13 @@ func (c *caches) deployments(namespace, name string) []*appsv1.Deployment {
 
 func (c *caches) services(namespace, name string) []*corev1.Service {
 	return c.serviceCache.By(byGateway, namespace+"/"+name)
+}
+
+// claimed also returns true for a name that the watcher of tags cannot resolve. The Service of a control
+// plane is labelled with its revision.
+func (c *caches) claimed(revision string) bool {
+	tags, ok := c.tags.(revisions.Resolver)
+	return !ok || tags.HasTag(revision) || len(c.serviceCache.By(byRevision, revision)) > 0
 }
 
 func (c *caches) isMine(object metav1.ObjectMeta) bool { return c.tags.IsMine(object) }

@@ -1,6 +1,8 @@
 package gatewaystatus
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
@@ -29,6 +31,14 @@ func supportedFeatures() []gateway.SupportedFeature {
 		all = append(all, gateway.SupportedFeature{Name: gateway.FeatureName(name)})
 	}
 	return all
+}
+
+// judged reports whether a controller has accepted or rejected the current generation of a class. All revisions
+// then leave its status to the default revision, because their versions may disagree.
+func judged(class *gateway.GatewayClass) bool {
+	return slices.ContainsFunc(class.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == string(gateway.GatewayClassConditionStatusAccepted) && c.Status != metav1.ConditionUnknown && c.ObservedGeneration == class.Generation
+	})
 }
 
 // classStatus returns the desired status of a class, without times.

@@ -81,3 +81,49 @@ func TestUnknownClass(t *testing.T) {
 		}
 	}
 }
+
+func TestUnknownRevision(t *testing.T) {
+	for name, test := range map[string]struct {
+		label, namespace, class, revision string
+		want                              bool
+	}{
+		"unknown":                       {"prod", "", ClassName, "stable", true},
+		"unknown in the namespace":      {"", "prod", ClassName, "stable", true},
+		"known":                         {"canary", "prod", ClassName, "stable", false},
+		"no label":                      {"", "", ClassName, "stable", false},
+		"not the default revision":      {"prod", "", ClassName, "canary", false},
+		"class of another controller":   {"prod", "", "other", "stable", false},
+		"class that does not exist yet": {"prod", "", "none", "stable", false},
+	} {
+		g := gatewayOf(t, "gw", test.class, test.label)
+		v := usual(t, g)
+		v.revision = test.revision
+		if test.namespace != "" {
+			v.namespace("infra").Labels = map[string]string{revisionLabel: test.namespace}
+		}
+		p := unknownRevision(v, g)
+		if got := p != nil; got != test.want || got && (p.Reason != ReasonUnknownRevision || !strings.Contains(p.Message, "prod")) {
+			t.Errorf("%s: %v", name, p)
+		}
+	}
+}
+
+func TestJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"none":       {nil, false},
+		"default":    {[]metav1.Condition{{Type: "Accepted", Status: "Unknown", ObservedGeneration: 3}}, false},
+		"outdated":   {[]metav1.Condition{{Type: "Accepted", Status: "True", ObservedGeneration: 2}}, false},
+		"other type": {[]metav1.Condition{{Type: "SupportedVersion", Status: "True", ObservedGeneration: 3}}, false},
+		"accepted":   {[]metav1.Condition{{Type: "Accepted", Status: "True", ObservedGeneration: 3}}, true},
+		"rejected":   {[]metav1.Condition{{Type: "Accepted", Status: "False", ObservedGeneration: 3}}, true},
+	} {
+		class := newClass()
+		class.Generation, class.Status.Conditions = 3, test.conditions
+		if got := judged(class); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

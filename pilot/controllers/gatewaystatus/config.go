@@ -20,6 +20,8 @@ const (
 const (
 	// ReasonUnknownClass means that the class of a Gateway does not exist.
 	ReasonUnknownClass = "UnknownClass"
+	// ReasonUnknownRevision means that the revision label of a Gateway names no revision and no tag.
+	ReasonUnknownRevision = "UnknownRevision"
 	// ReasonStatusFull means that the status of a route is limited to fewer entries than needed.
 	ReasonStatusFull = "StatusFull"
 	// ReasonNotWritten means that a status update failed.

@@ -140,8 +140,14 @@ func TestReconcile_Skipped(t *testing.T) {
 		change func(*stub)
 		not    []string
 	}{
-		"unknown tags":                {func(s *stub) { s.synced = false }, everything},
-		"another revision":            {func(s *stub) { s.mine = "other" }, everything},
+		"unknown tags":     {func(s *stub) { s.synced = false }, everything},
+		"another revision": {func(s *stub) { s.mine = "other" }, everything[:2]},
+		"accepted class of another revision": {func(s *stub) {
+			s.mine = "other"
+			changed("istio", func(o *gateway.GatewayClass) {
+				o.Status.Conditions = []metav1.Condition{{Type: "Accepted", Status: "True", ObservedGeneration: 1}}
+			})(s)
+		}, everything},
 		"route of another revision":   {changed("route", func(o *route) { o.Labels = map[string]string{"istio.io/rev": "other"} }), nil},
 		"deleted Gateway":             {changed("gw", func(o *gateway.Gateway) { o.DeletionTimestamp = &now }), everything[:1]},
 		"deleted route":               {changed("route", func(o *route) { o.DeletionTimestamp = &now }), everything[1:2]},
@@ -232,6 +238,36 @@ func TestReconcile_UnknownClass(t *testing.T) {
 			lost(s)
 			check(2, 1)
 			s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "later", ResourceVersion: "9"}, Spec: gateway.GatewayClassSpec{ControllerName: "example.com/x"}})
+			check(2, 2)
+		})
+	})
+}
+
+// A revision label without revision is reported until the revision is installed or the label changes.
+func TestReconcile_UnknownRevision(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		label := func(revision string) {
+			changed("gw", func(o *gateway.Gateway) { o.Labels = map[string]string{revisionLabel: revision} })(s)
+		}
+		label("prod")
+		s.run(Config{}, func() {
+			check := func(events, solved int) {
+				t.Helper()
+				synctest.Wait()
+				n := 0
+				s.set(func() { n = len(s.events) })
+				if n != events || s.log.Count("status is written completely again") != solved {
+					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
+				}
+			}
+			check(1, 0)
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{revisionLabel: "prod"}}})
+			check(1, 1)
+			label("misspelt")
+			check(2, 1)
+			s.set(func() { s.tags = []string{"misspelt"} })
+			s.handler(nil)
 			check(2, 2)
 		})
 	})

@@ -1,5 +1,4 @@
-// Package gatewaystatus writes the status of GatewayClasses, Gateways and HTTPRoutes of the Gateway
-// API.
+// Package gatewaystatus writes the status of GatewayClasses, Gateways and routes of the Gateway API.
 //
 // It serves classes with the controllerName istio.io/gateway-controller, and creates the class istio
 // if it is missing. The label istio.io/rev of a Gateway or of its namespace determines the
@@ -11,7 +10,7 @@
 // The pure functions classStatus, gatewayStatus and routeParents compute a status from a view, which
 // is the caches or a table in tests.
 //
-// The list status.parents of an HTTPRoute contains the entries of all controllers, and the API
+// The list status.parents of a route contains the entries of all controllers, and the API
 // server cannot track owners of entries: a server-side apply would replace the whole list. The
 // controller therefore patches single entries, guarded by resourceVersion.
 package gatewaystatus

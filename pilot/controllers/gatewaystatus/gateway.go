@@ -20,11 +20,11 @@ const maxAddresses = 16
 func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	listeners := checkListeners(v, g)
 	service := owned(g, v.services(g.Namespace, g.Name))
+	accepted := acceptance(v, g, listeners)
 	var addresses []gateway.GatewayStatusAddress
-	if service != nil {
+	if service != nil && accepted.Reason != string(gateway.GatewayReasonUnsupportedAddress) {
 		addresses = addressesOf(service)
 	}
-	accepted := acceptance(g, listeners)
 	waiting := unprogrammed(v, g, accepted, service, addresses)
 	programmed := condition(gateway.GatewayConditionProgrammed, true, gateway.GatewayReasonProgrammed, "", g.Generation)
 	switch serves := func(l listener) bool { return l.valid() && hasPort(service, l.Listener) }; {
@@ -51,9 +51,12 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 }
 
 // acceptance returns the condition Accepted.
-func acceptance(g *gateway.Gateway, listeners []listener) metav1.Condition {
+func acceptance(v view, g *gateway.Gateway, listeners []listener) metav1.Condition {
 	is := func(status bool, reason gateway.GatewayConditionReason, message string) metav1.Condition {
 		return condition(gateway.GatewayConditionAccepted, status, reason, message, g.Generation)
+	}
+	if class := v.class(string(g.Spec.GatewayClassName)); class != nil && class.Spec.ParametersRef != nil {
+		return is(false, gateway.GatewayReasonInvalidParameters, "GatewayClass "+class.Name+" is not accepted; see its conditions")
 	}
 	if p := g.Spec.Infrastructure; p != nil && p.ParametersRef != nil && (p.ParametersRef.Group != "" || p.ParametersRef.Kind != "ConfigMap") {
 		return is(false, gateway.GatewayReasonInvalidParameters, "infrastructure.parametersRef must refer to a ConfigMap, not a "+string(p.ParametersRef.Kind))

@@ -246,6 +246,9 @@ func TestGatewayStatus_Programmed(t *testing.T) {
 		"any address": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{}}
 		}, "True/Programmed", "True/Programmed"},
+		"parameters of the class": {func(v *table) {
+			v.class(ClassName).Spec.ParametersRef = &gateway.ParametersReference{}
+		}, "False/Invalid", "False/Pending"},
 		"no listener valid": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Listeners[0] = *read[gateway.Listener](t, fmt.Sprintf(secure, "bad"))
 		}, "False/Invalid", "False/Invalid"},
@@ -254,6 +257,9 @@ func TestGatewayStatus_Programmed(t *testing.T) {
 			v := usual(t, newGateway(t, plain))
 			test.change(v)
 			status := gatewayStatus(v, v.gateway("infra", "gw"))
+			if unsupported := stated(t, status.Conditions, gateway.GatewayConditionAccepted, 3) == "False/UnsupportedAddress"; unsupported && status.Addresses != nil {
+				t.Errorf("addresses are %v", status.Addresses)
+			}
 			if got := stated(t, status.Conditions, gateway.GatewayConditionProgrammed, 3); got != test.gateway {
 				t.Errorf("Gateway: %s, want %s", got, test.gateway)
 			}

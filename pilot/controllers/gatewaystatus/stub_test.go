@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,6 +53,7 @@ type stub struct {
 	events  []string
 	synced  bool
 	mine    string // the revision
+	tags    []string
 	handler revisions.TagHandler
 }
 
@@ -64,6 +66,12 @@ func (s *stub) RESTConfig() *rest.Config { return &rest.Config{} }
 func (s *stub) Run(<-chan struct{}) {}
 
 func (s *stub) GetMyTags() sets.Set[string] { return nil }
+
+func (s *stub) HasTag(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.tags, name)
+}
 
 func (s *stub) AddHandler(h revisions.TagHandler) { s.handler = h }
 

@@ -16,6 +16,8 @@ const (
 	gatewayKind = "Gateway"
 	serviceKind = "Service"
 	secretKind  = "Secret"
+	// revisionLabel names a revision or a tag.
+	revisionLabel = "istio.io/rev"
 )
 
 // view provides the objects of the cluster. It returns nil for missing objects.
@@ -37,6 +39,8 @@ type view interface {
 	services(gatewayNamespace, gatewayName string) []*corev1.Service
 	// isMine reports whether an object belongs to the revision.
 	isMine(metav1.ObjectMeta) bool
+	// claimed reports whether a revision or a tag with this name exists.
+	claimed(revision string) bool
 }
 
 // mine reports whether a namespaced object belongs to the revision. It returns false until the namespace is
@@ -67,6 +71,21 @@ func unknownClass(v view, g *gateway.Gateway) *reconcile.Problem {
 		return nil
 	}
 	return reconcile.Problemf(ReasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
+}
+
+// unknownRevision returns a problem if the revision label of a Gateway names no revision and no tag, or nil. The
+// default revision reports it.
+func unknownRevision(v view, g *gateway.Gateway) *reconcile.Problem {
+	namespace := v.namespace(g.Namespace)
+	class := v.class(string(g.Spec.GatewayClassName))
+	if namespace == nil || class == nil || class.Spec.ControllerName != ControllerName || !v.isMine(metav1.ObjectMeta{}) {
+		return nil
+	}
+	revision := reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[revisionLabel]
+	if revision == "" || v.claimed(revision) {
+		return nil
+	}
+	return reconcile.Problemf(ReasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
 }
 
 // valueOr returns the value of a pointer, or a default for nil.

@@ -85,6 +85,8 @@ func (t *table) services(namespace, name string) []*corev1.Service {
 	return find(t, namespace, func(s *corev1.Service) bool { return s.Labels[gateway.GatewayNameLabelKey] == name })
 }
 
+func (t *table) claimed(revision string) bool { return revision == "stable" || revision == "canary" }
+
 func (t *table) isMine(object metav1.ObjectMeta) bool {
 	revision := object.Labels["istio.io/rev"]
 	if revision == "" {

@@ -38,7 +38,9 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 			c.loop.Enqueue(k) // to write its status
 		}
 		return nil
-	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil || !c.isMine(have.ObjectMeta):
+	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil:
+		return nil
+	case !c.isMine(have.ObjectMeta) && judged(have):
 		return nil
 	}
 	wanted := classStatus(have)
@@ -66,7 +68,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 		c.problems.Report(k, nil)
 		return nil
 	}
-	c.problems.Report(k, reference(k, have), unknownClass(c, have))
+	c.problems.Report(k, reference(k, have), unknownClass(c, have), unknownRevision(c, have))
 	if !ours(c, have) {
 		return nil
 	}

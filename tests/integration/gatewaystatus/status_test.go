@@ -76,10 +76,13 @@ func (c *cell) backend(name string) {
 func TestStatus_FollowsCluster(t *testing.T) {
 	c := newCell(t)
 	c.start()
-	c.await("class exists", func() bool {
+	c.awaitCondition("class", func() []metav1.Condition { // no revision is the default
 		class, err := c.api.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
-		return err == nil && class.Spec.ControllerName == gatewaystatus.ControllerName
-	})
+		if err != nil || class.Spec.ControllerName != gatewaystatus.ControllerName {
+			return nil
+		}
+		return class.Status.Conditions
+	}, "Accepted", "True/Accepted")
 	c.put("Gateway", "gw", listening)
 	c.put("HTTPRoute", "route", routing)
 	c.awaitCondition("gw", c.ofGateway("gw"), "Accepted", "True/Accepted")
