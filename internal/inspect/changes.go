@@ -24,7 +24,7 @@ func Changes(before, after *Election) (changes []string) {
 	case a.Holder != b.Holder || a.Transitions != b.Transitions:
 		add("%s", b.came(a))
 	case a.State != b.State:
-		add("%s %s", cmp.Or(b.Holder, "the lock"), b.State)
+		add("%s %s", cmp.Or(b.Holder, "the lock"), b.StateText())
 	}
 	if a.Unfit != b.Unfit && b.Unfit {
 		add("%s became unfit", b.Holder)
@@ -51,7 +51,7 @@ func heldBy(e *Election) string {
 	if e.Holder == "" {
 		return string(e.State)
 	}
-	return e.Holder + " " + string(e.State)
+	return e.Holder + " " + e.StateText()
 }
 
 // came describes how the lock got from a to e.

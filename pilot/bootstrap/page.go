@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -32,6 +34,9 @@ func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
 	}
 	p.http = newHTTPServer("--debug-address", config.DebugAddress, p.page.Handler(), config.Logger)
 	for _, at := range sites {
+		if at.locks, err = debug.NewLockReader(at.own); err != nil {
+			return nil, err
+		}
 		at.metrics.changed = p.wake
 		if !at.config.memberless() {
 			at.candidates = debug.NewCandidateWatch(at.own, at.config.Namespace, p.wake, at.log)
@@ -74,14 +79,13 @@ func (p *electionsPage) run(ctx context.Context) error {
 		served <- p.http.serve(serveCtx)
 		stopPage() // also if the listener fails
 	}()
-	recorded := make(chan struct{})
-	go func() {
-		defer close(recorded)
-		p.recordEvents(pageCtx)
-	}()
+	var reads sync.WaitGroup
+	reads.Go(func() { p.recordEvents(pageCtx) })
+	reads.Go(func() { p.readLocks(pageCtx) })
 	err := p.page.Run(pageCtx)
+	stopPage()
 	stopServing()
-	<-recorded
+	reads.Wait()
 	if serveErr := <-served; serveErr != nil {
 		return serveErr
 	}
@@ -91,14 +95,29 @@ func (p *electionsPage) run(ctx context.Context) error {
 // recordEvents adds terms from before the start of the process to the page's history.
 func (p *electionsPage) recordEvents(ctx context.Context) {
 	for _, at := range p.sites {
-		var elections []debug.Election
-		for _, le := range at.mine {
-			elections = append(elections, at.shown(le))
-		}
-		if err := p.page.RecordEvents(ctx, at.own.Kube(), at.config.Namespace, elections); err != nil && ctx.Err() == nil {
+		if err := p.page.RecordEvents(ctx, at.own.Kube(), at.config.Namespace, at.observed()); err != nil && ctx.Err() == nil {
 			at.log.Warn("elections page shows no terms from before its start", "err", err)
 		}
 	}
+}
+
+// readLocks reads the locks whose state this process does not know, until ctx ends.
+func (p *electionsPage) readLocks(ctx context.Context) {
+	for ctx.Err() == nil {
+		for _, at := range p.sites {
+			at.locks.Read(ctx, at.observed())
+		}
+		p.wake()
+		_ = apirequest.Pause(ctx, debug.ReadInterval)
+	}
+}
+
+// observed returns the elections of the site as this process observes them.
+func (s *site) observed() (all []debug.Election) {
+	for _, le := range s.mine {
+		all = append(all, s.shown(le))
+	}
+	return all
 }
 
 // state returns what the page shows now.
@@ -111,7 +130,7 @@ func (p *electionsPage) state() debug.State {
 			if now := le.Status(); at == home && now.DefaultKnown {
 				s.Default = k8sleaderelection.DefaultRevision{Revision: now.Default, Synced: true}
 			}
-			e := at.shown(le)
+			e := at.locks.Judge(at.shown(le))
 			if candidates != nil {
 				e.Candidates = append([]inspect.Candidate{}, candidates[e.Lock]...)
 			}

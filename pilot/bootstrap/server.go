@@ -137,6 +137,7 @@ type site struct {
 	member    *members.Publisher       // nil if disabled
 	// candidates is nil without an elections page or member Leases.
 	candidates *debug.CandidateWatch
+	locks      *debug.LockReader // nil without an elections page
 }
 
 // remoteLabel is the name of the remote cluster in logs, metrics and pages.

@@ -36,6 +36,10 @@ type Election struct {
 	LeaseSeconds      int
 	// Hold is the hold of an operator.
 	Hold *inspect.Hold
+	// LockState and LockText are the state of the lock, read by a LockReader, if it differs from what this process observes. Else
+	// they are empty.
+	LockState inspect.State
+	LockText  string
 	// Phase, Reason and Since are the phase of this process, its cause and its start.
 	Phase, Reason string
 	Since         time.Time
@@ -65,6 +69,8 @@ func (e Election) name() name { return name{e.Cluster, e.Namespace, e.Kind, e.Lo
 func (e Election) inspected() inspect.Election {
 	state := inspect.Holds
 	switch {
+	case e.LockState != "":
+		state = e.LockState
 	case e.Leader == "":
 		state = inspect.Free
 	case e.HandsOver:

@@ -24,13 +24,16 @@ func FromStatus(now leaderelection.Status) Election {
 	if now.Rejected != "" {
 		e.Problem = "the API server rejects this process as holder: " + now.Rejected
 	}
-	if now.Phase == "disabled" { // every process leads, without a lock
+	if now.Phase == disabled {
 		e.Leader = now.Identity
 		e.Key = now.Key
 		e.Acting = now.Leading
 	}
 	return e
 }
+
+// disabled is the phase without elections: every process leads, without a lock.
+const disabled = "disabled"
 
 // lockKind returns the object kind of a lock type.
 func lockKind(lockType string) string {

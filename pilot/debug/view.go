@@ -139,6 +139,8 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 		}
 	}
 	switch {
+	case e.LockText != "" && !(r.Mine && e.Acting):
+		r.HolderState = e.LockText
 	case e.Leader == "":
 		r.HolderState = "no leader"
 	case !e.Acting && r.Mine:

@@ -152,8 +152,9 @@ func TestWatch_NoElections(t *testing.T) {
 	lines := &harness.Log{}
 	watching.Go(func() { e.begin(ctx, lines, "watch") })
 	e.until(lines, "; watching for new elections")
-	e.istiod("istio-leader", record)
+	e.istiod("istio-leader", strings.Replace(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`, 1))
 	e.until(lines, "istio-leader: lock created: istiod-stable-1 holds")
+	e.until(lines, "istio-leader: istiod-stable-1 expired (renewed ")
 	cancel()
 	watching.Wait()
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +34,7 @@ type clients struct {
 	config *rest.Config
 	kube   kubernetes.Interface
 	meta   metadata.Interface
-	clock  *serverClock
+	clock  *apirequest.ServerClock
 }
 
 // nowhere is the host of kubectl's flags if no cluster is configured.
@@ -62,16 +61,20 @@ func (p *Program) connect() (*clients, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "electionctl"
-	c := &clients{config: config, clock: &serverClock{}}
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return dated{next: next, clock: c.clock}
-	})
+	c := &clients{config: config, clock: &apirequest.ServerClock{}}
+	config.Wrap(c.clock.Wrap)
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}
 	// Only metadata, because the data of ConfigMaps is large and not needed.
 	c.meta, err = metadata.NewForConfig(config)
 	return c, err
+}
+
+// serverTime returns the time of the API server.
+func (c *clients) serverTime(ctx context.Context) (time.Time, error) {
+	_, err := c.kube.CoreV1().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
+	return c.clock.Now(), err
 }
 
 // namespace returns the selected namespace; "" means all.
@@ -112,7 +115,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 	s.at = time.Now() //nolint:forbidigo // age of the read
 	s.locks = append(configMaps, leases...)
 	for i := range s.locks {
-		s.locks[i].At = c.clock.now()
+		s.locks[i].At = c.clock.Now()
 	}
 	for _, err := range []error{errLeases, errConfigMaps} {
 		switch {
@@ -168,7 +171,7 @@ func (c *clients) leases(ctx context.Context, namespace string, s *seen) (locks 
 			}
 		}
 	}
-	s.candidates = inspect.Candidates(all, c.clock.now())
+	s.candidates = inspect.Candidates(all, c.clock.Now())
 	return locks, nil
 }
 

@@ -22,7 +22,7 @@ func (p *Program) watch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "watch [ELECTION]",
 		Short:             "Print changes until Ctrl-C",
-		Long:              "Prints the current holders, and then each change: terms, requests, handovers, holds. Renewals are not printed. Times are from this machine.",
+		Long:              "Prints the current holders, and then each change: terms, requests, handovers, holds, expired leases. Renewals are not printed. Times are from this machine.",
 		Example:           "  " + name() + " watch -A",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.completeElections,
@@ -82,18 +82,25 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 		}
 		running.Go(func() { informer.RunWithContext(ctx) })
 	}
-	known := map[string]*inspect.Election{}
+	known := map[string]printed{}
+	expiry := time.NewTicker(expiryCheck)
+	defer expiry.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case change := <-changes:
 			if only == "" || change.lock.Name == only {
-				p.tell(known, change)
+				p.tell(c, known, change)
 			}
+		case <-expiry.C:
+			p.tellExpired(ctx, c, known)
 		}
 	}
 }
+
+// expiryCheck is the time between two checks for expired leases.
+const expiryCheck = time.Second
 
 func (c *clients) informers(namespace string) []cache.SharedIndexInformer {
 	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(namespace))
@@ -133,21 +140,52 @@ func handler(ctx context.Context, changes chan<- changed) cache.ResourceEventHan
 	}
 }
 
+// printed is a lock, and its election as it was printed last.
+type printed struct {
+	lock     inspect.Lock
+	election *inspect.Election
+}
+
 // tell prints the changes of a lock.
-func (p *Program) tell(known map[string]*inspect.Election, c changed) {
-	key := c.lock.Kind + "/" + c.lock.Namespace + "/" + c.lock.Name
+func (p *Program) tell(c *clients, known map[string]printed, change changed) {
+	key := change.lock.Kind + "/" + change.lock.Namespace + "/" + change.lock.Name
 	var after *inspect.Election
-	if !c.gone {
-		e := inspect.Of(c.lock)
-		after = &e
+	if !change.gone {
+		change.lock.At = c.clock.Now()
+		after = new(inspect.Of(change.lock))
 	}
-	for _, change := range inspect.Changes(known[key], after) {
-		where := c.lock.Name
+	for _, words := range inspect.Changes(known[key].election, after) {
+		where := change.lock.Name
 		if p.all {
-			where = c.lock.Namespace + "/" + where
+			where = change.lock.Namespace + "/" + where
 		}
 		now := time.Now() //nolint:forbidigo // dates the lines
-		safe{p.Out}.line("%s  %s: %s", now.UTC().Format("2006-01-02T15:04:05.000Z"), where, change)
+		safe{p.Out}.line("%s  %s: %s", now.UTC().Format("2006-01-02T15:04:05.000Z"), where, words)
 	}
-	known[key] = after
+	if after == nil {
+		delete(known, key)
+		return
+	}
+	known[key] = printed{change.lock, after}
+}
+
+// tellExpired prints locks that were not renewed within their lease.
+func (p *Program) tellExpired(ctx context.Context, c *clients, known map[string]printed) {
+	asked := false
+	for _, last := range known {
+		last.lock.At = c.clock.Now()
+		if e := inspect.Of(last.lock); e.State == last.election.State || e.State != inspect.Expired && e.State != inspect.Doubtful {
+			continue
+		}
+		if !asked { // the clock may differ since the last response
+			asked = true
+			ctx, cancel := context.WithTimeout(ctx, completeWithin)
+			_, err := c.serverTime(ctx)
+			cancel()
+			if err != nil {
+				return // the watch reports it
+			}
+		}
+		p.tell(c, known, changed{lock: last.lock})
+	}
 }

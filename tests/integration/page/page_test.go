@@ -4,6 +4,7 @@ import (
 	_ "embed" // for the script that inspects the page
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,8 +12,12 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/integration/page/chromium"
 )
@@ -45,6 +50,7 @@ func TestElectionsPage(t *testing.T) {
 	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, p, b) })
 	t.Run("document equals the rendered page", func(t *testing.T) { merges(t, b) })
 	t.Run("reports a stopped server", func(t *testing.T) { stoppedServer(t, b) })
+	t.Run("shows locks without a live leader", func(t *testing.T) { leaderless(t, b) })
 	t.Run("reports a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
 
@@ -229,6 +235,40 @@ func stoppedServer(t *testing.T, b *chromium.Browser) {
 	until(t, tab, "the page is grey and shows its age", grey+` && /^no update for 1\d s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
 	server.Signal(t, syscall.SIGCONT)
 	until(t, tab, "the page is live again", settled+" && !("+grey+")")
+}
+
+// The processes have no permission to acquire the lock, which a process held that does not exist any more.
+func leaderless(t *testing.T, b *chromium.Browser) {
+	shared := cluster.Shared(t)
+	home := shared.Namespace(t)
+	ghost, seconds, at := "ghost", int32(1), metav1.NowMicro()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: watched},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &ghost, LeaseDurationSeconds: &seconds, AcquireTime: &at, RenewTime: &at},
+	}
+	if _, err := shared.Client(t).Kube().CoordinationV1().Leases(home).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}
+	tags := rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: all.Verbs}
+	for name, c := range map[string]struct {
+		rule rbacv1.PolicyRule
+		want string
+	}{
+		"reader":   {all, `/^expired \(renewed \d+s ago\)$/`},
+		"stranger": {tags, `/^unknown: the lock cannot be read$/`},
+	} {
+		config := configOf(t, home, "stable")
+		config.Identity = name
+		config.Kubernetes = kube.Source{Path: filepath.Join(t.TempDir(), "kubeconfig")}
+		identity := shared.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: name, ClusterRules: []rbacv1.PolicyRule{c.rule}})
+		if err := cluster.WriteKubeconfig(config.Kubernetes.Path, identity, home); err != nil {
+			t.Fatal(err)
+		}
+		tab := open(t, b, serve(t, config), desk)
+		until(t, tab, name+": the page shows the state of the lock", c.want+`.test(`+row+`?.querySelector(".holder-state")?.textContent)`)
+		until(t, tab, name+": no leader acts", `document.querySelector(".tiles .bad b").textContent === "2"`)
+	}
 }
 
 func lostConnection(t *testing.T, b *chromium.Browser) {
