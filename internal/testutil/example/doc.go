@@ -1,2 +1,2 @@
-// Package example extracts the program of README.md, for tests that compile and run it.
+// Package example extracts the program of README.md and the diffs of other pages, for tests that compile and run them.
 package example

@@ -36,3 +36,46 @@ func Build(ctx context.Context, root, file, binary string, flags ...string) erro
 	}
 	return nil
 }
+
+// Hunk is a replacement of lines.
+type Hunk struct{ Old, New string }
+
+// Diff returns the hunks of the first diff of a page. A line with "…" separates them.
+func Diff(page string) ([]Hunk, error) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	_, rest, found := strings.Cut(string(text), "```diff\n")
+	diff, _, closed := strings.Cut(rest, "```")
+	if !found || !closed {
+		return nil, fmt.Errorf("%s has no diff", page)
+	}
+	hunks := make([]Hunk, 1)
+	for line := range strings.Lines(diff) {
+		last := &hunks[len(hunks)-1]
+		switch sign, code := line[0], line[1:]; {
+		case strings.TrimSpace(line) == "…":
+			hunks = append(hunks, Hunk{})
+		case sign == '-':
+			last.Old += code
+		case sign == '+':
+			last.New += code
+		default:
+			last.Old += code
+			last.New += code
+		}
+	}
+	return hunks, nil
+}
+
+// Apply applies hunks to a source. Each must match once.
+func Apply(source string, hunks []Hunk) (string, error) {
+	for _, h := range hunks {
+		if n := strings.Count(source, h.Old); n != 1 {
+			return "", fmt.Errorf("the source has %d times:\n%s", n, h.Old)
+		}
+		source = strings.Replace(source, h.Old, h.New, 1)
+	}
+	return source, nil
+}

@@ -23,7 +23,10 @@ func TestMigration_FromClientGo(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)
 	leases := c.Client(t).Kube().CoordinationV1().Leases(home)
-	changes := migrationDiff(t)
+	changes, err := example.Diff(filepath.Join(root, "docs", "migration.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
 	list.Dir = root
 	module, err := list.Output()
@@ -35,7 +38,7 @@ func TestMigration_FromClientGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, x := range map[string]struct {
-		changes  []change
+		changes  []example.Hunk
 		released bool
 		logged   string // the warning names the function
 	}{
@@ -44,12 +47,9 @@ func TestMigration_FromClientGo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			source := string(original)
-			for _, change := range x.changes {
-				if strings.Count(source, change.old) != 1 {
-					t.Fatalf("the example does not have %q once", change.old)
-				}
-				source = strings.Replace(source, change.old, change.now, 1)
+			source, err := example.Apply(string(original), x.changes)
+			if err != nil {
+				t.Fatal(err)
 			}
 			folder := t.TempDir()
 			file := filepath.Join(folder, "main.go")
@@ -113,35 +113,4 @@ func TestMigration_FromClientGo(t *testing.T) {
 			}
 		})
 	}
-}
-
-// change is a replacement of lines.
-type change struct{ old, now string }
-
-// migrationDiff returns the changes in the diff of docs/migration.md.
-func migrationDiff(t *testing.T) (changes []change) {
-	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "migration.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(page), "```diff\n")
-	diff, _, closed := strings.Cut(rest, "```")
-	if !found || !closed {
-		t.Fatal("docs/migration.md has no diff")
-	}
-	added := true
-	for line := range strings.Lines(diff) {
-		if removes := line[0] == '-'; removes && added {
-			changes = append(changes, change{})
-		}
-		added = line[0] == '+'
-		last := &changes[len(changes)-1]
-		if added {
-			last.now += line[1:]
-		} else {
-			last.old += line[1:]
-		}
-	}
-	return changes
 }
