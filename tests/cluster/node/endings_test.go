@@ -1,14 +1,10 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"syscall"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -42,25 +38,4 @@ func TestNodeStop_EndsProcesses(t *testing.T) {
 			t.Errorf("process of Pod %s still exists", pod.Name)
 		}
 	}
-}
-
-func TestReadinessChanges(t *testing.T) {
-	w := newWorld(t, nil)
-	w.create("one", podSpec())
-	ready := func(want corev1.ConditionStatus) {
-		t.Helper()
-		w.until("the condition is "+string(want), func(ctx context.Context) (bool, error) {
-			pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "one", metav1.GetOptions{})
-			return err == nil && isReady(*pod) == (want == corev1.ConditionTrue), err
-		})
-	}
-	ready(corev1.ConditionTrue)
-	if err := w.node.Signal(w.namespace, "one", syscall.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
-	ready(corev1.ConditionFalse)
-	if err := w.node.Signal(w.namespace, "one", syscall.SIGUSR2); err != nil {
-		t.Fatal(err)
-	}
-	ready(corev1.ConditionTrue)
 }
