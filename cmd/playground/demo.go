@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -47,13 +48,13 @@ type act struct {
 
 // The courses without a coordinator.
 var (
-	elected    = verdict.Course{Began: verdict.Created}
-	handedOver = verdict.Course{Ended: verdict.HandedOver, Began: verdict.Nominated, Leader: verdict.AnotherPod}
-	expired    = verdict.Course{Ended: verdict.Taken, Began: verdict.Overwrote, Leader: verdict.AnotherPod, Waited: true}
-	reclaimed  = verdict.Course{Ended: verdict.Reclaimed, Began: verdict.Reclaimed, Leader: verdict.SamePod, Or: &expired}
-	released   = verdict.Course{Ended: verdict.Released, Began: verdict.Acquired, Leader: verdict.AnotherPod}
-	recreated  = verdict.Course{Ended: verdict.Deleted, Began: verdict.Created}
-	replaced   = verdict.Course{Ended: verdict.Corrupted, Began: verdict.Overwrote, Waited: true}
+	elected    = verdict.Course{Began: audit.Created}
+	handedOver = verdict.Course{Ended: audit.HandedOver, Began: audit.Nominated, Leader: verdict.AnotherPod}
+	expired    = verdict.Course{Ended: audit.Taken, Began: audit.Overwrote, Leader: verdict.AnotherPod, Waited: true}
+	reclaimed  = verdict.Course{Ended: audit.Reclaimed, Began: audit.Reclaimed, Leader: verdict.SamePod, Or: &expired}
+	released   = verdict.Course{Ended: audit.Released, Began: audit.Acquired, Leader: verdict.AnotherPod}
+	recreated  = verdict.Course{Ended: audit.Deleted, Began: audit.Created}
+	replaced   = verdict.Course{Ended: audit.Corrupted, Began: audit.Overwrote, Waited: true}
 )
 
 func (d *demo) script() []act {
@@ -97,13 +98,13 @@ func (d *demo) script() []act {
 
 // coordinatedScript is the script with a coordinator. canary runs an older version than stable.
 func (d *demo) coordinatedScript() []act {
-	named := func(ended verdict.Change) verdict.Course {
-		return verdict.Course{Ended: ended, Began: verdict.Nominated, Leader: verdict.AnotherPod, Waited: ended == verdict.Taken}
+	named := func(ended audit.Change) verdict.Course {
+		return verdict.Course{Ended: ended, Began: audit.Nominated, Leader: verdict.AnotherPod, Waited: ended == audit.Taken}
 	}
 	return []act{
 		{
 			title: "Start two replicas of canary (version 1.1.0), then two of stable (1.2.0)", revision: "canary",
-			course: verdict.Course{Began: verdict.Nominated},
+			course: verdict.Course{Began: audit.Nominated},
 			expect: "the coordinator chooses a replica of canary, the default revision, although stable is newer",
 		},
 		{
@@ -112,11 +113,11 @@ func (d *demo) coordinatedScript() []act {
 			disturb: func(ctx context.Context, _ node.Pod) error { return d.Flip(ctx, "stable") },
 		},
 		{
-			title: "Stop the leader gracefully (kubectl delete pod)", revision: "stable", course: named(verdict.Released), disturb: d.deletePod,
+			title: "Stop the leader gracefully (kubectl delete pod)", revision: "stable", course: named(audit.Released), disturb: d.deletePod,
 			expect: "the leader drains and releases the lock; the coordinator chooses another replica",
 		},
 		{
-			title: "Kill the process of the leader and delete its Pod by force", revision: "stable", course: named(verdict.Taken), disturb: d.lose,
+			title: "Kill the process of the leader and delete its Pod by force", revision: "stable", course: named(audit.Taken), disturb: d.lose,
 			expect: "the coordinator chooses another replica after the lease has expired",
 		},
 	}
@@ -175,7 +176,7 @@ func (d *demo) play(ctx context.Context, a act) error {
 	for i := max(len(before), 1); i < len(terms); i++ {
 		former, term := terms[i-1], terms[i]
 		d.note("the term of %s ended: %s", former.Pod, former.Ended)
-		d.note("%s leads after %v (%s)", term.Pod, term.From.Sub(began).Round(time.Millisecond), term.Began)
+		d.note("%s leads after %v (%s)", term.Pod, term.Start.Answered.Sub(began).Round(time.Millisecond), term.Began)
 	}
 	if len(before) == 0 {
 		d.note("%s leads (%s)", terms[0].Pod, terms[0].Began)
@@ -190,14 +191,14 @@ func (d *demo) note(format string, args ...any) {
 	d.screen.print("   " + fmt.Sprintf(format, args...) + "\n")
 }
 
-func (d *demo) terms() ([]verdict.Term, error) {
+func (d *demo) terms() ([]audit.Term, error) {
 	h, err := d.History()
 	return h.Terms(rollout.Namespace, rollout.NamespaceElection), err
 }
 
 // await waits until the terms of the lock fit the course and the new leader has created the ConfigMap everywhere. It
 // fails as soon as a Pod writes outside its term.
-func (d *demo) await(ctx context.Context, a act, before int) ([]verdict.Term, error) {
+func (d *demo) await(ctx context.Context, a act, before int) ([]audit.Term, error) {
 	timing := verdict.Timing{Lease: d.rollout().Lease, Retry: d.rollout().Retry}
 	ctx, cancel := context.WithTimeout(ctx, 4*timing.Lease)
 	defer cancel()
@@ -206,7 +207,7 @@ func (d *demo) await(ctx context.Context, a act, before int) ([]verdict.Term, er
 		if err != nil {
 			return nil, err
 		}
-		if err := v.Err(verdict.Unelected, verdict.Interleaved, verdict.Late, verdict.Returned); err != nil {
+		if err := v.Err(audit.Unelected, audit.Interleaved, audit.Late, verdict.Returned); err != nil {
 			return nil, err
 		}
 		terms, err := d.terms()

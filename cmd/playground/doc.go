@@ -4,5 +4,5 @@
 //	playground demo     plays a script of flips and failures, and checks each step
 //	playground upgrade  upgrades from one revision to the other and back, under load
 //
-// demo and upgrade are judged by the audit log of the API server (package tests/upgrade/verdict).
+// demo and upgrade are judged by the audit log of the API server (packages internal/audit and tests/upgrade/verdict).
 package main

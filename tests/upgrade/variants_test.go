@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/audit"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
@@ -235,7 +236,7 @@ func TestWithoutElections_Violates(t *testing.T) {
 	for _, c := range v.Violations {
 		rules[c.Rule]++
 	}
-	if rules[verdict.Unelected] == 0 {
+	if rules[audit.Unelected] == 0 {
 		t.Errorf("servers without elections: %v", v.Err())
 	}
 	t.Logf("violations: %v", rules)

@@ -2,13 +2,14 @@ package server
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/tests/upgrade/verdict"
+	auditlog "incumbent.dev/incumbent/internal/audit"
 )
 
 // auditPolicy logs each write of a pod when its response is sent.
@@ -24,18 +25,7 @@ rules:
 - level: None
 `
 
-func podOf(e verdict.Event) string {
-	for _, name := range e.User.Extra["authentication.kubernetes.io/pod-name"] {
-		return name
-	}
-	return ""
-}
-
-func resourceOf(e verdict.Event) string {
-	return strings.TrimSuffix(e.ObjectRef.Resource+"/"+e.ObjectRef.Subresource, "/")
-}
-
-func accepted(e verdict.Event) bool { return e.ResponseStatus.Code < 300 }
+func accepted(e auditlog.Event) bool { return e.ResponseStatus.Code < 300 }
 
 // locks are the prefixes of the lock names. All locks are Leases here.
 var locks = map[string]string{
@@ -53,8 +43,8 @@ const (
 
 // rowOf returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
 // example Events.
-func rowOf(e verdict.Event, home string) (row string, lock bool) {
-	switch resourceOf(e) {
+func rowOf(e auditlog.Event, home string) (row string, lock bool) {
+	switch e.Resource() {
 	case "leases":
 		for row, prefix := range locks {
 			if strings.HasPrefix(e.ObjectRef.Name, prefix) {
@@ -80,7 +70,7 @@ type audit struct {
 	tb   testing.TB
 	file *os.File
 	rest []byte // an incomplete line
-	all  []verdict.Event
+	all  []auditlog.Event
 }
 
 func openAudit(tb testing.TB, path string) *audit {
@@ -94,7 +84,7 @@ func openAudit(tb testing.TB, path string) *audit {
 }
 
 // read returns all events so far.
-func (a *audit) read() []verdict.Event {
+func (a *audit) read() []auditlog.Event {
 	a.tb.Helper()
 	more, err := io.ReadAll(a.file)
 	if err != nil {
@@ -103,11 +93,13 @@ func (a *audit) read() []verdict.Event {
 	text := append(a.rest, more...)
 	end := bytes.LastIndexByte(text, '\n') + 1
 	a.rest = text[end:]
-	events, err := verdict.Read(bytes.NewReader(text[:end]))
-	if err != nil {
-		a.tb.Fatal(err)
+	for line := range bytes.Lines(text[:end]) {
+		var e auditlog.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			a.tb.Fatal(err)
+		}
+		a.all = append(a.all, e)
 	}
-	a.all = append(a.all, events...)
 	return a.all
 }
 
@@ -125,7 +117,7 @@ func (a *audit) of(pod, home string) map[string]work {
 	all, seen := map[string]work{}, map[string]bool{}
 	for _, e := range a.read() {
 		row, lock := rowOf(e, home)
-		if podOf(e) != pod || row == "" {
+		if e.Pod() != pod || row == "" {
 			continue
 		}
 		w := all[row]
@@ -133,18 +125,18 @@ func (a *audit) of(pod, home string) map[string]work {
 		case !accepted(e):
 			w.refused++
 		case lock && w.elected.IsZero():
-			w.elected = e.StageTimestamp.Time
+			w.elected = e.StageTimestamp
 		case lock:
 		default:
 			if w.writes == 0 {
-				w.first = e.RequestReceivedTimestamp.Time
+				w.first = e.RequestReceivedTimestamp
 			}
-			if name := resourceOf(e) + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; !seen[name] {
+			if name := e.Resource() + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; !seen[name] {
 				seen[name] = true
 				w.objects++
 			}
 			w.writes++
-			w.last = e.StageTimestamp.Time
+			w.last = e.StageTimestamp
 		}
 		all[row] = w
 	}

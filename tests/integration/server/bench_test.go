@@ -96,9 +96,9 @@ func (w *world) killLeader(b *testing.B, leader, follower *pilot) {
 	w.settled(follower, 1)
 	needless := 0
 	for _, e := range w.audit.read() {
-		if row, lock := rowOf(e, w.home); podOf(e) == follower.Name && row != "" && !lock && accepted(e) && !strings.HasPrefix(e.ObjectRef.Namespace, freshPrefix) {
+		if row, lock := rowOf(e, w.home); e.Pod() == follower.Name && row != "" && !lock && accepted(e) && !strings.HasPrefix(e.ObjectRef.Namespace, freshPrefix) {
 			needless++
-			w.Logf("needless: %s %s %s/%s", e.Verb, resourceOf(e), e.ObjectRef.Namespace, e.ObjectRef.Name)
+			w.Logf("needless: %s %s %s/%s", e.Verb, e.Resource(), e.ObjectRef.Namespace, e.ObjectRef.Name)
 		}
 	}
 	b.ReportMetric(float64(needless), "needless-writes")
@@ -125,7 +125,7 @@ func (w *world) settled(p *pilot, i int) {
 	w.await(fmt.Sprintf("%s has served %s", p.Name, name), p, func() bool {
 		served := map[string]bool{}
 		for _, e := range w.audit.read() {
-			if row, lock := rowOf(e, w.home); podOf(e) == p.Name && accepted(e) && !lock && e.ObjectRef.Namespace == name {
+			if row, lock := rowOf(e, w.home); e.Pod() == p.Name && accepted(e) && !lock && e.ObjectRef.Namespace == name {
 				served[row] = served[row] || row != deploymentRow || e.ObjectRef.Resource == "deployments" // the last object
 			}
 		}

@@ -76,7 +76,7 @@ func (l *lab) lockWrites(since uint64) (n int) {
 	l.t.Helper()
 	h, err := l.History()
 	l.must(err)
-	for _, w := range h.Writes {
+	for w := range h.All() {
 		if w.Version > since && w.Namespace == home && w.Resource == "configmaps" && (w.Name == shared[0] || w.Name == shared[1]) {
 			n++
 		}

@@ -300,7 +300,7 @@ func (l *lab) writers(namespace string, since uint64) (users []string) {
 	l.t.Helper()
 	h, err := l.History()
 	l.must(err)
-	for _, w := range h.Writes {
+	for w := range h.All() {
 		if w.Namespace == namespace && w.Resource == "gateways/status" && w.Version > since {
 			users = append(users, strings.TrimPrefix(w.User, "system:serviceaccount:"+home+":"))
 		}
@@ -313,7 +313,7 @@ func (l *lab) writers(namespace string, since uint64) (users []string) {
 func (l *lab) version() (last uint64) {
 	h, err := l.History()
 	l.must(err)
-	for _, w := range h.Writes {
+	for w := range h.All() {
 		last = max(last, w.Version)
 	}
 	return last

@@ -69,6 +69,8 @@ var rules = []importRule{
 	{path: candidate, allowed: []string{elections + "/coordination", client, "internal/apirequest"}, testImports: harness, without: library},
 	// The state of an election, from lock objects.
 	{path: inspect, allowed: []string{elector, locks, members}, testImports: harness, without: alone},
+	// The past of elections, from audit logs.
+	{path: "internal/audit", allowed: []string{inspect, locks, members}, testImports: harness, without: alone},
 	// One Lease per process.
 	{path: members, testImports: harness, without: alone},
 	{

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/tests/upgrade/verdict"
+	"incumbent.dev/incumbent/internal/audit"
 )
 
 // CrashAPIServer kills the API server and starts it again. Then it writes the objects whose writes the killed API server
@@ -26,7 +26,7 @@ func (r *Rollout) CrashAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range h.Unanswered {
+	for _, w := range h.Unanswered() {
 		if err := r.touch(ctx, w); err != nil {
 			return err
 		}
@@ -44,7 +44,7 @@ var wantedKinds = map[string]schema.GroupVersion{
 }
 
 // touch adds and removes an annotation, so that the log contains the object. It does not touch locks.
-func (r *Rollout) touch(ctx context.Context, w verdict.Write) error {
+func (r *Rollout) touch(ctx context.Context, w audit.Write) error {
 	version, wanted := wantedKinds[w.Kind()]
 	name := w.Name
 	if w.Kind() == "configmaps" {

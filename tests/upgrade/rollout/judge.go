@@ -8,19 +8,41 @@ import (
 	"os"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 	"incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
+// auditPolicy is the audit policy that verdict.Judge needs: the bodies of all relevant writes. It keeps the stage RequestReceived,
+// because a killed API server logs no response.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitManagedFields: true
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: None
+  resources: [{group: "", resources: [events, pods, pods/status, pods/binding, serviceaccounts/token]}]
+- level: RequestResponse
+  verbs: [create, update, patch, delete]
+  resources:
+  - {group: "", resources: [namespaces, configmaps, services, services/status, serviceaccounts]}
+  - {group: coordination.k8s.io, resources: [leases]}
+  - {group: networking.k8s.io, resources: [ingresses, ingresses/status]}
+  - {group: gateway.networking.k8s.io}
+  - {group: apps, resources: [deployments, deployments/status]}
+  - {group: admissionregistration.k8s.io, resources: [mutatingwebhookconfigurations]}
+- level: None
+`
+
 // auditLog reads a growing audit log.
 type auditLog struct {
-	file   *os.File
-	rest   []byte
-	events []verdict.Event
+	file *os.File
+	rest []byte
 }
 
-func (l *auditLog) read() error {
+func (l *auditLog) read(into *audit.Log) error {
 	more, err := io.ReadAll(l.file)
 	if err != nil {
 		return fmt.Errorf("read audit log: %w", err)
@@ -28,34 +50,37 @@ func (l *auditLog) read() error {
 	text := append(l.rest, more...)
 	complete := bytes.LastIndexByte(text, '\n') + 1
 	l.rest = bytes.Clone(text[complete:])
-	events, err := verdict.Read(bytes.NewReader(text[:complete]))
-	l.events = append(l.events, events...)
-	return err
+	return into.Read(l.file.Name(), bytes.NewReader(text[:complete]))
 }
 
-// History returns all writes so far.
-func (r *Rollout) History() (verdict.History, error) {
+// History returns all writes so far. It is valid until the next call.
+func (r *Rollout) History() (audit.History, error) {
+	if r.writes == nil {
+		r.writes = audit.NewLog()
+		r.writes.Objects = true
+	}
 	for _, path := range r.Cluster.AuditLogs()[len(r.logs):] {
 		file, err := os.Open(path)
 		if err != nil {
-			return verdict.History{}, fmt.Errorf("open audit log: %w", err)
+			return audit.History{}, fmt.Errorf("open audit log: %w", err)
 		}
 		r.logs = append(r.logs, &auditLog{file: file})
 	}
-	var all [][]verdict.Event
 	for _, log := range r.logs {
-		if err := log.read(); err != nil {
-			return verdict.History{}, err
+		if err := log.read(r.writes); err != nil {
+			return audit.History{}, err
 		}
-		all = append(all, log.events)
 	}
-	return verdict.Order(all...)
+	if r.writes.Broken > 0 {
+		return audit.History{}, fmt.Errorf("audit log has a broken line: %s", r.writes.BrokenAt)
+	}
+	return r.writes.History(), nil
 }
 
 // config returns the configuration of the verdict.
 func (r *Rollout) config() verdict.Config {
 	return verdict.Config{
-		Namespace: Namespace, Duties: r.options.duties(), Requests: r.Requests(),
+		Namespace: Namespace, Guards: r.options.guards(), Requests: r.Requests(),
 		Revision: func(user string) string {
 			revision, ok := strings.CutPrefix(user, "system:serviceaccount:"+Namespace+":pilot-")
 			if !ok {

@@ -2,10 +2,9 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"incumbent.dev/incumbent/tests/upgrade/verdict"
+	"incumbent.dev/incumbent/internal/audit"
 )
 
 // Options describe the cluster and the control plane.
@@ -84,25 +83,10 @@ const (
 
 func (r *Rollout) log(format string, args ...any) { r.options.Log(fmt.Sprintf(format, args...)) }
 
-// duties returns the writes of the four controllers (docs/controllers.md).
-func (o Options) duties() []verdict.Duty {
-	writes := func(resources ...string) func(verdict.Write) bool {
-		return func(w verdict.Write) bool { return slices.Contains(resources, w.Resource) }
-	}
-	all := []verdict.Duty{
-		{Name: "namespace", Lock: NamespaceElection, Guards: func(w verdict.Write) bool {
-			return w.Resource == "configmaps" && w.Name == bundleName
-		}},
-		{Name: "ingress", Lock: "istio-leader", Guards: writes("ingresses/status")},
-		{Name: "gateway status", Lock: "istio-gateway-status-leader", PerRevision: true, Guards: writes(
-			"gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status",
-		)},
-		{Name: "gateway deployment", Lock: "istio-gateway-deployment", PerRevision: true, Guards: writes(
-			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets",
-		)},
-	}
+// guards returns the writes of the four controllers (docs/controllers.md).
+func (o Options) guards() []audit.Guard {
 	if o.WithoutGateways {
-		return all[:2]
+		return audit.Istio()[:2]
 	}
-	return all
+	return audit.Istio()
 }

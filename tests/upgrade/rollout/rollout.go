@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -57,6 +58,7 @@ type Rollout struct {
 	requests *workload.Requests
 	writer   *workload.Writer
 	logs     []*auditLog
+	writes   *audit.Log
 
 	// End stops the load, then the Pods, then the rest.
 	stopLoad, stopPods, stopParts context.CancelFunc
@@ -94,7 +96,7 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Assets: r.options.Programs, Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: verdict.Policy, APIServerArgs: args,
+		Assets: r.options.Programs, Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: auditPolicy, APIServerArgs: args,
 	})
 	if err != nil {
 		return err

@@ -118,7 +118,7 @@ func (r *Rollout) AwaitLeads(ctx context.Context, revision string) error {
 		h, err := r.History()
 		for _, id := range shared {
 			terms := h.Terms(Namespace, id)
-			if len(terms) == 0 || terms[len(terms)-1].End != 0 || terms[len(terms)-1].Key != revision {
+			if len(terms) == 0 || terms[len(terms)-1].Ended != "" || terms[len(terms)-1].Key != revision {
 				return false, err
 			}
 		}

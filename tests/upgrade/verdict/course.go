@@ -3,15 +3,17 @@ package verdict
 import (
 	"fmt"
 	"time"
+
+	"incumbent.dev/incumbent/internal/audit"
 )
 
 // Course is the expected change from one term to the next. It is checked by causes, never by duration: a
 // graceful stop whose release was lost also ends with one leader, but only after the lease.
 type Course struct {
 	// Ended is how the former term ended; "" if there was none.
-	Ended Change
+	Ended audit.Change
 	// Began is how the new term began.
-	Began Change
+	Began audit.Change
 	// Leader limits who leads then.
 	Leader Leader
 	// Waited requires that a whole lease passed between the terms.
@@ -35,11 +37,11 @@ type Timing struct{ Lease, Retry time.Duration }
 
 // Check compares the terms of a lock with the course. The first `before` terms began before the act; the last term
 // must be one of a revision. A candidate of a lower rank may be faster, if it hands over then.
-func (c Course) Check(terms []Term, before int, revision string, timing Timing) error {
+func (c Course) Check(terms []audit.Term, before int, revision string, timing Timing) error {
 	if len(terms) <= before {
 		return fmt.Errorf("no new term began")
 	}
-	var former Term
+	var former audit.Term
 	if before > 0 {
 		former = terms[before-1]
 	}
@@ -55,7 +57,7 @@ func (c Course) Check(terms []Term, before int, revision string, timing Timing) 
 		}
 	}
 	switch last := terms[len(terms)-1]; {
-	case last.End != 0:
+	case last.Ended != "":
 		return fmt.Errorf("the term of %s has been %s", last.Pod, last.Ended)
 	case last.Key != revision:
 		return fmt.Errorf("%s of revision %s leads, want a leader of %s", last.Pod, last.Key, revision)
@@ -63,9 +65,9 @@ func (c Course) Check(terms []Term, before int, revision string, timing Timing) 
 	return nil
 }
 
-var detour = Course{Ended: HandedOver, Began: Nominated, Leader: AnotherPod}
+var detour = Course{Ended: audit.HandedOver, Began: audit.Nominated, Leader: AnotherPod}
 
-func (c Course) check(former, next Term, timing Timing) error {
+func (c Course) check(former, next audit.Term, timing Timing) error {
 	switch {
 	case former.Ended != c.Ended:
 		return fmt.Errorf("the term of %s was %q, want %q", former.Pod, former.Ended, c.Ended)
@@ -77,11 +79,11 @@ func (c Course) check(former, next Term, timing Timing) error {
 		return fmt.Errorf("%s leads again, want another Pod", next.Pod)
 	}
 	since := former.To
-	if former.Ended == Corrupted {
-		since = former.EndedAt
+	if former.Ended == audit.Corrupted {
+		since = former.End.Answered
 	}
 	// The retry period allows for timestamps of responses.
-	if waited := next.From.Sub(since); c.Waited && waited < timing.Lease-timing.Retry {
+	if waited := next.Start.Answered.Sub(since); c.Waited && waited < timing.Lease-timing.Retry {
 		return fmt.Errorf("%s acquired the lock %v after the last renewal, before the lease of %v expired", next.Pod, round(waited), timing.Lease)
 	}
 	return nil

@@ -4,17 +4,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/testutil/auditlog"
 )
 
 // Each log contains one act at a leader stable-1 and is checked with a course. The lease is 6 s, the retry period 1 s.
 func TestCourse(t *testing.T) {
-	flip := Course{Ended: HandedOver, Began: Nominated, Leader: AnotherPod}
-	stop := Course{Ended: Released, Began: Acquired, Leader: AnotherPod}
-	lose := Course{Ended: Taken, Began: Overwrote, Leader: AnotherPod, Waited: true}
-	kill := Course{Ended: Reclaimed, Began: Reclaimed, Leader: SamePod, Or: &lose}
-	remove := Course{Ended: Deleted, Began: Created}
-	choose := Course{Ended: Released, Began: Nominated}
-	corrupt := Course{Ended: Corrupted, Began: Overwrote, Waited: true}
+	flip := Course{Ended: audit.HandedOver, Began: audit.Nominated, Leader: AnotherPod}
+	stop := Course{Ended: audit.Released, Began: audit.Acquired, Leader: AnotherPod}
+	lose := Course{Ended: audit.Taken, Began: audit.Overwrote, Leader: AnotherPod, Waited: true}
+	kill := Course{Ended: audit.Reclaimed, Began: audit.Reclaimed, Leader: SamePod, Or: &lose}
+	remove := Course{Ended: audit.Deleted, Began: audit.Created}
+	choose := Course{Ended: audit.Released, Began: audit.Nominated}
+	corrupt := Course{Ended: audit.Corrupted, Began: audit.Overwrote, Waited: true}
 	const (
 		release  = "lock stable-1 - 1; "
 		handover = "lock stable-1 canary-1 2; lock canary-1 canary-1 2; "
@@ -47,9 +50,9 @@ func TestCourse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begun(t)
-			s.play("lock stable-1 stable-1 1")
-			s.play(c.act)
-			err := c.course.Check(s.history().Terms(home, bundles), 1, c.revision, Timing{6 * time.Second, time.Second})
+			s.Play("lock stable-1 stable-1 1")
+			s.Play(c.act)
+			err := c.course.Check(history(t, s).Terms(home, bundles), 1, c.revision, Timing{6 * time.Second, time.Second})
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -57,15 +60,15 @@ func TestCourse(t *testing.T) {
 	}
 	t.Run("corruption", func(t *testing.T) {
 		for seconds, want := range map[int]bool{3: false, 6: true} {
-			s := newScript(t)
+			s := auditlog.New(t)
 			configMap := func(who, record string) {
-				s.put(who, "update", "configmaps", home, "legacy", fields{"metadata": fields{"annotations": fields{"control-plane.alpha.kubernetes.io/leader": record}}})
+				s.Put(who, "update", "configmaps", home, "legacy", auditlog.Fields{"metadata": auditlog.Fields{"annotations": auditlog.Fields{"control-plane.alpha.kubernetes.io/leader": record}}})
 			}
 			configMap("stable-1", `{"holderIdentity":"stable-1","holderKey":"stable","leaderTransitions":1}`)
 			configMap("admin", "broken")
-			s.clock = s.clock.Add(time.Duration(seconds-1) * time.Second)
+			s.Clock = s.Clock.Add(time.Duration(seconds-1) * time.Second)
 			configMap("stable-2", `{"holderIdentity":"stable-2","holderKey":"stable","leaderTransitions":2}`)
-			err := corrupt.Check(s.history().Terms(home, "legacy"), 1, "stable", Timing{6 * time.Second, time.Second})
+			err := corrupt.Check(history(t, s).Terms(home, "legacy"), 1, "stable", Timing{6 * time.Second, time.Second})
 			if (err == nil) != want {
 				t.Errorf("replaced after %d s: %v", seconds, err)
 			}

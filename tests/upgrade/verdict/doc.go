@@ -1,11 +1,7 @@
-// Package verdict judges leader elections by the audit logs of the API servers. The logs show which Pod's token wrote
-// each object. Judge reports every write that was not made by the only leader.
+// Package verdict judges an upgrade by the audit logs of the API servers. Package internal/audit orders the writes and finds
+// those that were not made by the leader. This package adds what only the tests know: which revision writes which objects, the
+// desired state of each object, two revisions that write alternately, and the expected change of the leader after each act.
 //
-//	audit logs ── Read ──▶ events ── Order ──▶ History ──┬─ Judge ──▶ Verdict
-//	                                                      └─ Terms ──▶ Course.Check
-//
-// Writes are ordered by the resourceVersion that they produced, which is the order of etcd. Timestamps are used for
-// figures and for lease durations only: an API server stamps a response when it sends it.
-//
-// A term begins with a candidate's own write that names it as holder. The rules are listed at type Rule.
+//	audit.History ──┬─ Judge ──▶ Verdict
+//	                └─ Terms ──▶ Course.Check
 package verdict

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/internal/audit"
 )
 
 // Figures are counts and durations.
@@ -44,20 +46,26 @@ func (j *judge) measure(all map[string][]guarded) {
 		}
 	}
 	f.Objects = len(objects)
-	for _, lock := range slices.Sorted(maps.Keys(j.terms)) {
-		terms := j.terms[lock]
-		f.Terms += len(terms)
-		for i := 1; i < len(terms); i++ {
-			if terms[i-1].Ended == Deleted {
-				continue // together with its revision
-			}
-			if gap := terms[i].From.Sub(terms[i-1].To); gap > f.Leaderless {
-				f.Leaderless = gap
-				f.LeaderlessAt = fmt.Sprintf("%s, %s by %s", lock, cmp.Or(terms[i-1].Ended, "lost"), terms[i-1].Pod)
-			}
+	for _, name := range slices.Sorted(maps.Keys(j.locks)) {
+		for _, lock := range j.locks[name] {
+			j.measureTerms(lock)
 		}
 	}
 	j.measureFlips()
+}
+
+func (j *judge) measureTerms(lock audit.Lock) {
+	c := j.courses[lock]
+	if c == nil {
+		return // an election without a lock
+	}
+	f := &j.verdict.Figures
+	f.Terms += len(c.Terms)
+	if gap, next := c.Leaderless(); gap > f.Leaderless {
+		f.Leaderless = gap
+		former := c.Terms[next-1]
+		f.LeaderlessAt = fmt.Sprintf("%s, %s by %s", lock.Name, cmp.Or(former.Ended, "lost"), former.Pod)
+	}
 }
 
 // measureFlips measures every change of the default revision except the first.
@@ -70,18 +78,19 @@ func (j *judge) measureFlips() {
 		}
 		finished := true
 		slowest := time.Duration(0)
-		for _, d := range j.Duties {
-			if d.PerRevision {
+		for _, g := range j.Guards {
+			if g.PerRevision {
 				continue
 			}
-			first := slices.IndexFunc(j.terms[d.Lock], func(t Term) bool {
-				return t.Key == f.revision && t.Start <= until && (t.End == 0 || t.End >= f.version)
+			terms := j.terms(g.Lock)
+			first := slices.IndexFunc(terms, func(t audit.Term) bool {
+				return t.Key == f.revision && t.Start.Version <= until && (t.Ended == "" || t.End.Version >= f.version)
 			})
 			if first < 0 {
 				finished = false
 				continue
 			}
-			slowest = max(slowest, j.terms[d.Lock][first].From.Sub(f.at))
+			slowest = max(slowest, terms[first].Start.Answered.Sub(f.at))
 		}
 		if !finished {
 			j.verdict.Unfinished++

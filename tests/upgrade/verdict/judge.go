@@ -8,17 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Duty describes what one controller writes, and the lock that guards it.
-type Duty struct {
-	Name string
-	// Lock is the election. If PerRevision is true, the writer's revision is appended.
-	Lock        string
-	PerRevision bool
-	// Guards reports whether a write is one of this controller. It is called for writes of Pods that have a revision.
-	Guards func(w Write) bool
-}
+	"incumbent.dev/incumbent/internal/audit"
+)
 
 // Config is the configuration of Judge.
 type Config struct {
@@ -26,7 +18,8 @@ type Config struct {
 	Namespace string
 	// Revision returns the revision of a user name, or "".
 	Revision func(user string) string
-	Duties   []Duty
+	// Guards assign the writes of Pods that have a revision to elections.
+	Guards []audit.Guard
 	// Wanted describes the desired state of objects. Optional.
 	Wanted *Wanted
 	// Peers are revisions that use another elector. Their late writes are counted, but are no violations.
@@ -45,16 +38,10 @@ type Requests struct {
 }
 
 // Rule names the rule that was violated.
-type Rule string
+type Rule = audit.Rule
 
-// The rules.
+// The rules, in addition to those of package audit.
 const (
-	// Unelected: a Pod wrote a guarded object without ever having had a term.
-	Unelected Rule = "unelected"
-	// Interleaved: a Pod wrote after the later term of another Pod had begun to write.
-	Interleaved Rule = "interleaved"
-	// Late: a Pod wrote after its term had ended or another one had begun.
-	Late Rule = "late"
 	// Returned: one revision wrote an object, another changed it, and the first wrote it back, although the default
 	// revision had not returned to it.
 	Returned Rule = "returned"
@@ -104,10 +91,12 @@ func (v Verdict) Err(rules ...Rule) error {
 // judge holds the state of Judge.
 type judge struct {
 	Config
-	history History
+	history audit.History
 	verdict Verdict
-	terms   map[string][]Term // by lock
-	flips   []flip
+	courses map[audit.Lock]*audit.Course
+	// locks are the locks of the elections, by name.
+	locks map[string][]audit.Lock
+	flips []flip
 }
 
 // flip is a change of the default revision.
@@ -124,14 +113,17 @@ const (
 )
 
 // Judge judges a history.
-func Judge(h History, config Config) Verdict {
-	j := &judge{Config: config, history: h, terms: map[string][]Term{}}
-	j.findTerms()
+func Judge(h audit.History, config Config) Verdict {
+	j := &judge{Config: config, history: h, courses: h.Courses(), locks: map[string][]audit.Lock{}}
+	j.findLocks()
 	j.findFlips()
 	guarded := j.findGuarded()
-	for _, duty := range config.Duties {
-		j.judgeTerms(duty, guarded[duty.Name])
-		j.judgeReturns(duty, guarded[duty.Name])
+	audit.Judge(h, j.courses, func(w audit.Write) []audit.Lock {
+		_, lock := j.guardOf(w)
+		return j.locks[lock]
+	}, j.breach)
+	for _, g := range config.Guards {
+		j.judgeReturns(g.Lock, guarded[g.Lock])
 	}
 	j.judgeLog(guarded)
 	if config.Wanted != nil {
@@ -149,38 +141,42 @@ func (j *judge) add(rule Rule, format string, args ...any) {
 	j.verdict.Violations = append(j.verdict.Violations, Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
 }
 
-func (j *judge) findTerms() {
-	locks := map[string]bool{}
-	for _, w := range j.history.Writes {
-		if lock := j.lockOf(w); lock != "" {
-			locks[lock] = true
-		}
-	}
-	for _, lock := range slices.Sorted(maps.Keys(locks)) {
-		terms, gaps := j.history.terms(j.Namespace, lock)
-		j.terms[lock] = terms
-		for _, gap := range gaps {
-			j.add(Incomplete, "%s", gap)
+// findLocks finds the locks of the elections. An election without one has a lock without terms.
+func (j *judge) findLocks() {
+	for _, lock := range j.history.Locks() {
+		if lock.Namespace == j.Namespace && j.isLock(lock.Name) {
+			j.locks[lock.Name] = append(j.locks[lock.Name], lock)
+			for _, gap := range j.courses[lock].Gaps {
+				j.add(Incomplete, "%s", gap)
+			}
 		}
 	}
 }
 
-// lockOf returns the lock that a write changes, or "".
-func (j *judge) lockOf(w Write) string {
-	if w.Namespace != j.Namespace || w.Resource != "leases" && w.Resource != "configmaps" {
-		return ""
-	}
-	for _, d := range j.Duties {
-		if w.Name == d.Lock || d.PerRevision && strings.HasPrefix(w.Name, d.Lock+"-") {
-			return w.Name
+// terms returns the terms of an election.
+func (j *judge) terms(lock string) []audit.Term {
+	for _, l := range j.locks[lock] {
+		if terms := j.courses[l].Terms; len(terms) > 0 {
+			return terms
 		}
 	}
-	return ""
+	return nil
+}
+
+func (j *judge) isLock(name string) bool {
+	return slices.ContainsFunc(j.Guards, func(g audit.Guard) bool {
+		return name == g.Lock || g.PerRevision && strings.HasPrefix(name, g.Lock+"-")
+	})
+}
+
+// writesLock reports whether a write changes a lock.
+func (j *judge) writesLock(w audit.Write) bool {
+	return w.Namespace == j.Namespace && (w.Resource == "leases" || w.Resource == "configmaps") && j.isLock(w.Name)
 }
 
 func (j *judge) findFlips() {
 	current := ""
-	for _, w := range j.history.Writes {
+	for w := range j.history.All() {
 		if w.Kind() != "mutatingwebhookconfigurations" || w.Name != defaultTag {
 			continue
 		}
@@ -193,76 +189,53 @@ func (j *judge) findFlips() {
 
 // guarded is a write of a revision to an object that an election guards.
 type guarded struct {
-	Write
-	revision, lock string
+	audit.Write
+	revision string
 }
 
-// findGuarded groups the guarded writes by duty.
-func (j *judge) findGuarded() map[string][]guarded {
-	found := map[string][]guarded{}
-	for _, w := range j.history.Writes {
-		revision := j.Revision(w.User)
-		if revision == "" || j.lockOf(w) != "" {
-			continue
-		}
-		for _, d := range j.Duties {
-			if !d.Guards(w) {
-				continue
-			}
-			lock := d.Lock
-			if d.PerRevision {
+// guardOf returns the election that guards a write, and its lock: with the revision if there is one per revision.
+func (j *judge) guardOf(w audit.Write) (election, lock string) {
+	revision := j.Revision(w.User)
+	if revision == "" || j.writesLock(w) {
+		return "", ""
+	}
+	for _, g := range j.Guards {
+		if g.Guards(w) {
+			lock = g.Lock
+			if g.PerRevision {
 				lock += "-" + revision
 			}
-			found[d.Name] = append(found[d.Name], guarded{w, revision, lock})
-			break
+			if len(j.locks[lock]) == 0 {
+				j.locks[lock] = []audit.Lock{{Resource: "leases", Namespace: j.Namespace, Name: lock}}
+			}
+			return g.Lock, lock
+		}
+	}
+	return "", ""
+}
+
+// findGuarded groups the guarded writes by election.
+func (j *judge) findGuarded() map[string][]guarded {
+	found := map[string][]guarded{}
+	for w := range j.history.All() {
+		if election, _ := j.guardOf(w); election != "" {
+			found[election] = append(found[election], guarded{w, j.Revision(w.User)})
 		}
 	}
 	return found
 }
 
-// judgeTerms compares each guarded write with the terms of its lock.
-func (j *judge) judgeTerms(duty Duty, all []guarded) {
-	wrote := map[uint64]uint64{} // the first guarded write of a term, by the start of the term
-	for _, w := range all {
-		var own, latest *Term
-		for i := range j.terms[w.lock] {
-			if t := &j.terms[w.lock][i]; t.Start < w.Version {
-				latest = t
-				if t.Pod == w.Pod {
-					own = t
-				}
-			}
-		}
-		switch {
-		case own == nil:
-			j.add(Unelected, "%s: %v, without a term of %s", duty.Name, w, w.lock)
-		case own == latest:
-			wrote[own.Start] = cmp.Or(wrote[own.Start], w.Version)
-			// The leader learns of a deleted or corrupted lock only by its watch.
-			if own.End != 0 && own.End < w.Version && own.Ended != Deleted && own.Ended != Corrupted {
-				j.addLate(Late, w, own, "its term was %s at %d", own.Ended, own.End)
-			}
-		case wrote[latest.Start] == 0:
-			j.addLate(Late, w, own, "the term of %s began at %d", latest.Pod, latest.Start)
-		default:
-			j.addLate(Interleaved, w, own, "%s, whose term began at %d, had written at %d", latest.Pod, latest.Start, wrote[latest.Start])
+// breach adds a write of a Pod that did not hold its lock. Late writes of peers are counted only.
+func (j *judge) breach(b audit.Breach) {
+	if b.Rule != audit.Unelected {
+		f := &j.verdict.Figures
+		f.LateWrites++
+		f.Overlap = max(f.Overlap, b.Overlap)
+		if slices.Contains(j.Peers, j.Revision(b.User)) {
+			return
 		}
 	}
-}
-
-// addLate adds a write that came after the writer's term.
-func (j *judge) addLate(rule Rule, w guarded, own *Term, format string, args ...any) {
-	f := &j.verdict.Figures
-	f.LateWrites++
-	for _, t := range j.terms[w.lock] {
-		if t.Start > own.Start && t.Pod != w.Pod {
-			f.Overlap = max(f.Overlap, w.Answered.Sub(t.From))
-			break
-		}
-	}
-	if !slices.Contains(j.Peers, w.revision) {
-		j.add(rule, "%v, and %s", w, fmt.Sprintf(format, args...))
-	}
+	j.add(b.Rule, "%v", b)
 }
 
 // run is a sequence of writes of one revision to one object.
@@ -273,7 +246,7 @@ type run struct {
 }
 
 // judgeReturns finds objects that two revisions write alternately.
-func (j *judge) judgeReturns(duty Duty, all []guarded) {
+func (j *judge) judgeReturns(election string, all []guarded) {
 	objects := map[string][]*run{}
 	for _, w := range all {
 		key := fmt.Sprint(w.UID, " ", w.Resource)
@@ -295,7 +268,7 @@ func (j *judge) judgeReturns(duty Duty, all []guarded) {
 			}
 			if !j.flippedTo(again.revision, before.first.Version, again.first.Version) {
 				j.add(Returned, "%s: %v, after %v and %v, although the default revision did not return to %s",
-					duty.Name, again.first, before.last, between.last, again.revision)
+					election, again.first, before.last, between.last, again.revision)
 			}
 		}
 	}
@@ -315,7 +288,7 @@ func (j *judge) flippedTo(revision string, after, before uint64) bool {
 }
 
 // content returns the content of a write without the fields that every write changes.
-func content(w Write) string {
+func content(w audit.Write) string {
 	parts := map[string]any{"labels": at(w.Object, "metadata", "labels"), "annotations": at(w.Object, "metadata", "annotations")}
 	if strings.HasSuffix(w.Resource, "/status") {
 		parts = map[string]any{"status": withoutTimes(at(w.Object, "status"))}
@@ -356,17 +329,45 @@ func withoutTimes(value any) any {
 
 // judgeLog reports a log without guarded writes, which would otherwise pass without a check.
 func (j *judge) judgeLog(all map[string][]guarded) {
-	for _, d := range j.Duties {
-		if len(all[d.Name]) == 0 {
-			j.add(Incomplete, "no write is guarded by %s", d.Lock)
+	for _, g := range j.Guards {
+		if len(all[g.Lock]) == 0 {
+			j.add(Incomplete, "no write is guarded by %s", g.Lock)
 		}
 	}
 	if len(j.flips) == 0 {
 		j.add(Incomplete, "there was never a default revision")
 	}
-	for _, w := range j.history.Unanswered {
-		if j.Revision(w.User) != "" && j.lockOf(w) == "" {
+	for _, w := range j.history.Unanswered() {
+		if j.Revision(w.User) != "" && !j.writesLock(w) {
 			j.verdict.Figures.Unanswered++
 		}
 	}
+}
+
+// at returns the value at a path of keys, or nil.
+func at(object map[string]any, path ...string) any {
+	var value any = object
+	for _, key := range path {
+		fields, ok := value.(map[string]any)
+		if !ok {
+			return nil
+		}
+		value = fields[key]
+	}
+	return value
+}
+
+func text(object map[string]any, path ...string) string {
+	s, _ := at(object, path...).(string)
+	return s
+}
+
+func number(object map[string]any, path ...string) int {
+	f, _ := at(object, path...).(float64)
+	return int(f)
+}
+
+func list(object map[string]any, path ...string) []any {
+	l, _ := at(object, path...).([]any)
+	return l
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/internal/audit"
 )
 
 // Wanted describes the desired state of objects. Empty parts are not checked.
@@ -24,7 +26,7 @@ type Wanted struct {
 type Span struct {
 	Kind, Namespace, Name string
 	// Since is the write that began it.
-	Since Write
+	Since audit.Write
 	// Reason is the first difference, Step the step of the upgrade in which the span began.
 	Reason, Step string
 	Length       time.Duration
@@ -71,7 +73,7 @@ const (
 type target struct{ kind, namespace, name string }
 
 // apply applies a write and returns the checks that it affects.
-func (s *state) apply(w Write) (affected []target) {
+func (s *state) apply(w audit.Write) (affected []target) {
 	id := key(w.Kind(), w.Namespace, w.Name)
 	switch {
 	case w.Deleted && w.Kind() == "namespaces":
@@ -269,7 +271,7 @@ func (j *judge) judgeWanted() {
 	open := map[target]Span{}
 	step := ""
 	var last time.Time
-	for _, w := range j.history.Writes {
+	for w := range j.history.All() {
 		if w.Answered.After(last) {
 			last = w.Answered
 		}

@@ -51,11 +51,11 @@ func TestJudge_DesiredState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begun(t)
-			s.play(test.play)
+			s.Play(test.play)
 			c := config()
 			c.Wanted.IngressAddress = "192.0.2.9"
 			c.Wanted.Gateways = true
-			v := s.judged(c)
+			v := judged(t, s, c)
 			if err := v.Err(); (err == nil) != (test.want == "") || err != nil && (len(v.Violations) != 1 || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("want %q: %v", test.want, fmt.Sprint(err))
 			}

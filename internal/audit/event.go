@@ -1,0 +1,112 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Event is one line of an audit log: a request at one stage.
+type Event struct {
+	Kind       string   `json:"kind"`
+	AuditID    string   `json:"auditID"`
+	Stage      string   `json:"stage"`
+	Verb       string   `json:"verb"`
+	RequestURI string   `json:"requestURI"`
+	UserAgent  string   `json:"userAgent"`
+	SourceIPs  []string `json:"sourceIPs"`
+	User       struct {
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
+	} `json:"user"`
+	ObjectRef struct {
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+		UID         string `json:"uid"`
+		APIGroup    string `json:"apiGroup"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	RequestObject            json.RawMessage `json:"requestObject"`
+	ResponseObject           json.RawMessage `json:"responseObject"`
+	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time       `json:"stageTimestamp"`
+}
+
+const (
+	stageReceived = "RequestReceived"
+	stageComplete = "ResponseComplete"
+	podExtra      = "authentication.kubernetes.io/pod-name"
+)
+
+// Pod returns the pod that the token is bound to, or "".
+func (e Event) Pod() string {
+	for _, name := range e.User.Extra[podExtra] {
+		return name
+	}
+	return ""
+}
+
+// program returns the part of the user agent before the version.
+func (e Event) program() string {
+	program, _, _ := strings.Cut(e.UserAgent, "/")
+	return program
+}
+
+// Resource returns the resource with its subresource.
+func (e Event) Resource() string {
+	if e.ObjectRef.Subresource != "" {
+		return e.ObjectRef.Resource + "/" + e.ObjectRef.Subresource
+	}
+	return e.ObjectRef.Resource
+}
+
+// relevant reports whether the request may have changed an object. Kubelets and the API server are no candidates.
+func (e Event) relevant() bool {
+	switch e.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return e.ObjectRef.Resource != "" && !strings.Contains(e.RequestURI, "dryRun=") &&
+			!strings.HasPrefix(e.User.Username, "system:node:")
+	}
+	return false
+}
+
+// object has the needed fields of a stored or sent object.
+type object struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name            string            `json:"name"`
+		UID             string            `json:"uid"`
+		ResourceVersion string            `json:"resourceVersion"`
+		Annotations     map[string]string `json:"annotations"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	// Details are those of the Status that answers a deletion.
+	Details struct {
+		UID string `json:"uid"`
+	} `json:"details"`
+	Spec json.RawMessage `json:"spec"`
+}
+
+func present(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+// The beginning of a line as API servers write it, and the verb in it. A string cannot contain them, because its quotes are
+// escaped, and the verb comes before all objects.
+var (
+	lineStart = []byte(`{"kind":"Event"`)
+	verbKey   = []byte(`"verb":"`)
+)
+
+// onlyReads reports whether a line is certainly a read, without decoding it.
+func onlyReads(line []byte) bool {
+	if !bytes.HasPrefix(line, lineStart) {
+		return false
+	}
+	_, verb, found := bytes.Cut(line, verbKey)
+	return found && (bytes.HasPrefix(verb, []byte(`get"`)) || bytes.HasPrefix(verb, []byte(`list"`)) || bytes.HasPrefix(verb, []byte(`watch"`))) &&
+		line[len(line)-1] == '}'
+}

@@ -1,0 +1,196 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Guard assigns writes to the election that guards them.
+type Guard struct {
+	// Lock is the name of the lock. If PerRevision is true, the revision of the writer is appended.
+	Lock        string
+	PerRevision bool
+	// Resources include subresources: "gateways/status". Name limits them to objects of that name.
+	Resources []string
+	Name      string
+}
+
+// Guards reports whether the guard is about a write.
+func (g Guard) Guards(w Write) bool {
+	return slices.Contains(g.Resources, w.Resource) && (g.Name == "" || g.Name == w.Name)
+}
+
+// Istio returns the guards of the controllers that istiod and incumbent share.
+func Istio() []Guard {
+	return []Guard{
+		{Lock: "istio-namespace-controller-election", Resources: []string{"configmaps"}, Name: "istio-ca-root-cert"},
+		{Lock: "istio-leader", Resources: []string{"ingresses/status"}},
+		{Lock: "istio-gateway-status-leader", PerRevision: true, Resources: []string{
+			"gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status",
+		}},
+		{Lock: "istio-gateway-deployment", PerRevision: true, Resources: []string{
+			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets",
+		}},
+	}
+}
+
+// ParseGuard parses LOCK=RESOURCE[/SUBRESOURCE][:NAME].
+func ParseGuard(text string) (Guard, error) {
+	lock, what, ok := strings.Cut(text, "=")
+	resource, name, _ := strings.Cut(what, ":")
+	if !ok || lock == "" || resource == "" || resource != strings.ToLower(resource) || strings.ContainsAny(resource, " .") {
+		return Guard{}, fmt.Errorf("%q is not LOCK=RESOURCE[/SUBRESOURCE][:NAME], for example istio-leader=ingresses/status", text)
+	}
+	return Guard{Lock: lock, Resources: []string{resource}, Name: name}, nil
+}
+
+// matter returns what a write is about: its resource, and for ConfigMaps and Secrets the name.
+func (w Write) matter() string {
+	if w.Resource == "configmaps" || w.Resource == "secrets" {
+		return w.Resource + ":" + w.Name
+	}
+	return w.Resource
+}
+
+// ignored are resources that every replica writes.
+var ignored = []string{
+	"events", "leases", "leasecandidates", "tokenreviews", "subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews",
+	"selfsubjectrulesreviews", "selfsubjectreviews", "serviceaccounts/token",
+}
+
+// attribution finds out which lock guards which writes.
+type attribution struct {
+	history History
+	courses map[Lock]*Course
+	given   []Guard
+	// users are the accounts of the candidates of each lock, rivals the locks of each account.
+	users  map[Lock]map[string]bool
+	rivals map[string][]Lock
+	// learned has the locks that guard a matter, of those that a given guard does not assign.
+	learned map[string][]Lock
+	// Unclear counts the writes of candidates by matter that belong to no lock.
+	unclear map[string]int
+}
+
+// coverage counts the writes of one matter by the candidates of one lock.
+type coverage struct{ held, late, unelected int }
+
+// clear reports whether the holder makes the writes. Replicas that never held the lock do not make them.
+func (c coverage) clear() bool { return c.held > 0 && c.held >= 4*c.unelected }
+
+func (c coverage) part() float64 { return float64(c.held) / float64(c.held+c.late+c.unelected) }
+
+// attribute assigns the matters that no guard names to the lock whose holder writes them most often.
+func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
+	a := &attribution{
+		history: h, courses: courses, given: given, users: map[Lock]map[string]bool{}, rivals: map[string][]Lock{},
+		learned: map[string][]Lock{}, unclear: map[string]int{},
+	}
+	for w := range h.All() {
+		if w.lock != nil && w.Pod != "" && h.locks[w.lockID()] {
+			lock := w.lockID()
+			if a.users[lock] == nil {
+				a.users[lock] = map[string]bool{}
+			}
+			a.users[lock][w.account] = true
+		}
+	}
+	for _, lock := range h.Locks() {
+		for account := range a.users[lock] {
+			a.rivals[account] = append(a.rivals[account], lock)
+		}
+	}
+	found := map[string]map[Lock]*coverage{}
+	books := newBooks(courses)
+	for w := range h.All() {
+		if !a.judged(w) || a.assigned(w) {
+			continue
+		}
+		matter := w.matter()
+		if found[matter] == nil {
+			found[matter] = map[Lock]*coverage{}
+		}
+		for _, lock := range a.rivals[w.account] {
+			c := found[matter][lock]
+			if c == nil {
+				c = &coverage{}
+				found[matter][lock] = c
+			}
+			switch own, in := books[lock].own(w); {
+			case own == nil:
+				c.unelected++
+			case in != after:
+				c.held++
+			default:
+				c.late++
+			}
+		}
+	}
+	for matter, by := range found {
+		a.learned[matter] = best(by)
+	}
+	return a
+}
+
+// best returns the locks that guard a matter.
+func best(by map[Lock]*coverage) (locks []Lock) {
+	most := 0.0
+	for _, c := range by {
+		if c.clear() {
+			most = max(most, c.part())
+		}
+	}
+	for _, lock := range slices.SortedFunc(maps.Keys(by), func(a, b Lock) int { return strings.Compare(a.String(), b.String()) }) {
+		if c := by[lock]; c.clear() && c.part() == most {
+			locks = append(locks, lock)
+		}
+	}
+	return locks
+}
+
+// judged reports whether a candidate made the write, and it is no write of a lock.
+func (a *attribution) judged(w Write) bool {
+	return w.Pod != "" && len(a.rivals[w.account]) > 0 && !a.history.locks[w.lockID()] && !slices.Contains(ignored, w.Resource)
+}
+
+// assigned reports whether a given guard is about a write of a candidate of its lock.
+func (a *attribution) assigned(w Write) bool { return len(a.byGuard(w)) > 0 }
+
+func (a *attribution) byGuard(w Write) (locks []Lock) {
+	for _, g := range a.given {
+		if !g.Guards(w) {
+			continue
+		}
+		for _, lock := range a.rivals[w.account] {
+			if lock.Name == g.Lock || g.PerRevision && strings.HasPrefix(lock.Name, g.Lock+"-") {
+				locks = append(locks, lock)
+			}
+		}
+		if len(locks) > 0 {
+			return locks
+		}
+	}
+	return nil
+}
+
+// guards returns the locks of which the writer must hold one.
+func (a *attribution) guards(w Write) []Lock {
+	if !a.judged(w) {
+		return nil
+	}
+	if locks := a.byGuard(w); len(locks) > 0 {
+		return locks
+	}
+	var locks []Lock
+	for _, lock := range a.learned[w.matter()] {
+		if a.users[lock][w.account] {
+			locks = append(locks, lock)
+		}
+	}
+	if len(locks) == 0 {
+		a.unclear[w.matter()]++
+	}
+	return locks
+}

@@ -1,0 +1,225 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Point is the position of a write in the history.
+type Point struct {
+	// Version is the resourceVersion that the write produced. If Exact is false, it is a lower bound.
+	Version uint64
+	Exact   bool
+	// Received and Answered are time stamps of the API server.
+	Received, Answered time.Time
+}
+
+// compare returns -1 if p is before q, 1 if it is after q, and 0 if that is unknown.
+func (p Point) compare(q Point) int {
+	switch {
+	case p.Exact && q.Exact:
+		return cmp.Compare(p.Version, q.Version)
+	case p.Answered.Before(q.Received):
+		return -1
+	case p.Received.After(q.Answered):
+		return 1
+	}
+	return 0
+}
+
+// Write is a write that was stored.
+type Write struct {
+	Point
+	Deleted bool
+	Verb    string
+	// Resource includes the subresource: "gateways/status".
+	Group, Resource, Namespace, Name, UID string
+	// Pod is the pod that the writer's token is bound to, User the user name.
+	Pod, User string
+	// Object is the stored object, if Log.Objects is set.
+	Object map[string]any
+
+	account string // that candidates of one lock share
+	lock    *record
+}
+
+func (w Write) String() string {
+	name := w.Name
+	if w.Namespace != "" {
+		name = w.Namespace + "/" + w.Name
+	}
+	return fmt.Sprintf("%s by %s of %s %s at %d", w.Verb, cmp.Or(w.Pod, w.User), w.Resource, name, w.Version)
+}
+
+// Kind returns the resource without a subresource.
+func (w Write) Kind() string {
+	kind, _, _ := strings.Cut(w.Resource, "/")
+	return kind
+}
+
+func (w Write) lockID() Lock { return Lock{w.Resource, w.Namespace, w.Name} }
+
+// History is the ordered list of all stored writes. It is valid until the log is read on.
+type History struct {
+	log *Log
+	// locks has every object that ever had a record with a holder.
+	locks map[Lock]bool
+	// pods are the pods of writers whose token names none, by number of the actor.
+	pods map[uint32]string
+	// aliases are the pods that write an identity of another name, for example with the name of the node.
+	aliases map[string]string
+}
+
+// History orders the writes. It drops dry runs, rejected writes, and writes that changed nothing.
+func (l *Log) History() History {
+	l.boundVersions()
+	slices.SortStableFunc(l.entries, func(a, b entry) int {
+		if a.version != b.version {
+			return cmp.Compare(a.version, b.version)
+		}
+		if a.exact != b.exact {
+			if a.exact {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.received, b.received)
+	})
+	// Several logs may have the same event, and a write that changes nothing has the version of the previous write.
+	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool {
+		return a.version == b.version && a.exact == b.exact && a.target == b.target && (a.exact || a.received == b.received && a.actor == b.actor)
+	})
+	h := History{log: l, locks: map[Lock]bool{}, pods: map[uint32]string{}, aliases: map[string]string{}}
+	h.findLocks()
+	return h
+}
+
+// boundVersions gives each write without a version the highest version that was answered before its request arrived, but
+// no lower one than the version of the same object.
+func (l *Log) boundVersions() {
+	var exact, open []*entry
+	last := map[uint32]uint64{}
+	for i := range l.entries {
+		e := &l.entries[i]
+		if e.exact {
+			exact = append(exact, e)
+			last[e.target] = max(last[e.target], e.version)
+		} else {
+			open = append(open, e)
+		}
+	}
+	if len(open) == 0 || len(exact) == 0 {
+		return
+	}
+	slices.SortFunc(exact, func(a, b *entry) int { return cmp.Compare(a.answered(), b.answered()) })
+	slices.SortFunc(open, func(a, b *entry) int { return cmp.Compare(a.received, b.received) })
+	var highest uint64
+	for _, e := range open {
+		for len(exact) > 0 && exact[0].answered() < e.received {
+			highest = max(highest, exact[0].version)
+			exact = exact[1:]
+		}
+		e.version = highest
+		if e.deleted {
+			e.version = max(highest, last[e.target])
+		}
+	}
+}
+
+func (e entry) answered() int64 { return e.received + int64(e.took)*int64(time.Microsecond) }
+
+// All returns the writes in order.
+func (h History) All() iter.Seq[Write] {
+	return func(yield func(Write) bool) {
+		for _, e := range h.log.entries {
+			if !yield(h.write(e)) {
+				return
+			}
+		}
+	}
+}
+
+// Unanswered returns the writes without a logged response. They may have been stored or not.
+func (h History) Unanswered() (all []Write) {
+	for _, e := range slices.SortedFunc(maps.Values(h.log.open), func(a, b entry) int { return cmp.Compare(a.sequence, b.sequence) }) {
+		all = append(all, h.write(e))
+	}
+	return all
+}
+
+func (h History) write(e entry) Write {
+	l := h.log
+	by, at := l.actors.values[e.actor], l.targets.values[e.target]
+	w := Write{
+		Point:   Point{e.version, e.exact, time.Unix(0, e.received).UTC(), time.Unix(0, e.answered()).UTC()},
+		Deleted: e.deleted, Verb: verbs[e.verb], Group: at.group, Resource: at.resource, Namespace: at.namespace, Name: at.name, UID: at.uid,
+		Pod: by.pod, User: by.user, Object: l.kept[e.sequence], account: by.user,
+	}
+	if w.Pod == "" && by.program != "" {
+		w.account = by.program
+	}
+	if w.Pod == "" {
+		w.Pod = h.pods[e.actor]
+	}
+	if e.state > 0 {
+		w.lock = &l.states.values[e.state-1]
+	}
+	return w
+}
+
+// findLocks finds the locks, and the pods of writers that only the records name.
+func (h *History) findLocks() {
+	l := h.log
+	holders := map[string]map[string]bool{} // by source and program
+	writers := map[string]map[string]bool{} // by identity
+	bound := map[string]bool{}              // pods that tokens name
+	for _, by := range l.actors.values {
+		bound[by.pod] = true
+	}
+	for _, e := range l.entries {
+		if e.state == 0 || l.states.values[e.state-1].holder == "" {
+			continue
+		}
+		at, by, r := l.targets.values[e.target], l.actors.values[e.actor], l.states.values[e.state-1]
+		h.locks[Lock{at.resource, at.namespace, at.name}] = true
+		switch pod := podOf(r.holder); {
+		case by.pod == "" && !r.named && !bound[pod]:
+			add(holders, by.source+by.program, pod)
+		case pod != r.holder:
+			add(writers, pod, by.pod)
+		}
+	}
+	for n, by := range l.actors.values {
+		if pods := holders[by.source+by.program]; by.pod == "" && len(pods) == 1 {
+			for pod := range pods {
+				h.pods[uint32(n)] = pod
+			}
+		}
+	}
+	for name, pods := range writers {
+		for pod := range pods {
+			if len(pods) == 1 && pod != name {
+				h.aliases[name] = pod
+			}
+		}
+	}
+}
+
+func add(sets map[string]map[string]bool, key, value string) {
+	if sets[key] == nil {
+		sets[key] = map[string]bool{}
+	}
+	sets[key][value] = true
+}
+
+// Locks returns the locks of the log.
+func (h History) Locks() []Lock {
+	return slices.SortedFunc(maps.Keys(h.locks), func(a, b Lock) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Resource, b.Resource))
+	})
+}

@@ -1,0 +1,274 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Options configure Examine.
+type Options struct {
+	// Guards assign writes to locks. They precede the guards of Istio and what the log shows.
+	Guards []Guard
+	// Lock limits the report to locks of that name. Optional.
+	Lock string
+	// MaxChanges is the largest acceptable number of changes of the holder within Window.
+	MaxChanges int
+	Window     time.Duration
+	// MaxLeaderless is the longest acceptable time without a leader. If 0, every time is acceptable.
+	MaxLeaderless time.Duration
+}
+
+// Report is the result of an audit.
+type Report struct {
+	// First and Last are the times of the first and the last write.
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Events counts the events, Writes the stored writes of candidates and other programs.
+	Events int `json:"events"`
+	Writes int `json:"writes"`
+	// Approximate is true if the result depends on time stamps.
+	Approximate bool         `json:"approximate"`
+	Locks       []LockReport `json:"locks"`
+	Findings    []Finding    `json:"findings"`
+	// Incomplete has the reasons why the log does not suffice for an acquittal, Notes further remarks.
+	Incomplete []string `json:"incomplete"`
+	Notes      []string `json:"notes"`
+	// NotJudged counts the writes of candidates by resource that belong to no lock.
+	NotJudged map[string]int `json:"notJudged"`
+}
+
+// LockReport describes a lock.
+type LockReport struct {
+	Lock
+	// Holder is the leader at the end of the log, or "".
+	Holder string `json:"holder"`
+	// Terms counts the terms, Changes the changes of the leader's pod.
+	Terms   int `json:"terms"`
+	Changes int `json:"changes"`
+	// Leaderless is the longest time from the last write of a holder to the first one of the next, which began at LeaderlessUntil.
+	Leaderless      Seconds   `json:"leaderlessSeconds"`
+	LeaderlessUntil time.Time `json:"leaderlessUntil,omitzero"`
+	// Judged counts the guarded writes, Breaches those of pods that did not hold the lock.
+	Judged   int `json:"judged"`
+	Breaches int `json:"breaches"`
+}
+
+// Seconds is a duration that is a number of seconds in JSON.
+type Seconds time.Duration
+
+// MarshalJSON returns the number of seconds.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%.3f", time.Duration(s).Seconds()), nil
+}
+
+// The rules of locks.
+const (
+	Flapping   Rule = "flapping"
+	Leaderless Rule = "leaderless"
+)
+
+// Finding is a group of breaches of one pod after one term, or a fact about a lock.
+type Finding struct {
+	Rule Rule   `json:"rule"`
+	Lock Lock   `json:"lock"`
+	Pod  string `json:"pod,omitempty"`
+	// Ended is the end of the pod's term, Next the pod whose term followed.
+	Ended Change `json:"ended,omitempty"`
+	Next  string `json:"next,omitempty"`
+	// Count is the number of writes or changes between First and Last.
+	Count int       `json:"count"`
+	First time.Time `json:"first"`
+	Last  time.Time `json:"last"`
+	// Late is the time from the loss to the last write, Overlap the time from the beginning of the next term to the last write.
+	Late    Seconds `json:"lateSeconds"`
+	Overlap Seconds `json:"overlapSeconds"`
+	// Objects are some of the written objects.
+	Objects []string `json:"objects,omitempty"`
+	// Approximate is true if time stamps were compared.
+	Approximate bool `json:"approximate,omitempty"`
+}
+
+const mostObjects = 3
+
+// group identifies a finding.
+type group struct {
+	lock Lock
+	pod  string
+	own  *Term
+}
+
+// examination holds the state of Examine.
+type examination struct {
+	Options
+	history History
+	courses map[Lock]*Course
+	report  Report
+	groups  map[group]*Finding
+}
+
+// Examine judges a log.
+func Examine(log *Log, options Options) Report {
+	h := log.History()
+	x := &examination{
+		Options: options, history: h, courses: h.Courses(), groups: map[group]*Finding{},
+		report: Report{Events: log.Events, Writes: len(log.entries), Locks: []LockReport{}, Findings: []Finding{}, Incomplete: []string{}, Notes: []string{}},
+	}
+	for w := range h.All() {
+		if x.report.First.IsZero() || w.Received.Before(x.report.First) {
+			x.report.First = w.Received
+		}
+		if w.Answered.After(x.report.Last) {
+			x.report.Last = w.Answered
+		}
+	}
+	a := attribute(h, x.courses, append(slices.Clone(options.Guards), Istio()...))
+	result := Judge(h, x.courses, func(w Write) []Lock {
+		return slices.DeleteFunc(a.guards(w), func(l Lock) bool { return !x.wanted(l) })
+	}, x.breach)
+	x.report.NotJudged = a.unclear
+	x.report.Approximate = result.Approximate
+	for _, lock := range h.Locks() {
+		if x.wanted(lock) {
+			x.lock(lock, result.Judged[lock])
+		}
+	}
+	x.findings()
+	x.complete(result)
+	return x.report
+}
+
+func (x *examination) wanted(l Lock) bool { return x.Lock == "" || x.Lock == l.Name }
+
+// breach adds a write to its finding.
+func (x *examination) breach(b Breach) {
+	key := group{b.Lock, b.Pod, b.Own}
+	f := x.groups[key]
+	if f == nil {
+		f = &Finding{Rule: b.Rule, Lock: b.Lock, Pod: b.Pod, First: b.Answered}
+		if b.Own != nil {
+			f.Ended = b.Own.Ended
+		}
+		x.groups[key] = f
+	}
+	if b.Rule == Interleaved {
+		f.Rule = Interleaved
+	}
+	if b.Next != nil {
+		f.Next = b.Next.Pod
+	}
+	f.Count++
+	if b.Answered.Before(f.First) {
+		f.First = b.Answered
+	}
+	if b.Answered.After(f.Last) {
+		f.Last = b.Answered
+	}
+	f.Late = max(f.Late, Seconds(b.Late))
+	f.Overlap = max(f.Overlap, Seconds(b.Overlap))
+	f.Approximate = f.Approximate || !b.Exact
+	name := b.Resource + " " + b.Name
+	if b.Namespace != "" {
+		name = b.Resource + " " + b.Namespace + "/" + b.Name
+	}
+	if len(f.Objects) < mostObjects && !slices.Contains(f.Objects, name) {
+		f.Objects = append(f.Objects, name)
+	}
+}
+
+// lock adds the report and the findings of a lock.
+func (x *examination) lock(lock Lock, judged int) {
+	c := x.courses[lock]
+	r := LockReport{Lock: lock, Terms: len(c.Terms), Judged: judged}
+	for key, f := range x.groups {
+		if key.lock == lock {
+			r.Breaches += f.Count
+		}
+	}
+	if n := len(c.Terms); n > 0 && c.Terms[n-1].Ended == "" {
+		r.Holder = c.Terms[n-1].Pod
+	}
+	longest, before := c.Leaderless()
+	if longest > 0 {
+		r.Leaderless = Seconds(longest)
+		r.LeaderlessUntil = c.Terms[before].Start.Answered
+	}
+	if x.MaxLeaderless > 0 && longest > x.MaxLeaderless {
+		x.report.Findings = append(x.report.Findings, Finding{
+			Rule: Leaderless, Lock: lock, Pod: c.Terms[before-1].Pod, Ended: c.Terms[before-1].Ended, Next: c.Terms[before].Pod, Count: 1,
+			First: c.Terms[before-1].To, Last: c.Terms[before].Start.Answered, Late: r.Leaderless,
+		})
+	}
+	all, most, until := c.Changes(x.Window)
+	r.Changes = all
+	if x.MaxChanges > 0 && most > x.MaxChanges {
+		x.report.Findings = append(x.report.Findings, Finding{
+			Rule: Flapping, Lock: lock, Count: most, First: until.Add(-x.Window), Last: until,
+		})
+	}
+	x.report.Incomplete = append(x.report.Incomplete, c.Gaps...)
+	x.report.Locks = append(x.report.Locks, r)
+}
+
+// findings sorts the findings: writes first, by time.
+func (x *examination) findings() {
+	for _, f := range x.groups {
+		x.report.Findings = append(x.report.Findings, *f)
+	}
+	slices.SortFunc(x.report.Findings, func(a, b Finding) int {
+		return cmp.Or(a.First.Compare(b.First), cmp.Compare(a.Lock.String(), b.Lock.String()), cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Rule, b.Rule))
+	})
+}
+
+// complete adds the reasons why the log does not suffice.
+func (x *examination) complete(result Result) {
+	r, l := &x.report, x.history.log
+	missing := func(format string, args ...any) { r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...)) }
+	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	blind := map[Lock]int{}
+	others := 0
+	for _, e := range l.entries {
+		if !e.blind {
+			continue
+		}
+		at := l.targets.values[e.target]
+		if lock := (Lock{at.resource, at.namespace, at.name}); x.history.locks[lock] {
+			blind[lock]++
+		} else if at.resource == "leases" {
+			others++
+		}
+	}
+	for _, lock := range slices.SortedFunc(maps.Keys(blind), func(a, b Lock) int { return cmp.Compare(a.String(), b.String()) }) {
+		missing("%d writes of %v have no body: log them at level RequestResponse", blind[lock], lock)
+	}
+	judged := 0
+	for _, n := range result.Judged {
+		judged += n
+	}
+	switch {
+	case l.Events == 0:
+		missing("the log is empty")
+	case len(r.Locks) == 0 && x.Lock != "":
+		missing("the log has no lock %s", x.Lock)
+	case len(r.Locks) == 0 && others > 0:
+		missing("the level of the log is too low: %d writes of Leases have no body, which names the holder", others)
+	case len(r.Locks) == 0:
+		missing("the log has no lock: no Lease, ConfigMap or Endpoints with a holder was written")
+	case judged == 0:
+		missing("the log has locks, but no other write of their candidates: log these writes too")
+	}
+	if l.Broken > 0 {
+		missing("%d lines are not JSON, first %s", l.Broken, l.BrokenAt)
+	}
+	for _, at := range l.Unfinished {
+		note("the last line is incomplete and was ignored: %s", at)
+	}
+	if result.Undecided > 0 {
+		note("%d writes were not judged, because they may be before or after a change of the leader", result.Undecided)
+	}
+	if len(l.open) > 0 {
+		note("%d writes have no logged response. They may have been stored or not", len(l.open))
+	}
+}

@@ -1,0 +1,2 @@
+// Package auditlog builds audit logs of API servers for tests.
+package auditlog
