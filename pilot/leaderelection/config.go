@@ -102,6 +102,8 @@ type Config struct {
 	// LockClient reads and writes the lock. It must not be gated, and should not share a rate limit
 	// with the run functions. Default: a client that elections with the same kube.Client share.
 	LockClient kubernetes.Interface
+	// Witness releases the lock after this process has ended without a release (package witness). Optional.
+	Witness k8sleaderelection.Witness
 	// EventRecorder writes Kubernetes Events about the lock object. Optional.
 	EventRecorder k8sresourcelock.EventRecorder
 	// Observer receives phase changes and API calls, for metrics. Optional.

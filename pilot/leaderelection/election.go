@@ -118,6 +118,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	c.RunFunctions = []func(context.Context) error{l.work}
 	c.RunFunctionNames = []string{l.functionNames()}
 	c.Gate = l.gate
+	c.Witness = l.cfg.Witness
 	c.ReleaseOnCancel = true
 	c.Ranked = !l.cfg.PerRevision
 	c.SyncWait = l.cfg.syncWait()

@@ -117,6 +117,9 @@ type LeaderElectionConfig struct {
 	// ExitOnStuckDrain ends the process with exit code 3 in that case, after OnStuckDrain returned. Only the end of the
 	// process stops such functions.
 	ExitOnStuckDrain bool
+	// Witness, if set, releases the lock after this process has ended without a release, for example by a panic. It supports the
+	// locks that k8sresourcelock.New returns. Other locks expire.
+	Witness Witness
 	// Shared, if set, limits the concurrent calls of all electors that use it.
 	Shared *k8sresourcelock.Shared
 	// Observer, if set, receives phases and calls for metrics.

@@ -35,8 +35,9 @@ type loop struct {
 	changed    time.Time                // of the phase
 	term       *term
 	publicTerm Term
-	err        error  // of the last ended term
-	rejected   string // why the API server rejected the last write of this candidate as holder
+	witnessed  WitnessedTerm // zero if no term is registered
+	err        error         // of the last ended term
+	rejected   string        // why the API server rejected the last write of this candidate as holder
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer
@@ -201,6 +202,7 @@ func (l *loop) pass(ev *event) {
 	}
 	l.setTerm(c)
 	l.setGate(&c.action)
+	l.informWitness(c)
 	l.publish(c)
 	l.report.pass(c)
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))

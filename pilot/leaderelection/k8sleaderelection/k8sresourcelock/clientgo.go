@@ -19,6 +19,8 @@ import (
 const (
 	// LeasesResourceLock is the type of a LeaseLock.
 	LeasesResourceLock = "leases"
+	configMapsLock     = "configmaps"
+	multiLock          = "configmapsleases"
 	// UnknownLeader is the holder that client-go's MultiLock reports if its locks differ. A MultiLock of this package
 	// never reports it.
 	UnknownLeader = "leaderelection.k8s.io/unknown"
@@ -42,12 +44,29 @@ func NewWithLabels(lockType, ns, name string, coreClient corev1client.CoreV1Inte
 	switch lockType {
 	case LeasesResourceLock:
 		return lease, nil
-	case "configmaps":
+	case configMapsLock:
 		return configMap, nil
-	case "configmapsleases":
+	case multiLock:
 		return &MultiLock{Primary: configMap, Secondary: lease}, nil
 	}
 	return nil, fmt.Errorf("lock %s/%s: lock type %q is not supported. Use %s.", ns, name, lockType, LeasesResourceLock)
+}
+
+// Locate returns the arguments with which New returns an equal lock. lockType is empty if New cannot.
+func Locate(lock Interface) (lockType, ns, name string) {
+	switch l := lock.(type) {
+	case *LeaseLock:
+		return LeasesResourceLock, l.LeaseMeta.Namespace, l.LeaseMeta.Name
+	case *ConfigMapLock:
+		return configMapsLock, l.ConfigMapMeta.Namespace, l.ConfigMapMeta.Name
+	case *MultiLock:
+		first, ns, name := Locate(l.Primary)
+		second, ns2, name2 := Locate(l.Secondary)
+		if first == configMapsLock && second == LeasesResourceLock && ns == ns2 && name == name2 {
+			return multiLock, ns, name
+		}
+	}
+	return "", "", ""
 }
 
 // NewFromKubeconfig returns a lock as New does, with clients of its own (see ClientConfig). The timeout of a request is

@@ -277,9 +277,7 @@ func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 		record, annotations := c.nomination(s, r, now)
 		return a.write(HandOver, s.Snap, record, annotations).withReason(HandingOver)
 	}
-	stamp := nextStamp(s.Snap.Record.Renewed, now.Wall, 0)
-	record := Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Snap.Record.Transitions}
-	return a.write(Release, s.Snap, record, Annotations{}).withReason(ReleasingLock)
+	return a.write(Release, s.Snap, s.Snap.Released(now.Wall), Annotations{}).withReason(ReleasingLock)
 }
 
 // nomination returns the write of a handover.

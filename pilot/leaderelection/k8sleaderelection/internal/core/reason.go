@@ -58,4 +58,5 @@ const (
 	Released         Reason = "released"
 	LeftToExpire     Reason = "left-to-expire"
 	DrainStuck       Reason = "drain-stuck"
+	HolderDied       Reason = "holder-died" // a witness releases the lock
 )

@@ -1,0 +1,65 @@
+//go:build !linux
+
+package witness
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"syscall"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// Variable is the environment variable with the file descriptor of the socket to the parent.
+const Variable = "INCUMBENT_WITNESS_FD"
+
+var errNoLinux = errors.New("a witness requires Linux")
+
+// Client does nothing on this operating system.
+type Client struct{}
+
+// FromParent returns nil: no parent supervises this process.
+func FromParent() (*Client, error) { return nil, nil }
+
+// Dial returns a client that does nothing.
+func Dial(string, *slog.Logger) *Client { return nil }
+
+// Register does nothing.
+func (*Client) Register(k8sleaderelection.WitnessedTerm) {}
+
+// Remove does nothing.
+func (*Client) Remove(k8sleaderelection.WitnessedTerm) {}
+
+// For returns the client.
+func (c *Client) For(string, func() bool) k8sleaderelection.Witness { return c }
+
+// Serve returns an error.
+func Serve(context.Context, string, Options) error { return errNoLinux }
+
+// Supervise returns an error.
+func Supervise(Options) error { return errNoLinux }
+
+// Command is a program to start as the child of a witness.
+type Command struct {
+	Path      string
+	Args, Env []string
+}
+
+// Start returns an error.
+func (Command) Start(Options) (*Child, error) { return nil, errNoLinux }
+
+// Child does not exist on this operating system.
+type Child struct{}
+
+// Wait returns the zero Status.
+func (*Child) Wait() Status { return Status{} }
+
+// Status is how a child ended.
+type Status struct {
+	Code   int
+	Signal syscall.Signal
+}
+
+// Exit does nothing.
+func (Status) Exit() {}

@@ -1,0 +1,172 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// releaseTimeout bounds the releases of a parent.
+	releaseTimeout = 5 * time.Second
+	// lastMessages is the time to read the last messages, in case another process inherited the socket.
+	lastMessages = 100 * time.Millisecond
+	// idleGC is the GOGC of the parent while the child is running, when it needs little memory.
+	idleGC = 20
+)
+
+// Supervise starts this program again as a child, with the same arguments, environment and standard files, and is its witness. It
+// returns only if it cannot start the child. Otherwise it ends this process with the exit code or the signal of the child.
+func Supervise(o Options) error {
+	child, err := Command{Path: "/proc/self/exe", Args: os.Args, Env: os.Environ()}.Start(o)
+	if err != nil {
+		return fmt.Errorf("start this program as a child of its witness: %w", err)
+	}
+	child.Wait().Exit()
+	return nil
+}
+
+// Command is a program to start as the child of a witness.
+type Command struct {
+	// Path is the file of the program. Args begins with its name.
+	Path      string
+	Args, Env []string
+}
+
+// Child is a running child.
+type Child struct {
+	pid      int
+	options  Options
+	signals  chan os.Signal
+	socket   net.Conn
+	session  session
+	received chan struct{}
+}
+
+// Start starts the child. The goroutine stays on its thread until the end of the process, because the kernel ends the child
+// together with this thread.
+func (c Command) Start(o Options) (*Child, error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	own, theirs := os.NewFile(uintptr(fds[0]), "witness"), os.NewFile(uintptr(fds[1]), "witness")
+	defer own.Close()
+	defer theirs.Close()
+	socket, err := net.FileConn(own)
+	if err != nil {
+		return nil, err
+	}
+	child := &Child{
+		options: o.withDefaults(), signals: make(chan os.Signal, 16), socket: socket,
+		session: session{terms: terms{}}, received: make(chan struct{}),
+	}
+	signal.Notify(child.signals)
+	signal.Reset(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE) // the terminal sends them to both processes
+	runtime.LockOSThread()
+	process, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
+		Env:   append(c.Env[:len(c.Env):len(c.Env)], Variable+"=3"),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
+	})
+	if err != nil {
+		signal.Stop(child.signals)
+		return nil, errors.Join(err, socket.Close())
+	}
+	child.pid = process.Pid
+	_ = process.Release()
+	go child.forward()
+	go func() {
+		defer close(child.received)
+		child.session.receive(socket, child.options)
+	}()
+	return child, nil
+}
+
+// forward sends the signals of this process to the child. The terminal sends SIGINT and SIGQUIT to both processes.
+func (c *Child) forward() {
+	for s := range c.signals {
+		n, _ := s.(syscall.Signal)
+		switch terminal := isTerminal(); {
+		case n == syscall.SIGCHLD || n == syscall.SIGURG:
+		case terminal && (n == syscall.SIGINT || n == syscall.SIGQUIT):
+		default:
+			_ = syscall.Kill(c.pid, n)
+		}
+	}
+}
+
+// isTerminal reports whether this process is in the foreground of a terminal.
+func isTerminal() bool {
+	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == syscall.Getpgrp()
+}
+
+// Wait waits for the end of the child, and releases the locks whose terms the child has registered and not removed. The kernel
+// reports the end after it has closed all descriptors of all threads.
+func (c *Child) Wait() Status {
+	procs := runtime.GOMAXPROCS(1)
+	percent := debug.SetGCPercent(idleGC)
+	debug.FreeOSMemory()
+	status := c.reap()
+	runtime.GOMAXPROCS(procs)
+	debug.SetGCPercent(percent)
+	_ = c.socket.SetReadDeadline(time.Now().Add(lastMessages)) //nolint:forbidigo // a deadline
+	<-c.received
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout) //nolint:forbidigo // after the end of the program
+	defer cancel()
+	c.options.release(ctx, c.session.terms, 0)
+	return status
+}
+
+// reap waits for all children. As process 1 of a container, this process also has the orphans of others.
+func (c *Child) reap() Status {
+	for {
+		var status syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // cannot happen: only this function waits
+			return Status{Code: 1}
+		case pid == c.pid && status.Signaled():
+			return Status{Signal: status.Signal()}
+		case pid == c.pid:
+			return Status{Code: status.ExitStatus()}
+		}
+	}
+}
+
+// Status is how a child ended.
+type Status struct {
+	Code   int
+	Signal syscall.Signal // zero: the child exited
+}
+
+// Exit ends this process in the same way.
+func (s Status) Exit() {
+	if s.Signal == 0 {
+		os.Exit(s.Code)
+	}
+	// The core file of the child is sufficient.
+	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+	defaultAction(s.Signal)
+	_ = syscall.Kill(os.Getpid(), s.Signal)
+	// A process does not survive its own SIGKILL. Other signals do not end process 1 of a container.
+	os.Exit(128 + int(s.Signal))
+}
+
+// defaultAction sets the default action of a signal. signal.Reset would restore the handler of the Go runtime, which prints
+// all goroutines.
+func defaultAction(s syscall.Signal) {
+	var action [4]uint64 // struct sigaction of the kernel: SIG_DFL is 0
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+}

@@ -1,0 +1,163 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// Options configures a witness.
+type Options struct {
+	// Connect returns the configuration for a cluster: empty for the cluster of the process, otherwise the name that its Client
+	// uses. It is called after the end of the process, because a client needs memory. Its user must be allowed to get and update
+	// the locks. Default: the kubeconfig in KUBECONFIG, or the service account of the pod.
+	Connect func(cluster string) (*rest.Config, error)
+	// Logger receives a line per release. Default: slog.Default.
+	Logger *slog.Logger
+}
+
+const (
+	// callTimeout bounds each attempt to release a lock.
+	callTimeout = 2 * time.Second
+	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
+	firstRetry = 20 * time.Millisecond
+	maxRetry   = time.Second
+	// concurrent is the maximum number of concurrent releases.
+	concurrent = 16
+)
+
+// clients are the clients for one cluster. They share their connections.
+type clients struct {
+	core   corev1client.CoreV1Interface
+	leases coordinationv1client.CoordinationV1Interface
+}
+
+func (o Options) connect(cluster string) (c clients, err error) {
+	config, err := o.Connect(cluster)
+	if err != nil {
+		return c, err
+	}
+	config = kube.FreshConnections(k8sresourcelock.ClientConfig(config))
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	rest.AddUserAgent(config, "incumbent-witness")
+	transport, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return c, err
+	}
+	if c.core, err = corev1client.NewForConfigAndClient(config, transport); err != nil {
+		return c, err
+	}
+	c.leases, err = coordinationv1client.NewForConfigAndClient(config, transport)
+	return c, err
+}
+
+// release releases the terms of a process that has ended. It returns when each of them was released or has changed, or ctx ends.
+// least is the minimum grace.
+func (o Options) release(ctx context.Context, all terms, least time.Duration) {
+	if len(all) == 0 {
+		return
+	}
+	known := map[string]func() (clients, error){}
+	for key := range all {
+		if known[key.Cluster] == nil {
+			known[key.Cluster] = sync.OnceValues(func() (clients, error) { return o.connect(key.Cluster) })
+		}
+	}
+	slots := make(chan struct{}, concurrent)
+	var running sync.WaitGroup
+	for key, r := range all {
+		running.Go(func() {
+			if !sleep(ctx, max(r.Grace, least)) {
+				return
+			}
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			o.releaseOne(ctx, r, known[key.Cluster])
+		})
+	}
+	running.Wait()
+}
+
+// releaseOne releases a lock. It tries again while the lease of the term lasts.
+func (o Options) releaseOne(ctx context.Context, r registration, connect func() (clients, error)) {
+	log := o.Logger.With("lock", r.Namespace+"/"+r.Name, "holder", r.Holder, "transitions", r.Transitions)
+	ctx, cancel := context.WithTimeout(ctx, max(r.Lease, time.Second))
+	defer cancel()
+	logged := ""
+	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
+		released, why, err := try(ctx, r, connect)
+		switch {
+		case released:
+			log.Info("released the lock of a process that has ended", "why", why)
+			return
+		case err == nil:
+			log.Info("lock of a process that has ended has changed; not releasing it", "why", why)
+			return
+		case err.Error() != logged && ctx.Err() == nil:
+			logged = err.Error()
+			log.Warn("failed to release the lock of a process that has ended; retrying while its lease lasts", "err", err)
+		}
+		if !sleep(ctx, pause) {
+			log.Warn("did not release the lock of a process that has ended; its lease expires", "err", err)
+			return
+		}
+	}
+}
+
+// withDefaults sets the optional fields.
+func (o Options) withDefaults() Options {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Connect == nil {
+		o.Connect = func(string) (*rest.Config, error) { return kube.LoadConfig(kube.Source{List: os.Getenv("KUBECONFIG")}) }
+	}
+	return o
+}
+
+// try tries once to release a lock. After a conflict it reads the lock again.
+func try(ctx context.Context, r registration, connect func() (clients, error)) (released bool, why string, err error) {
+	to, err := connect()
+	if err != nil {
+		return false, "", fmt.Errorf("make client: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lock, err := r.Lock(to.core, to.leases, recorder{ctx, to.core})
+	if err != nil {
+		return false, "", err
+	}
+	for {
+		released, why, err = r.ReleaseEnded(ctx, lock)
+		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
+			return released, why, err
+		}
+	}
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+var _ k8sleaderelection.Witness = (*Client)(nil)

@@ -1,0 +1,124 @@
+package witness
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/witness"
+	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// candidate runs the test program as a candidate with a parent as its witness, or with the socket in SOCKET.
+func candidate() {
+	if path := os.Getenv("SOCKET"); path != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		fmt.Println("ended:", campaign(ctx, witness.Dial(path, nil)))
+		os.Exit(0)
+	}
+	witness.Main(func(ctx context.Context) error {
+		client, err := witness.FromParent()
+		if err != nil {
+			return err
+		}
+		return campaign(ctx, client)
+	})
+}
+
+// campaign leads the election in the environment. SIGUSR1 starts the fault in FAULT.
+func campaign(ctx context.Context, client *witness.Client) error {
+	fault := make(chan os.Signal, 1)
+	signal.Notify(fault, syscall.SIGUSR1)
+	fmt.Printf("candidate %d\n", os.Getpid())
+	config, err := kube.LoadConfig(kube.Source{List: os.Getenv("KUBECONFIG")})
+	if err != nil {
+		return err
+	}
+	api, err := kube.NewClient(config)
+	if err != nil {
+		return err
+	}
+	kind := map[string]leaderelection.LockType{"configmaps": leaderelection.LockTypeConfigMap, "configmapsleases": leaderelection.LockTypeMulti}[os.Getenv("LOCK")]
+	duration := leaderelection.DefaultLeaseDuration
+	if text := os.Getenv("LEASE"); text != "" {
+		if duration, err = time.ParseDuration(text); err != nil {
+			return err
+		}
+	}
+	le, err := leaderelection.New(api, leaderelection.Config{
+		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), ElectionID: election, Lock: kind,
+		LeaseDuration: duration, RenewDeadline: duration / 2, RetryPeriod: duration / 4,
+		Witness: client.For("", func() bool { return os.Getenv("FENCED") != "" }),
+		Logger:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	le.AddRunContext(func(ctx context.Context) error {
+		fmt.Println("leading", time.Now().UnixNano())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-fault:
+			return die(os.Getenv("FAULT"))
+		}
+	})
+	go func() {
+		// The candidate has read the lock, and its watch is up.
+		ticker := time.NewTicker(25 * time.Millisecond)
+		for known := 0; known < 20; <-ticker.C {
+			if holder, _ := le.Leader(); holder != "" {
+				known++
+			}
+		}
+		fmt.Println("ready")
+	}()
+	return le.RunContext(ctx)
+}
+
+// die ends the process.
+func die(how string) error {
+	switch how {
+	case "panic":
+		panic("fault")
+	case "exit":
+		os.Exit(3)
+	case "concurrent map write":
+		m := map[int]int{}
+		for range 4 {
+			go func() {
+				for i := 0; ; i++ {
+					m[i%8] = i
+				}
+			}()
+		}
+		select {}
+	case "stack overflow":
+		debug.SetMaxStack(1 << 20)
+		overflow(1)
+	case "abort":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+	case "inherited descriptors":
+		// It inherits the socket to the witness too.
+		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, 3, syscall.F_SETFD, 0)
+		child := exec.Command("/bin/sleep", "60")
+		if err := child.Start(); err != nil {
+			return err
+		}
+		fmt.Printf("orphan %d\n", child.Process.Pid)
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	default:
+		return fmt.Errorf("unknown fault %q", how)
+	}
+	select {}
+}
+
+func overflow(n int) int { return overflow(n+1) + 1 }

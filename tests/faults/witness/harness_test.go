@@ -1,0 +1,151 @@
+package witness
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/relay"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+const election = "istio-leader"
+
+// stage is a namespace with an election.
+type stage struct {
+	testing.TB
+	cluster   *cluster.Cluster
+	admin     kubernetes.Interface
+	namespace string
+	kind      string // as in k8sresourcelock.New
+	lock      k8sresourcelock.Versioned
+}
+
+func newStage(t testing.TB, kind string) *stage {
+	t.Helper()
+	c := cluster.Shared(t)
+	s := &stage{TB: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
+	lock, err := k8sresourcelock.New(kind, s.namespace, election, s.admin.CoreV1(), s.admin.CoordinationV1(), k8sresourcelock.ResourceLockConfig{Identity: "observer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.lock = lock.(k8sresourcelock.Versioned)
+	return s
+}
+
+// read returns the lock.
+func (s *stage) read() k8sresourcelock.Snapshot {
+	s.Helper()
+	snap, err := s.lock.Read(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return snap
+}
+
+var rules = []rbacv1.PolicyRule{{APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases", "events"}, Verbs: []string{"*"}}}
+
+// process is a candidate with its witness.
+type process struct {
+	*harness.Process
+	s     *stage
+	name  string
+	relay *relay.Relay
+}
+
+// start starts a candidate. Its requests use a relay.
+func (s *stage) start(name string, env ...string) *process {
+	s.Helper()
+	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, Rules: rules})
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		s.Fatal(err)
+	}
+	through, err := relay.Listen(s.Context(), server.Host)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = through.Close() })
+	config.Host, config.ServerName = "https://"+through.Addr(), server.Hostname()
+	access := filepath.Join(s.TempDir(), "kubeconfig")
+	if err := cluster.WriteKubeconfig(access, config, ""); err != nil {
+		s.Fatal(err)
+	}
+	env = append([]string{"CANDIDATE=" + name, "NAMESPACE=" + s.namespace, "LOCK=" + s.kind, "KUBECONFIG=" + access}, env...)
+	return &process{Process: harness.Start(s.TB, name, env, "/proc/self/exe"), s: s, name: name, relay: through}
+}
+
+// leader starts a candidate and waits until it leads.
+func (s *stage) leader(name string, env ...string) *process {
+	s.Helper()
+	p := s.start(name, env...)
+	harness.Until(s.TB, name+" leads", func() bool { return strings.Contains(p.Out.String(), "leading") })
+	return p
+}
+
+var pids = regexp.MustCompile(`(?m)^(candidate|orphan) (\d+)$`)
+
+// pid returns the process ID of the candidate, which is the child of its witness, or of its orphan.
+func (p *process) pid(who string) int {
+	p.s.Helper()
+	for _, found := range pids.FindAllStringSubmatch(p.Out.String(), -1) {
+		if found[1] == who {
+			n, _ := strconv.Atoi(found[2])
+			return n
+		}
+	}
+	p.s.Fatalf("no process ID of the %s in the output", who)
+	return 0
+}
+
+// signal sends a signal to the candidate itself.
+func (p *process) signal(n syscall.Signal) {
+	p.s.Helper()
+	if err := syscall.Kill(p.pid("candidate"), n); err != nil {
+		p.s.Fatal(err)
+	}
+}
+
+// stop stops the candidate and waits until all of its threads are stopped.
+func (p *process) stop() {
+	p.s.Helper()
+	p.signal(syscall.SIGSTOP)
+	stat := fmt.Sprintf("/proc/%d/stat", p.pid("candidate"))
+	harness.Until(p.s.TB, p.name+" is stopped", func() bool { return strings.Contains(readFile(p.s, stat), ") T ") })
+}
+
+// state describes the lock: its holder, and whether it has a marker.
+func (s *stage) state() string {
+	s.Helper()
+	snap := s.read()
+	switch {
+	case !snap.Exists:
+		return "absent"
+	case snap.Unreadable != nil:
+		return "unreadable"
+	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 0:
+		return "free"
+	}
+	return fmt.Sprintf("held by %q, annotations %v", snap.Record.HolderIdentity, snap.Annotations)
+}
+
+// patch changes the lock, a ConfigMap.
+func (p *process) patch(change string) {
+	p.s.Helper()
+	_, err := p.s.admin.CoreV1().ConfigMaps(p.s.namespace).Patch(p.s.Context(), election, types.MergePatchType, []byte(change), metav1.PatchOptions{})
+	if err != nil {
+		p.s.Fatal(err)
+	}
+}

@@ -1,0 +1,144 @@
+package witness
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// A negative exit is a signal.
+func TestDeath_Releases(t *testing.T) {
+	usr1 := func(p *process) { p.Signal(t, syscall.SIGUSR1) } // the parent forwards it
+	child := func(n syscall.Signal) func(*process) { return func(p *process) { p.signal(n) } }
+	for name, c := range map[string]struct {
+		kind string
+		kill func(*process)
+		exit int
+	}{
+		"panic":                 {"leases", usr1, 2},
+		"exit":                  {"configmaps", usr1, 3},
+		"concurrent map write":  {"leases", usr1, 2},
+		"stack overflow":        {"leases", usr1, 2},
+		"abort":                 {"leases", usr1, 2},
+		"inherited descriptors": {"leases", usr1, -int(syscall.SIGKILL)},
+		"kill":                  {"configmapsleases", child(syscall.SIGKILL), -int(syscall.SIGKILL)},
+		"segmentation fault":    {"leases", child(syscall.SIGSEGV), 2},
+		"killed while stopped": {"leases", func(p *process) {
+			p.stop()
+			p.signal(syscall.SIGKILL)
+		}, -int(syscall.SIGKILL)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, c.kind)
+			p := s.leader("a", "FAULT="+name)
+			before := s.read()
+			c.kill(p)
+			if exit := p.Exit(t); exit != c.exit {
+				t.Errorf("witness ended with %d, want %d", exit, c.exit)
+			}
+			after := s.read()
+			if state := s.state(); state != "free" || after.Record.LeaderTransitions != before.Record.LeaderTransitions || after.UID != before.UID {
+				t.Errorf("lock is %s, transitions %d, want free and %d", state, after.Record.LeaderTransitions, before.Record.LeaderTransitions)
+			}
+			if orphan := name == "inherited descriptors"; orphan {
+				if err := syscall.Kill(p.pid("orphan"), syscall.SIGKILL); err != nil {
+					t.Errorf("process with inherited descriptors: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// A lock that has changed, or a process that has not ended, is not released.
+func TestDeath_DoesNotRelease(t *testing.T) {
+	edit := func(change func(*k8sresourcelock.LeaderElectionRecord, map[string]string)) func(*process) {
+		return func(p *process) {
+			p.stop()
+			base := p.s.read()
+			record := base.Record
+			annotations := map[string]string{}
+			for k, v := range base.Annotations {
+				annotations[k] = v
+			}
+			change(&record, annotations)
+			if _, err := p.s.lock.Write(p.s.Context(), base, record, annotations); err != nil {
+				p.s.Fatal(err)
+			}
+			p.signal(syscall.SIGKILL)
+		}
+	}
+	for name, c := range map[string]struct {
+		kill func(*process)
+		want string // part of the state of the lock
+		log  string
+	}{
+		"witness killed first": {func(p *process) {
+			pid := p.pid("candidate")
+			p.Kill()
+			harness.Until(p.s.TB, "the candidate has ended with its parent", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+		}, `held by "a"`, ""},
+		"orderly stop": {func(p *process) { p.Signal(p.s.TB, syscall.SIGTERM) }, "free", ""},
+		"other holder": {edit(func(r *k8sresourcelock.LeaderElectionRecord, _ map[string]string) { r.HolderIdentity = "b" }), `held by "b"`, "why=superseded"},
+		"later term":   {edit(func(r *k8sresourcelock.LeaderElectionRecord, _ map[string]string) { r.LeaderTransitions++ }), `held by "a"`, "why=superseded"},
+		"no marker": {edit(func(_ *k8sresourcelock.LeaderElectionRecord, n map[string]string) {
+			delete(n, k8sresourcelock.MarkerAnnotation)
+		}), `held by "a"`, "why=earlier-holder-may-act"},
+		"unreadable": {func(p *process) {
+			p.stop()
+			p.patch(`{"metadata":{"annotations":{"control-plane.alpha.kubernetes.io/leader":"{"}}}`)
+			p.signal(syscall.SIGKILL)
+		}, "unreadable", "why=record-unreadable"},
+		"deleted": {func(p *process) {
+			p.stop()
+			if err := p.s.admin.CoreV1().ConfigMaps(p.s.namespace).Delete(p.s.Context(), election, metav1.DeleteOptions{}); err != nil {
+				p.s.Fatal(err)
+			}
+			p.signal(syscall.SIGKILL)
+		}, "absent", "why=lock-deleted"},
+		"permission missing": {func(p *process) {
+			p.stop()
+			p.s.cluster.Identity(p.s.TB, cluster.IdentityOptions{Namespace: p.s.namespace, PodName: "other", ServiceAccount: "a", Rules: []rbacv1.PolicyRule{}})
+			p.signal(syscall.SIGKILL)
+		}, `held by "a"`, "forbidden"},
+		"API server down": {func(p *process) {
+			p.stop()
+			if err := p.relay.Close(); err != nil {
+				p.s.Fatal(err)
+			}
+			p.signal(syscall.SIGKILL)
+		}, `held by "a"`, "its lease expires"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "configmaps")
+			p := s.leader("a", "FENCED=yes")
+			c.kill(p)
+			p.Exit(t)
+			if state := s.state(); !strings.HasPrefix(state, c.want) {
+				t.Errorf("lock is %s, want %s", state, c.want)
+			}
+			if log := p.Errors.String(); !strings.Contains(log, c.log) || strings.Contains(log, "released the lock of a process") {
+				t.Errorf("witness logged %s", log)
+			}
+		})
+	}
+}
