@@ -131,6 +131,7 @@ func electionsOf(rows []election) (shared, perRevision []string) {
 func Rights(config Config) (all manifests.Rights) {
 	config = config.withDefaults()
 	rows := config.rows()
+	all.Add(defaultTagRights(config.Namespace))
 	for _, row := range rows {
 		if !config.DisableElections {
 			all.Add(row.locks(config.Revision))
@@ -183,7 +184,7 @@ func (row election) locks(revision string) (all manifests.Rights) {
 
 func namespaceController(client kube.Client, config Config, tools tools) (job, error) {
 	return namespace.New(client, namespace.Config{
-		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, Logger: tools.log,
+		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, Event: tools.events.Eventf, Logger: tools.log,
 	})
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -66,6 +67,21 @@ func (e *events) run(ctx context.Context) error {
 func (e *events) Eventf(object runtime.Object, kind, reason, message string, args ...any) {
 	if recorder := e.recorder.Load(); recorder != nil {
 		(*recorder).Eventf(object, kind, reason, message, args...)
+	}
+}
+
+// once writes a warning with a fixed name. If several processes write it, one Event exists.
+func (e *events) once(ctx context.Context, name string, about *corev1.ObjectReference, reason, message string) {
+	ctx, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
+	namespace, now := cmp.Or(about.Namespace, metav1.NamespaceDefault), metav1.Now()
+	_, err := e.client.Kube().CoreV1().Events(namespace).Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: name, Namespace: namespace},
+		InvolvedObject: *about, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
+		Source: corev1.EventSource{Component: userAgent, Host: e.identity}, FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		e.log.Warn("failed to write Event", "reason", reason, "about", about.Name, "err", err)
 	}
 }
 

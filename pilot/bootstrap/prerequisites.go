@@ -7,15 +7,11 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // kindsEvery is the interval at which a row checks whether its kinds are served. There is no event for that.
@@ -109,46 +105,4 @@ func (s *site) versions(ctx context.Context, kind schema.GroupVersionResource) (
 		}
 	}
 	return all
-}
-
-// tags watches the tags of the server's revision for controllers of objects that select a revision.
-type tags struct {
-	watcher revisions.TagWatcher
-	known   chan struct{} // closed after the first sync
-}
-
-// followTags creates the tag watcher if a row needs it.
-func (s *site) followTags(rows []election) {
-	for _, row := range rows {
-		if row.tagged {
-			s.tags = newTags(revisions.NewTags(s.own, revisions.Config{
-				Revision: s.config.Revision, Namespace: s.config.Namespace, Logger: s.log,
-			}))
-			return
-		}
-	}
-}
-
-func newTags(watcher revisions.TagWatcher) *tags {
-	t := &tags{watcher: watcher, known: make(chan struct{})}
-	once := sync.OnceFunc(func() { close(t.known) })
-	watcher.AddHandler(func(sets.Set[string]) { once() })
-	return t
-}
-
-// run watches until ctx ends.
-func (t *tags) run(ctx context.Context) error {
-	t.watcher.Run(ctx.Done())
-	return nil
-}
-
-// await waits until the tags are known. Before, all objects of a tag would appear to belong to another revision. The
-// watcher reports errors.
-func (t *tags) await(ctx context.Context) error {
-	select {
-	case <-t.known:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the tags of revisions: %w", context.Cause(ctx))
-	}
 }

@@ -191,7 +191,7 @@ func TestWarmupWaitsForTags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				watcher := &fakeTags{}
-				s := &site{tags: newTags(watcher)}
+				s := &site{tags: newTags(watcher, quiet, nil)}
 				c := newController()
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

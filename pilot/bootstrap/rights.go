@@ -13,7 +13,18 @@ import (
 // writeEvents allows Events about objects in any namespace.
 var writeEvents = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}
 
-// namespaceRights allows one ConfigMap in every namespace. RBAC cannot restrict create to a name.
+// defaultTagRights allows reading the webhook of the default revision that is named for a namespace other than istio-system.
+func defaultTagRights(namespace string) (all manifests.Rights) {
+	if name := revisions.DefaultTagWebhook(namespace); name != revisions.DefaultTagWebhook("") {
+		all.Everywhere = []rbacv1.PolicyRule{{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+			ResourceNames: []string{name}, Verbs: []string{"get", "list", "watch"},
+		}}
+	}
+	return all
+}
+
+// namespaceRights allows one ConfigMap in every namespace, and Events. RBAC cannot restrict create to a name.
 func namespaceRights(Config) manifests.Rights {
 	return manifests.Rights{Everywhere: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list", "watch"}},
@@ -22,6 +33,7 @@ func namespaceRights(Config) manifests.Rights {
 			APIGroups: []string{""}, Resources: []string{"configmaps"},
 			ResourceNames: []string{namespace.ConfigMapName}, Verbs: []string{"list", "watch", "patch"},
 		},
+		writeEvents,
 	}}
 }
 

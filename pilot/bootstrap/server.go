@@ -170,8 +170,9 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 		})
 	}
 	s.metrics.MustRegister(statusCollector{s})
-	// As in istiod, elections use the same webhook in every namespace.
-	s.watcher = revisions.NewDefault(s.own, revisions.Config{Revision: config.Revision, Logger: s.log})
+	s.watcher = revisions.NewDefault(s.own, revisions.Config{
+		Revision: config.Revision, Namespace: config.Namespace, Fallback: true, Logger: s.log,
+	})
 	if err := s.elect(rows); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,9 @@ package revisions
 
 import (
 	"log/slog"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -30,16 +33,6 @@ type Subscribable interface {
 	Subscribe(handler DefaultHandler) (unsubscribe func())
 }
 
-// DefaultTagWebhook returns the name of the webhook whose label is the default revision of a control plane in a namespace. An empty
-// namespace is istio-system.
-func DefaultTagWebhook(namespace string) string {
-	const name = "istio-revision-tag-default"
-	if namespace == "" || namespace == usualNamespace {
-		return name
-	}
-	return name + "-" + namespace
-}
-
 // NewDefaultWatcher returns a watcher of the webhook DefaultTagWebhook. revision is the revision of this process, for the log.
 func NewDefaultWatcher(client kube.Client, revision string, istioNamespace string) DefaultWatcher {
 	return NewDefault(client, Config{Revision: revision, Namespace: istioNamespace})
@@ -48,53 +41,99 @@ func NewDefaultWatcher(client kube.Client, revision string, istioNamespace strin
 // NewDefault returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and Subscribable.
 func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	config = config.withDefaults()
-	name := DefaultTagWebhook(config.Namespace)
-	log := config.Logger.With("webhook", name)
-	return &defaultWatcher{
-		name: name, revision: config.Revision, log: log,
-		broadcaster: newBroadcaster(func(a, b string) bool { return a == b }),
-		runner: newRunner(client, log, config.PollInterval, map[string]string{
-			"list":  "reading it with get",
-			"get":   "keeping the default revision that was read last, if any",
-			"watch": "reading it every " + config.PollInterval.String(),
-		}),
+	names := DefaultTagWebhooks(config.Namespace)
+	if !config.Fallback {
+		names = names[:1]
 	}
+	log := config.Logger.With("webhook", names[0])
+	w := &defaultWatcher{
+		names: names, config: config, log: log, revisions: map[string]string{}, unread: sets.New(names...),
+		broadcaster: newBroadcaster(func(a, b string) bool { return a == b }),
+	}
+	instead := map[string]string{}
+	for _, name := range names {
+		instead["list"+w.of(name)] = "reading it with get"
+		instead["get"+w.of(name)] = "keeping the default revision that was read last, if any"
+		instead["watch"+w.of(name)] = "reading it every " + config.PollInterval.String()
+	}
+	w.runner = newRunner(client, log, config.PollInterval, instead)
+	return w
 }
 
 type defaultWatcher struct {
-	name        string
-	revision    string
+	// names are the webhooks, in their order of precedence.
+	names       []string
+	config      Config
 	log         *slog.Logger
 	broadcaster *broadcaster[string]
 	*runner
+
+	// mu guards the fields below. Each reflector has its own goroutine.
+	mu        sync.Mutex
+	unread    sets.Set[string]
+	revisions map[string]string // by name of an existing webhook
+}
+
+// of returns the suffix of verbs in reports about a webhook.
+func (w *defaultWatcher) of(name string) string {
+	if name == DefaultTagWebhook("") || len(w.names) == 1 {
+		return ""
+	}
+	return " " + name
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, webhooks(reflector[webhook]{name: w.name, to: sink[webhook]{
-		replace: func(all []webhook) {
-			if len(all) == 0 {
-				w.post("")
-				return
-			}
-			w.post(w.labelled(all[0]))
-		},
-		set:    func(item webhook) { w.post(w.labelled(item)) },
-		remove: func(string) { w.post("") },
-	}}))
+	var all []reflection
+	for i, name := range w.names {
+		// Roles of earlier versions do not include the webhook of the namespace.
+		optional := i < len(w.names)-1
+		all = append(all, webhooks(reflector[webhook]{name: name, of: w.of(name), optional: optional, to: w.sink(name)}))
+	}
+	w.run(stopCh, w.broadcaster.deliver, all...)
 }
 
-// labelled returns the revision of the webhook. An empty label is the revision without a name. Without the label there is none.
-func (w *defaultWatcher) labelled(item webhook) string {
-	revision, ok := item.Labels[revisionLabel]
-	if ok && revision == "" {
-		return unnamed
+func (w *defaultWatcher) sink(name string) sink[webhook] {
+	absent := func() { w.change(name, "", false) }
+	set := func(item webhook) {
+		revision := named(item.Labels)
+		w.change(name, revision, revision != "" && (!w.config.Fallback || concerns(&item, unnamed, w.config.Namespace)))
 	}
-	return revision
+	return sink[webhook]{
+		replace: func(all []webhook) {
+			if len(all) == 0 {
+				absent()
+				return
+			}
+			set(all[0])
+		},
+		set:    set,
+		remove: func(string) { absent() },
+	}
+}
+
+// change applies a change of one webhook. The default revision is known when all webhooks have been read.
+func (w *defaultWatcher) change(name, revision string, counts bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.revisions, name)
+	if counts {
+		w.revisions[name] = revision
+	}
+	if w.unread.Delete(name); len(w.unread) > 0 {
+		return
+	}
+	revision = ""
+	for _, name := range w.names {
+		if revision = w.revisions[name]; revision != "" {
+			break
+		}
+	}
+	w.post(revision)
 }
 
 func (w *defaultWatcher) post(revision string) {
 	if before, known := w.broadcaster.read(); !known || before != revision {
-		w.log.Info("default revision changed", "revision", revision, "before", before, "ours", revision == w.revision)
+		w.log.Info("default revision changed", "revision", revision, "before", before, "ours", revision == w.config.Revision)
 	}
 	w.broadcaster.post(revision)
 }

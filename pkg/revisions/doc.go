@@ -2,7 +2,8 @@
 //
 // Both are labels of MutatingWebhookConfigurations. The default revision is the label istio.io/rev of the webhook
 // istio-revision-tag-default, or istio-revision-tag-default-<namespace> outside istio-system. A tag is the label istio.io/tag of a
-// webhook whose label istio.io/rev is the revision. Since version 1.27, istiod also reads tags from Services in its namespace. Without
+// webhook whose label istio.io/rev is the revision. Since version 1.27, istiod also reads tags from Services in its namespace. Resolve
+// selects one revision if several claim a tag. Without
 // a default tag, objects without a label belong to the revision of istiod-default-validator. TagWatcher reads both. DefaultWatcher
 // reads neither, like istiod: elections use the webhook only.
 //

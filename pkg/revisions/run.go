@@ -34,6 +34,9 @@ type Config struct {
 	Revision string
 	// Namespace is the namespace of the control plane. If empty, it is istio-system.
 	Namespace string
+	// Fallback makes a watcher of the default revision use the webhook of istio-system while DefaultTagWebhook(Namespace) does not
+	// exist. Webhooks of other control planes do not count.
+	Fallback bool
 	// PollInterval is the interval of reads if a permission is missing, for example watch. If zero, it is 5 s.
 	PollInterval time.Duration
 	// Logger receives changes, and the begin and end of failures. If nil, it is slog.Default().

@@ -2,6 +2,9 @@ package revisions
 
 import (
 	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +17,8 @@ import (
 // TagWatcher watches the tags of one revision. Its methods are safe for concurrent use.
 //
 // A tag is a MutatingWebhookConfiguration or, in the namespace of the control plane, a Service with the labels istio.io/tag and
-// istio.io/rev. If both exist for a tag, the Service counts. istiod reads both, so two of its revisions own an object while webhook
-// and Service differ, and its log recommends deleting the webhook.
+// istio.io/rev. If several revisions claim a tag, Resolve selects one. istiod counts each claim, so two of its revisions own an object
+// then.
 type TagWatcher interface {
 	// Run follows the tags until stopCh closes, like DefaultWatcher.Run.
 	Run(stopCh <-chan struct{})
@@ -40,6 +43,12 @@ type Resolver interface {
 	HasTag(name string) bool
 }
 
+// ConflictReporter is implemented by the TagWatchers of this package. Their handlers are also called when the conflicts change.
+type ConflictReporter interface {
+	// Conflicts returns the tags that several revisions claim, in the order of their names.
+	Conflicts() []Conflict
+}
+
 // DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.
 const DefaultValidator = "istiod-default-validator"
 
@@ -52,7 +61,8 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags returns a watcher with a complete Config. The watcher also implements Reporter and Awaiter.
+// NewTags returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and
+// ConflictReporter.
 func NewTags(client kube.Client, config Config) TagWatcher {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
@@ -94,20 +104,20 @@ type tagWatcher struct {
 	validator string
 }
 
-// tagged has the tags of one kind of object, by object name.
-type tagged map[string]tag
+// tagged has the claims of one kind of object, by object name.
+type tagged map[string]Claim
 
-type tag struct{ name, revision string }
-
-// tags has the names of the revision, and the tags of other revisions. Its sets are never changed.
+// tags has the names of the revision, and the tags of other revisions. It is never changed.
 type tags struct {
 	mine, others sets.Set[string]
 	// unlabelled reports whether objects without a label belong to the revision.
 	unlabelled bool
+	conflicts  []Conflict
 }
 
 func (t tags) equal(other tags) bool {
-	return t.mine.Equal(other.mine) && t.others.Equal(other.others) && t.unlabelled == other.unlabelled
+	return t.mine.Equal(other.mine) && t.others.Equal(other.others) && t.unlabelled == other.unlabelled &&
+		reflect.DeepEqual(t.conflicts, other.conflicts)
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
@@ -118,26 +128,20 @@ func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 }
 
 func (w *tagWatcher) sink() sink[webhook] {
-	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (name string, got tag, ok bool) {
-		got, ok = tagOf(item.Labels)
-		return item.Name, got, ok && w.concerns(item)
-	})
+	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (Claim, bool) { return WebhookClaim(&item, w.namespace) })
 }
 
 func (w *tagWatcher) serviceSink() sink[corev1.Service] {
-	return tagSink(w, ofServices, w.services, func(item corev1.Service) (name string, got tag, ok bool) {
-		got, ok = tagOf(item.Labels)
-		return item.Name, got, ok
-	})
+	return tagSink(w, ofServices, w.services, func(item corev1.Service) (Claim, bool) { return ServiceClaim(&item) })
 }
 
-// tagSink returns a sink that stores the tags of one kind of object.
-func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (name string, got tag, ok bool)) sink[T] {
+// tagSink returns a sink that stores the claims of one kind of object.
+func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (claim Claim, ok bool)) sink[T] {
 	take := func(item T) {
-		name, got, ok := read(item)
-		delete(known, name)
+		claim, ok := read(item)
+		delete(known, claim.Name)
 		if ok {
-			known[name] = got
+			known[claim.Name] = claim
 		}
 	}
 	return sink[T]{
@@ -179,34 +183,6 @@ func (w *tagWatcher) validates(item validator) string {
 	return named(item.Labels)
 }
 
-// named returns the revision in the labels. An empty label is the revision without a name. Without the label it returns "".
-func named(labels map[string]string) string {
-	revision, labelled := labels[revisionLabel]
-	if labelled && revision == "" {
-		return unnamed
-	}
-	return revision
-}
-
-// tagOf returns the tag in the labels.
-func tagOf(labels map[string]string) (got tag, ok bool) {
-	got = tag{labels[tagLabel], named(labels)}
-	return got, got.name != "" && got.revision != ""
-}
-
-// concerns reports whether a webhook belongs to this control plane. It does not if it calls only Services of other namespaces.
-func (w *tagWatcher) concerns(item webhook) bool {
-	if len(item.Webhooks) == 0 {
-		return true
-	}
-	for _, hook := range item.Webhooks {
-		if service := hook.ClientConfig.Service; service == nil || service.Namespace == w.namespace {
-			return true
-		}
-	}
-	return false
-}
-
 // change applies a change of one kind. The tags are known when each kind has been read.
 func (w *tagWatcher) change(of string, take func()) {
 	w.mu.Lock()
@@ -229,27 +205,17 @@ func (w *tagWatcher) post() {
 // read returns the tags of all kinds.
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
-	defaultTag := false
-	take := func(got tag) {
-		defaultTag = defaultTag || got.name == unnamed
-		if got.revision == w.revision {
-			t.mine.Insert(got.name)
+	var used map[string]Claim
+	used, t.conflicts = Resolve(w.namespace, slices.AppendSeq(slices.Collect(maps.Values(w.services)), maps.Values(w.webhooks)))
+	for name, claim := range used {
+		if claim.Revision == w.revision {
+			t.mine.Insert(name)
 		} else {
-			t.others.Insert(got.name)
-		}
-	}
-	byService := sets.New[string]()
-	for _, got := range w.services {
-		byService.Insert(got.name)
-		take(got)
-	}
-	for _, got := range w.webhooks {
-		if !byService.Has(got.name) {
-			take(got)
+			t.others.Insert(name)
 		}
 	}
 	t.unlabelled = t.isMine(unnamed, w.revision)
-	if !defaultTag && w.validator != "" {
+	if _, found := used[unnamed]; !found && w.validator != "" {
 		t.unlabelled = w.validator == w.revision
 	}
 	return t
@@ -276,6 +242,9 @@ func (w *tagWatcher) HasTag(name string) bool {
 }
 
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }
+
+// Conflicts implements ConflictReporter.
+func (w *tagWatcher) Conflicts() []Conflict { return slices.Clone(w.current().conflicts) }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 	t := w.current()

@@ -39,9 +39,11 @@ func TestRun_NoClient(t *testing.T) {
 func tagHook(name, tag, revision string, namespaces ...string) webhook {
 	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
 	for _, namespace := range namespaces {
-		item.Webhooks = append(item.Webhooks, admissionv1.MutatingWebhook{
-			ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}},
-		})
+		hook := admissionv1.MutatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
+		if namespace == "" { // by a URL
+			hook.ClientConfig.Service = nil
+		}
+		item.Webhooks = append(item.Webhooks, hook)
 	}
 	return item
 }

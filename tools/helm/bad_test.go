@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // Errors name the value, and the fix if there is one.
@@ -103,7 +105,7 @@ func TestValues_Invalid(t *testing.T) {
 func TestInstall_ExistingObjects(t *testing.T) {
 	p := newPlace(t)
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: "istio-revision-tag-theirs", Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
+		Name: revisions.TagWebhook("theirs", p.namespace), Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
 	}}
 	hooks := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if _, err := hooks.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {
@@ -111,7 +113,7 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	}
 	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
-		"tag theirs (webhook istio-revision-tag-theirs, for revision old) was not created by this chart", "istioctl tag set theirs --revision canary --overwrite")
+		"tag theirs (webhook "+hook.Name+", for revision old) was not created by this chart", "istioctl tag set theirs --revision canary --overwrite")
 	p.mustHelm(t, tags("install", "tags", "--set", "default=absent,force=true")...)
 	p.refused(t, tags("install", "more", "--set", "default=absent,force=true"), "tag default belongs to release tags in namespace "+p.namespace, "helm upgrade tags")
 

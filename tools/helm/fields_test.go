@@ -13,13 +13,12 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-const (
-	defaultTag = "istio-revision-tag-default"
-	// method is the apply method of docs/upgrade.md.
-	method = "--server-side=false"
-)
+// method is the apply method of docs/upgrade.md.
+const method = "--server-side=false"
 
 // cli runs the commands that people type, in a folder like the root of the repository.
 type cli struct {
@@ -107,7 +106,7 @@ func (c cli) replicas() int32 {
 
 func (c cli) revision() string {
 	c.t.Helper()
-	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), defaultTag, metav1.GetOptions{})
+	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), revisions.DefaultTagWebhook(c.namespace), metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -217,12 +216,12 @@ func (f *fields) scale() {
 
 func (f *fields) label() {
 	f.rev = f.next()
-	f.run("kubectl label --overwrite mutatingwebhookconfiguration " + defaultTag + " istio.io/rev=" + f.rev)
+	f.run("kubectl label --overwrite mutatingwebhookconfiguration " + revisions.DefaultTagWebhook(f.namespace) + " istio.io/rev=" + f.rev)
 }
 
 func (f *fields) set() string {
 	f.rev = f.next()
-	return f.run("electionctl default set --yes " + f.rev)
+	return f.run("electionctl -n " + f.namespace + " default set --yes " + f.rev)
 }
 
 var printedHelm = regexp.MustCompile(`helm upgrade .*`)

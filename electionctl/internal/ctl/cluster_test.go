@@ -8,11 +8,13 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // tag creates the webhook of the default revision for the test.
@@ -69,7 +71,49 @@ func TestDefault(t *testing.T) {
 	e.tag("stable", 0, map[string]string{})
 	e.expect(e.run("default", "set", "canary", "--yes"), Refused, "", "istioctl tag set default --revision canary --overwrite")
 	e.expect(e.run("default", "get"), Done, "stable\n")
+
+	// The webhook of the namespace counts first.
+	e.hook(revisions.DefaultTagWebhook(e.namespace), "default", "east", "app.kubernetes.io/part-of", "incumbent")
+	e.expect(e.run("default", "set", "west", "--yes"), Done, "The default revision is west; it was east")
+	e.expect(e.run("default", "get"), Done, "west\n")
 	e.untag()
+}
+
+// hook creates a webhook of a tag with more labels.
+func (e *environment) hook(name, tag, revision string, labels ...string) {
+	e.t.Helper()
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision},
+	}}
+	for i := 0; i < len(labels); i += 2 {
+		hook.Labels[labels[i]] = labels[i+1]
+	}
+	all := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	if _, err := all.Create(e.t.Context(), hook, metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.t.Cleanup(func() {
+		if err := all.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+			e.t.Error(err)
+		}
+	})
+}
+
+func TestDoctor_Tags(t *testing.T) {
+	e := newEnvironment(t)
+	e.istiod("work", record)
+	e.expect(e.run("doctor"), Done, "each tag has one revision")
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{tagLabel: "prod-" + e.namespace, revisionLabel: "stable"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+	}
+	if _, err := e.kube.CoreV1().Services(e.namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.hook("team-b-"+e.namespace, "prod-"+e.namespace, "canary")
+	result := e.run("doctor")
+	e.expect(result, Unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
+	e.expect(result, Unhealthy, "→ kubectl delete mutatingwebhookconfiguration team-b-NAMESPACE, or change its label istio.io/rev")
 }
 
 func TestDoctor(t *testing.T) {

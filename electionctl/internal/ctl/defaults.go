@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 func (p *Program) defaults() *cobra.Command {
@@ -39,8 +41,8 @@ func (p *Program) defaults() *cobra.Command {
 	var yes bool
 	set := &cobra.Command{
 		Use: "set REVISION", Short: "Change the default revision",
-		Long: `Shows the plan, asks for confirmation, and changes the label of the webhook istio-revision-tag-default. Works only on a tag
-installed by this project's ` + "`tags`" + ` chart. For a tag created by istioctl, changing the label would not update its injection webhooks,
+		Long: `Shows the plan, asks for confirmation, and changes the label of the webhook istio-revision-tag-default, or of
+istio-revision-tag-default-NAMESPACE if it exists. Works only on a tag installed by this project's ` + "`tags`" + ` chart. For a tag created by istioctl, changing the label would not update its injection webhooks,
 so the command prints the istioctl command to run and changes nothing.`,
 		Args:              exactly("revision"),
 		ValidArgsFunction: p.completeRevisions,
@@ -51,13 +53,18 @@ so the command prints the istioctl command to run and changes nothing.`,
 	return root
 }
 
-// tag returns the webhook of the default revision, or an empty webhook if it does not exist.
-func (c *clients) tag(ctx context.Context) (*admissionv1.MutatingWebhookConfiguration, error) {
-	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, defaultTag, metav1.GetOptions{})
+// tag returns the webhook of the default revision of the selected namespace, or an empty webhook if it does not exist.
+func (c *clients) tag(ctx context.Context) (hook *admissionv1.MutatingWebhookConfiguration, err error) {
+	for _, name := range revisions.DefaultTagWebhooks(c.at) {
+		hook, err = c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			return hook, nil
+		}
+	}
 	if apierrors.IsNotFound(err) {
 		return &admissionv1.MutatingWebhookConfiguration{}, nil
 	}
-	return hook, err
+	return nil, err
 }
 
 func (p *Program) setDefault(ctx context.Context, revision string, yes bool) error {
@@ -91,7 +98,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	hook.Labels[revisionLabel] = revision
 	if err := c.applyTag(ctx, hook); err != nil {
 		if apierrors.IsConflict(err) {
-			return withCode(Refused, "webhook %s was changed concurrently; nothing was changed: try again", defaultTag)
+			return withCode(Refused, "webhook %s was changed concurrently; nothing was changed: try again", hook.Name)
 		}
 		return err
 	}
@@ -138,7 +145,7 @@ func notOurs(hook *admissionv1.MutatingWebhookConfiguration, revision string) er
 	case hook.Name == "":
 		return withCode(NotFound, "webhook %s not found; nothing was changed: install the chart tags with --set default=%s, or with Istio: istioctl tag set default --revision %s", defaultTag, revision, revision)
 	case hook.Labels["app.kubernetes.io/part-of"] != "incumbent" || len(hook.Webhooks) > 0:
-		return withCode(Refused, "webhook %s was not installed by the chart tags; nothing was changed: run istioctl tag set default --revision %s --overwrite", defaultTag, revision)
+		return withCode(Refused, "webhook %s was not installed by the chart tags; nothing was changed: run istioctl tag set default --revision %s --overwrite", hook.Name, revision)
 	}
 	return nil
 }

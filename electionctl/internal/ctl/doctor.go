@@ -55,6 +55,7 @@ type check struct {
 var checks = []check{
 	{"leaders", leaders, finding{Verdict: well, Message: "each election has a leader"}},
 	{"default", tags, finding{}},
+	{"tags", conflicts, finding{Verdict: well, Message: "each tag has one revision"}},
 	{"permissions", permissions, finding{}},
 	{"clock", clock, finding{}},
 	{"locks", locks, finding{}},
@@ -69,8 +70,8 @@ func (p *Program) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check elections for problems and suggest fixes",
-		Long: `Checks first whether each election has a leader and another candidate, and whether a live process runs the default revision. Then
-checks permissions, clocks, locks, annotations that prevent a leader, elections that two installations share, priorities in the API
+		Long: `Checks first whether each election has a leader and another candidate, whether a live process runs the default revision, and whether
+several revisions claim a tag. Then checks permissions, clocks, locks, annotations that prevent a leader, elections that two installations share, priorities in the API
 server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),

@@ -24,7 +24,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// defaultTag is the webhook that is labelled with the default revision.
+// defaultTag is the webhook that is labelled with the default revision, unless a webhook is named for the namespace.
 const defaultTag = "istio-revision-tag-default"
 
 const revisionLabel = "istio.io/rev"
@@ -35,6 +35,8 @@ type clients struct {
 	kube   kubernetes.Interface
 	meta   metadata.Interface
 	clock  *apirequest.ServerClock
+	// at is the selected namespace, or "" for all.
+	at string
 }
 
 // nowhere is the host of kubectl's flags if no cluster is configured.
@@ -63,6 +65,9 @@ func (p *Program) connect() (*clients, error) {
 	config.UserAgent = "electionctl"
 	c := &clients{config: config, clock: &apirequest.ServerClock{}}
 	config.Wrap(c.clock.Wrap)
+	if c.at, err = p.namespace(); err != nil {
+		return nil, err
+	}
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}

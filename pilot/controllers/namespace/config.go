@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -15,6 +17,8 @@ const (
 	ConfigMapName = "istio-ca-root-cert"
 	// BundleKey is the key of the bundle in the ConfigMap. Its value is PEM.
 	BundleKey = "root-cert.pem"
+	// ReasonNotWritten is the reason of the Event on a ConfigMap that cannot be written, or that another writer reverts.
+	ReasonNotWritten = "BundleNotWritten"
 
 	// configLabel marks created ConfigMaps in the same way as istiod.
 	configLabel = "istio.io/config"
@@ -38,6 +42,8 @@ type Config struct {
 	Excluded []string
 	// BundleInterval is the interval at which the file is read. Default: 1 s.
 	BundleInterval time.Duration
+	// Event records on the ConfigMap of a namespace why it is not written. Optional.
+	Event reconcile.Event
 	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -19,6 +20,7 @@ type Controller struct {
 	bundle     *bundle
 	namespaces *reconcile.Cache[string, *corev1.Namespace]
 	configMaps *reconcile.Cache[string, *corev1.ConfigMap]
+	problems   *reconcile.Problems[string]
 }
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
@@ -29,11 +31,12 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	config = config.withDefaults()
 	c := &Controller{
 		config: config, excluded: sets.New(config.Excluded...),
-		bundle: &bundle{file: config.BundleFile, log: config.Logger, read: readBundle},
+		bundle:   &bundle{file: config.BundleFile, log: config.Logger, read: readBundle},
+		problems: reconcile.NewProblems[string](reconcile.ProblemsConfig{Event: config.Event, Logger: config.Logger}),
 	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[string]{
-		Name: name, Reconcile: c.reconcile, Idle: "CA bundle is not distributed", Logger: config.Logger,
+		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "CA bundle is not distributed", Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -70,6 +73,17 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.loop.Run(ctx, func(ctx context.Context) {
 		c.bundle.follow(ctx, c.config.BundleInterval, func() { c.loop.EnqueueAll() })
 	})
+}
+
+// failing records an Event with the error on the ConfigMap of a namespace. The ConfigMap may not exist.
+func (c *Controller) failing(name string, err error) {
+	about := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: ConfigMapName}}
+	if have := c.configMaps.Get(name, ConfigMapName); have != nil {
+		about = have
+	}
+	if active(c.namespaces.Get("", name)) {
+		c.problems.Failed(reconcile.Reference("v1", "ConfigMap", about), ReasonNotWritten, err)
+	}
 }
 
 // slimNamespace returns a namespace with only the fields that the controller reads.

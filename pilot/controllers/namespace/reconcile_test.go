@@ -2,6 +2,7 @@ package namespace
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
@@ -107,7 +109,15 @@ func TestReconcile_LogsErrors(t *testing.T) {
 					}
 					return nil
 				}
-				s.run(s.controller(Config{BundleFile: file}), func() { time.Sleep(time.Minute) })
+				var events []string
+				event := func(about runtime.Object, kind, reason, message string, args ...any) {
+					of := about.(*corev1.ObjectReference)
+					events = append(events, fmt.Sprintf("%s %s/%s %s %s: ", of.Kind, of.Namespace, of.Name, kind, reason)+fmt.Sprintf(message, args...))
+				}
+				s.run(s.controller(Config{BundleFile: file, Event: event}), func() { time.Sleep(time.Minute) })
+				if want := "ConfigMap a/" + ConfigMapName + " Warning BundleNotWritten: "; len(events) != 1 || !contains(events[0], want, test.want) {
+					t.Errorf("Events %q, want %q", events, want+test.want)
+				}
 				if s.log.Count("reconcile failed") != 1 || s.log.Count(test.want) != 1 || s.log.Count("reconcile succeeded again") != 1 || s.count() != 5 {
 					t.Errorf("%d attempts, want %q in the log:\n%s", s.count(), test.want, &s.log)
 				}

@@ -55,11 +55,14 @@ func TestServer_Events(t *testing.T) {
 func TestServer_EventsForbidden(t *testing.T) {
 	c := cluster.Shared(t)
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
-	rules := slices.DeleteFunc(manifests.NamespaceRules(bootstrap.Rights(oneElection)), func(r rbacv1.PolicyRule) bool {
-		return slices.Contains(r.Resources, "events")
-	})
+	alone := oneElection
+	alone.Namespace = home
+	without := func(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
+		return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	}
 	config := c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: "a", ServiceAccount: "pilot", Rules: rules, ClusterRules: manifests.ClusterRules(bootstrap.Rights(oneElection)),
+		Namespace: home, PodName: "a", ServiceAccount: "pilot",
+		Rules: without(manifests.NamespaceRules(bootstrap.Rights(alone))), ClusterRules: without(manifests.ClusterRules(bootstrap.Rights(alone))),
 	})
 	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
 	await(t, "a leads", func() bool { return r.state(t).Leading })

@@ -90,7 +90,9 @@ func (r *replica) state(t *testing.T) state {
 // pilotIdentity returns an identity with the permissions of the manifests.
 func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
 	t.Helper()
-	rights := bootstrap.Rights(oneElection)
+	config := oneElection
+	config.Namespace = home
+	rights := bootstrap.Rights(config)
 	return c.Identity(t, cluster.IdentityOptions{
 		Namespace: home, PodName: pod, ServiceAccount: "pilot",
 		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),

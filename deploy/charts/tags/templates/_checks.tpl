@@ -1,13 +1,18 @@
+{{- /* The name of the webhook of a tag. As in Istio's charts, it has the namespace as a suffix outside istio-system. */ -}}
+{{- define "tag.name" -}}
+istio-revision-tag-{{ .tag }}{{ if ne .root.Release.Namespace "istio-system" }}-{{ .root.Release.Namespace }}{{ end }}
+{{- end -}}
 {{- /* Fails if the tag exists and does not belong to this release, or if no replica of the revision is available. A tag for a
 revision without replicas leaves its namespaces without a control plane. Without a cluster, lookup returns no objects. */ -}}
 {{- define "tag.check" -}}
 {{- $root := .root -}}
-{{- $existing := lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" (printf "istio-revision-tag-%s" .tag) -}}
+{{- $name := include "tag.name" . -}}
+{{- $existing := lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" $name -}}
 {{- if $existing -}}
 {{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $existing -}}
 {{- $namespace := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $existing -}}
 {{- if not $owner -}}
-{{- fail (printf "tag %s (webhook istio-revision-tag-%s, for revision %s) was not created by this chart. Change it with `istioctl tag set %s --revision %s --overwrite`, or remove it first with `istioctl tag remove %s`." .tag .tag (dig "metadata" "labels" "istio.io/rev" "none" $existing) .tag .revision .tag) -}}
+{{- fail (printf "tag %s (webhook %s, for revision %s) was not created by this chart. Change it with `istioctl tag set %s --revision %s --overwrite`, or remove it first with `istioctl tag remove %s`." .tag $name (dig "metadata" "labels" "istio.io/rev" "none" $existing) .tag .revision .tag) -}}
 {{- end -}}
 {{- if or (ne $owner $root.Release.Name) (ne $namespace $root.Release.Namespace) -}}
 {{- fail (printf "tag %s belongs to release %s in namespace %s. Change it with `helm upgrade %s --namespace %s`." .tag $owner $namespace $owner $namespace) -}}

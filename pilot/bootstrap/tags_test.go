@@ -1,0 +1,73 @@
+package bootstrap
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/pkg/revisions"
+)
+
+// conflictingTags is a tag watcher with the conflicts of the test.
+type conflictingTags struct {
+	fakeTags
+	now []revisions.Conflict
+}
+
+func (w *conflictingTags) Conflicts() []revisions.Conflict { return w.now }
+func (w *conflictingTags) Run(stop <-chan struct{})        { <-stop }
+
+// A conflict that lasts is reported once, and its end once. A conflict during a change is not reported.
+func TestTags_ReportConflict(t *testing.T) {
+	claim := func(revision, name string) revisions.Claim {
+		return revisions.Claim{Tag: "default", Revision: revision, Kind: revisions.WebhookKind, Name: name, UID: "u"}
+	}
+	conflict := []revisions.Conflict{{Used: claim("stable", "a"), Others: []revisions.Claim{claim("canary", "b")}}}
+	synctest.Test(t, func(t *testing.T) {
+		var log logs.Buffer
+		var events []string
+		watcher := &conflictingTags{}
+		tags := newTags(watcher, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, about revisions.Claim, name, message string) {
+			events = append(events, about.Name+" "+name+" "+message)
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- tags.run(ctx) }()
+		change := func(now []revisions.Conflict, lasts time.Duration) {
+			watcher.now = now
+			watcher.handlers[0](sets.New("stable"))
+			<-time.After(lasts)
+			synctest.Wait()
+		}
+		change(conflict, time.Second)
+		change(nil, time.Minute)
+		if log.String() != "" || len(events) > 0 {
+			t.Errorf("a conflict of 1 s: log %q, Events %q", log.String(), events)
+		}
+		for range 3 {
+			change(conflict, time.Minute)
+		}
+		if log.Count("several revisions claim a tag", "used=\"stable (MutatingWebhookConfiguration a)\"") != 1 {
+			t.Errorf("log:\n%s", log.String())
+		}
+		if len(events) != 1 || !strings.HasPrefix(events[0], "b tag-conflict.u.") || !strings.Contains(events[0], "kubectl delete mutatingwebhookconfiguration b") {
+			t.Errorf("Events: %q", events)
+		}
+		if change(nil, time.Minute); log.Count("only one revision claims the tag now") != 1 {
+			t.Errorf("log:\n%s", log.String())
+		}
+		if change(conflict, time.Minute); len(events) != 2 || events[0] != events[1] {
+			t.Errorf("Events: %q", events)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
