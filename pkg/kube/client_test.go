@@ -1,14 +1,10 @@
 package kube
 
 import (
-	"context"
 	"errors"
-	"net"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,23 +31,6 @@ func record(headers *[]http.Header) Option {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
-func TestNewClient_CopiesConfiguration(t *testing.T) {
-	config := &rest.Config{Host: "https://127.0.0.1:1", QPS: 3, Burst: 4}
-	before := *config
-	var headers []http.Header
-	c, err := NewClient(config, WithRateLimit(-1, 0), WithUserAgent("x"), WithOwnConnections(), record(&headers))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(*config, before) {
-		t.Errorf("configuration became %+v", config)
-	}
-	c.RESTConfig().Host = "elsewhere"
-	if got := c.RESTConfig().Host; got != config.Host {
-		t.Errorf("host is %q after a caller changed the copy it was given", got)
-	}
-}
 
 func TestClient_ContentTypes(t *testing.T) {
 	var headers []http.Header
@@ -170,59 +149,6 @@ func TestOptions_Invalid(t *testing.T) {
 	}
 }
 
-// The limiter comes from the options, the configuration, or the default of client-go.
-func TestWithRateLimit(t *testing.T) {
-	given := flowcontrol.NewTokenBucketRateLimiter(1000, 7)
-	for name, test := range map[string]struct {
-		config *rest.Config
-		opts   []Option
-		burst  int
-	}{
-		"none given":                     {&rest.Config{}, nil, 10},
-		"of the options":                 {&rest.Config{QPS: 100, Burst: 100}, []Option{WithRateLimit(0.001, 3)}, 3},
-		"of the configuration":           {&rest.Config{QPS: 0.001, Burst: 4}, nil, 4},
-		"a limiter of the configuration": {&rest.Config{RateLimiter: given}, nil, 7},
-		"both":                           {&rest.Config{RateLimiter: given, QPS: 0.001, Burst: 1}, nil, 7},
-		"options over a limiter":         {&rest.Config{RateLimiter: given}, []Option{WithRateLimit(0.001, 2)}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var headers []http.Header
-			test.config.Host = "http://127.0.0.1:1"
-			c, err := NewClient(test.config, append(test.opts, record(&headers))...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			limiter := c.Kube().CoreV1().RESTClient().GetRateLimiter()
-			if test.config.RateLimiter != nil && len(test.opts) == 0 {
-				if limiter != given {
-					t.Errorf("the limiter is %v", limiter)
-				}
-				return
-			}
-			if c.Kube().CoordinationV1().RESTClient().GetRateLimiter() != limiter {
-				t.Error("another group has a limiter of its own")
-			}
-			for i := range test.burst {
-				if !limiter.TryAccept() {
-					t.Fatalf("request %d is held back", i)
-				}
-			}
-			if limiter.TryAccept() {
-				t.Error("one more than the burst is let through")
-			}
-			if name == "none given" {
-				return // the limiter allows the next request after 200 ms
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			kind := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-			if _, err := c.Dynamic().Resource(kind).Get(ctx, "a", metav1.GetOptions{}); err == nil || len(headers) != 0 {
-				t.Errorf("the dynamic client has a limit of its own: %v", err)
-			}
-		})
-	}
-}
-
 // memory is a client without a server.
 type memory struct {
 	Client
@@ -264,23 +190,4 @@ func TestInMemory(t *testing.T) {
 		t.Errorf("derived %v, %v", derived, err)
 	}
 	CloseIdleConnections(none) // it has no connections
-}
-
-// A custom dialer is kept. A custom transport needs no dialer.
-func TestWithOwnConnections_CustomDialer(t *testing.T) {
-	dialed := 0
-	config := &rest.Config{Dial: func(context.Context, string, string) (net.Conn, error) {
-		dialed++
-		return nil, errRecorded
-	}}
-	if err := WithOwnConnections()(config); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := config.Dial(t.Context(), "", ""); !errors.Is(err, errRecorded) || dialed != 1 {
-		t.Errorf("dialed %d times: %v", dialed, err)
-	}
-	config = &rest.Config{Transport: roundTripper(nil)}
-	if err := WithOwnConnections()(config); err != nil || config.Dial != nil {
-		t.Errorf("a transport of the user's is given a dialer, %v", err)
-	}
 }

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -241,74 +240,6 @@ func TestWatch_OutlivesTimeouts(t *testing.T) {
 	}
 	if n := s.made.Load(); n != 3 {
 		t.Errorf("%d connections, one for the watch and two that timed out", n)
-	}
-}
-
-// reloaded is a model whose settings change, as with a new CA.
-type reloaded struct {
-	present atomic.Pointer[http.Transport]
-}
-
-func (r *reloaded) settings() *http.Transport { return r.present.Load() }
-func (*reloaded) refresh(context.Context)     {}
-
-func TestConnections_ReloadedSettings(t *testing.T) {
-	s, config := secure(t)
-	rt, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model := &reloaded{}
-	model.present.Store(&http.Transport{ForceAttemptHTTP2: true}) // trusts only the CAs of the machine
-	p := &pool{like: model}
-	send := func() error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, bytes.NewReader(nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := p.roundTrip(req)
-		if err == nil {
-			err = resp.Body.Close()
-		}
-		return err
-	}
-	if err := send(); err == nil {
-		t.Fatal("it trusts whom it does not know")
-	}
-	model.present.Store(modelOf(rt).settings())
-	if err := send(); err != nil {
-		t.Errorf("with the CA that was reloaded: %v", err)
-	}
-	p.closeIdle()
-}
-
-// Only the holders of client-go are unwrapped.
-func TestModelOf(t *testing.T) {
-	_, config := secure(t)
-	byFile := rest.CopyConfig(config)
-	byFile.CAData, byFile.CAFile = nil, file(t, config.CAData)
-	for name, c := range map[string]struct {
-		config *rest.Config
-		ours   bool
-	}{
-		"TLS":              {config, true},
-		"CA in a file":     {byFile, true},
-		"no TLS":           {&rest.Config{Host: "http://127.0.0.1:1"}, true},
-		"a dialer":         {&rest.Config{Host: config.Host, Dial: (&net.Dialer{}).DialContext}, true},
-		"user's transport": {&rest.Config{Host: "http://127.0.0.1:1", Transport: roundTripper(nil)}, false},
-		"another's":        {&rest.Config{Host: "http://127.0.0.1:1", Transport: wrapper{http.DefaultTransport}}, false},
-	} {
-		rt, err := rest.TransportFor(c.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := newConnections(rt)
-		if (got != nil) != c.ours {
-			t.Errorf("%s (%T): %v", name, rt, got)
-		}
-		if got != nil && got.calls.like.settings() == nil {
-			t.Errorf("%s (%T): no settings", name, rt)
-		}
 	}
 }
 

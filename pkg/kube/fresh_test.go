@@ -9,7 +9,6 @@ import (
 	"net/http/httptrace"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -126,30 +125,6 @@ func TestCloseIdleConnections(t *testing.T) {
 	}
 	if err := get(t.Context(), parent.Kube(), "a"); err != nil || s.made.Load() != 5 {
 		t.Errorf("%v, %d connections: a later request opens a new one", err, s.made.Load())
-	}
-}
-
-func TestStreamTimeout(t *testing.T) {
-	c := made(t, &rest.Config{Host: "http://127.0.0.1:1", QPS: -1})
-	if w, err := c.Kube().CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("%v, %v", w, err)
-	}
-}
-
-func TestIsStream(t *testing.T) {
-	for query, want := range map[string]bool{
-		"": false, "watch=true": true, "a=b&watch=1": true, "watch=false": false, "watch=0": false, "watch=": false,
-		"follow=true": true, "follow=1&a=b": true, "follow=false": false, "fieldSelector=watch%3Dtrue": false, "rewatch=true": false,
-	} {
-		for _, method := range []string{"GET", "POST", "DELETE"} {
-			req, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1/?"+query, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := isStream(req); got != (want && method == "GET") {
-				t.Errorf("%s ?%s: %v", method, query, got)
-			}
-		}
 	}
 }
 

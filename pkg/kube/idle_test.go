@@ -3,14 +3,10 @@ package kube
 import (
 	"bytes"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
@@ -31,42 +27,6 @@ func (l *locked) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()
-}
-
-// A wrapper without access to the transport below it keeps no connection open, and is not logged.
-func TestCloseIdleConnections_Wrapped(t *testing.T) {
-	var log locked
-	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
-	defer klog.ClearLogger()
-	open, closed := make(chan struct{}, 10), make(chan struct{}, 10)
-	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateIdle:
-			open <- struct{}{}
-		case http.StateClosed:
-			closed <- struct{}{}
-		case http.StateNew, http.StateActive, http.StateHijacked:
-		}
-	}
-	server.Start()
-	defer server.Close()
-	opaque := WithWrapTransport(func(next http.RoundTripper) http.RoundTripper { return roundTripper(next.RoundTrip) })
-	c, err := NewClient(&rest.Config{Host: server.URL}, opaque, WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, _ = c.Kube().CoreV1().Namespaces().Get(t.Context(), "a", metav1.GetOptions{})
-	<-open
-	CloseIdleConnections(c)
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("the connection stays open")
-	}
-	if text := log.String(); text != "" {
-		t.Errorf("client-go logged: %s", text)
-	}
 }
 
 // A custom transport with connections closes them. A custom transport without connections is ignored without a log message.

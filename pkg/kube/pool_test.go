@@ -232,21 +232,6 @@ func TestRoundTrip_EndsWithResponse(t *testing.T) {
 	}
 }
 
-// Only a request that got a connection retires it.
-func TestRoundTrip_RetiresUsedConnection(t *testing.T) {
-	for _, connected := range []bool{false, true} {
-		p := stubbed(func(req *http.Request) (*http.Response, error) {
-			if connected {
-				gotConn(req)
-			}
-			return nil, timeoutError{true}
-		})
-		if _, err := p.roundTrip(stubRequest(t.Context(), t, http.MethodGet, nil)); err != (timeoutError{true}) || (p.present == nil) != connected {
-			t.Errorf("connected %v: error %v, retired %v", connected, err, p.present == nil)
-		}
-	}
-}
-
 // A response that times out retires the connection. A response that ends does not.
 func TestBody_Read(t *testing.T) {
 	for name, test := range map[string]struct {

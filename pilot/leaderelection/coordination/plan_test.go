@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -177,37 +176,6 @@ func TestPlan_NamesAndPrefers(t *testing.T) {
 	}
 }
 
-// A nominee that releases the lock or lets the nomination expire is not named again during its back-off.
-func TestPlan_RefusedNomination(t *testing.T) {
-	for name, refuse := range map[string]func(*scenario){
-		"released": (*scenario).release,
-		"expired":  func(s *scenario) { s.step(); s.sleep(5 * time.Second) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScenario(t, "a", "b")
-			s.step()
-			s.step()
-			s.wantLock("a", "")
-			s.wantNothing("a is named")
-			refuse(s)
-			s.step()
-			s.step()
-			s.wantLock("b", "")
-			s.renew()
-			s.step()
-			s.sleep(9 * time.Second)
-			s.renew()
-			s.wantNothing("back-off of a")
-			s.wantLock("b", "")
-			s.sleep(2 * time.Second)
-			s.renew()
-			if p := s.step(); len(p.Ping) != 2 {
-				t.Errorf("after the back-off: %v", p)
-			}
-		})
-	}
-}
-
 // A nominee may release the lock before the watch delivers the nomination. This is a refusal. An older version of the lock is not.
 func TestPlan_RefusalBeforeWatchEvent(t *testing.T) {
 	for _, delayed := range []bool{false, true} {
@@ -228,27 +196,6 @@ func TestPlan_RefusalBeforeWatchEvent(t *testing.T) {
 		s.step()
 		s.wantLock("b", "")
 	}
-}
-
-// A lease expires when it was unchanged for its duration, regardless of its times.
-func TestPlan_ExpiryByObservation(t *testing.T) {
-	s := newScenario(t, "a", "b")
-	old := metav1.NewMicroTime(epoch.Add(-24 * time.Hour))
-	s.e.Lease.Spec.HolderIdentity = new("b")
-	s.e.Lease.Spec.RenewTime = &old
-	s.e.Lease.Spec.AcquireTime = &old
-	s.e.Lease.Spec.LeaseDurationSeconds = new(int32(15))
-	s.step()
-	s.step()
-	s.wantLock("b", "a")
-	s.wantNothing("a is preferred")
-	s.sleep(15*time.Second - time.Millisecond)
-	s.step()
-	s.wantLock("b", "")
-	s.sleep(time.Millisecond)
-	s.step()
-	s.step()
-	s.wantLock("a", "")
 }
 
 // A free lock goes to the best candidate, also after a preference for it failed because the holder drained slowly.
@@ -287,40 +234,6 @@ func TestPlan_FreeLockAfterFailedPreference(t *testing.T) {
 	}
 }
 
-// A candidate that released the lock has stopped or failed. It is named only if no other candidate exists.
-func TestPlan_AfterRelease(t *testing.T) {
-	for names, want := range map[string]string{"a b": "b", "a": "a"} {
-		s := newLed(t, strings.Fields(names)...)
-		s.wantNothing("a leads")
-		s.release()
-		s.step()
-		s.wantLock(want, "")
-		s.renew()
-		s.sleep(electionDuration)
-		s.renew()
-		s.step()
-		if want == "b" {
-			s.wantLock("b", "a") // a is older
-			continue
-		}
-		s.e.Candidates = append(s.e.Candidates, newScenario(t, "a", "b").e.Candidates[1])
-		s.wantNothing("a leads again")
-	}
-}
-
-// Two coordinators that disagree change the preference at most once per election duration.
-func TestPlan_OtherPreference(t *testing.T) {
-	s := newLed(t, "a", "b", "c")
-	s.prioritize(1)
-	s.step()
-	s.wantLock("a", "b")
-	s.edit(func(l *coordinationv1.Lease) {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, "c")
-	})
-	s.wantNothing("another coordinator prefers c")
-	s.wantLock("a", "c")
-}
-
 func TestPlan_RestoresStrategy(t *testing.T) {
 	s := newScenario(t, "a", "b")
 	s.step()
@@ -352,25 +265,6 @@ func TestPlan_RestoresStrategy(t *testing.T) {
 	free.sleep(electionDuration)
 	if free.step(); strategyOf(free.e.Lease) != DefaultRevision {
 		t.Errorf("not restored on a free lock: %+v", free.e.Lease.Spec)
-	}
-}
-
-func TestPlan_OtherElections(t *testing.T) {
-	for name, change := range map[string]func(*election){
-		"no lock":             func(e *election) { e.Lease = nil },
-		"no strategy":         func(e *election) { e.Lease.Spec.Strategy = nil },
-		"other strategy":      func(e *election) { *e.Lease.Spec.Strategy = "example.com/Other" },
-		"Kubernetes strategy": func(e *election) { *e.Lease.Spec.Strategy = coordinationv1.OldestEmulationVersion },
-		"empty spec":          func(e *election) { e.Lease.Spec = coordinationv1.LeaseSpec{} },
-		"no candidates":       func(e *election) { e.Candidates = nil },
-		"newer candidate with other strategy": func(e *election) {
-			e.Candidates[0].Spec.Strategy = "example.com/Other"
-			e.Candidates[0].Spec.BinaryVersion = "2.0.0"
-		},
-	} {
-		s := newScenario(t, "a", "b")
-		change(&s.e)
-		s.wantNothing(name)
 	}
 }
 
@@ -492,29 +386,6 @@ func TestPlan_RenewTimeFarAhead(t *testing.T) {
 	}
 }
 
-// A candidate that does not answer a ping earlier than its renewTime is silent.
-func TestPlan_SilentWithRenewTimeFarAhead(t *testing.T) {
-	s := newScenario(t, "a")
-	s.e.Candidates[0].Spec.RenewTime = &metav1.MicroTime{Time: s.wall.Add(2 * maxTimeLead)}
-	s.step("a")
-	s.wantAgain("pinged", 5*time.Second, "a")
-	s.sleep(5 * time.Second)
-	s.wantAgain("silent", candidateDuration-5*time.Second, "a")
-	s.wantLock("", "")
-}
-
-func TestIsNominated(t *testing.T) {
-	at := metav1.NowMicro()
-	for marker, want := range map[string]bool{"": true, "v1 a 2": true, "v1 a 33": true, "v1 a 3": false, "v1 a 3 handover": false} {
-		l := newLease("ns", "x")
-		l.Annotations = map[string]string{k8sresourcelock.NominatedAnnotation: "a", k8sresourcelock.MarkerAnnotation: marker}
-		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: &at, RenewTime: &at}
-		if isNominated(l) != want {
-			t.Errorf("marker %q: nominated %v", marker, !want)
-		}
-	}
-}
-
 // The strategy may be an annotation from an API server without the feature. An API server with the feature requires it in the spec.
 func TestPlan_StrategyFromAnnotation(t *testing.T) {
 	s := newScenario(t, "a", "b")
@@ -615,29 +486,6 @@ func TestPlan_Again(t *testing.T) {
 	s.wantAgain("new term with the same times", 15*time.Second)
 }
 
-func TestPlan_PreferenceBackOff(t *testing.T) {
-	s := newLed(t, "a", "b")
-	s.prioritize(1)
-	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
-		s.renew()
-		s.step()
-		s.wantLock("a", "b")
-		s.wantNothing("b is preferred")
-		s.sleep(electionDuration)
-		s.renew()
-		s.step()
-		s.wantLock("a", "")
-		s.wantNothing("preference failed")
-		s.sleepAndRenew("back-off of b", want*time.Second-time.Second)
-		s.wantLock("a", "")
-		s.sleep(time.Second)
-	}
-	s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("c") })
-	s.renew()
-	s.step()
-	s.wantLock("c", "b") // a new holder resets the back-off
-}
-
 func TestPlan_RefusalBackOff(t *testing.T) {
 	s := newScenario(t, "a")
 	s.e.Alive = true
@@ -696,26 +544,6 @@ func TestPlan_Answers(t *testing.T) {
 	if p := s.step("a"); len(p.Delete) > 0 {
 		t.Errorf("a new object is deleted: %v", p)
 	}
-}
-
-// State of a deleted Lease does not count for a new Lease of the same name.
-func TestPlan_NewLease(t *testing.T) {
-	s := newScenario(t, "a", "b")
-	s.e.Alive = true
-	s.e.Annotate = true
-	s.step()
-	s.wantLock("a", "")
-	s.wantNothing("a is named")
-	s.release()
-	s.e.Lease.UID = "second"
-	s.step()
-	s.wantLock("a", "") // not a refusal
-	s.renew()
-	s.wantNothing("a leads")
-	s.release()
-	s.e.Lease.UID = "third"
-	s.step()
-	s.wantLock("a", "") // not a release
 }
 
 // String returns the plan for test failures.

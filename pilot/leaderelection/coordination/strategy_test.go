@@ -25,40 +25,6 @@ func of(name, versions string, age int) Candidate {
 	}
 }
 
-func TestOldestEmulationVersion(t *testing.T) {
-	for name, test := range map[string]struct {
-		candidates []Candidate
-		want       string
-	}{
-		"no candidates":                      {nil, ""},
-		"lowest emulation":                   {[]Candidate{of("a", "1.2.0 1.2.0", 9), of("b", "1.1.0 1.3.0", 0)}, "b"},
-		"then lowest binary":                 {[]Candidate{of("a", "1.1.0 1.3.0", 9), of("b", "1.1.0 1.2.0", 0)}, "b"},
-		"then the oldest":                    {[]Candidate{of("a", "1.1.0 1.2.0", 0), of("b", "1.1.0 1.2.0", 1)}, "b"},
-		"then the name":                      {[]Candidate{of("b", "1.1.0 1.2.0", 1), of("a", "1.1.0 1.2.0", 1)}, "a"},
-		"numbers, not text":                  {[]Candidate{of("a", "1.10.0 1.10.0", 1), of("b", "1.9.0 1.10.0", 0)}, "b"},
-		"invalid emulation is ignored":       {[]Candidate{of("a", "x 1.0.0", 9), of("b", "2.0.0 2.0.0", 0)}, "b"},
-		"empty emulation is ignored":         {[]Candidate{of("a", " 1.0.0", 9), of("b", "2.0.0 2.0.0", 0)}, "b"},
-		"invalid binary is ignored":          {[]Candidate{of("a", "1.0.0 -", 9)}, ""},
-		"pre-release below release":          {[]Candidate{of("a", "1.0.0 1.0.0", 9), of("b", "1.0.0-rc.1 1.0.0", 0)}, "b"},
-		"pre-releases: numbers by value":     {[]Candidate{of("a", "1.0.0-rc.10 1.0.0", 9), of("b", "1.0.0-rc.9 1.0.0", 0)}, "b"},
-		"pre-releases: numbers below text":   {[]Candidate{of("a", "1.0.0-a 1.0.0", 9), of("b", "1.0.0-9 1.0.0", 0)}, "b"},
-		"pre-releases: text by its letters":  {[]Candidate{of("a", "1.0.0-b 1.0.0", 9), of("b", "1.0.0-a 1.0.0", 0)}, "b"},
-		"pre-releases: the shorter is lower": {[]Candidate{of("a", "1.0.0-a.1 1.0.0", 9), of("b", "1.0.0-a 1.0.0", 0)}, "b"},
-		"build metadata is ignored":          {[]Candidate{of("a", "1.0.0+z 1.0.0", 9), of("b", "1.0.0+a 1.0.0", 0)}, "a"},
-		"tolerant: v, short, leading zeros":  {[]Candidate{of("a", "1.1 1.2", 9), of("b", "v01.00 1.2", 0)}, "b"},
-		"short with pre-release":             {[]Candidate{of("a", "1.0-rc 1.2", 9)}, ""},
-		"pre-release with leading zero":      {[]Candidate{of("a", "1.0.0-01 1.2", 9)}, ""},
-		"pre-release with empty part":        {[]Candidate{of("a", "1.0.0-a..b 1.2", 9)}, ""},
-		"invalid build metadata":             {[]Candidate{of("a", "1.0.0+a_b 1.2", 9)}, ""},
-		"more than 64 bits":                  {[]Candidate{of("a", "1.0.99999999999999999999 1.2", 9)}, ""},
-	} {
-		best, found := ByOldestEmulationVersion(Situation{}, test.candidates)
-		if best.Name != test.want || found != (test.want != "") {
-			t.Errorf("%s: %q, %v; want %q", name, best.Name, found, test.want)
-		}
-	}
-}
-
 func TestDefaultRevision(t *testing.T) {
 	type candidates = []Candidate
 	with := func(name, revision string, change func(*Candidate)) Candidate {

@@ -81,23 +81,6 @@ func TestWrite_GuardedByBase(t *testing.T) {
 	}
 }
 
-// A write removes the MultiLockAnnotation of another term.
-func TestWrite_MultiLockAnnotation(t *testing.T) {
-	for note, want := range map[string]string{"v1 pod-a 3 uid": "v1 pod-a 3 uid", "v1 pod-b 2 uid": "", "": ""} {
-		store := &sent{}
-		annotations := map[string]string{}
-		if note != "" {
-			annotations[MultiLockAnnotation] = note
-		}
-		if _, err := lockOn(store).Write(t.Context(), shownAs(annotations), golden, nil); err != nil {
-			t.Fatal(err)
-		}
-		if got := store.last().Annotations[MultiLockAnnotation]; got != want {
-			t.Errorf("%q became %q", note, got)
-		}
-	}
-}
-
 func TestAnnotate_Invalid(t *testing.T) {
 	store := &sent{}
 	for name, c := range map[string]struct {

@@ -2,7 +2,6 @@ package k8sresourcelock
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -73,33 +71,6 @@ func TestClientConfig_RetryAfter(t *testing.T) {
 				t.Errorf("%d requests, delay %d, error %v; want one, and a 429 with its delay", requests.Load(), seconds, err)
 			}
 		})
-	}
-}
-
-func TestIsRefused(t *testing.T) {
-	resource := configMaps.resource
-	half := unknown(apierrors.NewForbidden(resource, "x", nil))
-	for name, try := range map[string]struct {
-		err  error
-		want bool
-	}{
-		"forbidden":      {apierrors.NewForbidden(resource, "x", nil), true},
-		"invalid":        {apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "x", nil), true},
-		"too many":       {apierrors.NewTooManyRequests("busy", 1), true},
-		"half":           {half, false},
-		"conflict":       {fmt.Errorf("%w: %w", ErrConflict, apierrors.NewNotFound(resource, "x")), false},
-		"unavailable":    {apierrors.NewServiceUnavailable("away"), false},
-		"internal":       {apierrors.NewInternalError(errNoObject), false},
-		"server timeout": {apierrors.NewServerTimeout(resource, "update", 1), false},
-		"no answer":      {errNoObject, false},
-		"none":           {nil, false},
-	} {
-		if got := IsRefused(try.err); got != try.want {
-			t.Errorf("%s: refused %v, want %v", name, got, try.want)
-		}
-	}
-	if !apierrors.IsForbidden(half) {
-		t.Errorf("the error of a partial write does not wrap its cause: %v", half)
 	}
 }
 

@@ -18,20 +18,6 @@ var carriers = map[string]func(l *coordinationv1.Lease, strategy, preferred stri
 	},
 }
 
-func TestLeaseSnapshot_Coordination(t *testing.T) {
-	for name, carry := range carriers {
-		lease := goldenLease()
-		carry(lease, "example.com/Zone", "pod-z")
-		snap := LeaseSnapshot(lease)
-		if snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "pod-z" || len(snap.Annotations) != 0 {
-			t.Errorf("%s: strategy %q, preferred %q, annotations %v", name, snap.Strategy, snap.PreferredHolder, snap.Annotations)
-		}
-	}
-	if snap := LeaseSnapshot(goldenLease()); snap.Strategy != "" || snap.PreferredHolder != "" {
-		t.Errorf("a Lease without a coordinator: %+v", snap)
-	}
-}
-
 // A write preserves the fields of a coordinator, except a preferredHolder that has become the holder or that the
 // holder removes.
 func TestEncodeLease_Coordination(t *testing.T) {

@@ -55,20 +55,6 @@ func TestEncodeLease_Golden(t *testing.T) {
 	}
 }
 
-func TestEncodeLease_Times(t *testing.T) {
-	lease := goldenLease()
-	lease.Spec.Strategy, lease.Spec.PreferredHolder = new(coordinationv1.OldestEmulationVersion), new("pod-z")
-	if err := encodeLease(lease, LeaderElectionRecord{LeaseDurationSeconds: 1, RenewTime: at("2026-01-02T03:04:05.987654321Z")}); err != nil {
-		t.Fatal(err)
-	}
-	if *lease.Spec.Strategy != coordinationv1.OldestEmulationVersion || *lease.Spec.PreferredHolder != "pod-z" {
-		t.Errorf("%+v", lease.Spec)
-	}
-	if lease.Spec.AcquireTime != nil || !lease.Spec.RenewTime.Equal(micro("2026-01-02T03:04:05.987654Z")) {
-		t.Errorf("times %v, %v; want none and microseconds", lease.Spec.AcquireTime, lease.Spec.RenewTime)
-	}
-}
-
 func TestEncodeLease_Transitions(t *testing.T) {
 	record := golden
 	record.LeaderTransitions = math.MaxInt32
@@ -103,33 +89,6 @@ func TestLeaseSnapshot(t *testing.T) {
 	before.ManagedFields = nil
 	if !reflect.DeepEqual(snap.Object, before) {
 		t.Errorf("object %+v", snap.Object)
-	}
-}
-
-func TestLeaseSnapshot_Incomplete(t *testing.T) {
-	if LeaseSnapshot(nil).Exists {
-		t.Error("nil exists")
-	}
-	empty := LeaseSnapshot(&coordinationv1.Lease{})
-	if !empty.Exists || empty.Raw != nil || empty.Unreadable != nil {
-		t.Errorf("empty: %+v", empty)
-	}
-	// A nil holder is an empty holder; the rest of the record counts.
-	lease := goldenLease()
-	lease.Spec.HolderIdentity, lease.Spec.AcquireTime, lease.Spec.RenewTime = nil, nil, nil
-	snap := LeaseSnapshot(lease)
-	want := LeaderElectionRecord{HolderKey: "stable", LeaseDurationSeconds: 30, LeaderTransitions: 3}
-	if snap.Record != want || snap.Raw == nil || snap.Unreadable != nil {
-		t.Errorf("%+v, want %+v", snap, want)
-	}
-}
-
-// A difference of less than a second must still show in Raw: peers renew that way.
-func TestLeaseSnapshot_RawMicroseconds(t *testing.T) {
-	a, b := goldenLease(), goldenLease()
-	b.Spec.RenewTime = micro("2026-01-02T03:04:12.000001Z")
-	if string(LeaseSnapshot(a).Raw) == string(LeaseSnapshot(b).Raw) {
-		t.Error("a microsecond does not show")
 	}
 }
 

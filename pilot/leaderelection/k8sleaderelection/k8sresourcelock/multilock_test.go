@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -66,28 +65,6 @@ func (t pairTrial) betweenTheWrites(f func()) {
 	})
 }
 
-func TestMultiLock_PrimaryConflict(t *testing.T) {
-	p := newPairTrial(t)
-	base := p.held()
-	p.Primary.Annotate("example.com/x", "y")
-	before := p.Secondary.Version()
-	_, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
-	if !k8sresourcelock.IsConflict(err) || p.Secondary.Snapshot().Record.RenewTime != termOf("b", 3, 0).RenewTime || p.Secondary.Version() != before {
-		t.Errorf("error %v, the Lease %+v", err, p.Secondary.Snapshot().Record)
-	}
-}
-
-func TestMultiLock_RequestDuringRenewal(t *testing.T) {
-	p := newPairTrial(t)
-	base := p.held()
-	const request = `{"identity":"l"}`
-	p.betweenTheWrites(func() { p.Secondary.Annotate(k8sresourcelock.HandoverRequestAnnotation, request) })
-	snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
-	if err != nil || snap.Half() || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] != request {
-		t.Errorf("error %v, annotations %v", err, snap.Annotations)
-	}
-}
-
 func TestMultiLock_SecondaryChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		write  k8sresourcelock.LeaderElectionRecord
@@ -120,66 +97,6 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 				t.Errorf("the Lease's holder %q, want %q", got, c.holder)
 			}
 		})
-	}
-}
-
-func TestMultiLock_LateWriteOfFormerLeader(t *testing.T) {
-	for name, late := range map[string]func(pairTrial){
-		"release": func(p pairTrial) { p.Secondary.Put("a", termOf("", 3, 1)) },
-		"handover": func(p pairTrial) {
-			p.Secondary.Put("a", termOf("b", 4, 1))
-			p.Secondary.Annotate(k8sresourcelock.NominatedAnnotation, "b")
-		},
-		"renewal": func(p pairTrial) {
-			r := termOf("b", 3, 0)
-			r.RenewTime = termOf("b", 3, 1).RenewTime
-			p.Secondary.Put("b", r)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPairTrial(t)
-			base := p.held()
-			p.betweenTheWrites(func() { late(p) })
-			snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil)
-			if err != nil || snap.Half() || p.Secondary.Snapshot().Record.RenewTime != termOf("b", 4, 2).RenewTime {
-				t.Errorf("error %v, the Lease %+v", err, p.Secondary.Snapshot().Record)
-			}
-		})
-	}
-}
-
-// Both writes were acknowledged, but the primary had changed before the second one.
-func TestMultiLock_PrimaryAcquiredByOther(t *testing.T) {
-	p := newPairTrial(t)
-	base := p.held()
-	p.betweenTheWrites(func() {
-		p.Primary.Put("c", termOf("c", 4, 0))
-		p.read() // as a watch would show it
-	})
-	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || k8sresourcelock.IsConflict(err) {
-		t.Errorf("error %v, want an unknown result", err)
-	}
-	if snap := p.read(); snap.Record.HolderIdentity != "c" || !snap.Half() {
-		t.Errorf("shown: %+v", snap.Record)
-	}
-}
-
-func TestMultiLock_AnnotatesSelectedObject(t *testing.T) {
-	p := newPairTrial(t)
-	p.held()
-	p.Primary.Put("c", termOf("c", 4, 0)) // a replica of the first step leads
-	lease := p.Secondary.Version()
-	base := p.read()
-	notes := map[string]string{k8sresourcelock.HandoverRequestAnnotation: `{"identity":"b"}`}
-	snap, err := p.lock.Annotate(t.Context(), base, notes)
-	if err != nil || snap.Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" {
-		t.Fatalf("error %v, annotations %v", err, snap.Annotations)
-	}
-	if p.Primary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] == "" || p.Secondary.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation] != "" {
-		t.Error("the request is not where the leader looks for it, and only there")
-	}
-	if last := p.Secondary.History(); last[len(last)-1].Version > lease {
-		t.Error("the Lease was written")
 	}
 }
 
@@ -273,46 +190,6 @@ func TestMultiLock_ValidateBoth(t *testing.T) {
 	}
 }
 
-func TestMultiLock_InvalidBase(t *testing.T) {
-	p := newPairTrial(t)
-	base := p.held()
-	single, err := p.lock.Primary.Read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	unguarded, nameless := base, base
-	unguarded.ResourceVersion, nameless.UID = "", ""
-	for name, base := range map[string]k8sresourcelock.Snapshot{"one object's": single, "unguarded": unguarded, "nameless": nameless} {
-		_, errWrite := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
-		_, errNotes := p.lock.Annotate(t.Context(), base, nil)
-		for _, err := range []error{errWrite, errNotes} {
-			if err == nil || k8sresourcelock.IsConflict(err) || !strings.HasPrefix(err.Error(), "lock istio-system/istio-leader: ") {
-				t.Errorf("%s: error %v", name, err)
-			}
-		}
-	}
-	unwatched := &k8sresourcelock.MultiLock{Primary: p.lock.Primary.Unwatched(), Secondary: p.lock.Secondary.Unwatched()}
-	if _, err := unwatched.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("notes on no object: %v", err)
-	}
-}
-
-func TestMultiLock_CompletesRelease(t *testing.T) {
-	for _, term := range []int{4, 0} {
-		p := newPairTrial(t)
-		p.held()
-		p.Primary.Put("c", termOf("", term, 1))
-		base := p.read()
-		snap, err := p.lock.Write(t.Context(), base, base.Record, nil)
-		if err != nil || snap.Record.HolderIdentity != "" || !snap.Parts[0].Present || !snap.Parts[1].Present {
-			t.Errorf("error %v, shown %+v in %v", err, snap.Record, snap.Parts)
-		}
-		if is := p.Secondary.Snapshot(); is.Record.HolderIdentity != "" || is.Record.LeaderTransitions != term || is.Annotations[needs] != "" {
-			t.Errorf("the Lease: %+v, annotations %v", is.Record, is.Annotations)
-		}
-	}
-}
-
 // A nomination has no MultiLockAnnotation. The nominee writes it.
 func TestMultiLock_Handover(t *testing.T) {
 	p := newPairTrial(t)
@@ -324,91 +201,6 @@ func TestMultiLock_Handover(t *testing.T) {
 		if got := half.Snapshot(); got.Annotations[needs] != "" || got.Record.HolderIdentity != "c" {
 			t.Errorf("%s: %+v with %v", half.Kind(), got.Record, got.Annotations)
 		}
-	}
-}
-
-func TestMultiLock_NoDryRunForRenewal(t *testing.T) {
-	p := newPairTrial(t)
-	base := p.held()
-	before := p.lock.Secondary.Requests()[locktest.Update]
-	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil {
-		t.Fatal(err)
-	}
-	if n := p.lock.Secondary.Requests()[locktest.Update] - before; n != 1 {
-		t.Errorf("a renewal sends %d requests to the secondary", n)
-	}
-	other := locktest.NewPair()
-	l := other.Lock("b", "stable")
-	lock := &k8sresourcelock.MultiLock{Primary: l.Primary.Unwatched(), Secondary: l.Secondary.Unwatched()}
-	if snap, err := lock.Write(t.Context(), k8sresourcelock.Snapshot{}, termOf("b", 0, 0), nil); err != nil || snap.Half() {
-		t.Errorf("a secondary that cannot dryRun: %+v, %v", snap.Record, err)
-	}
-}
-
-func TestMultiLock_SecondWrite(t *testing.T) {
-	t.Run("concurrent hold is kept", func(t *testing.T) {
-		p := newPairTrial(t)
-		base := p.held()
-		p.betweenTheWrites(func() { p.Secondary.Annotate(hold, "{}") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[hold] != "{}" {
-			t.Errorf("error %v, annotations %v", err, snap.Annotations)
-		}
-	})
-	t.Run("answered request is not restored", func(t *testing.T) {
-		p := newPairTrial(t)
-		p.held()
-		p.Secondary.Annotate(request, "{}")
-		base := p.read()
-		p.betweenTheWrites(func() { p.Secondary.Annotate("example.com/x", "y") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); err != nil || snap.Annotations[request] != "" {
-			t.Errorf("error %v, annotations %v", err, snap.Annotations)
-		}
-	})
-	t.Run("concurrently removed request", func(t *testing.T) {
-		p := newPairTrial(t)
-		p.held()
-		p.Secondary.Annotate(request, "{}")
-		base := p.read()
-		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "") })
-		snap, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), base.Annotations)
-		if is, there := p.Secondary.Snapshot().Annotations[request]; err != nil || snap.Half() || there {
-			t.Errorf("error %v, request %q", err, is)
-		}
-	})
-	t.Run("acquisition removes a request to another term", func(t *testing.T) {
-		p := newPairTrial(t)
-		p.held()
-		p.Primary.Put("b", termOf("", 3, 1))
-		p.Secondary.Put("b", termOf("", 3, 1))
-		base := p.read()
-		p.betweenTheWrites(func() { p.Secondary.Annotate(request, "{}") })
-		if snap, err := p.lock.Write(t.Context(), base, termOf("b", 4, 2), nil); err != nil || snap.Half() || snap.Annotations[request] != "" {
-			t.Errorf("error %v, annotations %v", err, snap.Annotations)
-		}
-	})
-	for name, fail := range map[string]func(pairTrial){
-		"refused":              func(p pairTrial) { p.lock.Secondary.Forbid(locktest.Update) },
-		"lost":                 func(p pairTrial) { p.lock.Secondary.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply}) },
-		"read forbidden":       func(p pairTrial) { p.Secondary.Annotate("example.com/x", "y"); p.lock.Secondary.Forbid(locktest.Get) },
-		"conflicts repeatedly": func(p pairTrial) { disturb(p.lock.Secondary, p.Secondary) },
-		"corrupted":            func(p pairTrial) { p.Secondary.Corrupt() },
-	} {
-		t.Run("unknown result: "+name, func(t *testing.T) {
-			p := newPairTrial(t)
-			base := p.held()
-			fail(p)
-			before := p.lock.Secondary.Requests()[locktest.Update]
-			_, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil)
-			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) || !strings.Contains(err.Error(), "write secondary after primary") {
-				t.Errorf("error %v, want an unknown result", err)
-			}
-			if name == "read forbidden" && !apierrors.IsForbidden(err) {
-				t.Errorf("error %v does not wrap the cause", err)
-			}
-			if n := p.lock.Secondary.Requests()[locktest.Update] - before; n > 4 {
-				t.Errorf("%d requests", n)
-			}
-		})
 	}
 }
 

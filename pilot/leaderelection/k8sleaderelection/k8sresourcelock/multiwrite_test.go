@@ -2,7 +2,6 @@ package k8sresourcelock_test
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"testing"
 
@@ -218,61 +217,6 @@ func TestMultiLock_HoldBeforePartialRenewal(t *testing.T) {
 				t.Errorf("hold %q, want %q", got, "new")
 			}
 		})
-	}
-}
-
-// Before a candidate requests the lock, it checks that it could write the secondary. Requests of others are not checked.
-func TestMultiLock_DryRunBeforeRequest(t *testing.T) {
-	const key = k8sresourcelock.HandoverRequestAnnotation
-	mine := map[string]string{key: `{"identity":"b"}`}
-	for name, x := range map[string]struct {
-		absent  bool // the secondary
-		harm    func(secondary *locktest.Store)
-		notes   map[string]string
-		stands  map[string]string
-		refused bool
-	}{
-		"own":                    {notes: mine, refused: true},
-		"own, secondary absent":  {absent: true, notes: mine, refused: true},
-		"own, secondary emptied": {harm: (*locktest.Store).Empty, notes: mine, refused: true},
-		"own, unchanged":         {notes: mine, stands: mine},
-		"another's":              {notes: map[string]string{key: `{"identity":"c"}`}},
-		"unreadable request":     {notes: map[string]string{key: `{`}},
-		"none":                   {notes: map[string]string{}},
-	} {
-		for _, may := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, may %v", name, may), func(t *testing.T) {
-				p := newPairTrial(t)
-				if !x.absent {
-					p.held()
-				}
-				p.Primary.Put("c", termOf("c", 4, 0)) // a replica of the first step leads
-				for key, value := range x.stands {
-					p.Primary.Annotate(key, value)
-				}
-				if x.harm != nil {
-					x.harm(p.Secondary)
-				}
-				base := p.read()
-				first, second := p.Primary.Snapshot().ResourceVersion, p.Secondary.Snapshot().ResourceVersion
-				if !may {
-					p.lock.Secondary.Forbid(locktest.Create, locktest.Update)
-				}
-				_, err := p.lock.Annotate(t.Context(), base, x.notes)
-				if refused := x.refused && !may; apierrors.IsForbidden(err) != refused || !refused && err != nil {
-					t.Fatalf("error %v", err)
-				}
-				if written := p.Primary.Snapshot().ResourceVersion != first; written && err != nil {
-					t.Error("rejected request was written")
-				}
-				if got := p.Primary.Snapshot().Annotations[key]; err == nil && got != x.notes[key] {
-					t.Errorf("the request is %q", got)
-				}
-				if p.Secondary.Snapshot().ResourceVersion != second {
-					t.Error("the secondary was written")
-				}
-			})
-		}
 	}
 }
 

@@ -5,23 +5,6 @@ import (
 	"time"
 )
 
-// A poll is due after RetryPeriod times 1 to 2.2. While a watch is up, it is due one RetryPeriod later.
-func TestPollAfter(t *testing.T) {
-	c := testConfig() // RetryPeriod 2 s
-	for _, p := range []struct {
-		jitter uint8
-		watch  bool
-		wait   time.Duration
-	}{
-		{0, false, 2 * time.Second}, {128, false, 3200 * time.Millisecond}, {128, true, 5200 * time.Millisecond},
-	} {
-		s := c.pollAfter(State{Watch: p.watch}, Input{Now: testNow, Jitter: p.jitter})
-		if got := testNow.Mono.Until(s.PollAt); got != p.wait {
-			t.Errorf("jitter %d, watch %v: %v", p.jitter, p.watch, got)
-		}
-	}
-}
-
 // A marker left by another term counts from when it was first seen like this.
 func TestObserve_FormerMarker(t *testing.T) {
 	c := testConfig()

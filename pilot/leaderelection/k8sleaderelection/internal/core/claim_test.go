@@ -26,48 +26,6 @@ func TestClaim_Pair(t *testing.T) {
 	}
 }
 
-func TestNextTransition(t *testing.T) {
-	for name, test := range map[string]struct {
-		s    State
-		want int
-	}{
-		"absent":         {State{}, 0},
-		"deleted":        {State{Count: 7}, 0},
-		"no record":      {State{Snap: Snapshot{Exists: true, Content: Missing}}, 1},
-		"record removed": {State{Count: 7, Snap: Snapshot{Exists: true, Content: Missing}}, 8},
-		"with a record":  {State{Count: 7, Snap: Snapshot{Exists: true, Content: Readable, Record: Record{Transitions: 7}}}, 8},
-		"unreadable":     {State{Count: 7, Snap: Snapshot{Exists: true, Content: Unreadable}}, 8},
-		"with a floor":   {State{Snap: Snapshot{Exists: true, Content: Missing, Floor: 3}}, 4},
-		"at the maximum": {State{Count: maxTransitions, Snap: Snapshot{Exists: true, Content: Readable}}, maxTransitions},
-	} {
-		if got := test.s.nextTransition(); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
-	}
-}
-
-// A claim replaces the whole record.
-func TestClaim_Record(t *testing.T) {
-	c := testConfig()
-	transferred := lock("transferred to me")
-	for name, x := range map[string]struct {
-		lock  Snapshot
-		trans int
-		hold  Hold
-	}{
-		"another holder": {lock("lower, unmarked, held"), 4, Hold{}},
-		"nominee":        {transferred, 3, transferred.Annotations.Hold},
-	} {
-		s := seenAt(0, x.lock)
-		s.Count = x.lock.Record.Transitions
-		record, annotations := c.claim(s, testNow)
-		want := Record{Holder: "a", Key: "stable", Lease: 15 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: x.trans}
-		if record != want || annotations.Hold != x.hold || annotations.Nominated != (Nomination{}) {
-			t.Errorf("%s: %+v with %+v", name, record, annotations)
-		}
-	}
-}
-
 // A renewal writes lease and key from the present configuration.
 func TestRenewal_Record(t *testing.T) {
 	c := testConfig()

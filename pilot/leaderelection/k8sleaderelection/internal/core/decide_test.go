@@ -96,63 +96,6 @@ func TestNominee_Unrequested(t *testing.T) {
 	}
 }
 
-// TestAcquireTime shows when a candidate may acquire a lock, why, and when it may then act (handover rules 4,
-// 6, 7 and 8), for a candidate of the default revision and for another one.
-func TestAcquireTime(t *testing.T) {
-	const never, at0 = -1, 0
-	for _, rule := range []struct {
-		lock string
-		// for a candidate of the default revision
-		why       Reason
-		open, act float64
-		// for a candidate of another revision
-		lowWhy          Reason
-		lowOpen, lowAct float64
-	}{
-		{"absent", Created, at0, at0, Created, 0.025, at0},
-		{"no record", Filled, at0, at0, Filled, 0.025, at0},
-		{"free", Free, at0, at0, Free, 0.025, at0},
-		{"free, own marker left", Free, at0, at0, Free, 0.025, at0},
-		// Rule 6: a marker of another term counts, even if the lock was released. A candidate that would have
-		// to settle waits for a RetryPeriod.
-		{"free, marker left", Free, 2, 15, Free, 2, 15},
-		{"no record, marker left", Filled, 2, 15, Filled, 2, 15},
-		{"peer, marker left", Expired, 15, 20, Expired, 15.025, 20},
-		{"unreadable", Replaced, 15, 15, Replaced, 15.025, 15},
-		// Rule 7: the own name, with a marker and without.
-		{"mine", Reclaimed, at0, at0, Reclaimed, at0, at0},
-		{"mine, unmarked", Reclaimed, at0, 15, Reclaimed, at0, 15},
-		{"mine, other's marker", Reclaimed, at0, 15, Reclaimed, at0, 15},
-		// Rule 4: a nominee that does not acquire the lock.
-		{"nominated", Nominated, 2, at0, Nominated, 2.025, at0},
-		{"equal", Expired, 15, 15, Expired, 15.025, 15},
-		{"equal, unmarked", Expired, 15, 20, Expired, 15.025, 20},
-		// Rule 6: a higher rank preempts and settles, with PeerGrace for a holder without a marker.
-		{"lower", Preempted, at0, 15, Expired, 15.025, 15},
-		{"lower, unmarked", Preempted, at0, 20, Expired, 15.025, 20},
-		// Rule 9: during a hold, rank does not count.
-		{"lower, unmarked, held", Preempted, 10, 20, Expired, 15.025, 20},
-	} {
-		snap := testSnapshots()[rule.lock]
-		check := func(key string, why Reason, open, act float64) {
-			t.Helper()
-			c := testConfig()
-			c.Key = key
-			s := follower(c, snap, "stable")
-			at, gotWhy := c.acquireTime(s)
-			if gotWhy != why || max(at, testNow.Mono) != seconds(open) {
-				t.Errorf("%s, key %s: acquire at %v because %s, want %vs because %s",
-					rule.lock, key, testNow.Mono.Until(at), gotWhy, open, why)
-			}
-			if got := max(c.settledAt(s), testNow.Mono); got != seconds(act) {
-				t.Errorf("%s, key %s: may act at %v, want %vs", rule.lock, key, testNow.Mono.Until(got), act)
-			}
-		}
-		check("stable", rule.why, rule.open, rule.act)
-		check("canary", rule.lowWhy, rule.lowOpen, rule.lowAct)
-	}
-}
-
 // The lease of a release is as short as possible, because peers wait for it.
 func TestRelease_Record(t *testing.T) {
 	s := ours(seenAt(0, lock("mine")), Releasing)
