@@ -1,10 +1,13 @@
 package kube
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
+	"syscall"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -65,3 +68,37 @@ func (c closer) CloseIdleConnections() { *c.n++ }
 type wrapper struct{ http.RoundTripper }
 
 func (w wrapper) WrappedRoundTripper() http.RoundTripper { return w.RoundTripper }
+
+// A closed connection is reset, so that the kernel discards bytes that it has not sent.
+func TestConnection_ResetAtEnd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	result := make(chan error, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			result <- err
+			return
+		}
+		defer conn.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(conn)); err != nil {
+			result <- err
+			return
+		}
+		_, _ = conn.Write([]byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"))
+		_, err = conn.Read(make([]byte, 1))
+		result <- err
+	}()
+	c, err := NewClient(&rest.Config{Host: "http://" + listener.Addr().String()}, WithOwnConnections())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = c.Kube().CoreV1().Namespaces().Get(t.Context(), "a", metav1.GetOptions{})
+	CloseIdleConnections(c)
+	if err := <-result; !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the server read %v, want a reset", err)
+	}
+}

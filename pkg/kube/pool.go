@@ -81,6 +81,11 @@ func (p *pool) generation(like *http.Transport) *generation {
 		if err != nil {
 			return nil, err
 		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			// When this process ends, the kernel discards the bytes that it has not sent. Otherwise a write could arrive after a
+			// witness has released the lock.
+			_ = tcp.SetLinger(0)
+		}
 		return g.opened(conn), nil
 	}
 	g.DialContext = raced(connect)
