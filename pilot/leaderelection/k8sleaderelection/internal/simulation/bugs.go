@@ -91,7 +91,9 @@ func BugNamed(name string) (Bug, bool) {
 }
 
 // AllBugs returns the planted defects.
-func AllBugs() []Bug { return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs) }
+func AllBugs() []Bug {
+	return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs, witnessBugs)
+}
 
 // termBugs change how a term begins, continues and ends.
 var termBugs = []Bug{

@@ -28,6 +28,7 @@ func (w *world) planFaults() {
 		{m.Forgers, w.forge},
 		{m.Wishes, w.changeWish},
 		{m.Silences, w.silence},
+		{m.Losses, w.loseConnection},
 	} {
 		if kind.most == 0 {
 			continue

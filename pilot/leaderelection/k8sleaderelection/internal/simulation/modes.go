@@ -36,7 +36,9 @@ type Mode struct {
 	Remote float64 // a node is remote
 	Blind  float64 // a process never learns the default revision
 
-	Duplicates int // second processes with the name of a live one
+	Witness    float64 // a node has a witness
+	Losses     int     // lost connections to a witness
+	Duplicates int     // second processes with the name of a live one
 	// External uses a KeyComparisonFunc instead of ranks. In some runs it lets equal keys preempt each other.
 	External bool
 
@@ -107,6 +109,11 @@ var Modes = []Mode{
 	{Name: "barred", Ranked: true, Barred: 0.4, Flips: 2, Stops: 2},
 	{Name: "barred-bad", Ranked: true, Barred: 0.4, Remote: 0.2, Flips: 3, Stops: 3, Forgers: 4, Cuts: 3, Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15},
 	{Name: "coordinated-mixed", Coordinated: true, Uncoordinated: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
+	{
+		Name: "witness", Ranked: true, Witness: 0.8, Losses: 3, Flips: 3, Stops: 16, Edits: 3, Pauses: 2, Orders: 1, Cuts: 2,
+		Net: 0.05, Late: 0.05, Forbidden: 0.1, LateStart: 0.3,
+	},
+	{Name: "witness-mixed", Ranked: true, Witness: 0.7, Peers: 0.3, Flips: 3, Stops: 12, Labels: 2, LateStart: 0.2},
 }
 
 // mild reports whether the only faults are ends and starts of processes.

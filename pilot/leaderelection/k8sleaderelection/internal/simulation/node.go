@@ -22,6 +22,7 @@ type node struct {
 	retired       bool // no more processes start here
 	uncoordinated bool // its processes are not coordinated
 	duplicate     bool // its processes have the name of another node
+	witnessed     bool // it has a witness
 	// drainsFor is the duration of the next drain with a kept lease. If 0, it is random.
 	drainsFor time.Duration
 	started   int
@@ -233,4 +234,5 @@ func (n *node) kill(why string) {
 	n.w.checks.busyAt = n.w.now
 	n.p, n.held = nil, nil
 	n.w.checks.leaderChanged()
+	n.w.died(p)
 }

@@ -62,8 +62,9 @@ type process struct {
 	turnsAt     Time
 	turns       int
 	sentCalls   int
-	askedAt     Time // when the call that is answered now was sent
-	learnedAt   Time // last new view
+	askedAt     Time           // when the call that is answered now was sent
+	learnedAt   Time           // last new view
+	registered  core.EndedTerm // with the witness of the node; zero: none
 	sentReads   int
 	sentAtCheck int
 	efforts
@@ -91,6 +92,7 @@ func (p *process) input(in core.Input, v view) {
 	var a core.Action
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
+	p.register()
 	if p.s.Learned != learned {
 		p.base = v
 		p.seen.shown(p, v.snap, in.Now.Mono, before)

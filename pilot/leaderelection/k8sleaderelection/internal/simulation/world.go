@@ -139,6 +139,7 @@ func (w *world) build() {
 		if i > 0 && w.chance(w.mode.Barred) {
 			w.spells = append(w.spells, &spell{until: Time(1 << 62), node: n, kind: writes, result: core.Refused})
 		}
+		n.witnessed = w.chance(w.mode.Witness)
 		n.uncoordinated = i > 0 && w.chance(w.mode.Uncoordinated)
 		start := w.within(time.Second)
 		if w.chance(w.mode.LateStart) {

@@ -1,0 +1,119 @@
+package simulation
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// A witness of a node (package witness) releases the lock after a process has ended with a registered term. It may be late, lose
+// replies, or act twice, as two witnesses or after a restart.
+
+// witnessBugs are defects of the witness. They do not change Step.
+var witnessBugs = []Bug{
+	{"witness-releases-settling", "witness", Release, correct},
+	{"witness-ignores-transitions", "witness", OneAtATime, correct},
+	{"witness-ignores-uid", "witness", OneAtATime, correct},
+	{"witness-of-live-process", "witness", OneAtATime, correct},
+	{"witness-releases-twice", "witness", OwnLockOnly, correct},
+	{"witness-forgets-marker", "witness", Release, correct},
+}
+
+// correct is Step without a defect.
+func correct() stepper { return core.Config.Step }
+
+func (w *world) has(bug string) bool { return w.Bug != nil && w.Bug.Name == "witness-"+bug }
+
+// register is what the loop registers after a step.
+func (p *process) register() {
+	if !p.n.witnessed {
+		return
+	}
+	t, acting := p.cfg.Acting(p.s)
+	if p.w.has("releases-settling") && p.s.Phase == core.Settling {
+		t, acting = core.EndedTerm{Holder: p.id, UID: p.s.Term.UID, Transitions: p.s.Term.Transitions, Acquired: p.s.Snap.Record.Acquired}, true
+	}
+	switch {
+	case acting:
+		p.registered = t
+	case p.registered.Left(p.s.Snap) != core.HolderDied:
+		p.registered = core.EndedTerm{}
+	}
+}
+
+// died starts the releases after the end of a process.
+func (w *world) died(p *process) {
+	if p.registered == (core.EndedTerm{}) {
+		return
+	}
+	for range 1 + w.rng.IntN(2) {
+		d := w.within(100 * time.Millisecond)
+		if w.chance(0.3) { // paused, or it cannot reach the store
+			d = w.within(2 * w.timing.lease)
+		}
+		w.after(d, func() { w.release(p) })
+	}
+}
+
+// left decides on a release.
+func (w *world) left(t core.EndedTerm, s core.Snapshot) core.Reason {
+	switch {
+	case w.has("ignores-transitions"):
+		t.Transitions, t.Acquired = s.Record.Transitions, s.Record.Acquired
+	case w.has("ignores-uid"):
+		t.UID, t.Acquired = s.UID, s.Record.Acquired
+	}
+	why := t.Left(s)
+	if w.has("releases-settling") && why == core.EarlierHolderMayAct {
+		return core.HolderDied
+	}
+	return why
+}
+
+// release reads the lock, and releases it later if it still has the term.
+func (w *world) release(p *process) {
+	base := w.store.now
+	if w.left(p.registered, base.snap) != core.HolderDied {
+		return
+	}
+	late := w.within(20 * time.Millisecond)
+	if w.chance(0.2) {
+		late = w.within(5 * time.Second)
+	}
+	w.after(late, func() {
+		now := w.store.now
+		guarded := now.snap.Version == base.snap.Version
+		if !guarded && !w.has("releases-twice") || !now.snap.Exists {
+			w.after(w.within(time.Second), func() { w.release(p) })
+			return
+		}
+		if p.registered.Left(now.snap) != core.HolderDied && !w.has("releases-settling") {
+			w.violate(OwnLockOnly, "the witness of %v releases another term: %s", p, shown(now.snap))
+		}
+		if now.term != nil && !now.term.marked {
+			w.violate(Release, "the witness of %v releases a settling holder", p)
+		}
+		next := now
+		next.snap.Content, next.snap.Record = core.Readable, now.snap.Released(p.n.clocks.moment(w.now).Wall)
+		next.snap.Annotations, next.term, next.released = core.Annotations{}, nil, true
+		if w.has("forgets-marker") {
+			next.snap.Annotations.Marker = now.snap.Annotations.Marker
+		}
+		if next.snap.Annotations != (core.Annotations{}) {
+			w.violate(Release, "the witness of %v leaves annotations of the term", p)
+		}
+		next.snap.Sum = sum(next.snap)
+		w.tracef("the witness of %v releases the lock", p)
+		w.store.commit(next)
+		if w.chance(0.2) { // the reply is lost
+			w.after(w.within(time.Second), func() { w.release(p) })
+		}
+	})
+}
+
+// loseConnection ends the connection of a live process. Its witness cannot know that it has ended.
+func (w *world) loseConnection() {
+	if n := w.some(); n.p != nil && n.p.registered != (core.EndedTerm{}) && w.has("of-live-process") {
+		w.release(n.p)
+	}
+}
