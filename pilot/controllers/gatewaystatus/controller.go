@@ -26,7 +26,8 @@ type Controller struct {
 	config Config
 	api    clients
 	caches
-	problems *reconcile.Problems[key]
+	problems  *reconcile.Problems[key]
+	newcomers *reconcile.Newcomers
 	// retagged signals a change of tags. Its capacity is 1.
 	retagged chan struct{}
 }
@@ -60,6 +61,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 		return nil, fmt.Errorf("%s: create Gateway API client: %w", name, err)
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
+	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
 	config.Tags.AddHandler(func(sets.Set[string]) {
 		select {
 		case c.retagged <- struct{}{}:
@@ -71,7 +73,13 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 
 // Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
 // filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
-func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
+func (c *Controller) Warm(ctx context.Context) error {
+	err := c.loop.Warm(ctx)
+	for _, g := range c.gatewayCache.List() {
+		c.newcomers.Know(g)
+	}
+	return err
+}
 
 // Close stops the caches that Warm started and waits until they have ended. Warm can be called
 // again afterwards.

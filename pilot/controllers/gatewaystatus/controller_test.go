@@ -383,6 +383,37 @@ func TestReconcile_NamespaceRevision(t *testing.T) {
 	})
 }
 
+// A new Gateway can arrive before the label of its namespace.
+func TestReconcile_LateNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.run(Config{}, func() {
+			labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps", ResourceVersion: "2", Labels: map[string]string{revisionLabel: "other"}}}
+			s.core.PrependReactor("list", "namespaces", func(k8stesting.Action) (bool, runtime.Object, error) {
+				return true, &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}, nil
+			})
+			g := newGateway(t, plain)
+			g.Namespace, g.Name, g.ResourceVersion = "apps", "late", "1"
+			r := newRoute(t, "apps", "{parentRefs: [{name: late}]}")
+			r.Name, r.ResourceVersion = "late", "1"
+			s.put(g)
+			s.put(r)
+			synctest.Wait()
+			s.put(labelled)
+			synctest.Wait()
+			if tried := s.tried(); tried["patch gateways apps/late"]+tried["patch httproutes apps/late"] != 0 {
+				t.Errorf("writes for a Gateway of another revision: %v", tried)
+			}
+			changed("apps", func(*corev1.Namespace) {})(s)
+			s.core.ReactionChain = s.core.ReactionChain[1:]
+			synctest.Wait()
+			if tried := s.tried(); tried["patch gateways apps/late"] != 1 || tried["patch httproutes apps/late"] != 1 {
+				t.Errorf("writes for a Gateway of this revision: %v", tried)
+			}
+		})
+	})
+}
+
 func TestReconcile_Deletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)

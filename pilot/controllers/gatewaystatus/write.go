@@ -57,6 +57,15 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	return nil
 }
 
+// confirm reports whether the revision of a Gateway that appears to be of this revision is certain. If not, the
+// event of its namespace causes a reconcile.
+func (c *Controller) confirm(ctx context.Context, g *gateway.Gateway) (bool, error) {
+	if g == nil || !mine(c, g.ObjectMeta) {
+		return true, nil
+	}
+	return c.newcomers.Confirm(ctx, g, c.namespace(g.Namespace))
+}
+
 // reconcileGateway updates the status of a Gateway.
 func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	target := c.gatewayCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
@@ -66,7 +75,13 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	}
 	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
+		if have == nil {
+			c.newcomers.Forget(k.namespace, k.name)
+		}
 		return nil
+	}
+	if current, err := c.confirm(ctx, have); !current {
+		return err
 	}
 	c.problems.Report(k, reference(k, have), unknownClass(c, have), unknownRevision(c, have))
 	if !ours(c, have) {
@@ -107,6 +122,13 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
 		return nil
+	}
+	for _, ref := range have.Spec.ParentRefs {
+		if name, ok := parentGateway(have, ref); ok {
+			if current, err := c.confirm(ctx, c.gateway(name.Namespace, name.Name)); !current {
+				return err
+			}
+		}
 	}
 	wanted := routeParents(c, have)
 	removed, err := c.obsoleteEntries(ctx, have, wanted)

@@ -122,15 +122,21 @@ func (c *cell) must(err error) {
 	}
 }
 
-// start runs the controller until end is called or the test ends.
+// start runs the controller of the revision of the cell until end is called or the test ends.
 func (c *cell) start() {
+	c.t.Helper()
+	c.end = c.serve(c.namespace, c.writes)
+}
+
+// serve runs a controller until the returned function is called or the test ends.
+func (c *cell) serve(revision string, recorded *writes) (end func()) {
 	c.t.Helper()
 	if c.identity == nil {
 		c.identity = c.c.Identity(c.t, cluster.IdentityOptions{Namespace: c.namespace, PodName: "pilot", ClusterRules: gatewaystatus.ClusterRules(true)})
 	}
-	client := c.client(c.identity, kube.WithWrapTransport(c.writes.wrap))
+	client := c.client(c.identity, kube.WithWrapTransport(recorded.wrap))
 	log := slog.New(slog.NewTextHandler(c.log, nil))
-	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.namespace, Namespace: c.namespace, Logger: log})
+	tags := revisions.NewTags(c.admin, revisions.Config{Revision: revision, Namespace: c.namespace, Logger: log})
 	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Logger: log})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
@@ -141,16 +147,17 @@ func (c *cell) start() {
 			c.t.Error(err)
 		}
 	})
-	c.end = sync.OnceFunc(func() {
+	end = sync.OnceFunc(func() {
 		cancel()
 		ended.Wait()
 	})
 	c.t.Cleanup(func() {
-		c.end()
+		end()
 		if c.t.Failed() {
 			c.t.Logf("logged:\n%s", c.log)
 		}
 	})
+	return end
 }
 
 // put creates an object with a JSON spec.
