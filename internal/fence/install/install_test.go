@@ -229,43 +229,6 @@ func TestSeen_Errors(t *testing.T) {
 	}
 }
 
-func TestApply_CannotRead(t *testing.T) {
-	set := simple(t, home, "home/p1")
-	for _, x := range []struct{ verb, resource string }{{"list", bothPolicies}, {"list", bothBindings}, {"get", bothPolicies}} {
-		client := failing(x.verb, x.resource, errAway)
-		changes, err := Apply(t.Context(), client, set)
-		if !errors.Is(err, errAway) || !strings.Contains(err.Error(), "install fence") || len(changes) > 0 || client.writes() > 0 {
-			t.Errorf("%s %s: %v, %v, %d writes", x.verb, x.resource, err, changes, client.writes())
-		}
-		if _, err := Remove(t.Context(), client, "s"); (x.verb == "list") != errors.Is(err, errAway) {
-			t.Errorf("%s %s, to remove: %v", x.verb, x.resource, err)
-		}
-	}
-}
-
-func TestApply_RetriesConflicts(t *testing.T) {
-	set := simple(t, home, "home/p1")
-	gr := schema.GroupResource{Resource: bothPolicies}
-	for name, x := range map[string]struct {
-		err   error
-		tries int
-	}{
-		"conflict":  {apierrors.NewConflict(gr, "x", errors.New("changed")), mostConflicts},
-		"exists":    {apierrors.NewAlreadyExists(gr, "x"), mostConflicts},
-		"forbidden": {apierrors.NewForbidden(gr, "x", errors.New("no")), 1},
-	} {
-		client := failing("patch", bothPolicies, x.err)
-		if _, err := Apply(t.Context(), client, set); !errors.Is(err, x.err) || client.writes() != x.tries {
-			t.Errorf("%s: %d writes, %v", name, client.writes(), err)
-		}
-		for _, a := range client.Actions() {
-			if patch, ok := a.(clienttesting.PatchActionImpl); ok && (patch.PatchOptions.FieldManager != fieldManager || !*patch.PatchOptions.Force) {
-				t.Errorf("%s: applied with %+v", name, patch.PatchOptions)
-			}
-		}
-	}
-}
-
 // inCluster runs f in a cluster with a set that was just installed.
 func inCluster(t *testing.T, f func(t *testing.T, w *world, client kubernetes.Interface, set fence.Set)) {
 	synctest.Test(t, func(t *testing.T) {

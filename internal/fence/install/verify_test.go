@@ -135,19 +135,6 @@ func TestVerify_Writes(t *testing.T) {
 	}
 }
 
-func TestVerify_FindsExample(t *testing.T) {
-	d := guarding(fence.Guard{Resources: []string{"secrets"}, Names: []string{"a", "b"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"k": "v"}})
-	j, set := fenced(t, d)
-	verified(t, j, set, d)
-	want := []string{
-		"/api/v1/namespaces/n/secrets metadata.name=a k=v 1", "/api/v1/namespaces/n/secrets metadata.name=b k=v 1",
-		"/api/v1/namespaces/m/secrets metadata.name=a k=v 1", "/api/v1/namespaces/m/secrets metadata.name=b k=v 1",
-	}
-	if !slices.Equal(j.asked, want) {
-		t.Errorf("%q", j.asked)
-	}
-}
-
 func TestVerify_Findings(t *testing.T) {
 	const guards, lease = "lease sys/e guards configmaps for sys/pilot: ", "/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"
 	const other, unbound, leader = guards + "a pod that does not lead is rejected", guards + "an unbound token is rejected", guards + "leader pod pod-1 may write"

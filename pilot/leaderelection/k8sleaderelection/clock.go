@@ -48,7 +48,6 @@ func publicValidity(v core.Validity) Validity { return Validity(publicReading(co
 type Clock struct {
 	epoch    time.Time
 	boottime func() int64
-	wall     func() int64 // nil: the real clock
 	jumps    *jumps
 	alarms   bootAlarms // nil: the platform has none
 }
@@ -69,14 +68,6 @@ func NewClock(boottime func() int64) *Clock {
 		c.alarms = processAlarms()
 	}
 	return c
-}
-
-// WithWall returns a copy of c with another wall clock, in nanoseconds since 1970. It is for tests of a wall clock that
-// stops or is set.
-func (c *Clock) WithWall(wall func() int64) *Clock {
-	other := *c
-	other.wall = wall
-	return &other
 }
 
 // mono returns only the monotonic time, without a system call for the other clocks.
@@ -102,13 +93,9 @@ func (c *Clock) Now() ClockReading {
 // read is Now without the wake-up. The loop uses it because the loop is awake.
 func (c *Clock) read() core.ClockReading {
 	now := time.Now()
-	wall := now.UnixNano()
-	if c.wall != nil {
-		wall = c.wall()
-	}
 	return core.ClockReading{
 		Mono: core.Instant(now.Sub(c.epoch)) + 1, // never the zero Instant
 		Boot: c.boottime(),
-		Wall: wall,
+		Wall: now.UnixNano(),
 	}
 }

@@ -2,8 +2,6 @@ package connections
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -101,65 +99,5 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 		if err := stopped.Resume(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestTermsLostByDeadConnections(t *testing.T) {
-	t.Parallel()
-	times := 4
-	if s := os.Getenv("DEAD_CONNECTIONS"); s != "" {
-		var err error
-		if times, err = strconv.Atoi(s); err != nil || times <= 0 {
-			t.Fatalf("DEAD_CONNECTIONS=%s: give a number of runs", s)
-		}
-	}
-	var all tally
-	t.Run("", func(t *testing.T) { // waits for all of them
-		for i := range times {
-			timing := []timing{istio, clientGo, brisk}[i%3]
-			t.Run(fmt.Sprintf("%v", timing.lease), func(t *testing.T) {
-				t.Parallel()
-				all.kill(t, timing)
-			})
-		}
-	})
-	t.Logf("figure: %d dead connections cost %d terms; the work's longest write took %v; %d runs were repeated, because the API server itself took longer than %v to answer",
-		all.runs, all.lost, all.longest.Round(time.Millisecond), all.repeated, prompt)
-}
-
-// prompt is the longest response time of the API server without a relay. A slower response shows that the machine is overloaded.
-const prompt = time.Second
-
-// tally counts the results of dead connections.
-type tally struct {
-	mu                   sync.Mutex
-	runs, lost, repeated int
-	longest              time.Duration
-}
-
-// kill has one leader's connections die. A term that is lost while the API server answers
-// a run without a leader is repeated, at most twice
-func (a *tally) kill(t *testing.T, timing timing) {
-	for tries := 1; ; tries++ {
-		d := enter(t, cluster.Shared(t), timing)
-		d.lead(t)
-		d.relay.Present(relay.Silent)
-		problem := d.carriesOn(t, 2, 2)
-		took, _ := d.worst()
-		a.mu.Lock()
-		if problem != "" && d.slowest > prompt && tries < 3 {
-			a.repeated++
-			a.mu.Unlock()
-			t.Logf("%s; a direct request took %v", problem, d.slowest)
-			continue
-		}
-		a.runs++
-		a.longest = max(a.longest, took)
-		if problem != "" {
-			a.lost++
-			t.Error(problem)
-		}
-		a.mu.Unlock()
-		return
 	}
 }

@@ -72,7 +72,6 @@ type candidate struct {
 	admin     kubernetes.Interface
 	namespace string
 	log       *logs.Buffer
-	slowest   time.Duration // response time of the API server without a relay
 
 	mu      sync.Mutex
 	terms   int
@@ -182,26 +181,16 @@ func (d *candidate) lead(t testing.TB) {
 
 func (d *candidate) record(t testing.TB) coordinationv1.LeaseSpec {
 	t.Helper()
-	asked := time.Now()
 	lease, err := d.admin.CoordinationV1().Leases(d.namespace).Get(t.Context(), election, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.slowest = max(d.slowest, time.Since(asked))
 	return lease.Spec
 }
 
 // goesOn waits for renewals and for writes of the work, all after now, and fails if it took
 // another term for that.
 func (d *candidate) goesOn(t testing.TB, renewals, writes int) {
-	t.Helper()
-	if problem := d.carriesOn(t, renewals, writes); problem != "" {
-		t.Error(problem)
-	}
-}
-
-// carriesOn is goesOn with the problem as a text, or "".
-func (d *candidate) carriesOn(t testing.TB, renewals, writes int) (problem string) {
 	t.Helper()
 	before, written := d.counts()
 	token := d.Status().Token
@@ -216,9 +205,8 @@ func (d *candidate) carriesOn(t testing.TB, renewals, writes int) (problem strin
 	}
 	eventually(t, "its work goes on", func() bool { _, now := d.counts(); return now >= written+writes })
 	if terms, _ := d.counts(); terms != before || d.Status().Token != token {
-		return fmt.Sprintf("a term was lost: %d terms before, %d now; token %s before, %s now", before, terms, token, d.Status().Token)
+		t.Errorf("a term was lost: %d terms before, %d now; token %s before, %s now", before, terms, token, d.Status().Token)
 	}
-	return ""
 }
 
 // eventually waits until f holds, and looks at the test's pace.

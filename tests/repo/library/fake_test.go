@@ -24,7 +24,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -158,37 +157,6 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 			}
 			end()
 		})
-	}
-}
-
-func TestFakeClientset_DeletedAndOverwritten(t *testing.T) {
-	store := fake.NewClientset()
-	a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) { c.Lock = leaderelection.LockTypeConfigMap })
-	start(t, a)
-	await(t, "a leads", a.IsLeader)
-	token := a.Status().Token
-	locks := store.CoreV1().ConfigMaps("istio-system")
-	if err := locks.Delete(t.Context(), "an-election", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a leads in a new term", func() bool { return a.IsLeader() && a.Status().Token != token })
-	for _, how := range []string{"with the current version", "without a version"} {
-		cm, err := locks.Get(t.Context(), "an-election", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if how == "without a version" {
-			cm.UID, cm.ResourceVersion = "", ""
-		}
-		cm.Annotations = map[string]string{
-			k8sresourcelock.LeaderElectionRecordAnnotationKey: `{"holderIdentity":"thief","holderKey":"stable","leaseDurationSeconds":1,` +
-				`"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":50}`,
-		}
-		if _, err := locks.Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		await(t, how+": a does not lead", func() bool { return !a.IsLeader() })
-		await(t, how+": a leads again once that lease is over", a.IsLeader)
 	}
 }
 

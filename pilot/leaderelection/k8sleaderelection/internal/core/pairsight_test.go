@@ -60,16 +60,6 @@ func (rules pairRules) ownWriteFaults() (faults []string) {
 	return faults
 }
 
-func TestAnnotationFrom_RemovedBetweenWrites(t *testing.T) {
-	r, hold := Record{Holder: "b", Renewed: 2e6}, Hold{Holder: "b", Seconds: 9}
-	v := PairView{}.RecordWrite(Primary, r, Annotations{Hold: hold}).RecordWrite(Secondary, r, Annotations{})
-	v.Primary = Snapshot{Exists: true, Content: Readable, Version: 5, Record: r, Annotations: Annotations{Hold: hold}}
-	v.Secondary = Snapshot{Exists: true, Content: Readable, Version: 6, Record: r}
-	if got := v.annotationFrom(onlyHold); got != Secondary {
-		t.Errorf("object %d counts", got)
-	}
-}
-
 // The stored write stays the own one while later writes do not arrive.
 func TestAnnotationFrom_UnacknowledgedWrites(t *testing.T) {
 	record := func(n Stamp) Record { return Record{Holder: "b", Renewed: n * 1e6} }
@@ -130,29 +120,6 @@ func TestAnnotationFrom_LateEvent(t *testing.T) {
 		shows(late, second, Annotations{Hold: both})
 		if got := v.annotationFrom(onlyHold); got != late || v.outdated(late, onlyHold) {
 			t.Errorf("late on %d: repeated, object %d counts, outdated: %v", late, got, v.outdated(late, onlyHold))
-		}
-	}
-}
-
-func TestAnnotationFrom_WithoutOwnWrites(t *testing.T) {
-	hold, other := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b"}
-	for _, c := range []struct {
-		primary, secondary Hold
-		versions           [2]uint64
-		want               Half
-	}{
-		{hold, other, [2]uint64{5, 6}, Secondary},
-		{hold, other, [2]uint64{7, 6}, Primary},
-		{hold, other, [2]uint64{6, 6}, Primary},
-		{hold, Hold{}, [2]uint64{5, 6}, Primary},
-		{Hold{}, hold, [2]uint64{7, 6}, Secondary},
-		{Hold{}, Hold{}, [2]uint64{5, 6}, Primary},
-	} {
-		v := PairView{}
-		v.Primary = Snapshot{Exists: true, Version: c.versions[0], Record: Record{Holder: "b"}, Annotations: Annotations{Hold: c.primary}}
-		v.Secondary = Snapshot{Exists: true, Version: c.versions[1], Record: Record{Holder: "b"}, Annotations: Annotations{Hold: c.secondary}}
-		if got := v.annotationFrom(onlyHold); got != c.want {
-			t.Errorf("%+v at %v: object %d counts", c, c.versions, got)
 		}
 	}
 }

@@ -43,58 +43,6 @@ func TestEndedWell_Pair(t *testing.T) {
 	}
 }
 
-// A condition of a lock holds only if every part matches.
-func TestSnapshotConditions(t *testing.T) {
-	for name, says := range map[string]struct {
-		of   func(Snapshot) bool
-		good Snapshot
-		bad  map[string]func(*Snapshot)
-	}{
-		"held": {Snapshot.Held, lock("equal"), map[string]func(*Snapshot){
-			"deleted": deleted, "unreadable": unreadable, "released": released,
-		}},
-		"acting": {Snapshot.Acting, lock("equal"), map[string]func(*Snapshot){
-			"deleted": deleted, "unreadable": unreadable, "no marker": marked("", 0),
-			"another's marker": marked("c", 3), "another term's marker": marked("b", 2),
-		}},
-		"nominated": {Snapshot.Nominated, lock("nominated"), map[string]func(*Snapshot){
-			"deleted": deleted, "unreadable": unreadable, "another": to("c", 3), "another term": to("b", 4),
-			"it has renewed": func(s *Snapshot) { s.Record.Renewed++ },
-		}},
-		"evidence": {func(s Snapshot) bool { return s.hasFormer("a") }, lock("peer, marker left"), map[string]func(*Snapshot){
-			"deleted": deleted, "no marker": marked("", 0), "one's own": marked("a", 2), "of who acts": marked("istiod", 3),
-		}},
-		"addressed": {Snapshot.Addressed, lock("mine, asked"), map[string]func(*Snapshot){
-			"deleted": deleted, "unreadable": unreadable, "to another": to("c", 3), "to another term": to("a", 4),
-			"by the holder": func(s *Snapshot) { s.Annotations.Request.Identity = "a" },
-			"no identity":   func(s *Snapshot) { s.Annotations.Request.Identity = "" },
-		}},
-		"addressed, by an operator": {Snapshot.Addressed, lock("mine, to step down"), map[string]func(*Snapshot){
-			"former term": to("a", 4),
-		}},
-		"hold end": {func(s Snapshot) bool { return State{Snap: s, Since: Since{Hold: testNow.Mono}}.holdEnds() != 0 }, lock("lower, held"), map[string]func(*Snapshot){
-			"deleted": deleted, "unreadable": unreadable, "of another": to("c", 3), "of another term": to("b", 4),
-		}},
-		"a transfer": {func(s Snapshot) bool { return testConfig().transferred(State{Snap: s}) }, lock("transferred to me"), map[string]func(*Snapshot){
-			"of another term": to("a", 4), "a pause": func(s *Snapshot) { s.Annotations.Hold.Reason = HoldForPause },
-			"to another": func(s *Snapshot) { s.Record.Holder, s.Annotations.Hold.Holder = "c", "c" },
-		}},
-	} {
-		if !says.of(says.good) {
-			t.Errorf("%s: false", name)
-		}
-		for what, spoil := range says.bad {
-			s := says.good
-			if spoil(&s); says.of(s) {
-				t.Errorf("%s: true although %s", name, what)
-			}
-		}
-	}
-	if (Hold{}).matches(Record{}) || (Marker{}).matches(Record{}) {
-		t.Error("an empty marker or hold matches")
-	}
-}
-
 // A term ended well if a release or handover of that term shows it.
 func TestEndedWell(t *testing.T) {
 	acting := lock("equal")

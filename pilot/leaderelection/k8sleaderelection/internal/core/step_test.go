@@ -22,41 +22,6 @@ func TestLease(t *testing.T) {
 	}
 }
 
-func TestOwnsTerm(t *testing.T) {
-	c := testConfig()
-	good := ours(seenAt(0, lock("mine")), Leading)
-	if !c.ownsTerm(good) {
-		t.Fatal("own record is not own")
-	}
-	for name, spoil := range map[string]func(*State){
-		"record lost":     func(s *State) { s.Drain.Lost = RecordLost },
-		"no term":         func(s *State) { s.Term, s.Snap.UID, s.Snap.Record.Transitions = Term{}, UID{}, 0 },
-		"deleted":         func(s *State) { s.Snap.Exists = false },
-		"unreadable":      func(s *State) { s.Snap.Content = Unreadable },
-		"released":        func(s *State) { s.Snap.Record.Holder = "" },
-		"another holder":  func(s *State) { s.Snap.Record.Holder = "b" },
-		"recreated":       func(s *State) { s.Snap.UID.First = "v" },
-		"another term":    func(s *State) { s.Snap.Record.Transitions = 4 },
-		"before the term": func(s *State) { s.Snap.Version = 14 },
-		"other writer":    func(s *State) { s.Snap.Record.Renewed = 8e6 },
-		// At the maximum, a nomination has the same number and can have the same stamp.
-		"nominated again": func(s *State) {
-			s.Snap.Annotations, s.Snap.Record.Acquired = Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}, s.Snap.Record.Renewed
-		},
-		"in the first object only":  func(s *State) { s.Snap.Halves = InFirst },
-		"in the second object only": func(s *State) { s.Snap.Halves = InSecond },
-		"other UIDs":                func(s *State) { s.Snap.Version, s.Snap.UID = 15, UID{"u", "v"} },
-	} {
-		s := good
-		if spoil(&s); c.ownsTerm(s) {
-			t.Errorf("%s: own", name)
-		}
-	}
-	if good.Snap.Version = 15; !c.ownsTerm(good) {
-		t.Error("the first write of the term is not own")
-	}
-}
-
 // The lock was seen at testNow. PeerGrace is 5 s.
 func TestMayActUntil(t *testing.T) {
 	c := testConfig()
@@ -97,20 +62,6 @@ func TestMayActUntil(t *testing.T) {
 		s.Earlier.Until = seconds(17)
 		if got := c.settledAt(s); got != want {
 			t.Errorf("immediate, %s: settled in %v", name, testNow.Mono.Until(got))
-		}
-	}
-}
-
-func TestIsHighestRank(t *testing.T) {
-	s := seenAt(0, lock("lower"))
-	noDefault := State{Default: DefaultRevision{Synced: true}}
-	for key, want := range map[string]bool{"stable": true, "canary": false, "^stable": false} {
-		ranked := testConfig()
-		ranked.Key = key
-		unranked := ranked
-		unranked.Ranked = false
-		if ranked.isHighestRank(s) != want || ranked.isHighestRank(noDefault) != (key[0] != '^') || !unranked.isHighestRank(s) || unranked.outranks(s) {
-			t.Errorf("key %s: wrong rank", key)
 		}
 	}
 }
