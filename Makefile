@@ -1,12 +1,10 @@
 # `make help` lists the targets. All of them need Go and make; `make test RACE=1` also needs a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim connections fence charts dashboard image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim fence charts dashboard image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
 
 # Number of seeds that `make sim` plays.
 SEEDS ?= 20000
-# Number of connections that `make connections` breaks.
-RUNS ?= 100
 # Number of random upgrades and random declarations that `make fence` installs.
 UPGRADES ?= 500
 # Number of objects in the cluster of `make bench-server`, and its limits of requests per second (-1: no limit).
@@ -177,9 +175,6 @@ conformance: $(BUILD_TOOLS) ## Run the tests of the Gateway API conformance suit
 
 nightly: ## Run everything that the gate leaves out, and print one summary (hours)
 	@bash .ci/nightly
-
-connections: $(BUILD_TOOLS) ## Count the terms that dead connections end (RUNS=100, two minutes)
-	DEAD_CONNECTIONS=$(RUNS) go test -count=1 -v -timeout 20m -run 'TestTermsLostByDeadConnections' ./tests/faults/connections
 
 fence: ## Install 100,000 random fences on a model of API servers (UPGRADES=500)
 	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestModel_Upgrades' ./internal/fence/install
