@@ -258,7 +258,7 @@ func TestConfigWithoutFlags(t *testing.T) {
 	}
 	for _, verb := range []string{"render", "install", "verify", "report", "remove"} {
 		want := map[string]string{
-			"verb": verb, "Namespace": "istio-system", "Lock": "configmap", "Wait": "30s", "Output": "table", "AuditLog": "-",
+			"verb": verb, "Namespace": "istio-system", "Lock": "configmap", "Wait": "30s", "Output": "table", "AuditLog": "-", "Kubernetes.Flag": "--kubeconfig",
 		}
 		for field, value := range parsed(t, "fence", verb) {
 			if expected, named := want[field]; named && value != expected || !named && !slices.Contains([]string{"", "[]", "false", "0s", "<nil>"}, value) {

@@ -26,7 +26,7 @@ func run() int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	defer log.Sync() //nolint:errcheck // standard output cannot always be synced
-	if err := command(programs{serve: serve, fence: fencecommand.Do}).ExecuteContext(ctx); err != nil {
+	if err := command(programs{serve: supervised, fence: fencecommand.Do}).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		return 1
 	}
@@ -51,7 +51,7 @@ func command(start programs) *cobra.Command {
 	}
 	root.SetGlobalNormalizationFunc(istioNames)
 	root.AddCommand(
-		serverCommand(flags, wrong, start.serve), fencecommand.Command(fencecommand.Options{Features: flags, Wrong: wrong, Run: start.fence}),
+		serverCommand(flags, wrong, start.serve), witnessCommand(flags), fencecommand.Command(fencecommand.Options{Features: flags, Wrong: wrong, Run: start.fence}),
 		featuresCommand(), versionCommand(),
 	)
 	return root

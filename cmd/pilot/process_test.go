@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -167,6 +169,38 @@ func TestSignal_ReleasesLock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The command is the parent of the server. It releases the lock of a server that was killed, and ends like the server.
+func TestWitness_ReleasesAfterKill(t *testing.T) {
+	t.Parallel()
+	home := cluster.Shared(t).Namespace(t)
+	p := launchServer(t, identity(t, home, "a"), home, bundle(t, nil))
+	p.leads(t)
+	before := readLock(t, home)
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, thread := range threads {
+		children, err := os.ReadFile(thread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range strings.Fields(string(children)) {
+			child, _ := strconv.Atoi(text)
+			if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if code := p.Exit(t); code != -int(syscall.SIGKILL) {
+		t.Errorf("the parent ended with %d", code)
+	}
+	if after := readLock(t, home); after != (lock{LeaseDurationSeconds: 1, LeaderTransitions: before.LeaderTransitions}) {
+		t.Errorf("the lock was not released: %+v", after)
+	}
+	inOrder(t, p.Out.String(), "run function started", "released the lock of a process that has ended")
 }
 
 func inOrder(t *testing.T, log string, words ...string) {

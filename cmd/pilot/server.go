@@ -18,6 +18,14 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 	return server.Run(ctx)
 }
 
+// supervised runs a server as the child of its witness.
+func supervised(ctx context.Context, config bootstrap.Config) error {
+	if err := bootstrap.Supervise(config); err != nil {
+		return err
+	}
+	return serve(ctx, config)
+}
+
 // serverCommand runs a server. Flags override the environment.
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{
@@ -78,5 +86,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "time after which a candidate acquires a lock that is not renewed (LEADER_ELECTION_LEASE_DURATION)")
 	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader may act after it sent its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
 	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "interval between renewals of a leader (LEADER_ELECTION_RETRY_PERIOD)")
+	f.StringVar(&config.Witness, "witness", bootstrap.WitnessParent, "process that releases the locks when this process has ended without a release: parent (this command starts itself as its child), socket (another container) or none")
+	f.StringVar(&config.WitnessSocket, "witness-socket", "", "socket of pilot witness, with --witness=socket")
 	f.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", 0, "time for controllers to stop before their locks are released (default 20s)")
 }

@@ -94,6 +94,12 @@ type Config struct {
 	// takes a few seconds more at most.
 	ShutdownTimeout time.Duration
 
+	// Witness is the witness that releases the locks after the process has ended: WitnessParent, WitnessSocket or
+	// WitnessNone. Empty means none. The caller calls Supervise before New.
+	Witness string
+	// WitnessSocket is the path of the socket for WitnessSocket.
+	WitnessSocket string
+
 	// Profiling serves Go profiles at Address, under /debug/pprof/.
 	Profiling bool
 
@@ -182,6 +188,7 @@ func (c Config) Validate() error {
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
 	}
+	c.validateWitness(wrong)
 	c.validateDurations(wrong)
 	return errors.Join(errs...)
 }

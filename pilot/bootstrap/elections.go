@@ -165,13 +165,17 @@ func GuardedLeases(config Config) (names []string) {
 	return names
 }
 
+func (row election) lockName(revision string) string {
+	if row.perRevision {
+		return row.id + "-" + revision
+	}
+	return row.id
+}
+
 // locks returns the rights on the lock objects of a row. If --lock selects the type, it includes both types, for a
 // migration.
 func (row election) locks(revision string) (all manifests.Rights) {
-	name := row.id
-	if row.perRevision {
-		name += "-" + revision
-	}
+	name := row.lockName(revision)
 	all.Leases = []string{name}
 	if !row.lease {
 		all.ConfigMaps = []string{name}
@@ -266,6 +270,7 @@ func (s *site) electionConfig(row election) leaderelection.Config {
 		Disabled:         s.config.DisableElections,
 		EventRecorder:    s.events,
 		Observer:         s.metrics,
+		Witness:          s.witnessOf(row.lockName(s.config.Revision)),
 		ExitOnStuckDrain: s.config.ExitOnStuckDrain,
 		Logger:           s.log,
 	}

@@ -14,6 +14,7 @@ import (
 	"incumbent.dev/incumbent/internal/migration"
 	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -135,6 +136,7 @@ type site struct {
 	fence     *install.SelfTest        // nil without a fence
 	lockTypes *migration.LockTypeCheck // nil if no lock can have another type
 	member    *members.Publisher       // nil if disabled
+	witness   *witness.Client          // nil without a witness
 	// candidates is nil without an elections page or member Leases.
 	candidates *debug.CandidateWatch
 	locks      *debug.LockReader // nil without an elections page
@@ -160,6 +162,10 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	}
 	s.metrics = newMetrics(config.remote)
 	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.witness, err = config.witnessClient(); err != nil {
 		return nil, err
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)

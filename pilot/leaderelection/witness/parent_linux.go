@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -118,6 +119,7 @@ func (c *Child) Wait() Status {
 	procs := runtime.GOMAXPROCS(1)
 	percent := debug.SetGCPercent(idleGC)
 	debug.FreeOSMemory()
+	unmapProgram()
 	status := c.reap()
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(percent)
@@ -127,6 +129,19 @@ func (c *Child) Wait() Status {
 	defer cancel()
 	c.options.release(ctx, c.session.terms, 0)
 	return status
+}
+
+// unmapProgram removes the pages of the program file from the memory of this process. The child uses the same pages. The kernel maps
+// them again when this process needs them.
+func unmapProgram() {
+	maps, _ := os.ReadFile("/proc/self/maps") // without it, nothing is removed
+	for line := range strings.Lines(string(maps)) {
+		var start, end uintptr
+		var rights string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &rights); n == 3 && strings.Contains(line, "/") && (rights == "r-xp" || rights == "r--p") {
+			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_DONTNEED)
+		}
+	}
 }
 
 // reap waits for all children. As process 1 of a container, this process also has the orphans of others.

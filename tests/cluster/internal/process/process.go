@@ -82,8 +82,11 @@ func (p *Process) State() *os.ProcessState {
 }
 
 // Signal sends a signal. The error wraps os.ErrProcessDone if the process has ended. After SIGSTOP it waits until all
-// threads have stopped.
+// threads have stopped. SIGSTOP and SIGCONT are also sent to the children, as the pause of a container.
 func (p *Process) Signal(signal os.Signal) error {
+	if signal == syscall.SIGSTOP || signal == syscall.SIGCONT {
+		_ = syscall.Kill(-p.Pid(), signal.(syscall.Signal))
+	}
 	if err := p.process.Signal(signal); err != nil {
 		return fmt.Errorf("send %v to %s (process %d): %w", signal, p.name, p.Pid(), err)
 	}
@@ -129,7 +132,7 @@ func (p *Process) Kill() error { return p.end(syscall.SIGKILL, killWait) }
 func (p *Process) end(signal syscall.Signal, bound time.Duration) error {
 	// An error means that the process has ended, or shows in the wait below.
 	_ = p.process.Signal(signal)
-	_ = p.process.Signal(syscall.SIGCONT)
+	_ = syscall.Kill(-p.Pid(), syscall.SIGCONT) // also its children
 	timer := time.NewTimer(bound)
 	defer timer.Stop()
 	select {
