@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -123,6 +124,13 @@ func TestInstallations_Independent(t *testing.T) {
 	for name, space := range spaces {
 		label := []byte(`{"metadata":{"labels":{"istio.io/rev":"` + name + `"}}}`)
 		if _, err := admin.Kube().CoreV1().Namespaces().Patch(t.Context(), space, types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// The other installation recognizes the revision by the Service of its control plane.
+		service := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "pilot-" + name, Labels: rev(name)}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
+		}
+		if _, err := admin.Kube().CoreV1().Services(homes[name]).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -47,9 +47,9 @@ func sameNamespace(t *testing.T, admin kube.Client, name string) {
 
 // visitor returns the identity of a server of another cluster. Its account is in a separate namespace, because the
 // namespace of the control plane may be created later.
-func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
+func visitor(t *testing.T, c *cluster.Cluster, home, account string) *rest.Config {
 	t.Helper()
-	there := bootstrap.Config{}.AtRemote()
+	there := bootstrap.Config{Namespace: home}.AtRemote()
 	shared, perRevision := bootstrap.Elections(there)
 	if len(shared) != 1 || shared[0] != leaderelection.NamespaceController || len(perRevision) != 0 {
 		t.Errorf("elections in a remote cluster: %q and %q", shared, perRevision)
@@ -61,10 +61,10 @@ func visitor(t *testing.T, c *cluster.Cluster, account string) *rest.Config {
 }
 
 // remoteKubeconfig returns a kubeconfig file for a visitor.
-func remoteKubeconfig(t *testing.T, c *cluster.Cluster) string {
+func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "remote")
-	if err := cluster.WriteKubeconfig(file, visitor(t, c, c.Namespace(t)), ""); err != nil {
+	if err := cluster.WriteKubeconfig(file, visitor(t, c, home, c.Namespace(t)), ""); err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -114,7 +114,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	inWest, inEast := west.Client(t), east.Client(t)
 	sameNamespace(t, inEast, home)
 	put(t, inEast, revisions.DefaultTagWebhook(""), rev("stable"))
-	file := remoteKubeconfig(t, east)
+	file := remoteKubeconfig(t, east, home)
 	ofWest, ofEast := certificate(t), certificate(t)
 	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", newBundleFile(t, ofWest).path, func(config *bootstrap.Config) {
 		patient(config)
@@ -184,7 +184,8 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 
 // The remote cluster is down at the start, and the namespace of its lock is created later.
 func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
-	home, file := west.Namespace(t), remoteKubeconfig(t, east)
+	home := west.Namespace(t)
+	file := remoteKubeconfig(t, east, home)
 	inWest, inEast := west.Client(t), east.Client(t)
 	bringBack := stopAPIServer(t, east)
 	content := certificate(t)

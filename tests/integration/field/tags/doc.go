@@ -1,0 +1,2 @@
+// Package tags tests tags that two revisions claim, and tags of namespaces, with servers on a real API server.
+package tags
