@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -270,6 +271,68 @@ func TestManager_Gates(t *testing.T) {
 	case <-m.Elected():
 		t.Error("Elected is closed after the term")
 	default:
+	}
+}
+
+// sample returns the value of a metric of an election in the registry of controller-runtime, or -1.
+func sample(t *testing.T, metric, election, by string) float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if family.GetName() == metric && labels["name"] == election && labels["by"] == by {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return -1
+}
+
+func TestManager_Metrics(t *testing.T) {
+	m := elected(t)
+	name := m.Election().Status().Lock
+	leading := make(chan struct{})
+	m.InTerms(func(ctx context.Context, term manager.Manager) error {
+		defer close(leading)
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: m.Election().Status().Namespace}}
+		return term.GetClient().Create(ctx, object)
+	})
+	if err := m.GetClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n"}}); !errors.Is(err, fence.ErrNotLeader) {
+		t.Fatal(err)
+	}
+	stop, _ := start(t, m)
+	<-leading
+	if left := sample(t, "incumbent_election_validity_left_seconds", name, ""); left <= 0 || left > 15 {
+		t.Errorf("validity left %v", left)
+	}
+	for _, c := range []struct {
+		metric, by  string
+		during, end float64
+	}{
+		{"leader_election_master_status", "", 1, 0},
+		{"incumbent_election_admitted_writes_total", "", 1, -1},
+		{"incumbent_election_refused_writes_total", "gate", 1, -1},
+		{"incumbent_election_refused_writes_total", "fence", 0, -1},
+		{"incumbent_election_validity_left_seconds", "", -1, -1}, // checked above
+	} {
+		if got := sample(t, c.metric, name, c.by); got != c.during && c.during >= 0 {
+			t.Errorf("%s of %q while leading: %v", c.metric, c.by, got)
+		}
+		defer func() {
+			if got := sample(t, c.metric, name, c.by); got != c.end {
+				t.Errorf("%s of %q after Start: %v", c.metric, c.by, got)
+			}
+		}()
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package controllerruntime
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -31,39 +32,28 @@ func leads(lock string) prometheus.Gauge {
 // registerMetrics registers the metrics of an election in the registry of controller-runtime. They have the same names as in
 // `pilot server`. They are read during a scrape.
 func registerMetrics(l *leaderelection.LeaderElection) (unregister func()) {
-	labels := prometheus.Labels{"name": l.Status().Lock}
-	gate := l.Gate()
-	byFence := func() float64 {
-		_, n := gate.Refused()
-		return float64(n)
+	name, gate := l.Status().Lock, l.Gate()
+	refused := func(by string, n func() uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "incumbent_election_refused_writes_total", ConstLabels: prometheus.Labels{"name": name, "by": by},
+			Help: "Number of guarded writes that the gate in this process or the fence in the API server refused.",
+		}, func() float64 { return float64(n()) })
 	}
-	byGate := func() float64 {
-		n, _ := gate.Refused()
-		return float64(n)
+	labels := prometheus.Labels{"name": name}
+	all := []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "incumbent_election_validity_left_seconds", ConstLabels: labels,
+			Help: "How long this process may act without another renewal. 0 if it may not act.",
+		}, func() float64 { return l.Status().ValidityLeft.Seconds() }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "incumbent_election_admitted_writes_total", ConstLabels: labels,
+			Help: "Number of guarded writes that the gate in this process admitted.",
+		}, func() float64 { return float64(gate.Admitted()) }),
+		refused("gate", func() uint64 { n, _ := gate.Refused(); return n }),
+		refused("fence", func() uint64 { _, n := gate.Refused(); return n }),
 	}
-	var all []prometheus.Collector
-	add := func(c prometheus.Collector) {
-		// A second manager of the same election in this process has no metrics.
-		if metrics.Registry.Register(c) == nil {
-			all = append(all, c)
-		}
-	}
-	counter := func(name, help string, by string, value func() float64) {
-		labels := prometheus.Labels{"name": labels["name"]}
-		if by != "" {
-			labels["by"] = by
-		}
-		add(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: labels}, value))
-	}
-	add(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "incumbent_election_validity_left_seconds", ConstLabels: labels,
-		Help: "How long this process may act without another renewal. 0 if it may not act.",
-	}, func() float64 { return l.Status().ValidityLeft.Seconds() }))
-	counter("incumbent_election_admitted_writes_total", "Number of guarded writes that the gate in this process admitted.", "",
-		func() float64 { return float64(gate.Admitted()) })
-	const refused = "Number of guarded writes that the gate in this process or the fence in the API server refused."
-	counter("incumbent_election_refused_writes_total", refused, "gate", byGate)
-	counter("incumbent_election_refused_writes_total", refused, "fence", byFence)
+	// A second manager of the same election in this process has no metrics.
+	all = slices.DeleteFunc(all, func(c prometheus.Collector) bool { return metrics.Registry.Register(c) != nil })
 	return func() {
 		for _, c := range all {
 			metrics.Registry.Unregister(c)
