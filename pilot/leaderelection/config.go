@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
@@ -60,6 +64,15 @@ type Config struct {
 	Remote bool
 	// Lock is the type of the lock object. Default: LockTypeLease.
 	Lock LockType
+
+	// LockLabels are the labels of the lock object, if this process creates it. Optional.
+	LockLabels map[string]string
+	// LockOwners are the owner references of the lock object, if this process creates it. Optional.
+	LockOwners []metav1.OwnerReference
+	// LabelPod is the Pod of this process. While this process leads, the Pod has the label LeaderLabel, so that a Service can
+	// select the leader. The label of a killed process remains until its container restarts or its Pod is deleted. Set it
+	// in one election of a process. It needs the verb patch on Pods. Optional.
+	LabelPod types.NamespacedName
 
 	// Predecessor is the lock that guarded the run functions in earlier versions. The election
 	// is not active while another process holds it. Optional.
@@ -189,10 +202,27 @@ func (c Config) validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("the Lock %v is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti", c.Lock))
 	}
+	errs = append(errs, c.validateLockMeta(), c.validatePodLabel())
 	if c.Predecessor != nil {
 		errs = append(errs, c.validatePredecessor())
 	}
 	errs = append(errs, c.validateCoordination())
+	return errors.Join(errs...)
+}
+
+// validateLockMeta returns an error for labels and owners that an object cannot have.
+func (c Config) validateLockMeta() error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(c.LockLabels)) {
+		for _, problem := range slices.Concat(validation.IsQualifiedName(key), validation.IsValidLabelValue(c.LockLabels[key])) {
+			errs = append(errs, fmt.Errorf("the label %q=%q of LockLabels: %s", key, c.LockLabels[key], problem))
+		}
+	}
+	for _, o := range c.LockOwners {
+		if o.APIVersion == "" || o.Kind == "" || o.Name == "" || o.UID == "" {
+			errs = append(errs, fmt.Errorf("the owner %s %q of LockOwners: set APIVersion, Kind, Name and UID", o.Kind, o.Name))
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -102,6 +103,17 @@ func TestConfigValidate(t *testing.T) {
 		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti"}},
 		"its own lock":      {change: func(c *Config) { c.Predecessor = &Predecessor{Name: "new"} }, want: []string{"the Predecessor new is the election's own lock"}},
 		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
+		"lock labels":       {change: func(c *Config) { c.LockLabels = map[string]string{"app.kubernetes.io/name": "x"} }},
+		"bad lock labels": {change: func(c *Config) { c.LockLabels = map[string]string{"a b": "", "c": "d e"} }, want: []string{
+			`the label "a b"="" of LockLabels: name part must consist of`, `the label "c"="d e" of LockLabels: a valid label must`,
+		}},
+		"no owner": {change: func(c *Config) { c.LockOwners = []metav1.OwnerReference{{Kind: "Deployment", Name: "x"}} }, want: []string{
+			`the owner Deployment "x" of LockOwners: set APIVersion, Kind, Name and UID`,
+		}},
+		"half a Pod": {change: func(c *Config) { c.LabelPod.Name = "x" }, want: []string{`the LabelPod "/x": set the namespace and the name`}},
+		"long label": {change: func(c *Config) {
+			c.LabelPod, c.ElectionID = types.NamespacedName{Namespace: "n", Name: "x"}, strings.Repeat("x", 64)
+		}, want: []string{"the label incumbent.dev/leader cannot have the value"}},
 		"all":               {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
 	} {
 		t.Run(name, func(t *testing.T) {

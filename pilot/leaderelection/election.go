@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -37,6 +38,7 @@ type LeaderElection struct {
 	// configuration was checked.
 	elector     atomic.Pointer[k8sleaderelection.LeaderElector]
 	predecessor predecessor
+	label       *podLabel            // nil without Config.LabelPod
 	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
 	warmed      atomic.Bool // in the current or last run
@@ -79,6 +81,10 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	}
 	l.gate = fence.NewGate(cfg.lockName(), l.clock)
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
+	if cfg.LabelPod != (types.NamespacedName{}) {
+		l.label = &podLabel{LeaderElection: l, changes: make(chan labelChange)}
+		l.AddRunContext(l.label.run)
+	}
 	l.invalid = l.validate()
 	return l
 }
@@ -150,7 +156,8 @@ func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelect
 
 // lock returns the lock of the election. If shared is nil, the lock has its own watch.
 func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelock.Shared) k8sresourcelock.Interface {
-	return l.lockOn(client, metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName()}, l.cfg.Lock, shared)
+	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName(), Labels: l.cfg.LockLabels, OwnerReferences: l.cfg.LockOwners}
+	return l.lockOn(client, meta, l.cfg.Lock, shared)
 }
 
 func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Versioned {

@@ -29,6 +29,7 @@ func (l *LeaderElection) RunContext(ctx context.Context) error {
 }
 
 func (l *LeaderElection) takePart(ctx context.Context) error {
+	defer l.label.start(ctx)()
 	if err := l.warmUp(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}

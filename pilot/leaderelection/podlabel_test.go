@@ -1,0 +1,131 @@
+package leaderelection_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake" //nolint:depguard // stores the Pod, not the lock
+	clienttesting "k8s.io/client-go/testing"
+
+	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
+)
+
+// labelled is a replica whose Pod has the label while it leads.
+type labelled struct {
+	*testing.T
+	cluster   *electiontest.Cluster
+	clientset *fake.Clientset
+	election  string // the name of the lock
+	failing   atomic.Bool
+	log       logs.Buffer
+	stop      func()
+}
+
+// startLabelled starts a replica whose Pod has a label from an earlier process.
+func startLabelled(t *testing.T, before string, failing bool) *labelled {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "a"}}
+	if before != "" {
+		pod.Labels = map[string]string{leaderelection.LeaderLabel: before}
+	}
+	p := &labelled{T: t, cluster: electiontest.New(), clientset: fake.NewClientset(pod)}
+	p.failing.Store(failing)
+	p.clientset.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return p.failing.Load(), nil, errors.New("cut off")
+	})
+	config := p.cluster.Config("a")
+	p.election = config.ElectionID
+	config.LabelPod = types.NamespacedName{Namespace: "pods", Name: "a"}
+	config.Logger = slog.New(slog.NewTextHandler(&p.log, nil))
+	l, err := leaderelection.New(electiontest.KubeClient(p.clientset), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- l.RunContext(ctx) }()
+	p.stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	synctest.Wait()
+	return p
+}
+
+func (p *labelled) want(when, value string) {
+	p.Helper()
+	synctest.Wait()
+	pod, err := p.clientset.CoreV1().Pods("pods").Get(p.Context(), "a", metav1.GetOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	if got := pod.Labels[leaderelection.LeaderLabel]; got != value {
+		p.Errorf("%s: label %q, want %q", when, got, value)
+	}
+}
+
+func TestLabelPod(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T){
+		"stop": func(t *testing.T) {
+			p := startLabelled(t, "", false)
+			p.want("in the term", p.election)
+			p.stop()
+			p.want("after the end", "")
+		},
+		"loss": func(t *testing.T) {
+			p := startLabelled(t, "", false)
+			p.cluster.Overwrite("b")
+			p.want("after the loss", "")
+			p.stop()
+		},
+		"label of an earlier process": func(t *testing.T) {
+			p := startLabelled(t, electiontest.New().Config("a").ElectionID, true)
+			p.cluster.Overwrite("b")
+			p.failing.Store(false)
+			time.Sleep(leaderelection.DefaultRetryPeriod)
+			p.want("as a follower", "")
+			p.stop()
+		},
+		"label of another election": func(t *testing.T) {
+			p := startLabelled(t, "other", true)
+			p.cluster.Overwrite("b")
+			p.failing.Store(false)
+			time.Sleep(leaderelection.DefaultRetryPeriod)
+			p.want("as a follower", "other")
+			p.stop()
+		},
+		"failed requests": func(t *testing.T) {
+			p := startLabelled(t, "", true)
+			time.Sleep(time.Minute)
+			p.failing.Store(false)
+			time.Sleep(leaderelection.DefaultRetryPeriod)
+			p.want("in the term", p.election)
+			p.failing.Store(true)
+			p.cluster.Overwrite("b")
+			p.want("while requests fail", p.election)
+			time.Sleep(time.Second)
+			p.failing.Store(false)
+			time.Sleep(leaderelection.DefaultRetryPeriod)
+			p.want("when they succeed again", "")
+			p.stop()
+			if n := p.log.Count("failed to label the Pod"); n != 2 {
+				t.Errorf("logged %d times:\n%s", n, &p.log)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
