@@ -114,7 +114,7 @@ func TestConfigValidate(t *testing.T) {
 		"long label": {change: func(c *Config) {
 			c.LabelPod, c.ElectionID = types.NamespacedName{Namespace: "n", Name: "x"}, strings.Repeat("x", 64)
 		}, want: []string{"the label incumbent.dev/leader cannot have the value"}},
-		"all":               {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
+		"all": {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary"}

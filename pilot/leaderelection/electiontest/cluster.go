@@ -1,6 +1,7 @@
 package electiontest
 
 import (
+	"log/slog"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -29,11 +31,29 @@ func New() *Cluster {
 	return &Cluster{store: locktest.NewStore(locktest.Lease), clients: map[string]*locktest.Client{}}
 }
 
-// Config returns the configuration of a replica. All replicas of a Cluster take part in the same election.
+// Clientset is a fake clientset of client-go, such as *fake.Clientset.
+type Clientset interface {
+	kubernetes.Interface
+	// PrependReactor adds a function that handles requests before the others.
+	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
+}
+
+// Election returns the election of a replica that has its objects in a fake clientset. As in production, writes of its Client fail
+// with fence.ErrNotLeader outside the term. All replicas of a Cluster take part in the same election. Each has its own clientset.
+// For another Config, use New of package leaderelection with Config, KubeClient and GateFake.
+func (c *Cluster) Election(identity string, clientset Clientset) (*leaderelection.LeaderElection, error) {
+	election, err := leaderelection.New(KubeClient(clientset), c.Config(identity))
+	if err == nil {
+		GateFake(election.Gate(), clientset)
+	}
+	return election, err
+}
+
+// Config returns the configuration of a replica, which logs nothing.
 func (c *Cluster) Config(identity string) leaderelection.Config {
 	return leaderelection.Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: identity,
-		LockClient: lockClient{leases: c.client(identity)}, Clock: Clock(),
+		LockClient: lockClient{leases: c.client(identity)}, Clock: Clock(), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 

@@ -2,15 +2,12 @@
 // milliseconds in a testing/synctest bubble.
 //
 // Term runs a controller in a term without an election. A Cluster has the lock of an election in memory, so a test can run several
-// replicas and take the lock from them. GateFake makes a fake clientset reject writes outside the term, as a client of the
-// election does.
+// replicas and take the lock from them. Writes of a replica outside its term are rejected, as in production.
 //
 //	synctest.Test(t, func(t *testing.T) {
-//		clientset := fake.NewClientset()
 //		cluster := electiontest.New()
-//		election, err := leaderelection.New(electiontest.KubeClient(clientset), cluster.Config("a"))
-//		electiontest.GateFake(election.Gate(), &clientset.Fake)
-//		election.AddRunContext(controller.Run)
+//		election, err := cluster.Election("a", fake.NewClientset())
+//		election.AddRunContext(func(ctx context.Context) error { return controller.Run(ctx, election.Client()) })
 //		go election.RunContext(ctx)
 //		synctest.Wait()
 //		cluster.Overwrite("b") // the controller must stop

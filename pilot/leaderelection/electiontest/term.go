@@ -43,9 +43,11 @@ func Term(t testing.TB) (ctx context.Context, gate *fence.Gate, end func()) {
 	return ctx, gate, end
 }
 
-// GateFake makes a fake clientset reject writes with fence.ErrNotLeader while the gate is closed. Call it after the reactors of
+// GateFake makes a fake client, such as *fake.Clientset, reject writes with fence.ErrNotLeader while the gate is closed. Call it after the reactors of
 // the test were added. A fake clientset does not pass the context of a request, so the term of the caller is not checked.
-func GateFake(gate *fence.Gate, fake *clienttesting.Fake) {
+func GateFake(gate *fence.Gate, fake interface {
+	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
+}) {
 	fake.PrependReactor("*", "*", func(action clienttesting.Action) (handled bool, result runtime.Object, err error) {
 		switch action.GetVerb() {
 		case "get", "list", "watch":
