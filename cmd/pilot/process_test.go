@@ -263,7 +263,7 @@ func stuck(t *testing.T, args ...string) *process {
 	return p
 }
 
-// TestStuckController_ExitsWith3 shows that the process ends although its controller does not, without releasing the lock.
+// TestStuckController_ExitsWith3 shows that the process ends although its controller does not. Only the witness may release the lock.
 func TestStuckController_ExitsWith3(t *testing.T) {
 	t.Parallel()
 	p := stuck(t, "--shutdown-timeout=1s")

@@ -131,6 +131,9 @@ func (s *site) memberState() members.State {
 	if s.config.remote {
 		state.Cluster = members.Remote
 	}
+	if s.witness != nil {
+		state.Witness = s.config.Witness
+	}
 	for _, le := range s.mine {
 		now := le.Status()
 		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff, Strategy: now.Strategy})

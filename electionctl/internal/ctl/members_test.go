@@ -22,7 +22,7 @@ func (e *environment) member(identity, revision string, pod types.UID, ago time.
 
 func (e *environment) memberOf(identity, revision string, pod types.UID, ago time.Duration, elections ...members.Election) {
 	e.t.Helper()
-	state, err := json.Marshal(members.State{Revision: revision, Cluster: members.Local, Version: "v1", Elections: elections})
+	state, err := json.Marshal(members.State{Revision: revision, Cluster: members.Local, Version: "v1", Witness: "parent", Elections: elections})
 	if err != nil {
 		e.t.Fatal(err)
 	}

@@ -83,6 +83,10 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return Done
 	}
+	var ended programEnded
+	if errors.As(err, &ended) {
+		return int(ended)
+	}
 	var c coded
 	if ctx.Err() != nil && (!errors.As(err, &c) || c.code != Interrupted) {
 		return Interrupted
@@ -130,7 +134,7 @@ default revision. Move leadership to another candidate. Commands that only read 
 	)
 	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
 	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume(), p.cancel())
-	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.version())
+	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.run(), p.version())
 	return root
 }
 

@@ -1,0 +1,88 @@
+package ctl
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"incumbent.dev/incumbent/electionctl/internal/run"
+)
+
+// programEnded is the exit code of the program of the command run.
+type programEnded int
+
+func (e programEnded) Error() string { return fmt.Sprintf("program ended with exit code %d", int(e)) }
+
+// run returns the command that runs a program while this process leads.
+func (p *Program) run() *cobra.Command {
+	config := run.Config{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	cmd := &cobra.Command{
+		Use:   "run --election NAME [flags] -- PROGRAM [ARGUMENT…]",
+		Short: "Run a program while this process leads an election",
+		Long: `Take part in an election whose lock is a Lease, and run a program, in any language, while this process leads. When the term ends, the
+program receives SIGTERM, and its process group receives SIGKILL after the grace period. A program that is still running at the end of the
+validity is killed immediately. The lock is released after the program has ended. Then the next candidate runs its program.
+
+The environment of the program has ELECTION_NAME, ELECTION_NAMESPACE, ELECTION_IDENTITY, ELECTION_TRANSITIONS and ELECTION_TOKEN, the
+fencing token, which grows with each term. The exit code is the exit code of the program, or 128 plus the number of its signal. The user
+needs the permission to get, watch, create and update the Lease.`,
+		Example: `  electionctl run --election backup -- ./backup.sh
+  electionctl run --election importer --once --grace 30s -- python3 importer.py`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return withCode(Misused, "missing argument PROGRAM: %s", cmd.UseLine())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config.Program = args
+			return p.runProgram(cmd, config)
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // the flags of the program
+	f.StringVar(&config.Election, "election", "", "name of the Lease (required)")
+	f.StringVar(&config.Identity, "identity", "", "name of this candidate, unique among live processes (default: POD_NAME, or the host name and the process ID)")
+	f.DurationVar(&config.Grace, "grace", 10*time.Second, "time between SIGTERM and SIGKILL")
+	f.BoolVar(&config.Once, "once", false, "end after the first run; otherwise the program runs again in the next term")
+	f.DurationVar(&config.LeaseDuration, "lease-duration", 15*time.Second, "time after which another candidate acquires a lock that is not renewed")
+	f.DurationVar(&config.RenewDeadline, "renew-deadline", 10*time.Second, "how long the program may run after the last acknowledged renewal was sent")
+	f.DurationVar(&config.RetryPeriod, "retry-period", 2*time.Second, "interval between renewals")
+	return cmd
+}
+
+func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
+	if config.Election == "" {
+		return withCode(Misused, "--election is missing: give the name of the election")
+	}
+	if config.Grace < 0 {
+		return withCode(Misused, "--grace=%v is negative: give a positive duration", config.Grace)
+	}
+	namespace, err := p.namespace()
+	if err != nil {
+		return err
+	}
+	clients, err := p.connect()
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // validated with the identity
+	config.Identity = cmp.Or(config.Identity, os.Getenv("POD_NAME"), fmt.Sprintf("%s-%d", host, os.Getpid()))
+	config.Client = clients.config
+	config.Namespace = namespace
+	config.Logger = slog.New(slog.NewTextHandler(p.ErrOut, nil))
+	status, err := run.Run(cmd.Context(), config)
+	switch {
+	case err != nil:
+		return err
+	case status == nil || *status == (run.Status{}):
+		return nil
+	case status.Signal != 0:
+		return programEnded(128 + int(status.Signal))
+	}
+	return programEnded(status.Code)
+}

@@ -1,0 +1,204 @@
+package run
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/relay"
+	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
+
+// running is a running Run.
+type running struct {
+	t      *testing.T
+	config Config
+	relay  *relay.Relay
+	cancel context.CancelFunc
+	done   chan struct{}
+	status *Status
+	err    error
+}
+
+// start runs a program. Its requests use a relay.
+func start(t *testing.T, change func(*Config), program ...string) *running {
+	t.Helper()
+	c := cluster.Shared(t)
+	admin := c.Admin()
+	server, err := url.Parse(admin.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, done: make(chan struct{})}
+	if r.relay, err = relay.Listen(t.Context(), server.Host); err != nil {
+		t.Fatal(err)
+	}
+	admin.Host, admin.ServerName = "https://"+r.relay.Addr(), server.Hostname()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.config = Config{
+		Client: admin, Namespace: c.Namespace(t), Election: "worker", Identity: "a", Program: program, Grace: 20 * time.Second,
+		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 100 * time.Millisecond,
+		Stdin: null, Stdout: out, Stderr: out, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if change != nil {
+		change(&r.config)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	r.cancel = cancel
+	go func() {
+		defer close(r.done)
+		r.status, r.err = Run(ctx, r.config)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-r.done
+		_ = r.relay.Close()
+		_ = out.Close()
+		_ = null.Close()
+	})
+	return r
+}
+
+func (r *running) output() string {
+	r.t.Helper()
+	raw, err := os.ReadFile(r.config.Stdout.Name())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+func (r *running) prints(text string) {
+	r.t.Helper()
+	waits.Until(r.t, "the program prints "+text, func() bool { return strings.Contains(r.output(), text) })
+}
+
+// ends waits for the end and compares the status. The lock is free then.
+func (r *running) ends(want Status) {
+	r.t.Helper()
+	select {
+	case <-r.done:
+	case <-time.After(waits.Bound):
+		r.t.Fatal("Run did not return")
+	}
+	if r.err != nil || r.status == nil || *r.status != want {
+		r.t.Errorf("Run returned %v and %v, want %v. The program printed %s", r.status, r.err, want, r.output())
+	}
+	lease, err := cluster.Shared(r.t).Client(r.t).Kube().CoordinationV1().Leases(r.config.Namespace).Get(r.t.Context(), "worker", metav1.GetOptions{})
+	if err != nil || *lease.Spec.HolderIdentity != "" {
+		r.t.Errorf("lock is held by %v (%v), want none", lease.Spec.HolderIdentity, err)
+	}
+}
+
+// gone waits until a process of the program has ended.
+func (r *running) gone() {
+	r.t.Helper()
+	pid, err := strconv.Atoi(strings.Fields(r.output())[1])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	waits.Until(r.t, "the process has ended", func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ")
+	})
+}
+
+func once(c *Config) { c.Once = true }
+
+func TestRun_Once(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		want   Status
+	}{
+		"success":   {`test "$ELECTION_IDENTITY" = a && test "$ELECTION_TOKEN" -gt 0`, Status{}},
+		"exit code": {"exit 7", Status{Code: 7}},
+		"signal":    {"kill -KILL $$", Status{Signal: syscall.SIGKILL}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start(t, once, "/bin/sh", "-c", c.script).ends(c.want)
+		})
+	}
+}
+
+func TestRun_Examples(t *testing.T) {
+	for name, program := range map[string][]string{"shell": {"testdata/worker.sh"}, "Python": {"python3", "testdata/worker.py"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, nil, program...)
+			r.prints("leading term 0 of worker with token ")
+			r.cancel()
+			r.ends(Status{})
+			r.prints("stopping")
+		})
+	}
+}
+
+// Without Once, the program runs again in the next term.
+func TestRun_NextTerm(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil, "/bin/sh", "-c", `echo "run $ELECTION_TRANSITIONS"`)
+	r.prints("run 0")
+	r.prints("run 1")
+}
+
+// A program that ignores SIGTERM is killed with its processes.
+func TestRun_IgnoresSIGTERM(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *Config) { c.Grace = 100 * time.Millisecond }, "/bin/sh", "-c", `trap "" TERM; sleep 1000 & echo "started $!"; wait`)
+	r.prints("started")
+	r.cancel()
+	r.ends(Status{Signal: syscall.SIGKILL})
+	r.gone()
+}
+
+// A program that hangs is killed at the end of the validity, without an API server.
+func TestRun_ValidityEnds(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *Config) {
+		c.LeaseDuration, c.RenewDeadline = 4*time.Second, time.Second
+	}, "/bin/sh", "-c", `trap "" TERM; sleep 1000 & echo "started $!"; wait`)
+	r.prints("started")
+	if err := r.relay.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.gone()
+}
+
+func TestRun_Errors(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*Config)
+		program string
+		want    string
+	}{
+		"no program": {nil, "/no/such/program", "find program"},
+		"durations":  {func(c *Config) { c.RetryPeriod = time.Hour }, "true", "RenewDeadline"},
+	} {
+		r := start(t, c.change, c.program)
+		<-r.done
+		if r.err == nil || !strings.Contains(r.err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, r.err, c.want)
+		}
+	}
+}
