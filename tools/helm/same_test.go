@@ -114,6 +114,9 @@ var trials = map[string]trial{
 	},
 	"no gate": {values: "gate: false", env: fenced(map[string]string{"ENABLE_WRITE_GATE": "false"})},
 	"remote":  {values: "remoteKubeconfigSecret: there", args: []string{"--remote-kubeconfig=/etc/incumbent/remote/kubeconfig"}, golden: "remote"},
+	"witness in a sidecar": {
+		values: "witness: {sidecar: true}", args: []string{"--witness=socket", "--witness-socket=/run/incumbent/witness"}, golden: "sidecar",
+	},
 	"no Gateway API": {
 		values: "gatewayAPI: {enabled: false}", config: bootstrap.Config{DisableGatewayAPI: true},
 		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}),

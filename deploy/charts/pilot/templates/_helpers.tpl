@@ -90,6 +90,10 @@ stops to set the number, the API server resets it to 1. So it is empty only if n
 {{- if .Values.remoteKubeconfigSecret }}
 - --remote-kubeconfig=/etc/incumbent/remote/kubeconfig
 {{- end }}
+{{- if .Values.witness.sidecar }}
+- --witness=socket
+- --witness-socket=/run/incumbent/witness
+{{- end }}
 {{- if ne .Values.debugAddress "127.0.0.1:15016" }}
 - {{ printf "--debug-address=%s" .Values.debugAddress | quote }}
 {{- end }}
