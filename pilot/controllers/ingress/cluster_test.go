@@ -334,3 +334,39 @@ func TestStatus_GuardedByVersion(t *testing.T) {
 	e.change("leaves", func(i *networkingv1.Ingress) { i.Annotations[classAnnotation] = e.class })
 	e.awaitStatus([]address{ip("192.0.2.1")}, "leaves")
 }
+
+// While the Service is deleted and recreated, an Ingress keeps its addresses until the new Service has some.
+func TestStatus_ServiceRecreated(t *testing.T) {
+	e := newEnvironment(t)
+	e.service(corev1.LoadBalancerIngress{IP: "192.0.2.1"})
+	e.ingress("web", nil)
+	e.run(e.controller(e.identity()))
+	e.awaitStatus([]address{ip("192.0.2.1")}, "web")
+	changes, err := e.admin.Kube().NetworkingV1().Ingresses(e.home).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer changes.Stop()
+	if err := e.admin.Kube().CoreV1().Services(e.home).Delete(t.Context(), "gateway", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.change("web", func(i *networkingv1.Ingress) { i.Labels["round"] = "2" }) // causes a reconcile
+	await(t, "the missing Service is logged", func() bool { return e.log.Count("gateway Service does not exist") == 1 })
+	e.service()
+	await(t, "the Service is logged", func() bool { return e.log.Count("gateway Service exists now") == 1 })
+	e.balance(corev1.LoadBalancerIngress{IP: "192.0.2.2"})
+	var seen [][]address
+	for event := range changes.ResultChan() {
+		i, ok := event.Object.(*networkingv1.Ingress)
+		if !ok {
+			t.Fatalf("watch ended: %v", event)
+		}
+		seen = append(seen, i.Status.LoadBalancer.Ingress)
+		if len(i.Status.LoadBalancer.Ingress) == 0 {
+			t.Fatalf("addresses were removed: %v", seen)
+		}
+		if i.Status.LoadBalancer.Ingress[0].IP == "192.0.2.2" {
+			return
+		}
+	}
+}

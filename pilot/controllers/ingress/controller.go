@@ -30,6 +30,7 @@ type Controller struct {
 	nodes     *reconcile.Cache[key, *corev1.Node]
 	trouble   *apirequest.Trouble // logs whether the Service exists
 	problems  *reconcile.Problems[key]
+	grace     *reconcile.Grace[key] // of the Service
 }
 
 type key = types.NamespacedName
@@ -54,6 +55,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.grace = reconcile.NewGrace(func(key) { c.loop.EnqueueAll() })
 	c.watch()
 	return c, nil
 }
@@ -147,8 +149,8 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	if !ours(c.config.Mode, c.config.Class, have, class) {
 		return nil
 	}
-	wanted, exists := c.addresses()
-	if !exists || equality.Semantic.DeepEqual(have.Status.LoadBalancer.Ingress, wanted) {
+	wanted, known := c.addresses()
+	if !known || equality.Semantic.DeepEqual(have.Status.LoadBalancer.Ingress, wanted) {
 		return nil
 	}
 	// A patch keeps the fields that the cache drops. Version and UID make the API server reject it
@@ -173,15 +175,17 @@ func (c *Controller) class(ingress *networkingv1.Ingress) *networkingv1.IngressC
 	return c.classes.Get("", *ingress.Spec.IngressClassName)
 }
 
-// addresses returns the addresses of the Service, and logs a change of its existence.
-func (c *Controller) addresses() (all []address, exists bool) {
+// addresses returns the addresses of the Service, and logs a change of its existence. known is false while Ingresses keep theirs.
+func (c *Controller) addresses() (all []address, known bool) {
 	service := c.service()
 	if service == nil {
 		c.trouble.Observe(c.missing(), errors.New("gateway Service does not exist"))
 		return nil, false
 	}
 	c.trouble.Observe(c.missing(), nil)
-	return addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) }), true
+	all = addressesOf(service, c.pods.List(), func(name string) *corev1.Node { return c.nodes.Get("", name) })
+	// A Service that was recreated gets its addresses later.
+	return all, !c.grace.Keeps(c.config.Service, service.UID, len(all) > 0)
 }
 
 // missing returns the condition that the Service does not exist.
