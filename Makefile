@@ -192,8 +192,8 @@ cover: $(BUILD_TOOLS) ## Write .cache/cover.html: the lines that tests run
 	go tool cover -html=.cache/cover.out -o .cache/cover.html
 	@go tool cover -func=.cache/cover.out | tail -n 1
 
-size: ## Compare packages and binary size of the README's example with the same program on client-go
-	go test -count=1 -v -run TestPackagesOfTheExample ./tests/repo/library -sizes
+size: ## Compare packages and size of the README's example with the same program on client-go (in docs/migration.md), and run client-go's tests
+	go test -count=1 -v -run 'TestPackagesOfTheExample|TestClientGo_OwnTests' ./tests/repo/library -sizes
 
 api: ## List incompatible changes of the public API since a tag or commit: make api BASE=v0.1.0
 	@base=$$(git rev-parse --verify --quiet "$(BASE)^{commit}") || { echo "BASE=$(BASE) is not a tag or commit: make api BASE=v0.1.0"; exit 2; }; \
