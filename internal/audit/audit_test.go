@@ -104,7 +104,7 @@ func TestExamine_IgnoresTimestamps(t *testing.T) {
 			s.Clock = s.Clock.Add(step - time.Second)
 			s.Play(play)
 		}
-		if r := examined(t, options(), s.Lines.String()); len(r.Findings) != 1 || r.Findings[0].Rule != Late || r.Approximate {
+		if r := examined(t, options(), s.Lines.String()); len(r.Findings) != 1 || r.Findings[0].Rule != Late || r.ByTime != 0 {
 			t.Errorf("%s: %v", name, summary(r))
 		}
 	}
@@ -124,8 +124,8 @@ func TestExamine_Approximate(t *testing.T) {
 		s.Bare = true
 		s.Play("lock stable-1 stable-1 1; bundle stable-1 shop one; " + c.play)
 		r := examined(t, options(), s.Lines.String())
-		if got := summary(r); got != c.want || !r.Approximate || (len(r.Notes) == 1) != c.undecided {
-			t.Errorf("%s: got %q, want %q, approximate %v, notes %q", name, got, c.want, r.Approximate, r.Notes)
+		if got := summary(r); got != c.want || r.ByTime == 0 || (len(r.Notes) == 1) != c.undecided {
+			t.Errorf("%s: got %q, want %q, %d by time, notes %q", name, got, c.want, r.ByTime, r.Notes)
 		}
 	}
 }

@@ -85,7 +85,7 @@ type object struct {
 		Annotations     map[string]string `json:"annotations"`
 		Labels          map[string]string `json:"labels"`
 	} `json:"metadata"`
-	// Details are those of the Status that answers a deletion.
+	// Details belong to a Status, which answers a deletion.
 	Details struct {
 		UID string `json:"uid"`
 	} `json:"details"`

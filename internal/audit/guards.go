@@ -68,7 +68,7 @@ type attribution struct {
 	// users are the accounts of the candidates of each lock, rivals the locks of each account.
 	users  map[Lock]map[string]bool
 	rivals map[string][]Lock
-	// learned has the locks that guard a matter, of those that a given guard does not assign.
+	// learned has the locks that guard a matter without a given guard.
 	learned map[string][]Lock
 	// Unclear counts the writes of candidates by matter that belong to no lock.
 	unclear map[string]int
@@ -88,20 +88,7 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 		history: h, courses: courses, given: given, users: map[Lock]map[string]bool{}, rivals: map[string][]Lock{},
 		learned: map[string][]Lock{}, unclear: map[string]int{},
 	}
-	for w := range h.All() {
-		if w.lock != nil && w.Pod != "" && h.locks[w.lockID()] {
-			lock := w.lockID()
-			if a.users[lock] == nil {
-				a.users[lock] = map[string]bool{}
-			}
-			a.users[lock][w.account] = true
-		}
-	}
-	for _, lock := range h.Locks() {
-		for account := range a.users[lock] {
-			a.rivals[account] = append(a.rivals[account], lock)
-		}
-	}
+	a.findUsers()
 	found := map[string]map[Lock]*coverage{}
 	books := newBooks(courses)
 	for w := range h.All() {
@@ -132,6 +119,25 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 		a.learned[matter] = best(by)
 	}
 	return a
+}
+
+// findUsers finds the accounts of the candidates of each lock.
+func (a *attribution) findUsers() {
+	h := a.history
+	for w := range h.All() {
+		if w.lock != nil && w.Pod != "" && h.locks[w.lockID()] {
+			lock := w.lockID()
+			if a.users[lock] == nil {
+				a.users[lock] = map[string]bool{}
+			}
+			a.users[lock][w.account] = true
+		}
+	}
+	for _, lock := range h.Locks() {
+		for account := range a.users[lock] {
+			a.rivals[account] = append(a.rivals[account], lock)
+		}
+	}
 }
 
 // best returns the locks that guard a matter.
@@ -175,7 +181,7 @@ func (a *attribution) byGuard(w Write) (locks []Lock) {
 	return nil
 }
 
-// guards returns the locks of which the writer must hold one.
+// guards returns the locks that permit a write: the writer must hold at least one.
 func (a *attribution) guards(w Write) []Lock {
 	if !a.judged(w) {
 		return nil

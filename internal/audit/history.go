@@ -77,6 +77,7 @@ type History struct {
 
 // History orders the writes. It drops dry runs, rejected writes, and writes that changed nothing.
 func (l *Log) History() History {
+	l.settle()
 	l.boundVersions()
 	slices.SortStableFunc(l.entries, func(a, b entry) int {
 		if a.version != b.version {
@@ -92,7 +93,7 @@ func (l *Log) History() History {
 	})
 	// Several logs may have the same event, and a write that changes nothing has the version of the previous write.
 	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool {
-		return a.version == b.version && a.exact == b.exact && a.target == b.target && (a.exact || a.received == b.received && a.actor == b.actor)
+		return a.version == b.version && a.exact == b.exact && l.target(a) == l.target(b) && (a.exact || a.received == b.received && a.actor == b.actor)
 	})
 	h := History{log: l, locks: map[Lock]bool{}, pods: map[uint32]string{}, aliases: map[string]string{}}
 	h.findLocks()
@@ -102,19 +103,28 @@ func (l *Log) History() History {
 // boundVersions gives each write without a version the highest version that was answered before its request arrived, but
 // no lower one than the version of the same object.
 func (l *Log) boundVersions() {
+	if !slices.ContainsFunc(l.entries, func(e entry) bool { return !e.exact }) {
+		return
+	}
 	var exact, open []*entry
-	last := map[uint32]uint64{}
+	last := map[target]uint64{}
 	for i := range l.entries {
 		e := &l.entries[i]
 		if e.exact {
 			exact = append(exact, e)
-			last[e.target] = max(last[e.target], e.version)
-		} else {
-			open = append(open, e)
+			continue
+		}
+		open = append(open, e)
+		if e.deleted {
+			last[l.target(*e)] = 0
 		}
 	}
-	if len(open) == 0 || len(exact) == 0 {
-		return
+	for _, e := range exact {
+		if at := l.target(*e); len(last) > 0 {
+			if version, deleted := last[at]; deleted {
+				last[at] = max(version, e.version)
+			}
+		}
 	}
 	slices.SortFunc(exact, func(a, b *entry) int { return cmp.Compare(a.answered(), b.answered()) })
 	slices.SortFunc(open, func(a, b *entry) int { return cmp.Compare(a.received, b.received) })
@@ -126,7 +136,7 @@ func (l *Log) boundVersions() {
 		}
 		e.version = highest
 		if e.deleted {
-			e.version = max(highest, last[e.target])
+			e.version = max(highest, last[l.target(*e)])
 		}
 	}
 }
@@ -154,7 +164,7 @@ func (h History) Unanswered() (all []Write) {
 
 func (h History) write(e entry) Write {
 	l := h.log
-	by, at := l.actors.values[e.actor], l.targets.values[e.target]
+	by, at := l.actors.values[e.actor], l.target(e)
 	w := Write{
 		Point:   Point{e.version, e.exact, time.Unix(0, e.received).UTC(), time.Unix(0, e.answered()).UTC()},
 		Deleted: e.deleted, Verb: verbs[e.verb], Group: at.group, Resource: at.resource, Namespace: at.namespace, Name: at.name, UID: at.uid,
@@ -185,7 +195,7 @@ func (h *History) findLocks() {
 		if e.state == 0 || l.states.values[e.state-1].holder == "" {
 			continue
 		}
-		at, by, r := l.targets.values[e.target], l.actors.values[e.actor], l.states.values[e.state-1]
+		at, by, r := l.target(e), l.actors.values[e.actor], l.states.values[e.state-1]
 		h.locks[Lock{at.resource, at.namespace, at.name}] = true
 		switch pod := podOf(r.holder); {
 		case by.pod == "" && !r.named && !bound[pod]:

@@ -51,12 +51,13 @@ type Result struct {
 	Judged map[Lock]int
 	// Undecided counts writes that may be before or after a change of the leader.
 	Undecided int
-	// Approximate is true if a guarded write or a lock was compared by time stamps.
-	Approximate bool
+	// ByTime counts the guarded writes that were compared by time stamps.
+	ByTime int
 }
 
 // Judge compares each guarded write with the terms of its lock, and calls breach for each write of a pod that did not hold
-// it. guards returns the locks of which the writer must hold one, or none.
+// it. guards returns the locks that permit a write: the
+// writer must hold at least one.
 func Judge(h History, courses map[Lock]*Course, guards func(Write) []Lock, breach func(Breach)) Result {
 	result := Result{Judged: map[Lock]int{}}
 	books := newBooks(courses)
@@ -67,7 +68,7 @@ func Judge(h History, courses map[Lock]*Course, guards func(Write) []Lock, breac
 			continue
 		}
 		if !w.Exact {
-			result.Approximate = true
+			result.ByTime++
 		}
 		worst, in := books.judge(w, locks)
 		result.Judged[worst.Lock]++

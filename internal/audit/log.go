@@ -11,6 +11,7 @@ import (
 	"hash/maphash"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,11 +28,12 @@ type Log struct {
 	entries []entry
 	kept    map[uint32]map[string]any // by the sequence number of an entry
 	open    map[uint64]entry          // requests without a response so far, by the hash of their audit ID
-	done    map[uint64]struct{}       // responses without a request so far
+	done    []uint64                  // responses without a request so far
 	seed    maphash.Seed
 	actors  table[actor]
-	targets table[target]
+	kinds   table[kind]
 	states  table[record]
+	names   strings.Builder // names and UIDs of objects
 }
 
 // entry is a write. A log has millions of them.
@@ -40,7 +42,10 @@ type entry struct {
 	received int64  // in nanoseconds
 	took     uint32 // in microseconds
 	actor    uint32
-	target   uint32
+	kind     uint32
+	name     uint32 // the position in Log.names
+	nameSize uint16
+	uidSize  uint16
 	state    uint32 // of the lock that it wrote, plus 1; 0 if it wrote no lock
 	sequence uint32
 	verb     verb
@@ -65,8 +70,14 @@ func verbOf(name string) verb {
 // actor is a writer. Without a pod in the token, the address and the program identify it.
 type actor struct{ user, pod, source, program string }
 
-// target is an object. resource includes the subresource.
-type target struct{ group, resource, namespace, name, uid string }
+// kind is a kind of objects in a namespace. resource includes the subresource.
+type kind struct{ group, resource, namespace string }
+
+// target is an object.
+type target struct {
+	kind
+	name, uid string
+}
 
 // table numbers equal values.
 type table[T comparable] struct {
@@ -89,9 +100,7 @@ func (t *table[T]) number(value T) uint32 {
 
 // NewLog returns an empty log.
 func NewLog() *Log {
-	return &Log{
-		kept: map[uint32]map[string]any{}, open: map[uint64]entry{}, done: map[uint64]struct{}{}, seed: maphash.MakeSeed(),
-	}
+	return &Log{kept: map[uint32]map[string]any{}, open: map[uint64]entry{}, seed: maphash.MakeSeed()}
 }
 
 // longestLine is the maximum size of a line: the API server accepts requests of 3 MiB, and a line has request and response.
@@ -193,10 +202,6 @@ func (l *Log) Add(e Event) error {
 	}
 	id := maphash.String(l.seed, e.AuditID)
 	if e.Stage == stageReceived {
-		if _, answered := l.done[id]; answered {
-			delete(l.done, id)
-			return nil
-		}
 		w, _, err := l.entryOf(e)
 		l.open[id] = w
 		return err
@@ -204,7 +209,7 @@ func (l *Log) Add(e Event) error {
 	if _, asked := l.open[id]; asked {
 		delete(l.open, id)
 	} else {
-		l.done[id] = struct{}{}
+		l.done = append(l.done, id)
 	}
 	if e.Stage != stageComplete || e.ResponseStatus.Code >= 300 {
 		return nil
@@ -253,7 +258,7 @@ func (l *Log) entryOf(e Event) (w entry, unchanged bool, err error) {
 	}
 	w.deleted = e.Verb == "delete" && !w.exact
 	at := targetOf(e, seen.Metadata.Name, cmp.Or(seen.Metadata.UID, stored.Details.UID))
-	w.target = l.targets.number(at)
+	l.name(&w, at)
 	if !mayBeLock(at) || w.deleted {
 		return w, unchanged, nil
 	}
@@ -262,6 +267,35 @@ func (l *Log) entryOf(e Event) (w entry, unchanged bool, err error) {
 		w.state = l.states.number(r) + 1
 	}
 	return w, unchanged, nil
+}
+
+// name stores the names of the object. Only locks and kept objects need a UID.
+func (l *Log) name(w *entry, at target) {
+	w.kind = l.kinds.number(at.kind)
+	w.name = uint32(l.names.Len())
+	w.nameSize = uint16(len(at.name))
+	l.names.WriteString(at.name)
+	if l.Objects || mayBeLock(at) {
+		w.uidSize = uint16(len(at.uid))
+		l.names.WriteString(at.uid)
+	}
+}
+
+// target returns the object of a write.
+func (l *Log) target(e entry) target {
+	text := l.names.String()[e.name:]
+	name, rest := text[:e.nameSize], text[e.nameSize:]
+	return target{l.kinds.values[e.kind], name, rest[:e.uidSize]}
+}
+
+// settle removes the open requests that have a response. Rotated files may come in any order.
+func (l *Log) settle() {
+	if len(l.open) == 0 {
+		return
+	}
+	for _, id := range l.done {
+		delete(l.open, id)
+	}
 }
 
 func actorOf(e Event) actor {
@@ -273,7 +307,9 @@ func actorOf(e Event) actor {
 
 // targetOf returns the object. Requests to create have no name, and the object in them may have no UID.
 func targetOf(e Event, name, uid string) target {
-	at := target{e.ObjectRef.APIGroup, e.Resource(), e.ObjectRef.Namespace, cmp.Or(name, e.ObjectRef.Name), cmp.Or(uid, e.ObjectRef.UID)}
+	at := target{
+		kind{e.ObjectRef.APIGroup, e.Resource(), e.ObjectRef.Namespace}, cmp.Or(name, e.ObjectRef.Name), cmp.Or(uid, e.ObjectRef.UID),
+	}
 	if e.ObjectRef.Resource == "namespaces" {
 		// The API server logs the name of an existing Namespace as its namespace.
 		at.name = cmp.Or(at.name, at.namespace)

@@ -10,7 +10,7 @@ import (
 
 // Options configure Examine.
 type Options struct {
-	// Guards assign writes to locks. They precede the guards of Istio and what the log shows.
+	// Guards assign writes to locks. They precede the guards of Istio and the learned assignments.
 	Guards []Guard
 	// Lock limits the report to locks of that name. Optional.
 	Lock string
@@ -29,10 +29,10 @@ type Report struct {
 	// Events counts the events, Writes the stored writes of candidates and other programs.
 	Events int `json:"events"`
 	Writes int `json:"writes"`
-	// Approximate is true if the result depends on time stamps.
-	Approximate bool         `json:"approximate"`
-	Locks       []LockReport `json:"locks"`
-	Findings    []Finding    `json:"findings"`
+	// ByTime counts the judged writes without a logged version. They were compared by time stamps.
+	ByTime   int          `json:"judgedByTime"`
+	Locks    []LockReport `json:"locks"`
+	Findings []Finding    `json:"findings"`
 	// Incomplete has the reasons why the log does not suffice for an acquittal, Notes further remarks.
 	Incomplete []string `json:"incomplete"`
 	Notes      []string `json:"notes"`
@@ -51,7 +51,7 @@ type LockReport struct {
 	// Leaderless is the longest time from the last write of a holder to the first one of the next, which began at LeaderlessUntil.
 	Leaderless      Seconds   `json:"leaderlessSeconds"`
 	LeaderlessUntil time.Time `json:"leaderlessUntil,omitzero"`
-	// Judged counts the guarded writes, Breaches those of pods that did not hold the lock.
+	// Judged counts the guarded writes, Breaches the writes of pods that did not hold the lock.
 	Judged   int `json:"judged"`
 	Breaches int `json:"breaches"`
 }
@@ -129,7 +129,7 @@ func Examine(log *Log, options Options) Report {
 		return slices.DeleteFunc(a.guards(w), func(l Lock) bool { return !x.wanted(l) })
 	}, x.breach)
 	x.report.NotJudged = a.unclear
-	x.report.Approximate = result.Approximate
+	x.report.ByTime = result.ByTime
 	for _, lock := range h.Locks() {
 		if x.wanted(lock) {
 			x.lock(lock, result.Judged[lock])
@@ -222,18 +222,15 @@ func (x *examination) findings() {
 	})
 }
 
-// complete adds the reasons why the log does not suffice.
-func (x *examination) complete(result Result) {
-	r, l := &x.report, x.history.log
-	missing := func(format string, args ...any) { r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...)) }
-	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+// blind reports writes of locks without bodies. It returns the number of such writes of other Leases.
+func (x *examination) blind(missing func(string, ...any)) (others int) {
+	l := x.history.log
 	blind := map[Lock]int{}
-	others := 0
 	for _, e := range l.entries {
 		if !e.blind {
 			continue
 		}
-		at := l.targets.values[e.target]
+		at := l.target(e)
 		if lock := (Lock{at.resource, at.namespace, at.name}); x.history.locks[lock] {
 			blind[lock]++
 		} else if at.resource == "leases" {
@@ -243,6 +240,15 @@ func (x *examination) complete(result Result) {
 	for _, lock := range slices.SortedFunc(maps.Keys(blind), func(a, b Lock) int { return cmp.Compare(a.String(), b.String()) }) {
 		missing("%d writes of %v have no body: log them at level RequestResponse", blind[lock], lock)
 	}
+	return others
+}
+
+// complete adds the reasons why the log does not suffice.
+func (x *examination) complete(result Result) {
+	r, l := &x.report, x.history.log
+	missing := func(format string, args ...any) { r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...)) }
+	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
+	others := x.blind(missing)
 	judged := 0
 	for _, n := range result.Judged {
 		judged += n

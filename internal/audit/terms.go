@@ -66,7 +66,7 @@ func (h History) Courses() map[Lock]*Course {
 		}
 	}
 	for _, e := range h.log.entries {
-		at := h.log.targets.values[e.target]
+		at := h.log.target(e)
 		if c := all[Lock{at.resource, at.namespace, at.name}]; c != nil {
 			c.add(h.write(e), h.aliases)
 		}
@@ -91,25 +91,28 @@ func (c *Course) add(w Write, aliases map[string]string) {
 	if n := len(c.Terms); n > 0 && c.Terms[n-1].Ended == "" {
 		current = &c.Terms[n-1]
 	}
-	if w.Deleted {
+	switch {
+	case w.Deleted:
 		current.end(w, Deleted)
 		c.uid = ""
-		c.readable = false
 		c.before = record{}
+		c.readable = false
 		return
-	}
-	if w.lock == nil {
+	case w.lock == nil:
 		return // a write without a body
-	}
-	if c.First == (Point{}) {
+	case c.First == (Point{}):
 		c.First = w.Point
 	}
-	r := *w.lock
-	if !r.readable {
+	if !w.lock.readable {
 		current.end(w, Corrupted)
 		c.readable = false
 		return
 	}
+	c.record(w, *w.lock, current, aliases)
+}
+
+// record adds a write with a record.
+func (c *Course) record(w Write, r record, current *Term, aliases map[string]string) {
 	pod := podOf(r.holder)
 	if alias, is := aliases[pod]; is {
 		pod = alias

@@ -17,6 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/electionctl/internal/audit"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
@@ -38,6 +39,9 @@ type coded struct {
 }
 
 func (c coded) Unwrap() error { return c.error }
+
+// ExitCode returns the exit code of the program.
+func (c coded) ExitCode() int { return c.code }
 
 func withCode(code int, format string, args ...any) error {
 	return coded{error: fmt.Errorf(format, args...), code: code}
@@ -132,7 +136,7 @@ default revision. Move leadership to another candidate. Commands that only read 
 		&cobra.Group{ID: "admin", Title: "Change the leader:"},
 		&cobra.Group{ID: "cluster", Title: "Cluster:"},
 	)
-	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan())
+	p.add(root, "reads", p.list(), p.watch(), p.history(), p.explain(), p.plan(), audit.Command())
 	p.add(root, "admin", p.transfer(), p.stepDown(), p.pause(), p.resume(), p.cancel())
 	p.add(root, "cluster", p.doctor(), p.defaults(), p.fence(), p.page(), p.run(), p.version())
 	return root

@@ -1,0 +1,130 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/auditlog"
+)
+
+// execute runs the command. It returns the output, the error and the exit code.
+func execute(t *testing.T, input string, args ...string) (out string, err error, code int) {
+	t.Helper()
+	cmd := Command()
+	var buffer bytes.Buffer
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(input))
+	cmd.SetOut(&buffer)
+	cmd.SetErr(&buffer)
+	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	err = cmd.ExecuteContext(t.Context())
+	var f failure
+	if errors.As(err, &f) {
+		code = f.code
+	}
+	return buffer.String(), err, code
+}
+
+const late = "lock stable-1 stable-1 1; bundle stable-1 shop one; lock stable-1 canary-1 2; lock canary-1 canary-1 2; " +
+	"bundle canary-1 shop two; bundle stable-1 shop three"
+
+func played(t *testing.T, play string) string {
+	s := auditlog.New(t)
+	s.Play(play)
+	return s.Lines.String()
+}
+
+func TestAudit_Text(t *testing.T) {
+	out, err, code := execute(t, played(t, late), "-", "--guard", "bundles=configmaps:bundle")
+	const want = `1 file, 6 events, 6 writes.
+From 2026-01-02T12:00:01.000Z to 2026-01-02T12:00:06.000Z (5s).
+
+LOCKS
+  istio-system/bundles (leases)
+    2 terms, 1 change of the leader; at the end leader canary-1
+    longest time without a leader 1s, until 2026-01-02T12:00:04.000Z
+    3 writes judged, 1 without the lock
+
+FINDINGS: 1
+  1. stable-1 made 1 write after it lost istio-system/bundles
+     the term was handed over; last write 3s after the loss
+     overlap 2s with canary-1, which also wrote
+     from 2026-01-02T12:00:06.000Z to 12:00:06.000
+     configmaps shop/bundle
+`
+	if out != want || code != 1 || err.Error() != "1 finding in the audit log" {
+		t.Errorf("exit code %d, %v:\n%s", code, err, out)
+	}
+	for line := range strings.Lines(out) {
+		if len(line) > width+1 {
+			t.Errorf("line is too long: %q", line)
+		}
+	}
+}
+
+func TestAudit_JSON(t *testing.T) {
+	out, _, code := execute(t, played(t, late), "-", "-o", "json", "--guard", "bundles=configmaps:bundle")
+	var report struct {
+		Findings []struct {
+			Rule, Pod, Next string
+			Overlap         float64 `json:"overlapSeconds"`
+		}
+		Locks []struct{ Name string }
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 1 {
+		t.Fatal(err, code)
+	}
+	if f := report.Findings; len(f) != 1 || f[0].Rule != "interleaved" || f[0].Pod != "stable-1" || f[0].Next != "canary-1" || f[0].Overlap != 2 || report.Locks[0].Name != "bundles" {
+		t.Errorf("%+v", report)
+	}
+}
+
+// Bad input never leads to an acquittal.
+func TestAudit_ExitCodes(t *testing.T) {
+	good := played(t, "lock stable-1 stable-1 1; bundle stable-1 shop one")
+	folder := t.TempDir()
+	file := filepath.Join(folder, "audit.log")
+	if err := os.WriteFile(file, []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		input string
+		args  []string
+		code  int
+		want  string
+	}{
+		"acquitted":        {good, []string{"-"}, 0, ""},
+		"file":             {"", []string{file}, 0, ""},
+		"no file":          {"", nil, 2, "missing argument FILE"},
+		"missing file":     {"", []string{"/no/such"}, 2, "/no/such: no such file"},
+		"directory":        {"", []string{folder}, 2, "is a directory"},
+		"empty":            {"", []string{"-"}, 2, "the log is empty. --policy prints a sufficient audit policy"},
+		"not JSON":         {"hello\n", []string{"-"}, 2, "standard input:1: not a JSON event"},
+		"other lock":       {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
+		"invalid guard":    {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},
+		"invalid format":   {good, []string{"-", "-o", "yaml"}, 2, "--output"},
+		"invalid window":   {good, []string{"-", "--window", "0s"}, 2, "--window must be positive"},
+		"policy with file": {good, []string{"--policy", "x"}, 2, "--policy reads no file"},
+	} {
+		_, err, code := execute(t, c.input, c.args...)
+		if code != c.code || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: exit code %d, %v", name, code, err)
+		}
+	}
+}
+
+func TestBar(t *testing.T) {
+	b := bar{total: 200e6, done: 50e6}
+	if got := b.String(); got != "[##########..............................]  25%  50 of 200 MB" {
+		t.Error(got)
+	}
+	b.total = 0
+	if got := b.String(); got != "50 MB" {
+		t.Error(got)
+	}
+}
