@@ -132,13 +132,21 @@ func (c *Child) Wait() Status {
 }
 
 // unmapProgram removes the pages of the program file from the memory of this process. The child uses the same pages. The kernel maps
-// them again when this process needs them.
+// them again when this process needs them. A mapping with anonymous pages has content that is not in the file, for example
+// relocated addresses, and stays.
 func unmapProgram() {
-	maps, _ := os.ReadFile("/proc/self/maps") // without it, nothing is removed
+	maps, _ := os.ReadFile("/proc/self/smaps") // without it, nothing is removed
+	var start, end uintptr
+	var rights string
 	for line := range strings.Lines(string(maps)) {
-		var start, end uintptr
-		var rights string
-		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &rights); n == 3 && strings.Contains(line, "/") && (rights == "r-xp" || rights == "r--p") {
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &rights); n == 3 {
+			if !strings.Contains(line, " /") {
+				rights = ""
+			}
+			continue
+		}
+		clean := strings.Join(strings.Fields(line), " ") == "Anonymous: 0 kB"
+		if clean && (rights == "r-xp" || rights == "r--p") {
 			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_DONTNEED)
 		}
 	}
