@@ -10,7 +10,11 @@ if [ "$1" = test ]; then
 	# The tests use leases of one second. incumbent needs four, and a follower notices lost permissions after half of them.
 	sed -i -e 's/ttl:            time.Second,/ttl:            4 * time.Second,/' \
 		-e 's/retry.Timeout(time.Second))/retry.Timeout(10*time.Second))/' pilot/pkg/leaderelection/leaderelection_test.go
-	exec go test -mod=mod -trimpath -count=1 -timeout 20m -v -run 'Test[A-Z][A-Za-z]*$' ./pilot/pkg/leaderelection ./pilot/pkg/bootstrap
+	# Istio's fake client counts a list up and a watch down, and waits for 0. An election watches its lock without a list.
+	sed -i 's/informerWatchesPending.Load() == 0/informerWatchesPending.Load() <= 0/' pkg/kube/client.go
+	# These tests read samples/certs, which Istio's module does not contain.
+	skip='TestCheckCABundleCompleteness|TestRemoteCerts|TestRemoteTLSCerts|TestPemBundleHasSubsetRelation|TestReloadcacerts'
+	exec go test -mod=mod -trimpath -count=1 -timeout 5m -v -run 'Test[A-Z][A-Za-z]*$' -skip "$skip" ./pilot/pkg/leaderelection ./pilot/pkg/bootstrap
 fi
 
 folder=$(realpath "$1")
