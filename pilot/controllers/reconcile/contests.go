@@ -44,7 +44,11 @@ func newContests[K comparable](contested func(K, types.NamespacedName), retry fu
 }
 
 // wrote records the values that a write changed. It does not matter what they replaced, or what the other writer changes elsewhere.
+// A write that changed only transient fields, for example the observed generation, reverts no other writer.
 func (c *contests[K]) wrote(name types.NamespacedName, key K, values fields) {
+	if _, only := values[""]; only && len(values) == 1 { // the namespace
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	this := &contest{written: values, times: 1}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -125,6 +126,20 @@ func TestContests_Fields(t *testing.T) {
 			time.Sleep(contestPause + contestGap)
 			synctest.Wait()
 		})
+	}
+}
+
+// A write that changes only the observed generation is no repair.
+func TestContests_Transient(t *testing.T) {
+	c := newContests(func(string, types.NamespacedName) { t.Error("contested") }, func(string) {})
+	deployment := func(generation int64) *appsv1.Deployment {
+		return &appsv1.Deployment{Status: appsv1.DeploymentStatus{ObservedGeneration: generation, Replicas: 1}}
+	}
+	for i := range int64(2 * contestedAfter) {
+		c.wrote(types.NamespacedName{Name: "a"}, "a", changes("", deployment(i), deployment(i+1)))
+	}
+	if n := len(c.of); n != 0 {
+		t.Errorf("%d contests", n)
 	}
 }
 

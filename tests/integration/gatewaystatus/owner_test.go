@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -89,12 +88,13 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 	r.relabel("gateways", r.namespace, "pinned", r.names[0])
 	r.must(r.api.RESTClient().Post().Namespace(elsewhere).Resource("httproutes").Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"route"},
 		"spec":{"parentRefs":[{"name":"free","namespace":"` + r.namespace + `"},{"name":"pinned","namespace":"` + r.namespace + `"}]}}`)).Do(t.Context()).Error())
-	w, err := r.api.HTTPRoutes(elsewhere).Watch(t.Context(), metav1.ListOptions{})
+	bound := int64(60)
+	w, err := r.api.HTTPRoutes(elsewhere).Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: &bound})
 	r.must(err)
-	events := 0
 	settled := make(chan struct{})
-	var ended sync.WaitGroup
-	ended.Go(func() {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
 		complete := false
 		for event := range w.ResultChan() {
 			o, ok := event.Object.(*gateway.HTTPRoute)
@@ -102,20 +102,24 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 				t.Errorf("the watch reports %v", event)
 				return
 			}
-			events++
 			got := strings.Join(entries(o), " ")
 			if !complete && got == "True True" {
 				complete = true
 				close(settled)
 			}
 			if complete && got != "True True" {
-				t.Errorf("event %d: entries are %s", events, got)
+				t.Errorf("entries of generation %d are %s", o.Generation, got)
+			}
+			if o.Annotations["last"] != "" {
+				return
 			}
 		}
-	})
+		t.Error("the watch ended")
+	}()
 	select {
 	case <-settled:
-	case <-t.Context().Done():
+	case <-ended:
+		t.FailNow()
 	}
 	for i, step := range []func(){
 		func() { r.flip(1) },
@@ -142,10 +146,11 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 			return observed(g.Status.Conditions, g.Generation) && observed(parentOf(o, "free").Conditions, o.Generation)
 		})
 	}
+	r.patch("httproutes", elsewhere, "route", `{"metadata":{"annotations":{"last":"1"}}}`)
+	<-ended
 	w.Stop()
-	ended.Wait()
-	if events < 10 {
-		t.Errorf("the watch reports only %d events", events)
+	if strings.Contains(r.log.String(), "keeps reverting") {
+		t.Error("changes of owners count as reverts")
 	}
 }
 
