@@ -28,6 +28,7 @@ type Controller struct {
 	caches
 	problems  *reconcile.Problems[key]
 	newcomers *reconcile.Newcomers
+	grace     *reconcile.Grace[key] // of Services of Gateways
 	// retagged signals a change of tags. Its capacity is 1.
 	retagged chan struct{}
 }
@@ -62,6 +63,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
 	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
+	c.grace = reconcile.NewGrace(func(k key) { c.loop.Enqueue(k) })
 	config.Tags.AddHandler(func(sets.Set[string]) {
 		select {
 		case c.retagged <- struct{}{}:

@@ -97,7 +97,7 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 	case deployment == nil:
 		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):
-		return problemf(gateway.GatewayReasonPending, "Deployment %s has no available pod of the current version", deployment.Name)
+		return problemf(gateway.GatewayReasonPending, "Deployment %s has too few available pods", deployment.Name)
 	case service == nil:
 		return problemf(gateway.GatewayReasonPending, "Service %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case len(addresses) == 0:
@@ -136,14 +136,12 @@ func owned[T any, P interface {
 	return nil
 }
 
-// available reports whether a pod of the current version of a Deployment is available, that is, whether
-// more pods are available than old pods exist.
+// available reports whether enough pods of a Deployment are available. Pods of earlier versions count, because they serve during a
+// rollout.
 func available(d *appsv1.Deployment) bool {
-	old := d.Status.Replicas - d.Status.UpdatedReplicas
-	return d.Status.ObservedGeneration >= d.Generation && d.Status.AvailableReplicas > old &&
-		slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
-			return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
-		})
+	return d.Status.AvailableReplicas > 0 && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
+		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
+	})
 }
 
 func hasPort(service *corev1.Service, l gateway.Listener) bool {

@@ -57,6 +57,20 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	return nil
 }
 
+// keepAddresses keeps the addresses of a Gateway while its Service is recreated. Otherwise external-dns deletes the records.
+func (c *Controller) keepAddresses(g *gateway.Gateway, wanted *gateway.GatewayStatus) {
+	var source types.UID
+	if service := owned(g, c.services(g.Namespace, g.Name)); service != nil {
+		source = service.UID
+	}
+	unsupported := slices.ContainsFunc(wanted.Conditions, func(c metav1.Condition) bool {
+		return c.Reason == string(gateway.GatewayReasonUnsupportedAddress)
+	})
+	if c.grace.Keeps(key{gatewayKind, g.Namespace, g.Name}, source, len(wanted.Addresses) > 0) && !unsupported {
+		wanted.Addresses = g.Status.Addresses
+	}
+}
+
 // confirm reports whether the revision of a Gateway that appears to be of this revision is certain. If not, the
 // event of its namespace causes a reconcile.
 func (c *Controller) confirm(ctx context.Context, g *gateway.Gateway) (bool, error) {
@@ -77,6 +91,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 		c.problems.Report(k, nil)
 		if have == nil {
 			c.newcomers.Forget(k.namespace, k.name)
+			c.grace.Forget(k)
 		}
 		return nil
 	}
@@ -88,6 +103,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 		return nil
 	}
 	wanted := gatewayStatus(c, have)
+	c.keepAddresses(have, &wanted)
 	at := now()
 	wanted.Conditions = timed(have.Status.Conditions, wanted.Conditions, at)
 	for i, l := range wanted.Listeners {
