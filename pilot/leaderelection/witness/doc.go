@@ -16,5 +16,8 @@
 // Requests that the dead process has sent may still arrive. If a fence rejects them, the witness releases the lock immediately.
 // Otherwise it first waits for the grace that the candidate registered (DeathGrace).
 //
+// Processes that the leader has started may continue. A leader that starts processes must end them with it, for example with
+// a parent-death signal.
+//
 // A witness that is missing, dead or slow costs nothing: the lease expires as without a witness.
 package witness

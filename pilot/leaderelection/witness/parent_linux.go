@@ -136,17 +136,18 @@ func (c *Child) Wait() Status {
 // relocated addresses, and stays.
 func unmapProgram() {
 	maps, _ := os.ReadFile("/proc/self/smaps") // without it, nothing is removed
-	var start, end uintptr
-	var rights string
+	var header string                          // of the mapping: its addresses and rights, and the file
 	for line := range strings.Lines(string(maps)) {
-		if n, _ := fmt.Sscanf(line, "%x-%x %s", &start, &end, &rights); n == 3 {
-			if !strings.Contains(line, " /") {
-				rights = ""
-			}
+		words := strings.Fields(line)
+		if len(words) > 0 && !strings.HasSuffix(words[0], ":") {
+			header = line
+		}
+		var start, end uintptr
+		var rights string
+		if strings.Join(words, " ") != "Anonymous: 0 kB" || !strings.Contains(header, " /") {
 			continue
 		}
-		clean := strings.Join(strings.Fields(line), " ") == "Anonymous: 0 kB"
-		if clean && (rights == "r-xp" || rights == "r--p") {
+		if n, _ := fmt.Sscanf(header, "%x-%x %s", &start, &end, &rights); n == 3 && (rights == "r-xp" || rights == "r--p") {
 			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_DONTNEED)
 		}
 	}

@@ -9,7 +9,8 @@
 // Modes list the possible faults and participants. Some modes add peers: simple models of the electors of
 // istiod and client-go (peer.go), which poll, overwrite, continue to act after they were overwritten, and
 // release before their run functions have returned. Other modes add ambushes (ambush.go), operator commands
-// (operator.go), unfit processes, coordinators (coordinator.go), a user who writes annotations (forger.go), or nodes whose
+// (operator.go), unfit processes, coordinators (coordinator.go), a user who writes annotations (forger.go), witnesses that
+// release the lock of an ended process (releaser.go), or nodes whose
 // writes as holder are rejected.
 //
 // The checks read only the truth of the model: the running functions, the stored writes, and the
