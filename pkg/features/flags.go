@@ -67,6 +67,7 @@ var all = []env.Var{
 
 // Flag describes one variable.
 type Flag struct {
+	// Name, Type, Default and Description document the variable.
 	Name        string
 	Type        string
 	Default     string

@@ -22,11 +22,13 @@ const (
 
 // Claim is an object whose labels give a tag to a revision.
 type Claim struct {
+	// Tag is given to Revision.
 	Tag, Revision string
 	// Kind is WebhookKind or ServiceKind. A webhook has no namespace.
 	Kind, Namespace, Name string
-	UID                   types.UID
-	Created               time.Time
+	// UID and Created are from the metadata of the object.
+	UID     types.UID
+	Created time.Time
 }
 
 // DeleteCommand returns the command that deletes the object.

@@ -31,6 +31,7 @@ const (
 
 // Step is one object of a Gateway and its action.
 type Step struct {
+	// Kind, Namespace and Name identify the object. Action changes it.
 	Kind      Kind
 	Namespace string
 	Name      string
@@ -62,6 +63,7 @@ type Plan struct {
 
 // View is the input of Decide, which does not modify it.
 type View struct {
+	// Gateway is the Gateway to deploy.
 	Gateway *gateway.Gateway
 	// Class is the class of the Gateway, or nil if it does not exist.
 	Class *gateway.GatewayClass

@@ -17,13 +17,17 @@ type Event func(object runtime.Object, kind, reason, message string, args ...any
 
 // Problem is the reason why a request in an object is not fulfilled. It persists until an object
 // changes.
-type Problem struct{ Reason, Message string }
+type Problem struct {
+	// Reason is the reason of the Event, Message its text.
+	Reason, Message string
+}
 
 // Problemf returns a Problem with a formatted message.
 func Problemf(reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
+// Error returns the reason and the message.
 func (p *Problem) Error() string { return p.Reason + ": " + p.Message }
 
 // Problems tracks the problems of each key. It reports a change of them in the log and as Events

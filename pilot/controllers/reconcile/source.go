@@ -27,6 +27,7 @@ type Source struct {
 
 // Selector limits the objects of a Source. An empty Selector selects all objects.
 type Selector struct {
+	// Fields and Labels have the syntax of metav1.ListOptions.
 	Fields, Labels string
 }
 

@@ -7,6 +7,7 @@ import (
 
 // Ref identifies an object.
 type Ref struct {
+	// Namespace and Name are those of the object.
 	Namespace, Name string
 	// In is the UID of the namespace of the object, or "". If set, an answer for an earlier
 	// namespace of the same name does not count.

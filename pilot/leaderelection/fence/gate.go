@@ -25,6 +25,7 @@ var ErrUpgrade = errors.New("an upgraded connection would outlive the gate. Perm
 
 // NotLeaderError contains the details of a rejected write.
 type NotLeaderError struct {
+	// Election is the name of the election.
 	Election string
 	// Term is the last term in which the gate was open. It is zero if the gate was never open.
 	Term k8sleaderelection.Term
@@ -32,6 +33,7 @@ type NotLeaderError struct {
 	Reason string
 }
 
+// Error returns the election, the reason and the last term.
 func (e *NotLeaderError) Error() string {
 	return fmt.Sprintf("election %s: %v: %s (term %d, token %d)", e.Election, ErrNotLeader, e.Reason, e.Term.Transitions, e.Term.Token)
 }
@@ -41,6 +43,7 @@ func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 
 // OutcomeUnknownError contains the details of a write without a response. Read the object before you retry the write.
 type OutcomeUnknownError struct {
+	// Election is the name of the election.
 	Election string
 	// Term is the term in which the write was admitted.
 	Term k8sleaderelection.Term
@@ -50,6 +53,7 @@ type OutcomeUnknownError struct {
 	Err error
 }
 
+// Error returns the election, the reason, the term and what to do.
 func (e *OutcomeUnknownError) Error() string {
 	return fmt.Sprintf("election %s: %v: %s before the API server responded (term %d, token %d). "+
 		"The write may have been applied, or may still be. Read the object before you retry", e.Election, ErrOutcomeUnknown, e.Reason, e.Term.Transitions, e.Term.Token)

@@ -24,6 +24,7 @@ func (r ClockReading) Plus(d time.Duration) Validity {
 
 // Validity is the time until which a leader may write, by each clock of a ClockReading. The zero Validity has ended.
 type Validity struct {
+	// Mono, Boot and Wall are the readings of the three clocks at the end.
 	Mono, Boot, Wall int64
 }
 

@@ -42,6 +42,7 @@ func Supervise(Options) error { return errNoLinux }
 
 // Command is a program to start as the child of a witness.
 type Command struct {
+	// Path is the file of the program. Args begins with its name.
 	Path      string
 	Args, Env []string
 }
@@ -57,6 +58,7 @@ func (*Child) Wait() Status { return Status{} }
 
 // Status is how a child ended.
 type Status struct {
+	// Code is the exit code. Signal is not zero if a signal ended the child.
 	Code   int
 	Signal syscall.Signal
 }

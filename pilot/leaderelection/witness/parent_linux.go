@@ -171,8 +171,9 @@ func (c *Child) reap() Status {
 
 // Status is how a child ended.
 type Status struct {
+	// Code is the exit code. Signal is not zero if a signal ended the child.
 	Code   int
-	Signal syscall.Signal // zero: the child exited
+	Signal syscall.Signal
 }
 
 // Exit ends this process in the same way.

@@ -38,7 +38,10 @@ var (
 )
 
 // Pair contains both objects of a MultiLock. It is the Object of their Snapshot.
-type Pair struct{ Primary, Secondary Snapshot }
+type Pair struct {
+	// Primary and Secondary are the snapshots of the two objects.
+	Primary, Secondary Snapshot
+}
 
 func (p *Pair) half(h core.Half) *Snapshot {
 	if h == core.Primary {
