@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -33,16 +35,16 @@ func candidate() {
 	})
 }
 
-// campaign leads the election in the environment. SIGUSR1 starts the fault in FAULT.
+// campaign leads the elections in the environment. SIGUSR1 starts the fault in FAULT.
 func campaign(ctx context.Context, client *witness.Client) error {
 	fault := make(chan os.Signal, 1)
 	signal.Notify(fault, syscall.SIGUSR1)
 	fmt.Printf("candidate %d\n", os.Getpid())
-	config, err := kube.LoadConfig(kube.Source{List: os.Getenv("KUBECONFIG")})
+	access, err := kube.LoadConfig(kube.Source{List: os.Getenv("KUBECONFIG")})
 	if err != nil {
 		return err
 	}
-	api, err := kube.NewClient(config)
+	api, err := kube.NewClient(access)
 	if err != nil {
 		return err
 	}
@@ -53,35 +55,43 @@ func campaign(ctx context.Context, client *witness.Client) error {
 			return err
 		}
 	}
-	le, err := leaderelection.New(api, leaderelection.Config{
-		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), ElectionID: election, Lock: kind,
+	set := leaderelection.NewSet()
+	config := leaderelection.Config{
+		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), Lock: kind,
 		LeaseDuration: duration, RenewDeadline: duration / 2, RetryPeriod: duration / 4,
 		Witness: client.For("", func() bool { return os.Getenv("FENCED") != "" }),
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	if err != nil {
-		return err
 	}
-	le.AddRunContext(func(ctx context.Context) error {
-		fmt.Println("leading", time.Now().UnixNano())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-fault:
-			return die(os.Getenv("FAULT"))
+	many, _ := strconv.Atoi(os.Getenv("MORE_ELECTIONS"))
+	for n := range 1 + many {
+		if config.ElectionID = election; n > 0 {
+			config.ElectionID += fmt.Sprint("-", n)
 		}
-	})
+		le, err := leaderelection.New(api, config)
+		if err != nil {
+			return err
+		}
+		set.Add(le.AddRunContext(func(ctx context.Context) error {
+			fmt.Println("leading", time.Now().UnixNano())
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-fault:
+				return die(os.Getenv("FAULT"))
+			}
+		}))
+	}
 	go func() {
-		// The candidate has read the lock, and its watch is up.
+		// The candidate has read the locks, and its watches are up.
 		ticker := time.NewTicker(25 * time.Millisecond)
 		for known := 0; known < 20; <-ticker.C {
-			if holder, _ := le.Leader(); holder != "" {
+			if !slices.ContainsFunc(set.All(), func(le *leaderelection.LeaderElection) bool { return le.Status().Holder == "" }) {
 				known++
 			}
 		}
 		fmt.Println("ready")
 	}()
-	return le.RunContext(ctx)
+	return set.RunContext(ctx)
 }
 
 // die ends the process.
