@@ -152,6 +152,9 @@ func (s *site) shown(le *leaderelection.LeaderElection) debug.Election {
 			e.Gate = "open"
 		}
 	}
+	if s.fence != nil {
+		e.Fence = "not tested yet"
+	}
 	if state := s.fence.State(e.Lock); state != nil {
 		e.Fence = "in effect"
 		e.FenceBroken = !state.InEffect

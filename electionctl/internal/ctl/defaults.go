@@ -119,24 +119,23 @@ func (c *clients) applyTag(ctx context.Context, hook *admissionv1.MutatingWebhoo
 	return err
 }
 
-// chart returns the path of a chart of the repository: relative to its root, or absolute if this program is in its folder bin
-// and the working directory is another.
+// chart returns the absolute path of a chart of the repository: below the working directory, or next to the folder of this program.
+// Without one it returns a placeholder.
 func chart(name string) string {
 	path := filepath.Join("deploy", "charts", name)
-	self, err := os.Executable()
-	if err != nil {
-		return path
-	}
+	self, _ := os.Executable() // if unknown, only the working directory counts
 	if there, err := filepath.EvalSymlinks(self); err == nil {
 		self = there
 	}
-	here := filepath.Join(filepath.Dir(self), "..", path)
-	for _, candidate := range []string{path, here} {
-		if _, err := os.Stat(filepath.Join(candidate, "Chart.yaml")); err == nil {
-			return candidate
+	for _, candidate := range []string{path, filepath.Join(filepath.Dir(self), "..", path)} {
+		if _, err := os.Stat(filepath.Join(candidate, "Chart.yaml")); err != nil {
+			continue
+		}
+		if absolute, err := filepath.Abs(candidate); err == nil {
+			return absolute
 		}
 	}
-	return path
+	return "CHART"
 }
 
 // notOurs returns an error if the tag was not installed by this project.

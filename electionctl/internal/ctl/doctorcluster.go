@@ -129,6 +129,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	}
 	guards := 0
 	permanent := map[string]bool{}
+	lenient := map[string]int{}
 	for _, p := range policies.Items {
 		b, ok := bound[p.Name]
 		switch {
@@ -140,7 +141,16 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 		default:
 			guards++
 			findings = append(findings, lockless(p, b, all)...)
+			if !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
+				lenient[p.Labels[fence.SetLabel]]++
+			}
 		}
+	}
+	for _, set := range slices.Sorted(maps.Keys(lenient)) {
+		findings = append(findings, finding{
+			Verdict: warning, Message: fmt.Sprintf("%d policies of the fence %s do not have the action Deny: the API server reports writes of non-leaders and admits them", lenient[set], set),
+			Fix: cmp.Or(repair[set], name()+" fence install") + ", with mode deny",
+		})
 	}
 	return append(findings, trap(policies.Items, guards, permanent, repair)...), nil
 }

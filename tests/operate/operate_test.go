@@ -1,0 +1,218 @@
+package operate
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+)
+
+// lease is the lease duration of the elections.
+const lease = 12 * time.Second
+
+// state is a broken state. Each tool must report its words. The words none mean no alert, or no process that serves a page.
+type state struct {
+	name                               string
+	list, doctor, explain, page, alert string
+	// as has flags of electionctl.
+	as string
+	// breaks produces the state, repairs ends it.
+	breaks, repairs func(p *plane)
+}
+
+const (
+	none     = "–"
+	noLeader = "IncumbentNoLeader"
+	healthy  = "each election has a leader and another candidate that can lead"
+	tag      = "kubectl label mutatingwebhookconfiguration istio-revision-tag-default --overwrite istio.io/rev="
+	note     = "kubectl -n istio-system annotate configmap istio-namespace-controller-election --overwrite "
+)
+
+var states = []state{
+	{
+		name: "no permission to read", as: " --as=visitor",
+		list: `User "visitor" cannot list resource`, doctor: `User "visitor" cannot list resource`, explain: "kubectl auth can-i --list", page: "pilot-stable-X", alert: none,
+		breaks: func(*plane) {},
+	},
+	{
+		name: "pause while the default revision changes",
+		list: "leads, pause", doctor: "pause by admin: for 3600 s no candidate can take the lock by rank → electionctl -n istio-system resume istio-namespace-controller-election",
+		explain: "pause for 3600 s by", page: "pause by", alert: none,
+		breaks: func(p *plane) {
+			p.do("electionctl -n istio-system pause istio-namespace-controller-election --yes")
+			p.do(tag + "canary")
+		},
+		repairs: func(p *plane) {
+			p.do(tag + "stable")
+			p.do("electionctl -n istio-system resume istio-namespace-controller-election --yes")
+		},
+	},
+	{
+		name: "annotation of a stranger",
+		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 3600 s no candidate can take the lock by rank", explain: "hold pause for 3600 s by eve", page: "pause by eve: for 3600 s no candidate can take the lock by rank", alert: none,
+		breaks: func(p *plane) {
+			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":3600,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()))
+		},
+		repairs: func(p *plane) { p.do("electionctl -n istio-system resume istio-namespace-controller-election --yes") },
+	},
+	{
+		name: "clock of a process ahead",
+		list: "leads", doctor: "the clock of pilot-ghost is", explain: "pilot-ghost", page: "pilot-stable-X", alert: none,
+		breaks:  func(p *plane) { p.member(45 * time.Second) },
+		repairs: func(p *plane) { p.do("kubectl -n istio-system delete lease " + members.LeaseName("pilot-ghost")) },
+	},
+	{
+		name: "default revision without processes",
+		list: "leads", doctor: "the default revision is ghost, but no live process runs it", explain: "default ghost", page: "pilot-stable-X", alert: none,
+		breaks:  func(p *plane) { p.do(tag + "ghost") },
+		repairs: func(p *plane) { p.do(tag + "stable") },
+	},
+	{
+		name: "fence of another mode",
+		list: "leads", doctor: "do not have the action Deny: the API server reports writes of non-leaders and admits them", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		breaks:  func(p *plane) { p.bind("Audit") },
+		repairs: func(p *plane) { p.bind("Deny") },
+	},
+	{
+		name: "policies of the fence deleted",
+		list: "leads", doctor: "and its binding are missing: the writes of", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		breaks: (*plane).deletePolicies,
+	},
+	{
+		name: "record unreadable",
+		list: "unreadable, see explain", doctor: "istio-namespace-controller-election: record of the lock is unreadable", explain: "unreadable", page: "unreadable", alert: noLeader,
+		breaks: func(p *plane) { p.do(note + "control-plane.alpha.kubernetes.io/leader={") },
+		repairs: func(p *plane) {
+			for _, revision := range []string{"stable", "canary"} {
+				p.do("helm -n istio-system upgrade " + revision + " " + p.charts + "/pilot --reset-then-reuse-values")
+			}
+		},
+	},
+	{
+		name: "pod of the leader deleted by force",
+		list: "leads", doctor: "has no live leader: pod pilot-stable-X does not exist", explain: "leads", page: "pilot-stable-X", alert: noLeader,
+		breaks: func(p *plane) {
+			leader := p.leader()
+			p.must(p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGSTOP)) // it cannot release the lock
+			p.do("kubectl -n istio-system delete pod --grace-period=0 --force " + leader.Name)
+		},
+		repairs: func(*plane) {},
+	},
+	{
+		name: "only one candidate",
+		list: "leads", doctor: "istio-namespace-controller-election: no candidate can replace the leader pilot-stable-X; candidates: none", explain: "leads", page: "none", alert: none,
+		breaks: func(p *plane) { p.scale(1, 0) },
+	},
+	{
+		name: "leader stopped, no other candidate",
+		list: "expired (renewed 20s ago)", doctor: "istio-namespace-controller-election has no leader: expired", explain: "expired", page: none, alert: noLeader,
+		breaks: func(p *plane) { p.signal(syscall.SIGSTOP) },
+	},
+	{
+		name: "all replicas at 0",
+		list: "free", doctor: "istio-namespace-controller-election has no leader: free", explain: "free: the last holder released it", page: none, alert: noLeader,
+		breaks: func(p *plane) {
+			p.signal(syscall.SIGCONT)
+			p.shows("continued", "list", "leads", p.electionctl("list | grep 'istio-namespace-controller-election '"))
+			p.scale(0, 0)
+		},
+	},
+}
+
+func TestStates(t *testing.T) {
+	p := startPlane(t)
+	harness.Until(t, "all candidates are ready", func() bool { return strings.Contains(p.electionctl("doctor")(), healthy) })
+	for _, s := range states {
+		began := time.Now()
+		s.breaks(p)
+		p.check(s)
+		if s.repairs != nil {
+			s.repairs(p)
+			p.shows(s.name+", repaired", "doctor", healthy, p.electionctl("doctor"))
+		}
+		t.Logf("%s: %v", s.name, time.Since(began).Round(time.Second))
+		if t.Failed() {
+			return // later states begin with the end of this one
+		}
+	}
+}
+
+// check checks the words of each tool.
+func (p *plane) check(s state) {
+	p.t.Helper()
+	if p.prometheus != nil {
+		p.prometheus.scrape(p.t, p)
+	}
+	p.shows(s.name, "page", s.page, p.page)
+	p.shows(s.name, "list", s.list, p.electionctl("list"+s.as+" | grep -E 'istio-namespace-controller-election |cannot'"))
+	p.shows(s.name, "doctor", s.doctor, p.electionctl("doctor"+s.as))
+	p.shows(s.name, "explain", s.explain, p.electionctl("explain istio-namespace-controller-election"+s.as))
+	if p.prometheus != nil {
+		want := s.alert
+		harness.Until(p.t, s.name+": alert "+want, func() bool {
+			got := p.prometheus.active(p.t)
+			return got == want || got == "" && want == none
+		})
+	}
+}
+
+// shows waits until a tool reports the words.
+func (p *plane) shows(state, tool, words string, output func() string) {
+	p.t.Helper()
+	deadline := time.Now().Add(harness.Patience)
+	for {
+		got := output()
+		if strings.Contains(got, words) {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Errorf("%s: %s has no %q:\n%s", state, tool, words, got)
+			return
+		}
+	}
+}
+
+const begin, end = "<!-- begin of the table of states -->\n", "<!-- end of the table of states -->"
+
+// TestTable_Current compares the states with the table in docs/tools.md, which -rewrite generates.
+func TestTable_Current(t *testing.T) {
+	page := filepath.Join(root, "docs", "tools.md")
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s has no table of states", page)
+	}
+	table := "\n| state | list | doctor | explain | page | alert |\n| --- | --- | --- | --- | --- | --- |\n"
+	code := func(s string) string {
+		if s == none {
+			return none
+		}
+		return "`" + strings.ReplaceAll(s, "|", "\\|") + "`"
+	}
+	for _, s := range states {
+		alert := code(s.alert)
+		if s.alert != none {
+			alert = fmt.Sprintf("[%s](monitoring.md#%s)", s.alert, strings.ToLower(s.alert))
+		}
+		table += fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", s.name, code(s.list), code(s.doctor), code(s.explain), code(s.page), alert)
+	}
+	if table += "\n"; *rewrite {
+		if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != table {
+		t.Errorf("%s (update it with -args -rewrite), want:\n%s\ngot:\n%s", page, table, got)
+	}
+}

@@ -1,0 +1,226 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/tests/cluster/node"
+	"incumbent.dev/incumbent/tests/upgrade/rollout"
+)
+
+const (
+	root = "../.."
+	// watched is the election that the tests look at.
+	watched = rollout.NamespaceElection
+)
+
+// plane is a control plane with two replicas of each revision.
+type plane struct {
+	*rollout.Rollout
+	t              *testing.T
+	charts, folder string
+	prometheus     *prometheus
+}
+
+func startPlane(t *testing.T) *plane {
+	t.Helper()
+	folder := t.TempDir()
+	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 8 * time.Second, Retry: time.Second}
+	p := &plane{t: t, folder: folder}
+	p.must(options.Build(t.Context(), root, folder))
+	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "electionctl"), "build", "-trimpath", "-buildvcs=false", "-o", folder, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building electionctl: %v\n%s", err, out)
+	}
+	p.charts = options.Charts
+	var err error
+	p.Rollout, err = rollout.Start(t.Context(), options)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience)
+		defer cancel()
+		if err := p.End(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	p.must(err)
+	p.must(p.Apply(t.Context(), rollout.Release{Revision: "stable", Replicas: 2}))
+	p.must(p.Flip(t.Context(), "stable"))
+	p.must(p.Apply(t.Context(), rollout.Release{Revision: "canary", Replicas: 2}))
+	p.must(p.AwaitReady(t.Context(), "stable", 2))
+	p.must(p.AwaitReady(t.Context(), "canary", 2))
+	p.prometheus = startPrometheus(t, p)
+	return p
+}
+
+func (p *plane) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// run runs a command line with the programs of this test, and returns its output with stable names.
+func (p *plane) run(line string) string {
+	p.t.Helper()
+	shell := exec.CommandContext(p.t.Context(), "bash", "-ec", "exec 2>&1; "+line)
+	shell.Dir = p.folder
+	shell.Env = []string{
+		"PATH=" + p.folder + ":" + filepath.Dir(p.Cluster.Kubectl()) + ":" + os.Getenv("PATH"), "HOME=" + p.folder, "KUBECONFIG=" + p.Cluster.Kubeconfig(),
+	}
+	out, _ := shell.CombinedOutput() // the exit code is in the output of the callers that need it
+	return steady(string(out))
+}
+
+// electionctl returns a function that runs a command of electionctl.
+func (p *plane) electionctl(command string) func() string {
+	return func() string { return p.run("electionctl -n istio-system " + command) }
+}
+
+// do runs a command line that must succeed.
+func (p *plane) do(line string) {
+	p.t.Helper()
+	if out := p.run(line + " || echo exit $?"); strings.Contains(out, "exit ") {
+		p.t.Fatalf("%s: %s", line, out)
+	}
+}
+
+var (
+	pods   = regexp.MustCompile(`pilot-(stable|canary)-[a-z0-9]+-[a-z0-9]+`)
+	ages   = regexp.MustCompile(`\b\d+(s|m\d+s|m) ago`)
+	tags   = regexp.MustCompile(`<[^>]*>`)
+	spaces = regexp.MustCompile(`[ \t\n]+`)
+)
+
+// steady replaces what differs between runs.
+func steady(s string) string {
+	return spaces.ReplaceAllString(ages.ReplaceAllString(pods.ReplaceAllString(s, "pilot-$1-X"), "20s ago"), " ")
+}
+
+// page returns the row of the watched election on the page of a replica, as text.
+func (p *plane) page() string {
+	for _, pod := range p.Node.Pods() {
+		if !pod.Ready || pod.PID == 0 || stopped(pod) {
+			continue
+		}
+		if status, text := harness.Page(p.t, pod.Address+":15016", "/debug/elections"); status == 200 {
+			_, row, _ := strings.Cut(text, `<span class="id">`+watched+`<`)
+			row, _, _ = strings.Cut(row, "</tr>")
+			return steady(html.UnescapeString(tags.ReplaceAllString("<"+row, " ")))
+		}
+	}
+	return none
+}
+
+// stopped reports whether the process of a Pod is stopped.
+func stopped(pod node.Pod) bool {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pod.PID), "status"))
+	return err != nil || strings.Contains(string(text), "\nState:\tT")
+}
+
+// leader returns the Pod of the leader.
+func (p *plane) leader() node.Pod {
+	p.t.Helper()
+	var found node.Pod
+	harness.Until(p.t, "a live leader", func() bool {
+		lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for _, pod := range p.Node.Pods() {
+			if strings.Contains(lock.Annotations["control-plane.alpha.kubernetes.io/leader"], `"`+pod.Name+`"`) {
+				found = pod
+			}
+		}
+		return found.PID != 0
+	})
+	return found
+}
+
+func (p *plane) signal(s syscall.Signal) {
+	p.t.Helper()
+	leader := p.leader()
+	p.must(p.Node.Signal(leader.Namespace, leader.Name, s))
+}
+
+// scale sets the replicas of both revisions and waits until no other Pod exists.
+func (p *plane) scale(stable, canary int) {
+	p.t.Helper()
+	p.do(fmt.Sprintf("kubectl -n istio-system scale deployment/pilot-stable --replicas=%d", stable))
+	p.do(fmt.Sprintf("kubectl -n istio-system scale deployment/pilot-canary --replicas=%d", canary))
+	harness.Until(p.t, "the Pods ended", func() bool { return len(p.Node.Pods()) == stable+canary })
+}
+
+// term returns leaderTransitions of the watched lock.
+func (p *plane) term() int {
+	p.t.Helper()
+	lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
+	p.must(err)
+	var record struct{ LeaderTransitions int }
+	p.must(json.Unmarshal([]byte(lock.Annotations["control-plane.alpha.kubernetes.io/leader"]), &record))
+	return record.LeaderTransitions
+}
+
+// member creates the Lease of a process whose clock is ahead.
+func (p *plane) member(ahead time.Duration) {
+	p.t.Helper()
+	state, err := json.Marshal(members.State{Revision: "stable", Cluster: members.Local, Version: "v1", Elections: []members.Election{{Name: watched, Candidate: true, Warm: true, Fit: true}}})
+	p.must(err)
+	identity, seconds, at := "pilot-ghost", int32(90), metav1.NewMicroTime(time.Now().Add(ahead))
+	_, err = p.Kube.CoordinationV1().Leases(rollout.Namespace).Create(p.t.Context(), &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: members.LeaseName(identity), Labels: map[string]string{members.Label: members.LabelValue}, Annotations: map[string]string{members.StateAnnotation: string(state)}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &identity, LeaseDurationSeconds: &seconds, AcquireTime: &at, RenewTime: &at},
+	}, metav1.CreateOptions{FieldManager: "incumbent-member"})
+	p.must(err)
+}
+
+// guards returns the names of the policies that guard the watched election.
+func (p *plane) guards() (names []string) {
+	p.t.Helper()
+	policies, err := p.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(p.t.Context(), metav1.ListOptions{LabelSelector: fence.SetLabel})
+	p.must(err)
+	for _, policy := range policies.Items {
+		if strings.Contains(policy.Annotations[fence.LocksAnnotation], watched) {
+			names = append(names, policy.Name)
+		}
+	}
+	return names
+}
+
+// bind sets the action of the policies that guard the watched election.
+func (p *plane) bind(action string) {
+	p.t.Helper()
+	for _, name := range p.guards() {
+		patch := fmt.Appendf(nil, `{"spec":{"validationActions":[%q]}}`, action)
+		_, err := p.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(p.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+		p.must(err)
+	}
+}
+
+// deletePolicies deletes the policies that guard the watched election, and their bindings.
+func (p *plane) deletePolicies() {
+	p.t.Helper()
+	admission := p.Kube.AdmissionregistrationV1()
+	for _, name := range p.guards() {
+		p.must(admission.ValidatingAdmissionPolicyBindings().Delete(p.t.Context(), name, metav1.DeleteOptions{}))
+		p.must(admission.ValidatingAdmissionPolicies().Delete(p.t.Context(), name, metav1.DeleteOptions{}))
+	}
+}
