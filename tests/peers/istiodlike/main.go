@@ -35,7 +35,7 @@ func main() {
 	flags := flag.NewFlagSet("istiodlike", flag.ExitOnError)
 	address := flags.String("address", ":15014", "address of the health endpoint")
 	bundle := flags.String("ca-bundle", "", "file with the CA bundle")
-	for _, name := range []string{"lease-duration", "renew-deadline", "retry-period"} {
+	for _, name := range []string{"debug-address", "lease-duration", "renew-deadline", "retry-period"} {
 		flags.String(name, "", "ignored")
 	}
 	if len(os.Args) > 1 && os.Args[1] == "server" {
