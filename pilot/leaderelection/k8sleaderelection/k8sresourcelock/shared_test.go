@@ -164,25 +164,6 @@ func TestShared_Events(t *testing.T) {
 	})
 }
 
-func TestShared_Resumes(t *testing.T) {
-	sharedTest(t, "where it was when the server ends the watch", func(t *testing.T, s *leaseServer, h *Shared) {
-		a := subscribed(t, h, "a")
-		s.say(watch.Added, "a", "9")
-		s.streams[""].Action(watch.Bookmark, leaseOf("", "15"))
-		s.streams[""].Stop()
-		synctest.Wait()
-		s.say(watch.Modified, "a", "16")
-		wantTold(t, a, "up after a gap", "changed9", "up", "changed16")
-		s.streams[""].Stop()
-		wantTold(t, a, "up")
-		s.streams[""].Stop() // with nothing shown
-		wantTold(t, a, "down")
-		if got := s.watches(); !slices.Equal(got, []string{"@", "@15", "@16"}) {
-			t.Errorf("watches %q", got)
-		}
-	})
-}
-
 func TestShared_Forbidden(t *testing.T) {
 	sharedTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
@@ -346,15 +327,6 @@ func TestShared_CountsWatches(t *testing.T) {
 		s.set(func(string) error { return apierrors.NewInternalError(errors.New("etcd")) })
 		wantTold(t, subscribed(t, h, "a"), "down: lease ns/a: watch: Internal error occurred: etcd")
 	})
-}
-
-// forget ignores a watch that has ended if there is a newer one.
-func TestShared_Forget(t *testing.T) {
-	next := &sharedWatch{namespace: "ns"}
-	h := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
-	if h.forget(&sharedWatch{namespace: "ns"}); h.namespaces["ns"].shared != next {
-		t.Error("the next watch is forgotten")
-	}
 }
 
 func TestShared_Gap(t *testing.T) {

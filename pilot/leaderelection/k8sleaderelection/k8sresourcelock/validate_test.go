@@ -57,18 +57,3 @@ func TestValidateLease(t *testing.T) {
 		}
 	}
 }
-
-// A lock without a client returns an error and does not panic.
-func TestLock_WithoutClient(t *testing.T) {
-	for _, l := range []Versioned{&ConfigMapLock{}, &LeaseLock{}} {
-		if _, err := l.Read(t.Context()); err == nil {
-			t.Errorf("%T: no error", l)
-		}
-		if _, err := l.Write(t.Context(), Snapshot{}, golden, nil); err == nil {
-			t.Errorf("%T: no error", l)
-		}
-		if _, err := l.(Watchable).Watch(t.Context(), "", nil, nil); err == nil {
-			t.Errorf("%T: no error", l)
-		}
-	}
-}
