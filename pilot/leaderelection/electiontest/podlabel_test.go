@@ -1,4 +1,4 @@
-package leaderelection_test
+package electiontest_test
 
 import (
 	"context"
