@@ -146,13 +146,19 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 			}
 		}
 	}
+	findings = append(findings, undenied(lenient, repair)...)
+	return append(findings, trap(policies.Items, guards, permanent, repair)...), nil
+}
+
+// undenied reports sets with policies that do not reject writes, given their number by set.
+func undenied(lenient map[string]int, repair map[string]string) (findings []finding) {
 	for _, set := range slices.Sorted(maps.Keys(lenient)) {
 		findings = append(findings, finding{
 			Verdict: warning, Message: fmt.Sprintf("%d policies of the fence %s do not have the action Deny: the API server reports writes of non-leaders and admits them", lenient[set], set),
 			Fix: cmp.Or(repair[set], name()+" fence install") + ", with mode deny",
 		})
 	}
-	return append(findings, trap(policies.Items, guards, permanent, repair)...), nil
+	return findings
 }
 
 // missing reports policies that a set should have, and returns the command that repairs each set.
