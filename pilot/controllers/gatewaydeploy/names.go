@@ -154,26 +154,27 @@ func manual(gw *gateway.Gateway) bool {
 	})
 }
 
-// portsOf returns the ports of the Service: the status port and each port number of the listeners. Numbers
-// and names are unique, because the API server rejects a Service with duplicates.
+// portsOf returns the ports of the Service: the status port and each port of the listeners. Numbers of one
+// protocol and names are unique, because the API server rejects a Service with duplicates.
 func portsOf(gw *gateway.Gateway) []corev1.ServicePort {
-	numbers := sets.New[int32](statusPort)
 	used := sets.New(statusPortName)
 	ports := []corev1.ServicePort{servicePort(statusPortName, statusPort, "tcp")}
 	for _, listener := range gw.Spec.Listeners {
-		number := int32(listener.Port)
-		if numbers.Has(number) {
-			continue
+		port := servicePort("", int32(listener.Port), strings.ToLower(string(listener.Protocol)))
+		if !slices.ContainsFunc(ports, func(p corev1.ServicePort) bool { return p.Port == port.Port && p.Protocol == port.Protocol }) {
+			port.Name = portName(string(listener.Name), port.Port, used)
+			ports = append(ports, port)
 		}
-		numbers.Insert(number)
-		protocol := strings.ToLower(string(listener.Protocol))
-		ports = append(ports, servicePort(portName(string(listener.Name), number, used), number, protocol))
 	}
 	return ports
 }
 
-func servicePort(name string, number int32, protocol string) corev1.ServicePort {
-	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: corev1.ProtocolTCP, AppProtocol: &protocol}
+func servicePort(name string, number int32, application string) corev1.ServicePort {
+	transport := corev1.ProtocolTCP
+	if application == "udp" {
+		transport = corev1.ProtocolUDP
+	}
+	return corev1.ServicePort{Name: name, Port: number, TargetPort: intstr.FromInt32(number), Protocol: transport, AppProtocol: &application}
 }
 
 // portName returns the name of a port for a listener, whose name may be longer and contain dots. On a

@@ -26,7 +26,8 @@ func supportedFeatures() []gateway.SupportedFeature {
 	for _, name := range []features.FeatureName{
 		features.SupportGateway, features.SupportGatewayAddressEmpty, features.SupportGatewayInfrastructure,
 		features.SupportGatewayPort8080, features.SupportHTTPRoute, features.SupportHTTPRouteParentRefPort,
-		features.SupportReferenceGrant,
+		features.SupportReferenceGrant, features.SupportTCPRoute, features.SupportTLSRoute, features.SupportTLSRouteModeTerminate,
+		features.SupportUDPRoute,
 	} {
 		all = append(all, gateway.SupportedFeature{Name: gateway.FeatureName(name)})
 	}

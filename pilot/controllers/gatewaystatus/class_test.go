@@ -23,7 +23,7 @@ func TestClassStatus(t *testing.T) {
 	for _, f := range status.SupportedFeatures {
 		names = append(names, string(f.Name))
 	}
-	want := "Gateway GatewayAddressEmpty GatewayInfrastructure GatewayPort8080 HTTPRoute HTTPRouteParentRefPort ReferenceGrant"
+	want := "Gateway GatewayAddressEmpty GatewayInfrastructure GatewayPort8080 HTTPRoute HTTPRouteParentRefPort ReferenceGrant TCPRoute TLSRoute TLSRouteModeTerminate UDPRoute"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("the features are %s, want %s", got, want)
 	}
