@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,7 +92,29 @@ func upgradeAndBack(t *testing.T, stable, canary string) verdict.Verdict {
 	v, err := r.AwaitWanted(ctx, func(c *verdict.Config) { c.Peers = peers })
 	must(err)
 	t.Logf("figures:\n%v", v.Figures)
+	wantAudit(t, r, stable != "" || canary != "", func(pod string) bool {
+		return stable != "" && strings.HasPrefix(pod, "pilot-stable") || canary != "" && strings.HasPrefix(pod, "pilot-canary")
+	})
 	return v
+}
+
+// wantAudit judges the log as electionctl audit does. It must convict istiod's elector, and nothing else.
+func wantAudit(t *testing.T, r *rollout.Rollout, convict bool, peer func(pod string) bool) {
+	t.Helper()
+	report, err := r.Audit()
+	if err != nil || len(report.Incomplete) > 0 {
+		t.Fatal(err, report.Incomplete)
+	}
+	convicted := false
+	for _, f := range report.Findings {
+		t.Logf("finding: %s of %s in %s: %d writes, %v after the loss, overlap %v", f.Rule, f.Pod, f.Lock.Name, f.Count, time.Duration(f.Late), time.Duration(f.Overlap))
+		if convicted = convicted || peer(f.Pod); !peer(f.Pod) {
+			t.Errorf("%s of %s in %s", f.Rule, f.Pod, f.Lock.Name)
+		}
+	}
+	if convicted != convict {
+		t.Errorf("the audit convicts istiod's elector: %v, want %v", convicted, convict)
+	}
 }
 
 // Stable uses istiod's elector, canary incumbent's. incumbent's writes are never late; istiod's late writes are counted.

@@ -108,6 +108,12 @@ func (r *Rollout) Judge(change ...func(*verdict.Config)) (verdict.Verdict, error
 	return verdict.Judge(h, config), nil
 }
 
+// Audit judges all writes so far as electionctl audit does.
+func (r *Rollout) Audit() (audit.Report, error) {
+	_, err := r.History()
+	return audit.Examine(r.writes, audit.Options{}), err
+}
+
 // AwaitWanted waits until every object is in its desired state, and returns the verdict of that moment. While the load
 // is on, it ignores the objects of the writer: one of them has always just been changed.
 func (r *Rollout) AwaitWanted(ctx context.Context, change ...func(*verdict.Config)) (v verdict.Verdict, err error) {
