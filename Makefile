@@ -32,7 +32,7 @@ SPARING := GOGC=$${GOGC:-400} GOMEMLIMIT=$${GOMEMLIMIT:-2GiB}
 # `make lint` runs vet, and a test binary needs no debug information.
 ONCE := -vet=off -ldflags=-w
 # The slowest packages start first, so that none of them runs alone at the end.
-FIRST := ./tests/faults/fence ./cmd/playground ./tests/upgrade/...
+FIRST := ./tests/operate ./tests/faults/fence ./cmd/playground ./tests/upgrade/...
 # With RACE=1 (CI) the race detector checks the packages whose code runs in the process of the test. The core and its simulation
 # have no goroutines, and the remaining packages start programs that are not built with it.
 RACE ?=

@@ -23,6 +23,11 @@ type silentObserver struct{ _ int }
 func (*silentObserver) Phase(_, _, _, _ string)                 {}
 func (*silentObserver) Call(_, _, _, _ string, _ time.Duration) {}
 
+type silentWitness struct{ _ int }
+
+func (*silentWitness) Register(k8sleaderelection.WitnessedTerm) {}
+func (*silentWitness) Remove(k8sleaderelection.WitnessedTerm)   {}
+
 type silentRecorder struct{ _ int }
 
 func (*silentRecorder) Eventf(k8sruntime.Object, string, string, string, ...any) {}
@@ -36,6 +41,7 @@ func TestElectorConfig(t *testing.T) {
 		DrainLimit: 4 * time.Second, StopLimit: 5 * time.Second, PeerGrace: 6 * time.Second,
 		PreemptImmediately: true, ExitOnStuckDrain: true, OnStuckDrain: func() { stuck++ },
 		DefaultWatcher: watcher("?"), Observer: &silentObserver{}, Logger: slog.New(slog.DiscardHandler), HealthTolerance: time.Second,
+		Witness: &silentWitness{},
 	}
 	l, err := New(unreachable(t), cfg)
 	if err != nil {
@@ -56,7 +62,7 @@ func TestElectorConfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c.Name != "new" || c.Gate != k8sleaderelection.Gate(l.gate) || c.Clock != l.clock || c.WatchDog != l.health || c.Shared != l.shared ||
-		c.Observer != cfg.Observer || c.Logger != cfg.Logger || c.Lock.Describe() != "istio-system/new" || c.Lock.Identity() != "a" {
+		c.Observer != cfg.Observer || c.Logger != cfg.Logger || c.Witness != cfg.Witness || c.Lock.Describe() != "istio-system/new" || c.Lock.Identity() != "a" {
 		t.Errorf("%+v", c)
 	}
 	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.FitnessCheck(t.Context()), errPlay) || len(c.RunFunctions) != 1 {

@@ -175,12 +175,7 @@ func (l *loop) pass(ev *event) {
 		l.decodeWatchEvent(ev)
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
-		if op := ev.call.op; op != core.Read && op != core.SendRequest && ev.in.Result != core.Unknown && ev.in.Result != core.Conflict {
-			l.rejected = ""
-			if ev.in.Result == core.Refused {
-				l.rejected = brief(ev.call.err)
-			}
-		}
+		l.noteRejection(ev)
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -215,6 +210,18 @@ func (l *loop) pass(ev *event) {
 		wake = min(wake, l.term.warnOfSlowDrain(c.in.Now.Mono))
 	}
 	l.setTimer(c.in.Now, wake)
+}
+
+// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds.
+func (l *loop) noteRejection(ev *event) {
+	op := ev.call.op
+	if op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
+		return
+	}
+	l.rejected = ""
+	if ev.in.Result == core.Refused {
+		l.rejected = brief(ev.call.err)
+	}
 }
 
 // beats calls KeyComparison with the key of the newest record.
