@@ -20,7 +20,7 @@ import (
 
 // fieldOf maps flags to fields with a different name.
 var fieldOf = map[string]string{
-	"other-service-account": "Others",
+	"other-service-account": "Others", "discovery-selector": "DiscoverySelectors",
 	"kubeconfig":            "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
 	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
@@ -45,6 +45,8 @@ func sample(t *testing.T, f *pflag.Flag) (value, shown string) {
 		return "7", "7"
 	case "stringSlice":
 		return "one,two", "[one two]"
+	case "stringArray":
+		return "one in (two,three)", "[one in (two,three)]"
 	default:
 		t.Fatalf("--%s has the type %s: add a sample", f.Name, kind)
 		return "", ""
@@ -249,7 +251,7 @@ func TestConfigWithoutFlags(t *testing.T) {
 	for field, want := range map[string]string{
 		"ExitOnStuckDrain": "true", "Logger": "<nil>", "RESTConfig": "<nil>", "DisableElections": "false", "DisableGate": "false", "Fence": "false", "DisableMember": "false", "PodUID": "", "Coordinator": "false", "ElectionStrategy": "", "OldestEmulation": "false", "EmulationVersion": "",
 		"DisableGatewayAPI": "false", "DisableGatewayStatus": "false", "DisableGatewayDeployment": "false", "DisableGatewayClass": "false",
-		"Namespace": "istio-system", "Lock": "configmap", "Address": ":15014", "QPS": "40", "Burst": "60", "ExcludedNamespaces": "[]", "Profiling": "false",
+		"Namespace": "istio-system", "Lock": "configmap", "Address": ":15014", "QPS": "40", "Burst": "60", "ExcludedNamespaces": "[]", "DiscoverySelectors": "[]", "Profiling": "false",
 		"LeaseDuration": "30s", "RenewDeadline": "15s", "RetryPeriod": "7.5s", "ShutdownTimeout": "0s",
 	} {
 		if server[field] != want {

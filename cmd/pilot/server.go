@@ -77,6 +77,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.DebugAddress, "debug-address", "127.0.0.1:15016", "listen address for the elections page, /debug/elections; empty for no page. Use kubectl port-forward to open it")
 	f.BoolVar(&config.Profiling, "pprof", false, "serve Go profiles at --address under /debug/pprof/. They contain internals of the process, so restrict access to the address")
 	f.StringVar(&config.CABundle, "ca-bundle", "", "file of PEM certificates to copy to every namespace; changes of the file are applied")
+	f.StringArrayVar(&config.DiscoverySelectors, "discovery-selector", nil, "label selector of namespaces that get the CA bundle; can be repeated (default all namespaces)")
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
 	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "Ingresses that get a status: OFF (none), STRICT (the class only) or DEFAULT (also without a class)")
 	f.StringVar(&config.IngressClass, "ingress-class", "istio", "value of the annotation kubernetes.io/ingress.class. An IngressClass matches by its controller, istio.io/ingress-controller")

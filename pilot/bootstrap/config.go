@@ -56,6 +56,8 @@ type Config struct {
 	CABundle string
 	// ExcludedNamespaces get no bundle. If nil, the default list of the controller.
 	ExcludedNamespaces []string
+	// DiscoverySelectors are label selectors of namespaces. Only namespaces that match one get the bundle. If empty, all match.
+	DiscoverySelectors []string
 
 	// IngressMode and IngressClass select the Ingresses that get a status. With mode OFF there is no election; see
 	// ingress.Mode. Empty means STRICT and "istio".
@@ -172,8 +174,10 @@ func (c Config) Validate() error {
 	}
 	if c.CABundle == "" {
 		wrong("--ca-bundle is missing: give a file of PEM certificates")
-	} else if err := (namespace.Config{BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces}).Validate(); err != nil {
-		wrong("--excluded-namespaces: %w", err)
+	} else if err := (namespace.Config{
+		BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces, DiscoverySelectors: c.DiscoverySelectors,
+	}).Validate(); err != nil {
+		wrong("--excluded-namespaces, --discovery-selector: %w", err)
 	}
 	if _, err := ingress.ParseMode(c.withDefaults().IngressMode); err != nil {
 		wrong("--ingress-controller-mode: %w", err)

@@ -36,6 +36,7 @@ func TestConfigErrors_NameTheFlag(t *testing.T) {
 		"--address=":                   func(c *Config) { c.Address = "15014" },
 		"--debug-address=":             func(c *Config) { c.DebugAddress = "15016" },
 		"--ca-bundle":                  func(c *Config) { c.CABundle = "" },
+		"--discovery-selector":         func(c *Config) { c.DiscoverySelectors = []string{"a in b"} },
 		"--excluded-namespaces":        func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
 		"--ingress-controller-mode":    func(c *Config) { c.IngressMode = "sometimes" },
 		"--ingress-service=\"A.b\"":    func(c *Config) { c.IngressService = "A.b" },

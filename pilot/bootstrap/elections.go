@@ -188,7 +188,8 @@ func (row election) locks(revision string) (all manifests.Rights) {
 
 func namespaceController(client kube.Client, config Config, tools tools) (job, error) {
 	return namespace.New(client, namespace.Config{
-		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, Event: tools.events.Eventf, Logger: tools.log,
+		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, DiscoverySelectors: config.DiscoverySelectors,
+		Event: tools.events.Eventf, Logger: tools.log,
 	})
 }
 

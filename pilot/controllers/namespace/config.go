@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -40,6 +41,8 @@ type Config struct {
 	// Excluded lists the namespaces that get no bundle. If nil, DefaultExcluded applies. An empty
 	// list excludes no namespace.
 	Excluded []string
+	// DiscoverySelectors are label selectors. Namespaces that match none get no bundle. If empty, all namespaces match.
+	DiscoverySelectors []string
 	// BundleInterval is the interval at which the file is read. Default: 1 s.
 	BundleInterval time.Duration
 	// Event records on the ConfigMap of a namespace why it is not written. Optional.
@@ -69,8 +72,26 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("excluded namespace %q: %s", name, problem))
 		}
 	}
+	if _, err := c.selectors(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.BundleInterval < 0 {
 		errs = append(errs, fmt.Errorf("CA bundle interval %v is negative", c.BundleInterval))
 	}
 	return errors.Join(errs...)
+}
+
+// selectors returns the parsed discovery selectors, and the errors of all.
+func (c Config) selectors() (all []labels.Selector, err error) {
+	for _, text := range c.DiscoverySelectors {
+		selector, problem := labels.Parse(text)
+		switch {
+		case problem != nil:
+			err = errors.Join(err, fmt.Errorf("discovery selector %q: %w", text, problem))
+		case selector.Empty():
+			err = errors.Join(err, fmt.Errorf("discovery selector %q selects all namespaces: omit it, or set a label, for example istio-discovery=enabled", text))
+		}
+		all = append(all, selector)
+	}
+	return all, err
 }

@@ -17,8 +17,8 @@ func TestNew_ReportsAllErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, BundleInterval: -time.Second})
-	for _, want := range []string{"file is not set", `"No_Name"`, "-1s"} {
+	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, BundleInterval: -time.Second, DiscoverySelectors: []string{"a=b", "a in b", " "}})
+	for _, want := range []string{"file is not set", `"No_Name"`, "-1s", `discovery selector "a in b"`, `discovery selector " " selects all namespaces`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -17,6 +18,7 @@ type Controller struct {
 	loop       *reconcile.Controller[string]
 	config     Config
 	excluded   sets.Set[string]
+	selectors  []labels.Selector
 	bundle     *bundle
 	namespaces *reconcile.Cache[string, *corev1.Namespace]
 	configMaps *reconcile.Cache[string, *corev1.ConfigMap]
@@ -34,6 +36,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		bundle:   &bundle{file: config.BundleFile, log: config.Logger, read: readBundle},
 		problems: reconcile.NewProblems[string](reconcile.ProblemsConfig{Event: config.Event, Logger: config.Logger}),
 	}
+	c.selectors, _ = config.selectors() // validated
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[string]{
 		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "CA bundle is not distributed", Logger: config.Logger,
@@ -43,7 +46,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	core := c.loop.Client().Kube().CoreV1()
 	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[string, *corev1.Namespace]{
-		Name: "namespaces", From: reconcile.From(core.Namespaces(), reconcile.Selector{}), Keep: slimNamespace,
+		Name: "namespaces", From: reconcile.From(core.Namespaces(), reconcile.Selector{}), Keep: c.slimNamespace,
 		Keys: func(n *corev1.Namespace) []string { return []string{n.Name} },
 	})
 	c.configMaps = reconcile.Watch(c.loop, reconcile.Kind[string, *corev1.ConfigMap]{
@@ -87,8 +90,12 @@ func (c *Controller) failing(name string, err error) {
 }
 
 // slimNamespace returns a namespace with only the fields that the controller reads.
-func slimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta), Status: corev1.NamespaceStatus{Phase: namespace.Status.Phase}}
+func (c *Controller) slimNamespace(namespace *corev1.Namespace) *corev1.Namespace {
+	slim := &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta), Status: corev1.NamespaceStatus{Phase: namespace.Status.Phase}}
+	if len(c.selectors) > 0 {
+		slim.Labels = namespace.Labels
+	}
+	return slim
 }
 
 // slimConfigMap returns a function that keeps only the fields that the controller reads. A value

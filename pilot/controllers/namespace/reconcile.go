@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -20,7 +22,7 @@ type target = reconcile.Target[string, *corev1.ConfigMap]
 func (c *Controller) reconcile(ctx context.Context, name string) error {
 	content := c.bundle.current()
 	namespace := c.namespaces.Get("", name)
-	if content == "" || c.excluded.Has(name) || !active(namespace) {
+	if content == "" || c.excluded.Has(name) || !active(namespace) || !c.selected(namespace) {
 		return nil
 	}
 	target := c.configMaps.At(name, reconcile.Ref{Namespace: name, Name: ConfigMapName, In: namespace.UID})
@@ -34,6 +36,12 @@ func (c *Controller) reconcile(ctx context.Context, name string) error {
 		return c.patch(ctx, target, have, content)
 	}
 	return nil
+}
+
+// selected reports whether a namespace matches a discovery selector. A namespace that stops matching keeps its ConfigMap, which is not
+// updated any more, as with istiod.
+func (c *Controller) selected(namespace *corev1.Namespace) bool {
+	return len(c.selectors) == 0 || slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return s.Matches(labels.Set(namespace.Labels)) })
 }
 
 // active reports whether a namespace exists and is not terminating.

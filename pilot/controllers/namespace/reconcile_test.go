@@ -172,3 +172,37 @@ func TestReconcile_NamespaceRecreated(t *testing.T) {
 		})
 	})
 }
+
+// Only namespaces that match a selector get the bundle. A namespace that stops matching keeps it without updates.
+func TestReconcile_DiscoverySelectors(t *testing.T) {
+	content := string(harness.CA(t))
+	file := bundleFile(t, content)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t, space("a"))
+		labelled := func(labels map[string]string) {
+			n := space("a")
+			n.Labels = labels
+			s.put(n)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		s.run(s.controller(Config{BundleFile: file, DiscoverySelectors: []string{"mesh=on", "team in (x,y)"}}), func() {
+			for _, none := range []map[string]string{nil, {"mesh": "off", "team": "z"}} {
+				if labelled(none); s.stored("a") != nil {
+					t.Errorf("labels %v: the namespace has a ConfigMap", none)
+				}
+			}
+			if labelled(map[string]string{"team": "y"}); s.bundle("a") != content {
+				t.Error("the namespace matches and has no bundle")
+			}
+			labelled(nil)
+			s.put(bundleMap("changed"))
+			if time.Sleep(time.Minute); s.bundle("a") != "changed" {
+				t.Error("the ConfigMap of a namespace that does not match was written")
+			}
+			if labelled(map[string]string{"mesh": "on"}); s.bundle("a") != content {
+				t.Error("the namespace matches again and has another bundle")
+			}
+		})
+	})
+}

@@ -103,6 +103,9 @@ stops to set the number, the API server resets it to 1. So it is empty only if n
 {{- if include "coordinated.on" . }}
 - --election-strategy={{ .Values.elections.strategy }}
 {{- end }}
+{{- range .Values.discoverySelectors }}
+- {{ printf "--discovery-selector=%s" . | quote }}
+{{- end }}
 {{- with .Values.excludedNamespaces }}
 - --excluded-namespaces={{ join "," . }}
 {{- end }}
