@@ -21,7 +21,7 @@ import (
 // fieldOf maps flags to fields with a different name.
 var fieldOf = map[string]string{
 	"other-service-account": "Others", "discovery-selector": "DiscoverySelectors",
-	"kubeconfig":            "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
+	"kubeconfig": "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
 	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
 
