@@ -93,3 +93,36 @@ func (c *cell) removeDefinition(admin dynamic.Interface, name string) {
 		return apierrors.IsNotFound(err)
 	})
 }
+
+// The largest inputs that the API server admits get a status, and others are still reconciled.
+func TestStatus_LargeInputs(t *testing.T) {
+	c := newCell(t)
+	c.start()
+	var listeners, parents []string
+	for i := range 64 {
+		listeners = append(listeners, fmt.Sprintf(`{"name":"l%d","port":80,"protocol":"HTTP","hostname":"h%d.xn--bcher-kva.example"}`, i, i))
+	}
+	for i := range 32 {
+		parents = append(parents, fmt.Sprintf(`{"name":"gw","sectionName":"l%d"}`, i))
+	}
+	c.put("Gateway", "gw", `{"gatewayClassName":"istio","listeners":[`+strings.Join(listeners, ",")+`]}`)
+	c.put("HTTPRoute", "wide", `{"parentRefs":[`+strings.Join(parents, ",")+`]}`)
+	const routes = 500
+	for i := range routes {
+		c.put("GRPCRoute", fmt.Sprint("route-", i), `{"parentRefs":[{"name":"gw","sectionName":"l63"}]}`)
+	}
+	c.await("all entries of the route with 32 parents", func() bool {
+		all := c.route("wide").Status.Parents
+		return len(all) == 32 && !slices.ContainsFunc(all, func(p gateway.RouteParentStatus) bool { return len(p.Conditions) != 2 })
+	})
+	c.await("all routes attached", func() bool {
+		all := c.gateway("gw").Status.Listeners
+		return len(all) == 64 && all[0].AttachedRoutes == 1 && all[63].AttachedRoutes == routes
+	})
+	c.put("Gateway", "small", listening)
+	c.awaitCondition("small", c.ofGateway("small"), "Accepted", "True/Accepted")
+	if err := c.api.RESTClient().Post().Namespace(c.namespace).Resource("httproutes").Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute",
+		"metadata":{"name":"unicode"},"spec":{"hostnames":["bücher.example"]}}`)).Do(t.Context()).Error(); !apierrors.IsInvalid(err) {
+		t.Errorf("a host name that is not ASCII: %v", err)
+	}
+}
