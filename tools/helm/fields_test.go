@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -328,5 +329,54 @@ func TestFields_Autoscaling(t *testing.T) {
 			}
 		}
 		c.run("helm uninstall stable")
+	}
+}
+
+// Changes of fence.mode in every order keep the lock, which the chart or a server has created.
+func TestFields_FenceModes(t *testing.T) {
+	t.Parallel()
+	c := newCLI(t, newPlace(t))
+	leases := c.kube.CoordinationV1().Leases(c.namespace)
+	const name = "istio-gateway-deployment-stable"
+	const release = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode="
+	deleted := func() {
+		if err := leases.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	created := func() {
+		holder := "pilot-stable-0"
+		lock := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+		if _, err := leases.Create(t.Context(), lock, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	modes := []string{"deny", "audit", "warn", "none"}
+	for _, start := range []struct {
+		name, mode string
+		then       []func()
+		changes    []int
+	}{
+		{"created by the chart", "deny", nil, []int{1, 0}},
+		{"created by a server", "audit", []func(){created}, []int{0}},
+		{"created again by a server", "deny", []func(){deleted, created}, everyPair(len(modes))},
+	} {
+		c.run("helm install" + release + start.mode + " " + method)
+		for _, change := range start.then {
+			change()
+		}
+		before, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", start.name, err)
+		}
+		for _, i := range start.changes {
+			c.run("helm upgrade" + release + modes[i])
+			after, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+				t.Fatalf("%s, changed to %s: the lock is %s@%s, want %s@%s (%v)", start.name, modes[i], after.UID, after.ResourceVersion, before.UID, before.ResourceVersion, err)
+			}
+		}
+		c.run("helm uninstall stable")
+		deleted() // uninstalling keeps the lock
 	}
 }

@@ -351,8 +351,9 @@ func (c trial) text(t *testing.T, namespace string) string {
 func (c trial) rendered(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
 	for _, o := range parse(t, c.text(t, "istio-system")) {
-		// This annotation is for helm only.
-		unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/resource-policy")
+		for _, forHelm := range []string{"resource-policy", "hook", "hook-delete-policy"} {
+			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/"+forHelm)
+		}
 		if len(o.GetAnnotations()) == 0 {
 			o.SetAnnotations(nil)
 		}
