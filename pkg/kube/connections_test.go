@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -241,13 +240,4 @@ func TestWatch_OutlivesTimeouts(t *testing.T) {
 	if n := s.made.Load(); n != 3 {
 		t.Errorf("%d connections, one for the watch and two that timed out", n)
 	}
-}
-
-func file(t *testing.T, content []byte) string {
-	t.Helper()
-	name := t.TempDir() + "/ca.crt"
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return name
 }

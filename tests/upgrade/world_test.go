@@ -112,6 +112,14 @@ func (w *world) finish(change ...func(*verdict.Config)) verdict.Verdict {
 	if err := v.Err(); err != nil {
 		w.t.Error(err)
 	}
+	report, err := w.Audit()
+	w.must(err)
+	for _, f := range report.Findings {
+		w.t.Errorf("electionctl audit: %s of %s in %s at %v", f.Rule, f.Pod, f.Lock.Name, f.First)
+	}
+	if len(report.Incomplete) > 0 || len(report.Locks) == 0 {
+		w.t.Errorf("electionctl audit: %d locks, %q", len(report.Locks), report.Incomplete)
+	}
 	return v
 }
 

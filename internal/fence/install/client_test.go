@@ -40,13 +40,3 @@ func failing(verb, resource string, with error) scripted {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: a.GetResource().Resource}, "x")
 	})
 }
-
-// writes returns the number of requests that change objects.
-func (s scripted) writes() (n int) {
-	for _, a := range s.Actions() {
-		if v := a.GetVerb(); v != "get" && v != "list" && v != "watch" {
-			n++
-		}
-	}
-	return n
-}
