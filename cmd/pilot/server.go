@@ -18,10 +18,12 @@ func serve(ctx context.Context, config bootstrap.Config) error {
 	return server.Run(ctx)
 }
 
-// supervised runs a server as the child of its witness.
+// supervised runs a server as the child of its witness. A child does not receive signals that arrived before its start.
 func supervised(ctx context.Context, config bootstrap.Config) error {
-	if err := bootstrap.Supervise(config); err != nil {
-		return err
+	if ctx.Err() == nil {
+		if err := bootstrap.Supervise(config); err != nil {
+			return err
+		}
 	}
 	return serve(ctx, config)
 }

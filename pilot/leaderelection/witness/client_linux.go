@@ -157,6 +157,9 @@ func (c *Client) read() {
 			continue
 		case errors.Is(err, syscall.EAGAIN):
 			return
+		case err != nil && !errors.Is(err, syscall.ECONNRESET):
+			c.failed("receive from the witness", err) // it may be alive
+			return
 		case err != nil || n == 0:
 			c.failed("witness ended", err)
 			_ = syscall.Close(c.fd)

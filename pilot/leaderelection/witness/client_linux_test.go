@@ -12,7 +12,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("MODE"); mode != "" {
+		supervised(mode)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // connected returns a client, and the socket of its witness.
 func connected(t *testing.T) (*Client, net.Conn) {

@@ -47,6 +47,7 @@ type Command struct {
 // Child is a running child.
 type Child struct {
 	pid      int
+	process  *os.Process
 	options  Options
 	signals  chan os.Signal
 	socket   net.Conn
@@ -72,8 +73,12 @@ func (c Command) Start(o Options) (*Child, error) {
 		options: o.withDefaults(), signals: make(chan os.Signal, 16), socket: socket,
 		session: session{terms: terms{}}, received: make(chan struct{}),
 	}
-	signal.Notify(child.signals)
-	signal.Reset(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE) // the terminal sends them to both processes
+	nohup := signal.Ignored(syscall.SIGHUP)
+	signal.Notify(child.signals)                                    // SIGPIPE too: the release must not end at a closed standard error
+	signal.Reset(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU) // the terminal sends them to both processes
+	if nohup {
+		signal.Ignore(syscall.SIGHUP) // the child inherits it
+	}
 	runtime.LockOSThread()
 	process, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
 		Env:   append(c.Env[:len(c.Env):len(c.Env)], Variable+"=3"),
@@ -84,8 +89,7 @@ func (c Command) Start(o Options) (*Child, error) {
 		signal.Stop(child.signals)
 		return nil, errors.Join(err, socket.Close())
 	}
-	child.pid = process.Pid
-	_ = process.Release()
+	child.pid, child.process = process.Pid, process
 	go child.forward()
 	go func() {
 		defer close(child.received)
@@ -94,22 +98,28 @@ func (c Command) Start(o Options) (*Child, error) {
 	return child, nil
 }
 
-// forward sends the signals of this process to the child. The terminal sends SIGINT and SIGQUIT to both processes.
+// forward sends the signals of this process to the child. The terminal sends SIGINT and SIGQUIT to both processes. A process
+// descriptor is used, because the process ID of an ended child may belong to another process.
 func (c *Child) forward() {
 	for s := range c.signals {
 		n, _ := s.(syscall.Signal)
 		switch terminal := isTerminal(); {
-		case n == syscall.SIGCHLD || n == syscall.SIGURG:
+		case n == syscall.SIGCHLD || n == syscall.SIGURG || n == syscall.SIGPIPE:
 		case terminal && (n == syscall.SIGINT || n == syscall.SIGQUIT):
 		default:
-			_ = syscall.Kill(c.pid, n)
+			_ = c.process.Signal(n)
 		}
 	}
 }
 
-// isTerminal reports whether this process is in the foreground of a terminal.
+// isTerminal reports whether this process is in the foreground of its terminal. Its standard files may be others.
 func isTerminal() bool {
-	group, err := unix.IoctlGetInt(int(os.Stdin.Fd()), unix.TIOCGPGRP)
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDONLY|syscall.O_NOCTTY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer terminal.Close()
+	group, err := unix.IoctlGetInt(int(terminal.Fd()), unix.TIOCGPGRP)
 	return err == nil && group == syscall.Getpgrp()
 }
 
@@ -184,7 +194,9 @@ func (s Status) Exit() {
 	// The core file of the child is sufficient.
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	defaultAction(s.Signal)
-	_ = syscall.Kill(os.Getpid(), s.Signal)
+	// The signal must arrive at this thread. Otherwise os.Exit could be earlier.
+	runtime.LockOSThread()
+	_ = unix.Tgkill(os.Getpid(), syscall.Gettid(), s.Signal)
 	// A process does not survive its own SIGKILL. Other signals do not end process 1 of a container.
 	os.Exit(128 + int(s.Signal))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -30,7 +31,7 @@ func (s *session) receive(conn net.Conn, o Options) (ended bool) {
 		if n == 0 {
 			// Read returns EOF for the end of the connection. A closed socket of a process that has not read everything is a
 			// reset.
-			return err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded)
+			return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 		}
 		if s.rejected {
 			continue

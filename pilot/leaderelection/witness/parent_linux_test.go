@@ -1,0 +1,182 @@
+package witness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+)
+
+// supervised runs the test program as a child and its witness.
+func supervised(mode string) {
+	if mode == "exit" {
+		Status{Signal: syscall.SIGABRT}.Exit()
+	}
+	client, err := FromParent()
+	if err == nil && client == nil {
+		err = Supervise(Options{Connect: func(string) (*rest.Config, error) { return nil, errors.New("unknown cluster") }})
+	}
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	if mode == "term" {
+		client.For("", func() bool { return true }).Register(term(1))
+		os.Exit(3)
+	}
+	if mode == "orphans" {
+		_ = exec.Command("/bin/sh", "-c", "sleep 0.1 & sleep 0.1 &").Run()
+	}
+	fmt.Println("ignored", signal.Ignored(syscall.SIGHUP))
+	signals := make(chan os.Signal, 10)
+	signal.Notify(signals)
+	fmt.Println("ready")
+	for s := range signals {
+		if s != syscall.SIGURG && s != syscall.SIGCHLD {
+			fmt.Println(s)
+		}
+		if s == syscall.SIGUSR2 {
+			os.Exit(4)
+		}
+	}
+}
+
+// start starts the test program in a mode.
+func start(t *testing.T, mode string, change func(*exec.Cmd)) (*exec.Cmd, *harness.Log) {
+	t.Helper()
+	out := &harness.Log{}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env, cmd.Stdout = append(os.Environ(), "MODE="+mode), out
+	change(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Skip("this process may not start it: ", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, out
+}
+
+// terminal returns both ends of a terminal.
+func terminal(t *testing.T) (keys, screen *os.File) {
+	t.Helper()
+	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() { _ = keys.Close() })
+	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		screen, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = screen.Close() })
+	return keys, screen
+}
+
+// The terminal sends a signal to parent and child. A second one would kill a program that is stopping.
+func TestParent_TerminalInterrupt(t *testing.T) {
+	for name, input := range map[string]bool{"standard input": true, "other input": false} {
+		t.Run(name, func(t *testing.T) {
+			keys, screen := terminal(t)
+			cmd, out := start(t, "signals", func(cmd *exec.Cmd) {
+				if cmd.ExtraFiles = []*os.File{screen}; input {
+					cmd.Stdin = screen
+				}
+				cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+			})
+			prints := func(text string) {
+				harness.Until(t, "the child prints "+text, func() bool { return strings.Contains(out.String(), text+"\n") })
+			}
+			prints("ready")
+			_, _ = keys.WriteString("\x03")
+			prints("interrupt")
+			_ = cmd.Process.Signal(syscall.SIGUSR2)
+			_ = cmd.Wait()
+			if n := strings.Count(out.String(), "interrupt"); n != 1 || cmd.ProcessState.ExitCode() != 4 {
+				t.Errorf("the child received %d interrupts, %v", n, cmd.ProcessState)
+			}
+		})
+	}
+}
+
+// nohup lets a program continue after the end of its terminal.
+func TestParent_IgnoredHangup(t *testing.T) {
+	_, out := start(t, "signals", func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `trap "" HUP; exec "$0"`, os.Args[0]}
+	})
+	harness.Until(t, "the child is ready", func() bool { return strings.Contains(out.String(), "ready") })
+	if !strings.Contains(out.String(), "ignored true") {
+		t.Error("the child does not ignore SIGHUP")
+	}
+}
+
+// The log of a release may have no reader.
+func TestParent_ClosedStandardError(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = read.Close()
+	cmd, _ := start(t, "term", func(cmd *exec.Cmd) { cmd.Stderr = write })
+	_ = write.Close()
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("witness ended with %v, want exit code 3", cmd.ProcessState)
+	}
+}
+
+// A signal with a core file ends the process before os.Exit does.
+func TestStatus_ExitSignal(t *testing.T) {
+	for range 30 {
+		cmd, _ := start(t, "exit", func(*exec.Cmd) {})
+		_ = cmd.Wait()
+		if status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGABRT {
+			t.Fatalf("process ended with %v, want SIGABRT", cmd.ProcessState)
+		}
+	}
+}
+
+// children returns the states of the children of a process.
+func children(parent int) (states []byte) {
+	files, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range files {
+		raw, _ := os.ReadFile(file)
+		_, rest, _ := bytes.Cut(raw, []byte(") "))
+		var state byte
+		var of int
+		if _, err := fmt.Sscanf(string(rest), "%c %d", &state, &of); err == nil && of == parent {
+			states = append(states, state)
+		}
+	}
+	return states
+}
+
+func TestParent_Process1(t *testing.T) {
+	cmd, out := start(t, "orphans", func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID} })
+	harness.Until(t, "the child is ready", func() bool { return strings.Contains(out.String(), "ready") })
+	harness.Until(t, "the orphans are reaped", func() bool { return len(children(cmd.Process.Pid)) == 1 })
+	_ = cmd.Process.Signal(syscall.SIGUSR2)
+	_ = cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 4 {
+		t.Errorf("process 1 ended with %v, want exit code 4", cmd.ProcessState)
+	}
+}
