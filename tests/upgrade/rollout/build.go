@@ -19,7 +19,7 @@ func (o *Options) Build(ctx context.Context, root, folder string) error {
 	}
 	in := func(name string) string { return filepath.Join(folder, name) }
 	for _, args := range [][]string{
-		{"-C", root, "build", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
+		{"-C", root, "build", "-trimpath", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
 		{"-C", filepath.Join(root, "tools", "helm"), "build", "-trimpath", "-buildvcs=false", "-o", in("helm"), "."},
 	} {
 		build := exec.CommandContext(ctx, "go", args...)
