@@ -1,0 +1,13 @@
+//go:build !unix
+
+package run
+
+import (
+	"context"
+	"errors"
+)
+
+// Run returns an error: this operating system has no process groups.
+func Run(context.Context, Config) (*Status, error) {
+	return nil, errors.New("electionctl run requires Linux or another Unix system")
+}
