@@ -75,6 +75,7 @@ func campaign(ctx context.Context, client *witness.Client) error {
 			fmt.Println("leading", time.Now().UnixNano())
 			select {
 			case <-ctx.Done():
+				fmt.Println("stopped", time.Now().UnixNano())
 				return nil
 			case <-fault:
 				return die(os.Getenv("FAULT"))

@@ -13,7 +13,7 @@ import (
 var witnessBugs = []Bug{
 	{"witness-releases-settling", "witness", Release, correct},
 	{"witness-ignores-transitions", "witness", OneAtATime, correct},
-	{"witness-ignores-uid", "witness", OneAtATime, correct},
+	{"witness-ignores-uid", "witness", OwnLockOnly, correct},
 	{"witness-of-live-process", "witness", OneAtATime, correct},
 	{"witness-releases-twice", "witness", OwnLockOnly, correct},
 	{"witness-forgets-marker", "witness", Release, correct},
@@ -45,6 +45,9 @@ func (p *process) register() {
 func (w *world) died(p *process) {
 	if p.registered == (core.EndedTerm{}) {
 		return
+	}
+	if w.mode.Edits > 0 && w.chance(0.1) {
+		w.after(w.within(time.Second), w.deleteLock) // the process may lead again in a new lock
 	}
 	for range 1 + w.rng.IntN(2) {
 		d := w.within(100 * time.Millisecond)
