@@ -44,6 +44,9 @@ func TestUpgradePage(t *testing.T) {
 		t.Fatal("docs/upgrade.md does not change the default revision")
 	}
 	w.runBlocks(here, install)
+	for _, command := range w.monitoring() {
+		w.run(here, command)
+	}
 	for _, command := range changes {
 		w.run(here, command)
 	}
@@ -69,6 +72,19 @@ func buildElectionctl(t *testing.T) {
 	if said, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build electionctl: %v\n%s", err, said)
 	}
+}
+
+// monitoring returns the commands of docs/monitoring.md that show the state.
+func (w *world) monitoring() []string {
+	w.t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
+	w.must(err)
+	_, commands, _ := strings.Cut(string(page), "```\n")
+	commands, _, found := strings.Cut(commands, "```")
+	if !found || !strings.Contains(commands, "electionctl explain ELECTION") {
+		w.t.Fatal("docs/monitoring.md does not begin with commands of electionctl")
+	}
+	return strings.Split(strings.TrimSpace(strings.ReplaceAll(commands, "ELECTION", "istio-leader")), "\n")
 }
 
 // runBlocks runs the commands of a part of the page, and writes its values to a file.
