@@ -166,12 +166,7 @@ func (c Config) Validate() error {
 	if c.Revision != "" {
 		named("--revision", c.Revision, "", validation.IsDNS1123Label)
 	}
-	if _, _, err := net.SplitHostPort(c.Address); err != nil {
-		wrong("--address=%q: give [host]:port, such as :15014: %w", c.Address, err)
-	}
-	if _, _, err := net.SplitHostPort(c.DebugAddress); err != nil && c.DebugAddress != "" {
-		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty value for no elections page: %w", c.DebugAddress, err)
-	}
+	c.validateAddresses(wrong)
 	if c.CABundle == "" {
 		wrong("--ca-bundle is missing: give a file of PEM certificates")
 	} else if err := (namespace.Config{
@@ -195,6 +190,15 @@ func (c Config) Validate() error {
 	c.validateWitness(wrong)
 	c.validateDurations(wrong)
 	return errors.Join(errs...)
+}
+
+func (c Config) validateAddresses(wrong func(format string, args ...any)) {
+	if _, _, err := net.SplitHostPort(c.Address); err != nil {
+		wrong("--address=%q: give [host]:port, such as :15014: %w", c.Address, err)
+	}
+	if _, _, err := net.SplitHostPort(c.DebugAddress); err != nil && c.DebugAddress != "" {
+		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty value for no elections page: %w", c.DebugAddress, err)
+	}
 }
 
 func (c Config) validateDurations(wrong func(format string, args ...any)) {
