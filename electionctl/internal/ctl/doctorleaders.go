@@ -75,10 +75,10 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding
 	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
 		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock and does not act yet", e.Holder), Fix: where}, err
 	case x.seen.knows(e) && !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
-		return finding{
-			Verdict: warning, Message: fmt.Sprintf(": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e)),
-			Fix: "run at least two replicas",
-		}, err
+		f = finding{Verdict: warning, Message: fmt.Sprintf(": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e)), Fix: where}
+		if !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) && !c.Late }) {
+			f.Fix = "run at least two replicas"
+		}
 	}
 	return f, err
 }
