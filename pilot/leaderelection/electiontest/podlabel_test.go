@@ -78,54 +78,61 @@ func (p *labelled) want(when, value string) {
 }
 
 func TestLabelPod(t *testing.T) {
-	for name, test := range map[string]func(t *testing.T){
-		"stop": func(t *testing.T) {
+	t.Run("stop", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := startLabelled(t, "", false)
 			p.want("in the term", p.election)
 			p.stop()
 			p.want("after the end", "")
-		},
-		"loss": func(t *testing.T) {
+		})
+	})
+	t.Run("loss", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := startLabelled(t, "", false)
 			p.cluster.Overwrite("b")
 			p.want("after the loss", "")
 			p.stop()
-		},
-		"label of an earlier process": func(t *testing.T) {
+		})
+	})
+	t.Run("label of an earlier process", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := startLabelled(t, electiontest.New().Config("a").ElectionID, true)
 			p.cluster.Overwrite("b")
 			p.failing.Store(false)
 			time.Sleep(leaderelection.DefaultRetryPeriod)
 			p.want("as a follower", "")
 			p.stop()
-		},
-		"label of another election": func(t *testing.T) {
+		})
+	})
+	t.Run("label of another election", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			p := startLabelled(t, "other", true)
 			p.cluster.Overwrite("b")
 			p.failing.Store(false)
 			time.Sleep(leaderelection.DefaultRetryPeriod)
 			p.want("as a follower", "other")
 			p.stop()
-		},
-		"failed requests": func(t *testing.T) {
-			p := startLabelled(t, "", true)
-			time.Sleep(time.Minute)
-			p.failing.Store(false)
-			time.Sleep(leaderelection.DefaultRetryPeriod)
-			p.want("in the term", p.election)
-			p.failing.Store(true)
-			p.cluster.Overwrite("b")
-			p.want("while requests fail", p.election)
-			time.Sleep(time.Second)
-			p.failing.Store(false)
-			time.Sleep(leaderelection.DefaultRetryPeriod)
-			p.want("when they succeed again", "")
-			p.stop()
-			if n := p.log.Count("failed to label the Pod"); n != 2 {
-				t.Errorf("logged %d times:\n%s", n, &p.log)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
-	}
+		})
+	})
+}
+
+func TestLabelPod_FailedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := startLabelled(t, "", true)
+		time.Sleep(time.Minute)
+		p.failing.Store(false)
+		time.Sleep(leaderelection.DefaultRetryPeriod)
+		p.want("in the term", p.election)
+		p.failing.Store(true)
+		p.cluster.Overwrite("b")
+		p.want("while requests fail", p.election)
+		time.Sleep(time.Second)
+		p.failing.Store(false)
+		time.Sleep(leaderelection.DefaultRetryPeriod)
+		p.want("when they succeed again", "")
+		p.stop()
+		if n := p.log.Count("failed to label the Pod"); n != 2 {
+			t.Errorf("logged %d times:\n%s", n, &p.log)
+		}
+	})
 }
