@@ -164,6 +164,9 @@ func (s *APIServer) arguments() []string {
 		"--tls-private-key-file=" + c.folder.file(servingKey),
 		"--client-ca-file=" + c.folder.file(caFile),
 		// The client certificate for the node, which serves logs.
+		"--kubelet-client-certificate=" + c.folder.file(kubeletCert),
+		"--kubelet-client-key=" + c.folder.file(kubeletKey),
+		"--kubelet-preferred-address-types=InternalIP",
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=" + serviceIssuer,
 		"--service-account-key-file=" + c.folder.file(tokenKey),

@@ -46,6 +46,8 @@ const (
 	servingCert    = "apiserver.crt"
 	servingKey     = "apiserver.key"
 	tokenKey       = "service-account.key"
+	kubeletCert    = "apiserver-kubelet-client.crt"
+	kubeletKey     = "apiserver-kubelet-client.key"
 	auditPolicy    = "audit-policy.yaml"
 	adminConfig    = "admin.kubeconfig"
 	managersConfig = "controller-manager.kubeconfig"
@@ -57,12 +59,17 @@ func (a authority) writeKeys(folder string, addresses []string) error {
 	if err != nil {
 		return err
 	}
+	kubelets, err := a.client("kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return err
+	}
 	tokens, err := a.client("service account tokens") // only the key is used
 	if err != nil {
 		return err
 	}
 	for name, content := range map[string][]byte{
 		caFile: a.PEM, servingCert: serving.Cert, servingKey: serving.Key, tokenKey: tokens.Key,
+		kubeletCert: kubelets.Cert, kubeletKey: kubelets.Key,
 	} {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
 			return fmt.Errorf("write keys of cluster: %w", err)

@@ -55,7 +55,7 @@ func (n *Node) report(doing string) func(error) {
 	}
 }
 
-// register creates the Node, and replaces an earlier one with this name. kubectl and tokens need it.
+// register creates the Node, and replaces an earlier one with this name. kubectl, tokens and logs need it.
 func (n *Node) register(ctx context.Context) error {
 	nodes := n.client.CoreV1().Nodes()
 	if err := nodes.Delete(ctx, n.options.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -76,6 +76,9 @@ func (n *Node) status() corev1.NodeStatus {
 			Reason: "ProcessNode", Message: "Pods run as processes",
 			LastHeartbeatTime: now, LastTransitionTime: now,
 		}},
-		Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: n.options.Name}},
+		Addresses: []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: n.address}, {Type: corev1.NodeHostName, Address: n.options.Name},
+		},
+		DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -31,8 +32,20 @@ func TestMain(m *testing.M) {
 func replica() int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
+	var unwell atomic.Bool // true from SIGUSR1 to SIGUSR2
+	toggled := make(chan os.Signal, 1)
+	signal.Notify(toggled, syscall.SIGUSR1, syscall.SIGUSR2)
+	go func() {
+		for s := range toggled {
+			unwell.Store(s == syscall.SIGUSR1)
+		}
+	}()
 	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if unwell.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
 	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, strings.Join(os.Environ(), "\n"))
 	})

@@ -31,6 +31,8 @@ type Node struct {
 	started    atomic.Bool
 
 	addresses *loopback.Pool
+	// address is the address of the node itself, where it serves logs. Run sets it first.
+	address string
 	// workers are keyed by the UID of the Pod. Only the handler of the informer changes the map.
 	mu      sync.Mutex
 	workers map[types.UID]*worker
@@ -64,6 +66,14 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.addresses.Release()) }()
+	if n.address, err = n.addresses.Take(); err != nil {
+		return err
+	}
+	stopServing, err := n.serve(ctx, n.address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopServing()) }()
 	if !retry(ctx, n.report("register node"), n.register) {
 		return nil
 	}

@@ -114,6 +114,8 @@ func (s *statusWriter) placed(address string) {
 		}
 		s.status.Phase = corev1.PodPending
 		s.status.StartTime = &now
+		host := s.w.node.address
+		s.status.HostIP, s.status.HostIPs = host, []corev1.HostIP{{IP: host}}
 		s.status.PodIP, s.status.PodIPs = address, []corev1.PodIP{{IP: address}}
 		s.container.Name, s.container.Image = container.Name, container.Image
 		s.container.State = waitingState("ContainerCreating", "")
