@@ -41,15 +41,26 @@ var selected = []string{
 	"GatewaySecretReferenceGrantAllInNamespace",
 	"GatewaySecretReferenceGrantSpecific",
 	"GatewayWithAttachedRoutes",
+	"HTTPRouteDisallowedKind",
 	"HTTPRouteInvalidCrossNamespaceParentRef",
 	"HTTPRouteInvalidParentRefNotMatchingSectionName",
 	"HTTPRouteObservedGenerationBump",
+	"TLSRouteInvalidNoMatchingListener",
+	"TLSRouteInvalidNoMatchingListenerHostname",
+	"TLSRouteInvalidReferenceGrant",
+	"TLSRouteListenerPassthroughSupportedKinds",
 	// Extended features.
 	"GatewayInfrastructureMetadata",
 	"GatewayInvalidParametersRef",
 	"GatewayOptionalAddressValue",
 	"GatewayWithAttachedRoutesWithPort8080",
+	"HTTPRouteInvalidParentRefNotMatchingListenerPort",
 	"HTTPRouteInvalidParentRefSectionNameNotMatchingPort",
+	"TCPRouteInvalidBackendRefNonexistent",
+	"TCPRouteInvalidNonTCPListener",
+	"TLSRouteListenerTerminateSupportedKinds",
+	"UDPRouteInvalidBackendRefNonexistent",
+	"UDPRouteNotAllowedByListeners",
 }
 
 func TestMain(m *testing.M) {
@@ -99,6 +110,8 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 			SupportedFeatures: []features.FeatureName{
 				features.SupportGateway, features.SupportHTTPRoute, features.SupportReferenceGrant, features.SupportGatewayAddressEmpty,
 				features.SupportGatewayInfrastructure, features.SupportGatewayPort8080, features.SupportHTTPRouteParentRefPort,
+				features.SupportHTTPRouteDestinationPortMatching, features.SupportTCPRoute, features.SupportTLSRoute,
+				features.SupportTLSRouteModeTerminate, features.SupportUDPRoute,
 			},
 		},
 		Client: api, Clientset: admin.Kube(), RestConfig: admin.RESTConfig(), ManifestFS: []fs.FS{&upstream.Manifests, own},
