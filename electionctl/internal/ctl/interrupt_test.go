@@ -158,6 +158,12 @@ func TestInterrupt(t *testing.T) {
 			e := newEnvironment(t)
 			leader := harness.Start(t, "leader", nil, process, e.cluster.Kubeconfig(), e.namespace, "work", strconv.Itoa(int(lock)))
 			e.shows("work", "a", "leads")
+			if lock == leaderelection.LockTypeMulti {
+				harness.Until(t, "the second object exists", func() bool {
+					_, err := e.kube.CoordinationV1().Leases(e.namespace).Get(t.Context(), "work", metav1.GetOptions{})
+					return err == nil
+				})
+			}
 			leader.Signal(t, syscall.SIGSTOP)
 			args := []string{"--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace, "transfer", "work", "--to", "b", "--revision", "canary"}
 			e.pod("b", "canary")
