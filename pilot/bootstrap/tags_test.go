@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,10 @@ import (
 // conflictingTags is a tag watcher with the conflicts of the test.
 type conflictingTags struct {
 	fakeTags
-	now []revisions.Conflict
+	now atomic.Pointer[[]revisions.Conflict]
 }
 
-func (w *conflictingTags) Conflicts() []revisions.Conflict { return w.now }
+func (w *conflictingTags) Conflicts() []revisions.Conflict { return *w.now.Load() }
 func (w *conflictingTags) Run(stop <-chan struct{})        { <-stop }
 
 // A conflict that lasts is reported once, and its end once. A conflict during a change is not reported.
@@ -33,6 +34,7 @@ func TestTags_ReportConflict(t *testing.T) {
 		var log logs.Buffer
 		var events []string
 		watcher := &conflictingTags{}
+		watcher.now.Store(new([]revisions.Conflict))
 		tags := newTags(watcher, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, about revisions.Claim, name, message string) {
 			events = append(events, about.Name+" "+name+" "+message)
 		})
@@ -40,7 +42,7 @@ func TestTags_ReportConflict(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- tags.run(ctx) }()
 		change := func(now []revisions.Conflict, lasts time.Duration) {
-			watcher.now = now
+			watcher.now.Store(&now)
 			watcher.handlers[0](sets.New("stable"))
 			<-time.After(lasts)
 			synctest.Wait()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -389,8 +390,9 @@ func TestReconcile_LateNamespace(t *testing.T) {
 		s := newStub(t)
 		s.run(Config{}, func() {
 			labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps", ResourceVersion: "2", Labels: map[string]string{revisionLabel: "other"}}}
+			var removed atomic.Bool
 			s.core.PrependReactor("list", "namespaces", func(k8stesting.Action) (bool, runtime.Object, error) {
-				return true, &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}, nil
+				return !removed.Load(), &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}, nil
 			})
 			g := newGateway(t, plain)
 			g.Namespace, g.Name, g.ResourceVersion = "apps", "late", "1"
@@ -404,8 +406,8 @@ func TestReconcile_LateNamespace(t *testing.T) {
 			if tried := s.tried(); tried["patch gateways apps/late"]+tried["patch httproutes apps/late"] != 0 {
 				t.Errorf("writes for a Gateway of another revision: %v", tried)
 			}
+			removed.Store(true)
 			changed("apps", func(*corev1.Namespace) {})(s)
-			s.core.ReactionChain = s.core.ReactionChain[1:]
 			synctest.Wait()
 			if tried := s.tried(); tried["patch gateways apps/late"] != 1 || tried["patch httproutes apps/late"] != 1 {
 				t.Errorf("writes for a Gateway of this revision: %v", tried)
