@@ -2,12 +2,18 @@ package upgrade
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
@@ -71,6 +77,7 @@ func start(t *testing.T, options rollout.Options) *world {
 	t.Cleanup(func() {
 		if t.Failed() && r.Node != nil {
 			w.showLogs()
+			w.showUnready()
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), endLimit)
 		defer cancel()
@@ -97,6 +104,36 @@ func (w *world) showLogs() {
 	for _, name := range logs {
 		if said, err := os.ReadFile(name); err == nil {
 			w.t.Logf("%s:\n%s", name, said[max(0, len(said)-6000):])
+		}
+	}
+}
+
+// showUnready logs each Gateway that is not programmed, with its Deployment and Pods.
+func (w *world) showUnready() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.t.Context()), endLimit)
+	defer cancel()
+	raw, err := w.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/gateway.networking.k8s.io/v1/gateways").DoRaw(ctx)
+	var all gateway.GatewayList
+	if err = errors.Join(err, json.Unmarshal(raw, &all)); err != nil {
+		w.t.Log(err)
+	}
+	for _, g := range all.Items {
+		if meta.IsStatusConditionPresentAndEqual(g.Status.Conditions, string(gateway.GatewayConditionProgrammed), metav1.ConditionTrue) {
+			continue
+		}
+		w.t.Logf("Gateway %s/%s of generation %d: %+v", g.Namespace, g.Name, g.Generation, g.Status.Conditions)
+		of := metav1.ListOptions{LabelSelector: gateway.GatewayNameLabelKey + "=" + g.Name}
+		deployments, err := w.Kube.AppsV1().Deployments(g.Namespace).List(ctx, of)
+		pods, err2 := w.Kube.CoreV1().Pods(g.Namespace).List(ctx, of)
+		if err := errors.Join(err, err2); err != nil {
+			w.t.Log(err)
+			continue
+		}
+		for _, d := range deployments.Items {
+			w.t.Logf("Deployment %s of generation %d: %+v", d.Name, d.Generation, d.Status)
+		}
+		for _, p := range pods.Items {
+			w.t.Logf("Pod %s: %+v", p.Name, p.Status)
 		}
 	}
 }
