@@ -218,28 +218,30 @@ func TestReconcile_CreateClassForbidden(t *testing.T) {
 	}
 }
 
+// wantProblems expects a number of Events, and of log lines that a problem is over.
+func (s *stub) wantProblems(events, solved int) {
+	s.Helper()
+	synctest.Wait()
+	n := 0
+	s.set(func() { n = len(s.events) })
+	if n != events || s.log.Count("status is written completely again") != solved {
+		s.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
+	}
+}
+
 func TestReconcile_UnknownClass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		lost := changed("gw", func(o *gateway.Gateway) { o.Spec.GatewayClassName = "later" })
 		lost(s)
 		s.run(Config{}, func() {
-			check := func(events, solved int) {
-				t.Helper()
-				synctest.Wait()
-				n := 0
-				s.set(func() { n = len(s.events) })
-				if n != events || s.log.Count("status is written completely again") != solved {
-					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
-				}
-			}
-			check(1, 0)
+			s.wantProblems(1, 0)
 			s.remove("gateways")
-			check(1, 1)
+			s.wantProblems(1, 1)
 			lost(s)
-			check(2, 1)
+			s.wantProblems(2, 1)
 			s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "later", ResourceVersion: "9"}, Spec: gateway.GatewayClassSpec{ControllerName: "example.com/x"}})
-			check(2, 2)
+			s.wantProblems(2, 2)
 		})
 	})
 }
@@ -253,23 +255,14 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 		}
 		label("prod")
 		s.run(Config{}, func() {
-			check := func(events, solved int) {
-				t.Helper()
-				synctest.Wait()
-				n := 0
-				s.set(func() { n = len(s.events) })
-				if n != events || s.log.Count("status is written completely again") != solved {
-					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
-				}
-			}
-			check(1, 0)
+			s.wantProblems(1, 0)
 			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{revisionLabel: "prod"}}})
-			check(1, 1)
+			s.wantProblems(1, 1)
 			label("misspelt")
-			check(2, 1)
+			s.wantProblems(2, 1)
 			s.set(func() { s.tags = []string{"misspelt"} })
 			s.handler(nil)
-			check(2, 2)
+			s.wantProblems(2, 2)
 		})
 	})
 }
