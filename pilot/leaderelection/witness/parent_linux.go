@@ -197,7 +197,7 @@ func (s Status) Exit() {
 	// The signal must arrive at this thread. Otherwise os.Exit could be earlier.
 	runtime.LockOSThread()
 	_ = unix.Tgkill(os.Getpid(), syscall.Gettid(), s.Signal)
-	// A process does not survive its own SIGKILL. Other signals do not end process 1 of a container.
+	// SIGKILL always ends this process. Other signals do not end process 1 of a container.
 	os.Exit(128 + int(s.Signal))
 }
 
