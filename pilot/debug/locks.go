@@ -15,15 +15,21 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// LockReader reads the locks of elections without an acting leader, and each lock once after the start. An elector cannot know that
-// a lease expired before its start, and it cannot distinguish a free lock from a lock that it cannot read. Times are by the clock of
-// the API server.
+// LockReader reads the locks of elections without an acting leader, and each lock after a new term until its holder renews it. An
+// elector cannot know that a lease expired before its start, and it cannot distinguish a free lock from a lock that it cannot read.
+// Times are by the clock of the API server.
 type LockReader struct {
 	client kube.Client
 	clock  *apirequest.ServerClock
 
 	mu   sync.Mutex
-	read map[name]inspect.Election
+	read map[name]lastRead
+}
+
+// lastRead is the result of the last read of a lock.
+type lastRead struct {
+	inspect.Election
+	renewed bool // the holder renewed its lease between two reads
 }
 
 const (
@@ -38,7 +44,7 @@ const unreachable inspect.State = "unknown: the lock cannot be read"
 
 // NewLockReader returns a LockReader for the cluster of the client.
 func NewLockReader(client kube.Client) (*LockReader, error) {
-	r := &LockReader{clock: &apirequest.ServerClock{}, read: map[name]inspect.Election{}}
+	r := &LockReader{clock: &apirequest.ServerClock{}, read: map[name]lastRead{}}
 	var err error
 	r.client, err = kube.Derive(client, kube.WithWrapTransport(r.clock.Wrap))
 	return r, err
@@ -50,9 +56,9 @@ func (r *LockReader) Read(ctx context.Context, elections []Election) {
 	defer cancel()
 	for _, e := range elections {
 		r.mu.Lock()
-		last, known := r.read[e.name()]
+		last := r.read[e.name()]
 		r.mu.Unlock()
-		if e.Leading || e.Phase == disabled || known && e.Leader != "" && e.Acting && (!outdates(last) || !isRecord(last, e)) {
+		if e.Leading || e.Phase == disabled || last.renewed && e.Acting && isRecord(last.Election, e) {
 			continue
 		}
 		found := inspect.Election{State: unreachable}
@@ -63,7 +69,7 @@ func (r *LockReader) Read(ctx context.Context, elections []Election) {
 			}
 		}
 		r.mu.Lock()
-		r.read[e.name()] = found
+		r.read[e.name()] = lastRead{found, isRecord(last.Election, e) && isRecord(found, e) && found.Renewed.After(last.Renewed)}
 		r.mu.Unlock()
 	}
 }
@@ -106,7 +112,7 @@ func (r *LockReader) Judge(e Election) Election {
 	}
 	switch last.State {
 	case inspect.Expired, inspect.Doubtful:
-		if isRecord(last, e) {
+		if isRecord(last.Election, e) {
 			e.LockState = last.State
 			e.LockText = last.StateText()
 			e.Acting = e.Acting && last.State == inspect.Doubtful
@@ -122,11 +128,6 @@ func (r *LockReader) Judge(e Election) Election {
 	case inspect.Leads, inspect.Holds, inspect.Nominated, inspect.Free, inspect.Empty: // the elector reads it too
 	}
 	return e
-}
-
-// outdates reports whether the lease may have expired.
-func outdates(e inspect.Election) bool {
-	return e.State == inspect.Expired || e.State == inspect.Doubtful
 }
 
 // isRecord reports whether the lock that was read has the record that the elector observes.

@@ -19,6 +19,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	p.removeDefinitions()
 	r := p.serve("a", p.identity("a"))
 	const waits, gone = "waiting for missing CustomResourceDefinitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
+	const absent = "resource kind is not served by the API server; its objects count as missing"
 	p.until("both elections wait", func() bool { return r.log.Count(waits) == 2 })
 	p.othersWork()
 	if n := len(r.leads(p)); n != 1 {
@@ -32,7 +33,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	}
 
 	p.removeDefinitions()
-	p.until("all missing kinds are logged", func() bool { return r.log.Count(gone) == 6 })
+	p.until("all missing kinds are logged", func() bool { return r.log.Count(gone) == 5 && r.log.Count(absent, "kind=httproutes") == 1 })
 	made := r.sent.count("POST", "/deployments")
 	// The garbage collector may or may not delete it.
 	if err := p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -45,8 +46,8 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	if n := r.sent.count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
 		t.Errorf("%d Deployments created for deleted Gateways", n)
 	}
-	if n := r.log.Count(gone); n != 6 {
-		t.Errorf("missing kinds are logged %d times", n)
+	if n, m := r.log.Count(gone), r.log.Count(absent, "kind=httproutes"); n != 5 || m != 1 {
+		t.Errorf("missing kinds are logged %d times, missing routes %d times", n, m)
 	}
 
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
@@ -73,7 +74,7 @@ func TestServer_OldDefinitions(t *testing.T) {
 		return "missing=\"[" + strings.Join(all, " ") + "]\""
 	}
 	p.until("both elections wait", func() bool { return r.log.Count(waits) == 2 })
-	if r.log.Count(waits, missing(gatewayKinds...)) != 1 || r.log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
+	if r.log.Count(waits, missing("gatewayclasses", "gateways", "referencegrants")) != 1 || r.log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
 		t.Error("the log does not name the missing kinds and the served versions")
 	}
 	p.othersWork()

@@ -106,7 +106,7 @@ func TestNames_Long(t *testing.T) {
 	long := strings.Repeat("payments-", 10) + "gateway"
 	for _, name := range []string{long, "shop.example.com"} {
 		f.gateway(name, "istio", "", "")
-		f.condition(name, "Programmed", "False", "Pending", "no available pod")
+		f.condition(name, "Programmed", "False", "Pending", "too few available pods")
 	}
 	f.gateway("invalid", "istio", "annotations: {gateway.istio.io/name-override: tür}", "")
 	f.problem("invalid", "InvalidName", "Programmed", "False", "InvalidName", "tür")
