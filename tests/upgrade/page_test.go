@@ -13,6 +13,8 @@ import (
 
 var (
 	block = regexp.MustCompile("(?s)```(sh|yaml)\n(.*?)```")
+	// inline is a complete command within a sentence.
+	inline = regexp.MustCompile("`((?:electionctl|kubectl) [^`]* -n istio-system[^`]*)`")
 	// printed is a command that electionctl prints.
 	printed = regexp.MustCompile("helm upgrade .*")
 	indent  = "   "
@@ -25,28 +27,24 @@ var changes = []string{
 	"electionctl -n istio-system default set --yes stable",
 }
 
-// The test runs each command of docs/upgrade.md in order, after changes by kubectl and electionctl. At the end nothing remains.
+// The test runs each command of docs/monitoring.md, and each command of docs/upgrade.md in order, after changes by kubectl and
+// electionctl. At the end nothing remains.
 func TestUpgradePage(t *testing.T) {
 	whole(t)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	const named = "registry.example/pilot:1.0"
 	var options rollout.Options
 	build(t, &options)
 	buildElectionctl(t)
 	w := start(t, rollout.Options{Bare: true, Images: map[string]string{named: options.Pilot}})
+	w.must(w.Cluster.LoadDefinitions(t.Context(), filepath.Join(root, "tests", "integration", "alerts", "testdata", "definitions")))
 	here := t.TempDir()
 	w.must(os.Symlink(filepath.Dir(options.Charts), filepath.Join(here, "deploy")))
-	install, upgrade, found := strings.Cut(string(page), "## Change the default revision")
+	install, upgrade, found := strings.Cut(w.page("upgrade.md"), "## Change the default revision")
 	if !found {
 		t.Fatal("docs/upgrade.md does not change the default revision")
 	}
 	w.runBlocks(here, install)
-	for _, command := range w.monitoring() {
-		w.run(here, command)
-	}
+	w.runMonitoring(here)
 	for _, command := range changes {
 		w.run(here, command)
 	}
@@ -74,32 +72,42 @@ func buildElectionctl(t *testing.T) {
 	}
 }
 
-// monitoring returns the commands of docs/monitoring.md that show the state.
-func (w *world) monitoring() []string {
+// page returns a page of the documentation.
+func (w *world) page(name string) string {
 	w.t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", name))
 	w.must(err)
-	_, commands, _ := strings.Cut(string(page), "```\n")
-	commands, _, found := strings.Cut(commands, "```")
-	if !found || !strings.Contains(commands, "electionctl explain ELECTION") {
-		w.t.Fatal("docs/monitoring.md does not begin with commands of electionctl")
-	}
-	return strings.Split(strings.TrimSpace(strings.ReplaceAll(commands, "ELECTION", "istio-leader")), "\n")
+	return string(page)
 }
 
-// runBlocks runs the commands of a part of the page, and writes its values to a file.
+// runMonitoring runs the blocks of docs/monitoring.md, and the complete commands in its sentences.
+func (w *world) runMonitoring(here string) {
+	w.t.Helper()
+	page := w.page("monitoring.md")
+	w.runBlocks(here, page)
+	commands := inline.FindAllStringSubmatch(page, -1)
+	if len(commands) < 4 {
+		w.t.Fatalf("docs/monitoring.md has %d complete commands in its sentences, want 4 or more", len(commands))
+	}
+	for _, command := range commands {
+		w.run(here, command[1])
+	}
+}
+
+// runBlocks runs the commands of a part of a page, and writes its values to a file.
 func (w *world) runBlocks(here, part string) {
 	w.t.Helper()
 	blocks := block.FindAllStringSubmatch(part, -1)
-	if len(blocks) < 4 {
-		w.t.Fatalf("%d blocks of commands, want 4 or more, in\n%s", len(blocks), part)
+	if fences := strings.Count(part, "```"); len(blocks) == 0 || fences != 2*len(blocks) {
+		w.t.Fatalf("%d blocks of commands or values between %d marks, in\n%s", len(blocks), fences, part)
 	}
 	for _, found := range blocks {
 		if found[1] == "yaml" {
 			w.must(os.WriteFile(filepath.Join(here, "values.yaml"), []byte(w.adapted(found[2])), 0o600))
 			continue
 		}
-		for _, command := range strings.Split(strings.TrimSpace(found[2]), "\n") {
+		lines := strings.ReplaceAll(strings.TrimSpace(found[2]), "\\\n", "")
+		for _, command := range strings.Split(lines, "\n") {
 			w.run(here, command)
 		}
 	}
@@ -118,7 +126,7 @@ func (w *world) adapted(values string) string {
 // run runs a command with the programs of this test and returns its output.
 func (w *world) run(here, command string) string {
 	w.t.Helper()
-	shell := exec.CommandContext(w.t.Context(), "bash", "-ec", command)
+	shell := exec.CommandContext(w.t.Context(), "bash", "-o", "pipefail", "-ec", command)
 	shell.Dir = here
 	shell.Env = []string{
 		"PATH=" + built + ":" + filepath.Dir(w.Cluster.Kubectl()) + ":" + os.Getenv("PATH"), "HOME=" + here, "KUBECONFIG=" + w.Cluster.Kubeconfig(),
