@@ -55,7 +55,7 @@ func (c Config) witnessOptions() witness.Options {
 	c = c.withDefaults()
 	return witness.Options{Logger: c.Logger, Connect: func(cluster string) (*rest.Config, error) {
 		if cluster == remoteLabel {
-			c = c.AtRemote()
+			return c.AtRemote().restConfig()
 		}
 		return c.restConfig()
 	}}

@@ -96,6 +96,13 @@ func (r *Relay) Reset() {
 	}
 }
 
+// Open returns the number of connections that exist.
+func (r *Relay) Open() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.links)
+}
+
 // Made returns the number of connections so far.
 func (r *Relay) Made() int {
 	r.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -64,16 +65,33 @@ func (o Options) connect(cluster string) (c clients, err error) {
 	return c, err
 }
 
+// shared returns a function that returns the same clients to all releases. After the API server has rejected the credentials of these
+// clients, it makes others: the token or the kubeconfig may have been renewed.
+func (o Options) shared(cluster string) func(rejected clients) (clients, error) {
+	var mu sync.Mutex
+	var current clients
+	return func(rejected clients) (_ clients, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if current == rejected {
+			if current, err = o.connect(cluster); err != nil {
+				current = clients{}
+			}
+		}
+		return current, err
+	}
+}
+
 // release releases the terms of a process that has ended. It returns when each of them was released or has changed, or ctx ends.
 // least is the minimum grace.
 func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 	if len(all) == 0 {
 		return
 	}
-	known := map[string]func() (clients, error){}
+	known := map[string]func(clients) (clients, error){}
 	for key := range all {
 		if known[key.Cluster] == nil {
-			known[key.Cluster] = sync.OnceValues(func() (clients, error) { return o.connect(key.Cluster) })
+			known[key.Cluster] = o.shared(key.Cluster)
 		}
 	}
 	slots := make(chan struct{}, concurrent)
@@ -92,13 +110,22 @@ func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 }
 
 // releaseOne releases a lock. It tries again while the lease of the term lasts.
-func (o Options) releaseOne(ctx context.Context, r registration, connect func() (clients, error)) {
+func (o Options) releaseOne(ctx context.Context, r registration, connect func(rejected clients) (clients, error)) {
 	log := o.Logger.With("lock", r.Namespace+"/"+r.Name, "holder", r.Holder, "transitions", r.Transitions)
 	ctx, cancel := context.WithTimeout(ctx, max(r.Lease, time.Second))
 	defer cancel()
 	logged := ""
+	var rejected clients
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
-		released, why, err := try(ctx, r, connect)
+		to, err := connect(rejected)
+		released, why := false, ""
+		if err == nil {
+			released, why, err = try(ctx, r, to)
+		}
+		if apierrors.IsUnauthorized(err) {
+			rejected = to
+			err = fmt.Errorf("API server rejected the credentials of the witness, their token may have expired: %w", err)
+		}
 		switch {
 		case released:
 			log.Info("released the lock of a process that has ended", "why", why)
@@ -129,11 +156,7 @@ func (o Options) withDefaults() Options {
 }
 
 // try tries once to release a lock. After a conflict it reads the lock again.
-func try(ctx context.Context, r registration, connect func() (clients, error)) (released bool, why string, err error) {
-	to, err := connect()
-	if err != nil {
-		return false, "", fmt.Errorf("make client: %w", err)
-	}
+func try(ctx context.Context, r registration, to clients) (released bool, why string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	lock, err := r.Lock(to.core, to.leases, recorder{ctx, to.core})

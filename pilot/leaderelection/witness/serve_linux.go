@@ -134,6 +134,9 @@ func listen(path string) (*net.UnixListener, error) {
 		}
 	}
 	listener, err := net.ListenUnix("unixpacket", address)
+	if errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%w. Mount the volume without readOnly", err)
+	}
 	if err != nil {
 		return nil, err
 	}

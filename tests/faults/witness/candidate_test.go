@@ -10,12 +10,22 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
+)
+
+// workName and workSize describe the ConfigMap of a leader. It is larger than what the relay reads before it stalls.
+const (
+	workName = "work"
+	workSize = 200 << 10
 )
 
 // candidate runs the test program as a candidate with a parent as its witness, or with the socket in SOCKET.
@@ -78,7 +88,7 @@ func campaign(ctx context.Context, client *witness.Client) error {
 				fmt.Println("stopped", time.Now().UnixNano())
 				return nil
 			case <-fault:
-				return die(os.Getenv("FAULT"))
+				return die(os.Getenv("FAULT"), api, fault)
 			}
 		}))
 	}
@@ -95,8 +105,8 @@ func campaign(ctx context.Context, client *witness.Client) error {
 	return set.RunContext(ctx)
 }
 
-// die ends the process.
-func die(how string) error {
+// die ends the process, or waits until the test kills it. more receives further signals of the test.
+func die(how string, api kube.Client, more <-chan os.Signal) error {
 	switch how {
 	case "panic":
 		panic("fault")
@@ -117,6 +127,18 @@ func die(how string) error {
 		fmt.Println(overflow(1))
 	case "abort":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
+	case "out of memory":
+		var all [][]byte
+		for range 1024 { // MiB, if nothing limits it
+			page := make([]byte, 1<<20)
+			for i := range page {
+				page[i] = 1
+			}
+			all = append(all, page)
+		}
+		fmt.Println(len(all))
+	case "held write":
+		return write(api, more)
 	case "inherited descriptors":
 		// It inherits the socket to the witness too.
 		_, _, _ = syscall.Syscall(syscall.SYS_FCNTL, 3, syscall.F_SETFD, 0)
@@ -130,6 +152,21 @@ func die(how string) error {
 		return fmt.Errorf("unknown fault %q", how)
 	}
 	select {}
+}
+
+// write writes a ConfigMap that tells which bytes have arrived. The first write opens the connection.
+func write(api kube.Client, more <-chan os.Signal) error {
+	client := api.Kube().CoreV1().ConfigMaps(os.Getenv("NAMESPACE"))
+	work := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workName}}
+	work, err := client.Create(context.Background(), work, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("wrote")
+	<-more
+	work.Data = map[string]string{"late": strings.Repeat("x", workSize)}
+	_, err = client.Update(context.Background(), work, metav1.UpdateOptions{})
+	return err
 }
 
 func overflow(n int) int {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
@@ -63,6 +64,9 @@ type process struct {
 	s     *stage
 	name  string
 	relay *relay.Relay
+	// config is the content of the file access.
+	config *rest.Config
+	access string
 }
 
 // start starts a candidate. Its requests use a relay.
@@ -79,12 +83,21 @@ func (s *stage) start(name string, env ...string) *process {
 	}
 	s.Cleanup(func() { _ = through.Close() })
 	config.Host, config.ServerName = "https://"+through.Addr(), server.Hostname()
-	access := filepath.Join(s.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(access, config, ""); err != nil {
-		s.Fatal(err)
+	p := &process{s: s, name: name, relay: through, config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
+	p.token(config.BearerToken)
+	env = append([]string{"CANDIDATE=" + name, "NAMESPACE=" + s.namespace, "LOCK=" + s.kind, "KUBECONFIG=" + p.access}, env...)
+	p.Process = harness.Start(s.TB, name, env, "/proc/self/exe")
+	return p
+}
+
+// token replaces the token in the kubeconfig of the candidate.
+func (p *process) token(text string) {
+	p.s.Helper()
+	config := rest.CopyConfig(p.config)
+	config.BearerToken = text
+	if err := cluster.WriteKubeconfig(p.access, config, ""); err != nil {
+		p.s.Fatal(err)
 	}
-	env = append([]string{"CANDIDATE=" + name, "NAMESPACE=" + s.namespace, "LOCK=" + s.kind, "KUBECONFIG=" + access}, env...)
-	return &process{Process: harness.Start(s.TB, name, env, "/proc/self/exe"), s: s, name: name, relay: through}
 }
 
 // leader starts a candidate and waits until it leads.

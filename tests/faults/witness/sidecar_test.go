@@ -58,13 +58,24 @@ func (c *sidecar) logs(s *stage, text string) {
 }
 
 func TestSidecar_Releases(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, "leases")
-	c := s.sidecar(filepath.Join(t.TempDir(), "socket"))
-	s.leader("a", "SOCKET="+c.path).Kill()
-	c.logs(s, "released the lock")
-	if state := s.state(); state != "free" {
-		t.Error("lock is", state)
+	for name, kill := range map[string]func(*testing.T, *process){
+		"kill": func(_ *testing.T, p *process) { p.Kill() },
+		"out of memory": func(t *testing.T, p *process) {
+			limitMemory(t, p.PID())
+			p.Signal(t, syscall.SIGUSR1)
+			p.Exit(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "leases")
+			c := s.sidecar(filepath.Join(t.TempDir(), "socket"))
+			kill(t, s.leader("a", "SOCKET="+c.path, "FAULT="+name))
+			c.logs(s, "released the lock")
+			if state := s.state(); state != "free" {
+				t.Error("lock is", state)
+			}
+		})
 	}
 }
 
@@ -180,5 +191,32 @@ func TestServe_SocketPath(t *testing.T) {
 		if err := witness.Serve(t.Context(), path, witness.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
+	}
+}
+
+// The volume of the socket may be mounted without the right to write.
+func TestServe_ReadOnlyVolume(t *testing.T) {
+	folder := t.TempDir()
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // its mounts end with the goroutine
+		err := syscall.Unshare(syscall.CLONE_NEWNS)
+		if err == nil {
+			err = syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = syscall.Mount("none", folder, "tmpfs", syscall.MS_RDONLY, "")
+		}
+		if err == nil {
+			err = witness.Serve(t.Context(), filepath.Join(folder, "socket"), witness.Options{})
+		}
+		result <- err
+	}()
+	err := <-result
+	if errors.Is(err, syscall.EPERM) {
+		t.Skipf("this machine cannot mount a volume: %v", err)
+	}
+	if want := "read-only file system. Mount the volume without readOnly"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

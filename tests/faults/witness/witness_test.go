@@ -41,6 +41,10 @@ func TestDeath_Releases(t *testing.T) {
 		"inherited descriptors": {"leases", usr1, -int(syscall.SIGKILL)},
 		"kill":                  {"configmapsleases", child(syscall.SIGKILL), -int(syscall.SIGKILL)},
 		"segmentation fault":    {"leases", child(syscall.SIGSEGV), 2},
+		"out of memory": {"leases", func(p *process) {
+			limitMemory(t, p.PID(), p.pid("candidate"))
+			usr1(p)
+		}, -int(syscall.SIGKILL)},
 		"killed while stopped": {"leases", func(p *process) {
 			p.stop()
 			p.signal(syscall.SIGKILL)
@@ -119,6 +123,11 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 			p.s.cluster.Identity(p.s.TB, cluster.IdentityOptions{Namespace: p.s.namespace, PodName: "other", ServiceAccount: "a", Rules: []rbacv1.PolicyRule{}})
 			p.signal(syscall.SIGKILL)
 		}, `held by "a"`, "forbidden"},
+		"token expired": {func(p *process) {
+			p.stop()
+			p.token("expired")
+			p.signal(syscall.SIGKILL)
+		}, `held by "a"`, "API server rejected the credentials of the witness"},
 		"API server down": {func(p *process) {
 			p.stop()
 			if err := p.relay.Close(); err != nil {
@@ -140,5 +149,21 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 				t.Errorf("witness logged %s", log)
 			}
 		})
+	}
+}
+
+// The kubelet renews the token of a pod in its file.
+func TestDeath_TokenRenewed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "leases")
+	p := s.leader("a", "FENCED=yes")
+	p.stop()
+	p.token("expired")
+	p.signal(syscall.SIGKILL)
+	harness.Until(t, "the API server rejects the token", func() bool { return strings.Contains(p.Errors.String(), "rejected the credentials") })
+	p.token(p.config.BearerToken)
+	p.Exit(t)
+	if state := s.state(); state != "free" {
+		t.Errorf("lock is %s, want free", state)
 	}
 }
