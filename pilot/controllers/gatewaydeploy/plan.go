@@ -297,7 +297,9 @@ func (v View) values(called names) Values {
 	ports := portsOf(gw)
 	var listen []string
 	for _, port := range ports[1:] {
-		listen = append(listen, strconv.Itoa(int(port.Port)))
+		if number := strconv.Itoa(int(port.Port)); !slices.Contains(listen, number) {
+			listen = append(listen, number)
+		}
 	}
 	serviceType := string(corev1.ServiceTypeLoadBalancer)
 	if chosen := gw.Annotations[serviceTypeOverride]; chosen != "" {

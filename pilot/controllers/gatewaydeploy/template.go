@@ -34,7 +34,7 @@ type Values struct {
 	Selector map[string]string
 	// Ports are the ports of the Service. The first is the status port.
 	Ports []corev1.ServicePort
-	// Listen contains the port numbers without the status port, separated by commas.
+	// Listen contains the port numbers without the status port, separated by commas. The number of a TCP and a UDP port is there once.
 	Listen string
 	// ServiceType is LoadBalancer unless the Gateway sets another type.
 	ServiceType string

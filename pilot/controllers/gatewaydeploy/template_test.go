@@ -93,17 +93,18 @@ metadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote
 func TestTemplate_PortsAndAddress(t *testing.T) {
 	p := play(t, func(gw *gateway.Gateway) {
 		gw.Spec.Addresses = []gateway.GatewaySpecAddress{{Value: "192.0.2.7"}}
-		gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{Name: "tls", Port: 8443, Protocol: gateway.TLSProtocolType})
+		gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{Name: "tls", Port: 8443, Protocol: gateway.TLSProtocolType},
+			gateway.Listener{Name: "udp", Port: 8443, Protocol: gateway.UDPProtocolType})
 	}, annotated(serviceTypeOverride, "NodePort"))
 	plan := p.plan()
 	spec, _, _ := unstructured.NestedMap(plan.document(Service).Object, "spec")
-	port := func(name string, number int64, protocol string) any {
-		return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": "TCP", "appProtocol": protocol}
+	port := func(name string, number int64, protocol, transport string) any {
+		return map[string]any{"name": name, "port": number, "targetPort": number, "protocol": transport, "appProtocol": protocol}
 	}
 	want := map[string]any{
 		"type": "NodePort", "loadBalancerIP": "192.0.2.7", "ipFamilyPolicy": "PreferDualStack",
 		"selector": map[string]any{GatewayLabel: "web"},
-		"ports":    []any{port("status-port", 15021, "tcp"), port("http", 8080, "http"), port("tls", 8443, "tls")},
+		"ports":    []any{port("status-port", 15021, "tcp", "TCP"), port("http", 8080, "http", "TCP"), port("tls", 8443, "tls", "TCP"), port("udp", 8443, "udp", "UDP")},
 	}
 	if !reflect.DeepEqual(spec, want) {
 		t.Errorf("the Service is\n%v, want\n%v", spec, want)

@@ -255,7 +255,7 @@ func checkDifferences(t *testing.T, found map[string]string) {
 	}
 	known, reasons := map[string]string{}, map[string]string{}
 	for line := range strings.Lines(string(content)) {
-		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 {
+		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 && !strings.HasPrefix(line, "#") {
 			known[parts[0]], reasons[parts[0]] = parts[1], parts[2]
 		}
 	}
