@@ -25,7 +25,8 @@ import (
 )
 
 // served returns a controller whose caches are filled from lists by plural name. A channel under "watch " plus
-// the plural name provides new objects. Kinds that are missing in lists are not served.
+// the plural name provides new objects. A function under "now " plus the plural name returns the list of a field
+// selector. Kinds that are missing in lists are not served.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
 	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, Config{Logger: slog.New(slog.DiscardHandler)})
@@ -47,6 +48,10 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 		case !known:
 			w.WriteHeader(http.StatusNotFound)
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+		case r.URL.Query().Get("fieldSelector") != "":
+			if now, ok := lists["now "+kind].(func() any); ok {
+				list = now()
+			}
 		case r.URL.Query().Get("sendInitialEvents") != "":
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}

@@ -48,7 +48,8 @@ type Controller struct {
 	namespaces *reconcile.Cache[key, *corev1.Namespace]
 	children   map[Kind]children
 
-	problems *reconcile.Problems[key]
+	problems  *reconcile.Problems[key]
+	newcomers *reconcile.Newcomers
 
 	mu       sync.Mutex
 	template parsed
@@ -76,6 +77,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	c.writer = writer
+	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
 	c.watch(writer)
 	return c, nil
 }
@@ -162,7 +164,13 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 
 // Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
 // filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
-func (c *Controller) Warm(ctx context.Context) error { return c.loop.Warm(ctx) }
+func (c *Controller) Warm(ctx context.Context) error {
+	err := c.loop.Warm(ctx)
+	for _, gw := range c.gateways.List() {
+		c.newcomers.Know(gw)
+	}
+	return err
+}
 
 // Run deploys Gateways until ctx is done. It returns nil after all writes have ended.
 func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
@@ -245,12 +253,12 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	}
 	if gw == nil {
 		c.problems.Report(of, nil)
+		c.newcomers.Forget(of.Namespace, of.Name)
 		return nil
 	}
-	view, seen := c.view(of, gw)
-	plan := Decide(view)
-	if !*seen {
-		return nil // the caches are stale; their next event causes a reconcile
+	plan, current, err := c.plan(ctx, of, gw)
+	if !current {
+		return err
 	}
 	if plan.Version {
 		// If the Gateway has changed, another controller version may serve it now.
@@ -275,6 +283,17 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		errs = append(errs, c.recordProblems(ctx, self, append(rejected, problems...)))
 	}
 	return errors.Join(errs...)
+}
+
+// plan returns the plan for a Gateway. If current is false, a cache is stale, and its next event causes a reconcile.
+func (c *Controller) plan(ctx context.Context, of key, gw *gateway.Gateway) (plan Plan, current bool, err error) {
+	view, seen := c.view(of, gw)
+	plan = Decide(view)
+	if plan.Foreign || !*seen {
+		return plan, *seen, nil
+	}
+	current, err = c.newcomers.Confirm(ctx, gw, c.namespaces.Get("", of.Namespace))
+	return plan, current, err
 }
 
 // isMine reports whether a Gateway belongs to the revision, by its label or the label of its namespace. It

@@ -41,6 +41,9 @@ type sending struct {
 	sent    []string
 	bodies  map[string]*unstructured.Unstructured
 	events  []string
+	// revision is the label of the namespace in the API server, and reads counts its reads. The caches show no label.
+	revision string
+	reads    atomic.Int32
 }
 
 func newSending(t *testing.T, p *played) *sending {
@@ -49,6 +52,14 @@ func newSending(t *testing.T, p *played) *sending {
 	lists := map[string]any{
 		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
+	}
+	lists["now namespaces"] = func() any {
+		s.reads.Add(1)
+		labels := map[string]string{}
+		if s.revision != "" {
+			labels["istio.io/rev"] = s.revision
+		}
+		return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}}})
 	}
 	for _, kind := range Kinds {
 		var items []metav1.Object
@@ -152,6 +163,35 @@ func TestReconcile_NewGateway(t *testing.T) {
 	}
 	if sent, err := s.takes(t, key{Namespace: "shop", Name: "none"}); err != nil || len(sent) > 0 {
 		t.Errorf("for a missing Gateway: sent %q, %v", sent, err)
+	}
+}
+
+// A new Gateway can arrive before the label of its namespace.
+func TestReconcile_LateNamespace(t *testing.T) {
+	for name, x := range map[string]struct {
+		revision       string
+		known, foreign bool
+		writes, reads  int
+	}{
+		"label is not cached":         {revision: "other", reads: 1},
+		"label is cached":             {writes: 4, reads: 1},
+		"Gateway is known":            {revision: "other", known: true, writes: 4},
+		"Gateway of another revision": {revision: "other", foreign: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSending(t, play(t))
+			s.revision = x.revision
+			s.config.IsMine = func(metav1.ObjectMeta) bool { return !x.foreign }
+			if !x.known {
+				s.newcomers.Forget(web.Namespace, web.Name)
+			}
+			if sent, err := s.takes(t, web); err != nil || len(sent) != x.writes || int(s.reads.Load()) != x.reads {
+				t.Errorf("sent %q, %v, after %d reads of the namespace", sent, err, s.reads.Load())
+			}
+			if _, err := s.takes(t, web); err != nil || x.writes > 0 && int(s.reads.Load()) != x.reads {
+				t.Errorf("again: %v, %d reads of the namespace", err, s.reads.Load())
+			}
+		})
 	}
 }
 
@@ -397,6 +437,9 @@ func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan run
 		}),
 		"namespaces":     listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
 		"gatewayclasses": listed(nil), "configmaps": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
+		"now namespaces": func() any {
+			return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "store"}}})
+		},
 	}, map[string]chan runtime.Object{}
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})

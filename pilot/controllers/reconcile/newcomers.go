@@ -52,6 +52,9 @@ func (n *Newcomers) Confirm(ctx context.Context, o metav1.Object, cached *corev1
 	if _, own := o.GetLabels()[revisionLabel]; own || n.knows(o) {
 		return true, nil
 	}
+	if cached == nil { // deleted by now
+		return false, nil
+	}
 	// The controllers may list namespaces, but not get them.
 	list, err := n.client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + o.GetNamespace()})
 	if err != nil {

@@ -41,6 +41,9 @@ func TestNewcomers(t *testing.T) {
 			t.Errorf("%s: %v, %v, %d reads, want %v, %d reads", test.step, got, err, len(client.Actions()), test.want, test.reads)
 		}
 	}
+	if got, err := n.Confirm(t.Context(), o("2", nil), nil); got || err != nil {
+		t.Errorf("namespace is not cached: %v, %v", got, err)
+	}
 	n.Know(o("1", nil))
 	n.Forget("n", "o")
 	if got, err := n.Confirm(t.Context(), o("1", nil), space("stale")); got || err != nil {
