@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,20 +176,13 @@ func TestWitness_ReleasesAfterKill(t *testing.T) {
 	p := launchServer(t, identity(t, home, "a"), home, bundle(t, nil))
 	p.leads(t)
 	before := readLock(t, home)
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID()))
+	children, err := harness.Children(p.PID())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, thread := range threads {
-		children, err := os.ReadFile(thread)
-		if err != nil {
+	for _, child := range children {
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
-		}
-		for _, text := range strings.Fields(string(children)) {
-			child, _ := strconv.Atoi(text)
-			if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	if code := p.Exit(t); code != -int(syscall.SIGKILL) {

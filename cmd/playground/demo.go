@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -42,6 +43,8 @@ type act struct {
 	disturb func(ctx context.Context, leader node.Pod) error
 	// revision is the revision of the leader afterwards.
 	revision string
+	// crash is true if the leader ends without a drain, so that no leader is active until the next term.
+	crash bool
 	// then runs after the new leader has been found. Optional.
 	then func(context.Context) error
 }
@@ -69,11 +72,16 @@ func (d *demo) script() []act {
 			disturb: func(ctx context.Context, _ node.Pod) error { return d.Flip(ctx, "canary") },
 		},
 		{
-			title: "Kill the process of the leader (SIGKILL)", revision: "canary", course: reclaimed, disturb: d.kill,
+			title: "Kill the process of the leader for good (SIGKILL); its parent is its witness", revision: "canary",
+			course: released, crash: true, disturb: d.killServer,
+			expect: "the witness releases the lock without a wait for the lease; another replica acquires it",
+		},
+		{
+			title: "Kill the process of the leader together with its witness", revision: "canary", course: reclaimed, crash: true, disturb: d.kill,
 			expect: "the restarted process has the same identity and reclaims the lock",
 		},
 		{
-			title: "Kill the process of the leader and delete its Pod by force", revision: "canary", course: expired, disturb: d.lose,
+			title: "Kill the process of the leader and delete its Pod by force", revision: "canary", course: expired, crash: true, disturb: d.lose,
 			expect: "another replica acquires the lock after the lease has expired",
 		},
 		{
@@ -117,7 +125,7 @@ func (d *demo) coordinatedScript() []act {
 			expect: "the leader drains and releases the lock; the coordinator chooses another replica",
 		},
 		{
-			title: "Kill the process of the leader and delete its Pod by force", revision: "stable", course: named(audit.Taken), disturb: d.lose,
+			title: "Kill the process of the leader and delete its Pod by force", revision: "stable", course: named(audit.Taken), crash: true, disturb: d.lose,
 			expect: "the coordinator chooses another replica after the lease has expired",
 		},
 	}
@@ -164,6 +172,9 @@ func (d *demo) play(ctx context.Context, a act) error {
 		if err != nil {
 			return err
 		}
+		if a.crash {
+			d.awaitRenewal(ctx)
+		}
 		began = time.Now()
 		if err := a.disturb(ctx, leader); err != nil {
 			return err
@@ -172,6 +183,9 @@ func (d *demo) play(ctx context.Context, a act) error {
 	terms, err := d.await(ctx, a, len(before))
 	if err != nil {
 		return err
+	}
+	if a.crash {
+		d.note("no leader was active for %v; the lease is %v", terms[len(before)].Start.Answered.Sub(began).Round(time.Millisecond), d.rollout().Lease)
 	}
 	for i := max(len(before), 1); i < len(terms); i++ {
 		former, term := terms[i-1], terms[i]
@@ -185,6 +199,15 @@ func (d *demo) play(ctx context.Context, a act) error {
 		return a.then(ctx)
 	}
 	return nil
+}
+
+// awaitRenewal waits until the leader has renewed its lock. It then has also tested the fence. Without a fence in effect, its witness
+// waits for writes on their way before it releases the lock.
+func (d *demo) awaitRenewal(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(2 * d.rollout().Retry):
+	}
 }
 
 func (d *demo) note(format string, args ...any) {
@@ -229,6 +252,23 @@ func (d *demo) await(ctx context.Context, a act, before int) ([]audit.Term, erro
 
 func (d *demo) kill(ctx context.Context, leader node.Pod) error {
 	return d.signal(ctx, leader, syscall.SIGKILL)
+}
+
+// killServer kills the server process. Its parent, the process of the Pod, is its witness.
+func (d *demo) killServer(_ context.Context, leader node.Pod) error {
+	children, err := harness.Children(leader.PID)
+	if err != nil {
+		return err
+	}
+	if len(children) == 0 {
+		return fmt.Errorf("process %d of Pod %s has no child: its server has no witness", leader.PID, leader.Name)
+	}
+	for _, pid := range children {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("kill process %d of Pod %s: %w", pid, leader.Name, err)
+		}
+	}
+	return nil
 }
 
 func (d *demo) signal(_ context.Context, pod node.Pod, signal syscall.Signal) error {

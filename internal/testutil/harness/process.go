@@ -1,8 +1,12 @@
 package harness
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -51,6 +55,29 @@ func end(text string) string {
 
 // PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Children returns the IDs of the child processes of a process. Without /proc, there are none.
+func Children(pid int) ([]int, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, thread := range threads {
+		text, err := os.ReadFile(thread)
+		if err != nil {
+			return nil, err
+		}
+		for _, word := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, child)
+		}
+	}
+	return all, nil
+}
 
 // Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
