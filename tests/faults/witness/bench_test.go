@@ -2,6 +2,7 @@ package witness
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -36,23 +37,44 @@ func (p *process) ledAt(b *testing.B, elections int) time.Time {
 //
 //	go test -bench Death -benchtime 100x ./tests/faults/witness
 func BenchmarkDeath(b *testing.B) {
-	for name, env := range map[string][]string{"fence": {"FENCED=yes"}, "grace": nil, "fence, 40 elections": {"FENCED=yes", "MORE_ELECTIONS=39"}} {
-		b.Run(name, func(b *testing.B) {
-			elections := 1
-			if strings.Contains(name, "40") {
-				elections = 40
-			}
+	for _, c := range []struct {
+		name      string
+		elections int
+		fence     bool // is installed; otherwise the witness waits for the grace
+		sidecar   bool // is the witness; otherwise the parent
+	}{
+		{"parent, fence", 1, true, false},
+		{"parent, fence, 40 elections", 40, true, false},
+		{"parent, no fence", 1, false, false},
+		{"sidecar, fence", 1, true, true},
+		{"sidecar, no fence", 1, false, true},
+	} {
+		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, "leases")
-			leader := s.leader("c0", env...)
+			env := []string{fmt.Sprint("MORE_ELECTIONS=", c.elections-1)}
+			if c.fence {
+				s.fence(c.elections)
+				env = append(env, "FENCED=yes")
+			}
+			enter := func(n int) *process {
+				p := s.pod(fmt.Sprint("c", n))
+				env := slices.Clone(env)
+				if c.sidecar {
+					env = append(env, p.serve())
+				}
+				p.Process = p.run(env...)
+				harness.Until(b, p.name+" is ready", func() bool { return strings.Contains(p.Out.String(), "ready") })
+				return p
+			}
+			leader := enter(0)
 			var all []time.Duration
-			for i := range b.N {
-				follower := s.start(fmt.Sprintf("c%d", i+1), env...)
-				harness.Until(b, "the next candidate follows", func() bool { return strings.Contains(follower.Out.String(), "ready") })
-				leader.ledAt(b, elections)
+			for n := range b.N {
+				follower := enter(n + 1)
+				leader.ledAt(b, c.elections)
 				killed := time.Now()
 				leader.signal(syscall.SIGKILL)
-				all = append(all, follower.ledAt(b, elections).Sub(killed))
-				leader.Exit(b)
+				all = append(all, follower.ledAt(b, c.elections).Sub(killed))
+				leader.end(b)
 				leader = follower
 			}
 			slices.Sort(all)
@@ -60,5 +82,20 @@ func BenchmarkDeath(b *testing.B) {
 			b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "ms-p99")
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// serve starts the sidecar of the pod, and returns the variable for the candidate.
+func (p *process) serve() string {
+	path := filepath.Join(p.s.TempDir(), "socket")
+	p.sidecar = p.run("SERVE=" + path)
+	harness.Until(p.s.TB, "the sidecar is listening", func() bool { return strings.Contains(p.sidecar.Errors.String(), "witness is listening") })
+	return "SOCKET=" + path
+}
+
+// end waits for the end of a killed candidate, and ends its sidecar.
+func (p *process) end(b *testing.B) {
+	if p.Exit(b); p.sidecar != nil {
+		p.sidecar.Kill()
 	}
 }

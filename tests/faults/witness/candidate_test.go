@@ -22,14 +22,19 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// workName and workSize describe the ConfigMap of a leader. It is larger than what the relay reads before it stalls.
+// workName and workSize describe the ConfigMap that a leader writes. A relay that stalls has read less than that.
 const (
 	workName = "work"
 	workSize = 200 << 10
 )
 
-// candidate runs the test program as a candidate with a parent as its witness, or with the socket in SOCKET.
+// candidate runs the test program as a candidate with a parent as its witness, or with the socket in SOCKET. With SERVE it is the
+// witness of that socket.
 func candidate() {
+	if path := os.Getenv("SERVE"); path != "" {
+		fmt.Println("ended:", witness.Serve(context.Background(), path, witness.Options{}))
+		os.Exit(1)
+	}
 	if path := os.Getenv("SOCKET"); path != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -74,9 +79,7 @@ func campaign(ctx context.Context, client *witness.Client) error {
 	}
 	many, _ := strconv.Atoi(os.Getenv("MORE_ELECTIONS"))
 	for n := range 1 + many {
-		if config.ElectionID = election; n > 0 {
-			config.ElectionID += fmt.Sprint("-", n)
-		}
+		config.ElectionID = electionName(n)
 		le, err := leaderelection.New(api, config)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -23,6 +26,14 @@ import (
 )
 
 const election = "istio-leader"
+
+// electionName returns the name of an election of a process with several.
+func electionName(n int) string {
+	if n == 0 {
+		return election
+	}
+	return fmt.Sprint(election, "-", n)
+}
 
 // stage is a namespace with an election.
 type stage struct {
@@ -65,14 +76,18 @@ type process struct {
 	name  string
 	relay *relay.Relay
 	// config is the content of the file access.
-	config *rest.Config
-	access string
+	config  *rest.Config
+	access  string
+	sidecar *harness.Process
 }
 
-// start starts a candidate. Its requests use a relay.
-func (s *stage) start(name string, env ...string) *process {
+// account is the service account of all candidates.
+const account = "pilot"
+
+// pod makes the identity of a candidate, and a relay for its requests.
+func (s *stage) pod(name string) *process {
 	s.Helper()
-	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, Rules: rules})
+	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules})
 	server, err := url.Parse(config.Host)
 	if err != nil {
 		s.Fatal(err)
@@ -85,9 +100,48 @@ func (s *stage) start(name string, env ...string) *process {
 	config.Host, config.ServerName = "https://"+through.Addr(), server.Hostname()
 	p := &process{s: s, name: name, relay: through, config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
 	p.token(config.BearerToken)
-	env = append([]string{"CANDIDATE=" + name, "NAMESPACE=" + s.namespace, "LOCK=" + s.kind, "KUBECONFIG=" + p.access}, env...)
-	p.Process = harness.Start(s.TB, name, env, "/proc/self/exe")
 	return p
+}
+
+// run starts the test program in the pod.
+func (p *process) run(env ...string) *harness.Process {
+	p.s.Helper()
+	env = append([]string{"CANDIDATE=" + p.name, "NAMESPACE=" + p.s.namespace, "LOCK=" + p.s.kind, "KUBECONFIG=" + p.access}, env...)
+	return harness.Start(p.s.TB, p.name, env, "/proc/self/exe")
+}
+
+// start starts a candidate.
+func (s *stage) start(name string, env ...string) *process {
+	s.Helper()
+	p := s.pod(name)
+	p.Process = p.run(env...)
+	return p
+}
+
+// fence installs a fence for the first elections of a candidate. It is in effect afterwards.
+func (s *stage) fence(elections int) {
+	s.Helper()
+	var all []fence.Declaration
+	for n := range elections {
+		all = append(all, fence.Declaration{
+			Election: electionName(n), Namespace: s.namespace, Lock: fence.Lease, ServiceAccounts: []string{s.namespace + "/" + account},
+			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{electionName(n)}, Namespaces: []string{s.namespace}}},
+		})
+	}
+	set, err := fence.Render(s.namespace, all...)
+	if err == nil {
+		_, err = install.Apply(s.Context(), s.admin, set)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), harness.Patience)
+		defer cancel()
+		if _, err := install.Remove(ctx, s.admin, set.Name); err != nil {
+			s.Error(err)
+		}
+	})
 }
 
 // token replaces the token in the kubeconfig of the candidate.

@@ -51,8 +51,8 @@ func limitMemory(t *testing.T, pids ...int) {
 	}
 }
 
-// queued returns the bytes that the kernel has for the connections of a port of the loopback address: those that it has not yet sent
-// to that port, and those that the program of that port has not yet read.
+// queued returns the bytes that the kernel has for the connections to a port of the loopback address: bytes that it has not sent,
+// and bytes that the program of that port has not read.
 func queued(t *testing.T, port string) (unsent, unread int) {
 	t.Helper()
 	n, err := strconv.Atoi(port)

@@ -120,7 +120,7 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 		}, "absent", "why=lock-deleted"},
 		"permission missing": {func(p *process) {
 			p.stop()
-			p.s.cluster.Identity(p.s.TB, cluster.IdentityOptions{Namespace: p.s.namespace, PodName: "other", ServiceAccount: "a", Rules: []rbacv1.PolicyRule{}})
+			p.s.cluster.Identity(p.s.TB, cluster.IdentityOptions{Namespace: p.s.namespace, PodName: "other", ServiceAccount: account, Rules: []rbacv1.PolicyRule{}})
 			p.signal(syscall.SIGKILL)
 		}, `held by "a"`, "forbidden"},
 		"token expired": {func(p *process) {
