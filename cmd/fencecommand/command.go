@@ -22,7 +22,8 @@ type Options struct {
 	// Features are the defaults of the flags. Wrong is the error of reading them.
 	Features features.Features
 	Wrong    error
-	Run      Run
+	// Run executes the verbs, for example with Do.
+	Run Run
 	// Connect sets the API server and the namespace of the control plane, if the program has its own flags for them.
 	// If nil, the command adds such flags.
 	Connect func(config *install.Config) error

@@ -49,7 +49,7 @@ type Election struct {
 	// Transitions is leaderTransitions of the record, Token the fencing token of this process.
 	Transitions int
 	Token       string
-	// Fence is the last result of the fence's self-test. Empty means no fence.
+	// Fence is the last result of the fence's self-test. Empty means no fence. FenceBroken reports that it failed.
 	Fence       string
 	FenceBroken bool
 	// Gate is open or shut. Empty means no gate.

@@ -20,7 +20,8 @@ import (
 type Overlay struct {
 	// Source describes the origin in problems.
 	Source string
-	Data   map[string]string
+	// Data has the patch of each key.
+	Data map[string]string
 }
 
 // overlayOf returns the Overlay of a ConfigMap.

@@ -14,6 +14,7 @@ import (
 
 // Reader is the part of a typed, dynamic or metadata client that reads one kind.
 type Reader[L runtime.Object] interface {
+	// List and Watch read the objects that the options select.
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }

@@ -41,6 +41,7 @@ type Candidate struct {
 	EmulationVersion, BinaryVersion string
 	// Strategy is the name of the strategy that the candidate requests.
 	Strategy string
+	// Revision, Remote, Unfit and Priority are the values of its labels.
 	Revision string
 	Remote   bool
 	Unfit    bool

@@ -42,7 +42,7 @@ func Supervise(Options) error { return errNoLinux }
 
 // Command is a program to start as the child of a witness.
 type Command struct {
-	// Path is the file of the program. Args begins with its name.
+	// Path is the file of the program. Args begins with its name. Env is the environment.
 	Path      string
 	Args, Env []string
 }

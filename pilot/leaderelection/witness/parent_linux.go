@@ -39,7 +39,7 @@ func Supervise(o Options) error {
 
 // Command is a program to start as the child of a witness.
 type Command struct {
-	// Path is the file of the program. Args begins with its name.
+	// Path is the file of the program. Args begins with its name. Env is the environment.
 	Path      string
 	Args, Env []string
 }

@@ -3,9 +3,6 @@ package imports
 import (
 	"cmp"
 	"fmt"
-	"go/ast"
-	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -51,7 +48,7 @@ func Check(m *source.Module, plan []importRule) []Violation {
 		c.mentions()
 		found = append(found, c.found...)
 	}
-	found = append(found, undocumented(m)...)
+	found = slices.Concat(found, undocumented(m), unexplained(m))
 	slices.SortFunc(found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
 	})
@@ -146,36 +143,4 @@ func (c *checker) mentions() {
 			c.report(use.Line, "only %[2]s and commands may use %[1]s: pass the value as an argument", use.Name, features)
 		}
 	}
-}
-
-// undocumented returns the packages without a doc.go that describes them.
-func undocumented(m *source.Module) []Violation {
-	packages := map[string]*source.File{}
-	for _, file := range m.Files {
-		pkg := file.Package()
-		if path.Base(file.Name) == "doc.go" {
-			packages[pkg] = file
-		} else if _, ok := packages[pkg]; !ok {
-			packages[pkg] = nil
-		}
-	}
-	var found []Violation
-	for _, pkg := range slices.Sorted(maps.Keys(packages)) {
-		doc := packages[pkg]
-		switch {
-		case doc == nil:
-			found = append(found, Violation{pkg, 0, "this package has no doc.go"})
-		case !says(doc.Syntax):
-			found = append(found, Violation{doc.Name, 1, "the comment must begin with Package or Command and the name"})
-		}
-	}
-	return found
-}
-
-func says(doc *ast.File) bool {
-	text := doc.Doc.Text()
-	if doc.Name.Name == "main" {
-		return strings.HasPrefix(text, "Command ")
-	}
-	return strings.HasPrefix(text, "Package "+doc.Name.Name+" ")
 }

@@ -23,6 +23,17 @@ func TestModule(t *testing.T) {
 	}
 }
 
+// adapters are the modules for other programs.
+func TestAdapters_ExplainNames(t *testing.T) {
+	m, err := source.Load(os.DirFS(root + "/adapters/controllerruntime"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range unexplained(m) {
+		t.Error(v)
+	}
+}
+
 func TestIndirectDependencies(t *testing.T) {
 	for _, rule := range rules {
 		if len(rule.without) == 0 {
@@ -101,6 +112,32 @@ func TestCheck_MissingDoc(t *testing.T) {
 	expect(t, "must begin with", check(t, map[string]string{"pkg/kube/doc.go": "// Nice things.\npackage kube\n"}))
 	expect(t, "must begin with", check(t, map[string]string{"cmd/pilot/doc.go": "// Package main is.\npackage main\n"}))
 	expect(t, "", check(t, map[string]string{"cmd/pilot/doc.go": "// Command pilot is.\npackage main\n"}))
+}
+
+func TestCheck_Comments(t *testing.T) {
+	for content, want := range map[string]string{
+		"func F() {}\n":                                             "F has no comment",
+		"// F does.\nfunc F() {}\n":                                 "",
+		"type t struct{}\n\nfunc (t) F() {}\n":                      "",
+		"// T is.\ntype T[P any] struct{}\n\nfunc (*T[P]) F() {}\n": "T.F has no comment",
+		"type T int\n":                                              "T has no comment",
+		"const C = 1\n":                                             "C has no comment",
+		"// The letters.\nconst (\n\tA = 1\n\tB = 2\n)\n":           "",
+		"// Errors.\nvar (\n\tErrA = 1\n)\n":                        "ErrA has no comment",
+		"// T is.\ntype T struct {\n\tF int\n}\n":                   "T.F has no comment",
+		"// T is.\ntype T struct {\n\tF int // is\n}\n":             "",
+		// A comment above counts if it names the field.
+		"// T is.\ntype T struct {\n\t// F and G are.\n\tF int\n\tG int\n\tH int\n}\n": "T.H has no comment",
+		"// T is.\ntype T struct {\n\t// F is.\n\tF struct {\n\t\tG int\n\t}\n}\n":     "T.F.G has no comment",
+		"// I is.\ntype I interface {\n\tF()\n}\n":                                     "I.F has no comment",
+	} {
+		got := found(t, "pkg/kube/a.go", "package kube\n\n"+content)
+		expect(t, want, got)
+		if want != "" && len(got) != 1 {
+			t.Errorf("%q: %v", content, got)
+		}
+	}
+	expect(t, "", found(t, "internal/members/a.go", "package members\n\nfunc F() {}\n"))
 }
 
 // found checks one file with a valid doc.go.

@@ -14,9 +14,9 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// Part is one object of a MultiLock. UID is empty if the object does not exist. Version is the last known version.
+// Part is one object of a MultiLock.
 type Part struct {
-	// UID is the UID of the object.
+	// UID is the UID of the object. It is empty if the object does not exist. Version is the last known version.
 	UID     types.UID
 	Version uint64
 	// Present reports whether this object has the record of the MultiLock, in the same term. A holder that is
