@@ -110,6 +110,29 @@ func TestExamine_IgnoresTimestamps(t *testing.T) {
 	}
 }
 
+// A deletion follows the writes of its object and of its subresources, also if its request arrived before their responses. The
+// response to a deletion has no version.
+func TestHistory_DeletionDuringWrite(t *testing.T) {
+	for _, resource := range []string{"gateways", "gateways/status"} {
+		for _, objects := range []bool{false, true} {
+			s := auditlog.New(t)
+			s.Play("put " + resource + " shop web {}; wait -2; remove gateways shop web; put gateways shop other {}")
+			l := NewLog()
+			l.Objects = objects
+			if err := l.Read("log", strings.NewReader(s.Lines.String())); err != nil {
+				t.Fatal(err)
+			}
+			var order []string
+			for w := range l.History().All() {
+				order = append(order, w.Verb+" "+w.Name)
+			}
+			if want := "create web, delete web, create other"; strings.Join(order, ", ") != want {
+				t.Errorf("%s, objects %v: %q, want %q", resource, objects, order, want)
+			}
+		}
+	}
+}
+
 // Without bodies of the guarded writes, time stamps decide. A write within a second of the change is not judged.
 func TestExamine_Approximate(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -100,8 +100,8 @@ func (l *Log) History() History {
 	return h
 }
 
-// boundVersions gives each write without a version the highest version that was answered before its request arrived, but
-// no lower one than the version of the same object.
+// boundVersions gives each write without a version the highest version that was answered before its request arrived. A
+// deletion has at least the version of the last write of the object or of its subresources.
 func (l *Log) boundVersions() {
 	if !slices.ContainsFunc(l.entries, func(e entry) bool { return !e.exact }) {
 		return
@@ -116,11 +116,12 @@ func (l *Log) boundVersions() {
 		}
 		open = append(open, e)
 		if e.deleted {
-			last[l.target(*e)] = 0
+			last[l.whole(*e)] = 0
 		}
 	}
 	for _, e := range exact {
-		if at := l.target(*e); len(last) > 0 {
+		if len(last) > 0 {
+			at := l.whole(*e)
 			if version, deleted := last[at]; deleted {
 				last[at] = max(version, e.version)
 			}
@@ -136,9 +137,16 @@ func (l *Log) boundVersions() {
 		}
 		e.version = highest
 		if e.deleted {
-			e.version = max(highest, last[l.target(*e)])
+			e.version = max(highest, last[l.whole(*e)])
 		}
 	}
+}
+
+// whole returns the object of a write without a subresource.
+func (l *Log) whole(e entry) target {
+	at := l.target(e)
+	at.resource, _, _ = strings.Cut(at.resource, "/")
+	return at
 }
 
 func (e entry) answered() int64 { return e.received + int64(e.took)*int64(time.Microsecond) }
