@@ -18,43 +18,6 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-func TestLeaderCutOff(t *testing.T) {
-	eachLock(t, func(t *testing.T, x *fixture) {
-		a := x.candidate("a", "stable", short).start(t)
-		eventually(t, "a leads", a.Live)
-		b := x.candidate("b", "stable", short).start(t)
-		eventually(t, "b follows", b.follows("a"))
-		a.transport.cut.Store(true)
-		eventually(t, "b leads", b.Live)
-		b.acquired(t, "lease-expired")
-		if a.Live() || a.IsLeader() {
-			t.Error("a still leads")
-		}
-		lives.Apart(t, a, b)
-		if n := a.log.Count("request for the lock failed"); n != 1 {
-			t.Errorf("a logged %d failed requests, want 1", n)
-		}
-	})
-}
-
-// A deleted lock ends the term of the leader. Its next term has another token.
-func TestLockDeleted(t *testing.T) {
-	eachLock(t, func(t *testing.T, x *fixture) {
-		a := x.candidate("a", "stable").start(t)
-		eventually(t, "a leads", a.Live)
-		b := x.candidate("b", "stable").start(t)
-		eventually(t, "b follows", b.follows("a"))
-		token := a.Status().Token
-		x.deleteLock()
-		eventually(t, "a leads in a new term", func() bool { return len(a.Spans()) == 2 && a.Live() })
-		a.acquired(t, "lock-absent", "lock-absent")
-		if a.Status().Token == token {
-			t.Errorf("both terms have the token %s", token)
-		}
-		lives.Apart(t, a, b)
-	})
-}
-
 // A candidate replaces an unreadable record after a lease duration, and keeps labels, annotations and data of others.
 func TestRecordUnreadable(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,16 @@ func (x *fixture) deleteLock() {
 	}
 }
 
+// holder returns the holder of the Lease.
+func (x *fixture) holder() string {
+	x.Helper()
+	lease, err := x.cluster.Client(x).Kube().CoordinationV1().Leases(x.namespace).Get(x.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	return *lease.Spec.HolderIdentity
+}
+
 func annotate(obj metav1.Object, key, value string) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {

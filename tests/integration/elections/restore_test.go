@@ -6,7 +6,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // etcd is restored from a backup: in one election of a time when an earlier leader held the lock, in the other of a
@@ -14,15 +13,7 @@ import (
 // leader settles, because that holder may be active.
 func TestStoreRestored(t *testing.T) {
 	t.Parallel()
-	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := ownCluster(t)
 	type restored struct {
 		*fixture
 		a, b *candidate

@@ -19,6 +19,8 @@ type transport struct {
 	delaying atomic.Bool
 	release  chan struct{} // closed by the test: the delayed handover is sent
 	answered chan int      // its status code
+	// renewed counts the PUT requests that succeeded.
+	renewed atomic.Int64
 
 	mu       sync.Mutex
 	requests map[string]int // by method; WATCH of one object, WATCH ALL of a namespace
@@ -60,7 +62,11 @@ func (tr *transport) roundTrip(next http.RoundTripper, req *http.Request) (*http
 			return tr.delay(next, req, body)
 		}
 	}
-	return next.RoundTrip(req)
+	resp, err := next.RoundTrip(req)
+	if err == nil && kind == http.MethodPut && resp.StatusCode == http.StatusOK {
+		tr.renewed.Add(1)
+	}
+	return resp, err
 }
 
 // delay waits until the sender stops waiting, and sends the request when the test releases it.

@@ -1,0 +1,168 @@
+package elections
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/lives"
+	"incumbent.dev/incumbent/internal/testutil/relay"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+func isRejected(err error) bool {
+	var rejected *fence.NotLeaderError
+	return errors.As(err, &rejected)
+}
+
+// After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
+func TestWrites_RejectedAfterLoss(t *testing.T) {
+	t.Parallel()
+	deleted := func(x *fixture, _ *worker) { x.deleteLock() }
+	for name, c := range map[string]struct {
+		lock leaderelection.LockType
+		lose func(*fixture, *worker)
+	}{
+		"overwritten":            {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.writeIstiod("stable", 3) }},
+		"overwritten, MultiLock": {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.writeIstiod("stable", 3) }},
+		"Lease deleted":          {leaderelection.LockTypeLease, deleted},
+		"ConfigMap deleted":      {leaderelection.LockTypeConfigMap, deleted},
+		"record corrupted": {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) {
+			x.editLock(func(obj metav1.Object) { annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, "{") })
+		}},
+		"writes forbidden": {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.setVerbs("get", "watch") }},
+		"cut off":          {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newFixture(t, c.lock)
+			w := x.worker(t, "a", "stable", nil, short)
+			w.lingers.Store(true)
+			c.lose(x, w)
+			eventually(t, "a drains", func() bool { return !w.Spans()[0].Told.IsZero() })
+			w.isShut(t)
+		})
+	}
+}
+
+func watching(d *defaults.Watcher) func(*leaderelection.Config) {
+	return func(c *leaderelection.Config) { c.DefaultWatcher = d }
+}
+
+// While a leader drains, its writes are sent and it holds the lock. After its release they are not sent.
+func TestWrites_RejectedAfterRelease(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*testing.T, *fixture, *worker, *defaults.Watcher){
+		"stop": func(_ *testing.T, _ *fixture, w *worker, _ *defaults.Watcher) { w.Cancel() },
+		"handover": func(t *testing.T, x *fixture, _ *worker, d *defaults.Watcher) {
+			x.candidate("b", "canary", watching(d)).start(t)
+			d.Set("canary")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newFixture(t, leaderelection.LockTypeLease)
+			d := defaults.New("stable")
+			w := x.worker(t, "a", "stable", nil, watching(d))
+			w.lingers.Store(true)
+			leave(t, x, w, d)
+			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
+			if err := w.write(t.Context()); err != nil || x.holder() != "a" {
+				t.Errorf("while a drains, its write returns %v and %q holds the lock", err, x.holder())
+			}
+			w.lingers.Store(false)
+			eventually(t, "the lock is released", func() bool { return x.holder() != "a" })
+			w.isShut(t)
+		})
+	}
+}
+
+// A leader continues its term while some of its connections fail.
+func TestConnections_SomeFail(t *testing.T) {
+	t.Parallel()
+	slow := relay.Flow{Delay: 100 * time.Millisecond}
+	for name, fail := range map[string]func(*relay.Relay){
+		"silent":               func(r *relay.Relay) { r.Present(relay.Silent) },
+		"half-open, up lost":   func(r *relay.Relay) { r.Present(relay.Fate{Up: relay.Flow{Vanish: true}}) },
+		"half-open, down lost": func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{Vanish: true}}) },
+		"stalled": func(r *relay.Relay) {
+			r.Present(relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}})
+		},
+		"reset":           (*relay.Relay).Reset,
+		"cut in mid-body": func(r *relay.Relay) { r.Present(relay.Fate{Down: relay.Flow{CutAfter: 150}}) },
+		"slow": func(r *relay.Relay) {
+			r.Present(relay.Fate{Up: slow, Down: slow})
+			r.Coming(relay.Fate{Up: slow, Down: slow})
+		},
+		"new connections silent": func(r *relay.Relay) { r.Coming(relay.Silent) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t, leaderelection.LockTypeLease).worker(t, "a", "stable", nil)
+			fail(w.relay)
+			w.continues(t, 3)
+			t.Logf("figure: connections %s: the longest write took %v; %d connections", name, time.Duration(w.longest.Load()).Round(time.Millisecond), w.relay.Made())
+		})
+	}
+}
+
+// A leader that no API server answers stops before another candidate leads.
+func TestConnections_AllFail(t *testing.T) {
+	t.Parallel()
+	x := newFixture(t, leaderelection.LockTypeLease)
+	a := x.worker(t, "a", "stable", nil, short)
+	b := x.candidate("b", "stable", short).start(t)
+	eventually(t, "b follows", b.follows("a"))
+	a.relay.Present(relay.Silent)
+	a.relay.Coming(relay.Silent)
+	eventually(t, "b leads", b.Live)
+	if err := a.Gate().Check(); err == nil || a.Live() || a.IsLeader() {
+		t.Errorf("a leads %v, its gate returns %v", a.IsLeader(), err)
+	}
+	a.relay.Coming(relay.Fate{})
+	eventually(t, "a follows", a.follows("b"))
+	lives.Apart(t, a.candidate, b)
+}
+
+// A load balancer sends some connections to an API server that is stopped.
+func TestConnections_BalancerWithStoppedServer(t *testing.T) {
+	t.Parallel()
+	c := ownCluster(t)
+	second, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	istio := func(c *leaderelection.Config) {
+		c.LeaseDuration = 30 * time.Second
+		c.RenewDeadline = 15 * time.Second
+		c.RetryPeriod = 7500 * time.Millisecond
+	}
+	var all []*worker
+	for _, timing := range []func(*leaderelection.Config){istio, short} {
+		all = append(all, newFixtureIn(t, c, leaderelection.LockTypeLease).worker(t, "a", "stable", []string{second.URL(), third.URL(), c.URL()}, timing))
+	}
+	for _, stopped := range []*cluster.APIServer{second, third} {
+		if err := stopped.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		var each sync.WaitGroup
+		for _, w := range all {
+			each.Go(func() { w.continues(t, 3) })
+		}
+		each.Wait()
+		if err := stopped.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

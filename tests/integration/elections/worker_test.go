@@ -1,0 +1,136 @@
+package elections
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/relay"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// workMap is the ConfigMap that a worker writes, and pace the interval of its writes.
+const (
+	workMap = "work"
+	pace    = 100 * time.Millisecond
+)
+
+// worker is a candidate that reaches API servers through a relay. While it leads, it writes a ConfigMap. Its transport is below
+// the gate, and only its run function sends PATCH requests.
+type worker struct {
+	*candidate
+	relay   *relay.Relay
+	written atomic.Int64
+	longest atomic.Int64 // the longest write in nanoseconds
+}
+
+// worker returns a running worker. Without servers the relay connects to the first API server.
+func (x *fixture) worker(t *testing.T, name, revision string, servers []string, options ...func(*leaderelection.Config)) *worker {
+	x.Helper()
+	config := x.config(name)
+	w := &worker{relay: x.through(config, servers)}
+	w.candidate = x.candidateAt(name, revision, config, options...)
+	w.AddRunContext(w.writes)
+	_, err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
+	if err != nil {
+		x.Fatal(err)
+	}
+	w.start(t)
+	t.Cleanup(func() { // before the candidate is stopped
+		w.relay.Present(relay.Fate{})
+		w.relay.Coming(relay.Fate{})
+		w.relay.Reset()
+	})
+	eventually(t, name+" leads and works", func() bool { return w.IsLeader() && w.written.Load() > 2 })
+	return w
+}
+
+// through puts a relay between a client and its API servers.
+func (x *fixture) through(config *rest.Config, servers []string) *relay.Relay {
+	x.Helper()
+	if len(servers) == 0 {
+		servers = []string{config.Host}
+	}
+	var targets []string
+	for _, server := range servers {
+		at, err := url.Parse(server)
+		if err != nil {
+			x.Fatal(err)
+		}
+		config.ServerName = at.Hostname()
+		targets = append(targets, at.Host)
+	}
+	r, err := relay.Listen(x.Context(), targets...)
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			x.Error(err)
+		}
+	})
+	config.Host = "https://" + r.Addr()
+	return r
+}
+
+// write sends a write through the gate. Its context belongs to no term, as in a goroutine that the run function has left behind.
+func (w *worker) write(ctx context.Context) error {
+	began := time.Now()
+	text := fmt.Appendf(nil, `{"data":{"by":%q,"n":"%d"}}`, w.name, w.written.Load())
+	_, err := w.Client().Kube().CoreV1().ConfigMaps(w.namespace).Patch(ctx, workMap, types.MergePatchType, text, metav1.PatchOptions{})
+	w.longest.Store(max(w.longest.Load(), int64(time.Since(began))))
+	if err == nil {
+		w.written.Add(1)
+	}
+	return err
+}
+
+// writes writes without a deadline of its own until ctx ends.
+func (w *worker) writes(ctx context.Context) error {
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		_ = w.write(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// continues waits for renewals and writes, and fails if the worker needed another term.
+func (w *worker) continues(t *testing.T, renewals int) {
+	t.Helper()
+	terms := len(w.Spans())
+	token := w.Status().Token
+	renewed := w.transport.renewed.Load()
+	eventually(t, w.name+" renews", func() bool { return w.transport.renewed.Load() >= renewed+int64(renewals) })
+	written := w.written.Load()
+	eventually(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
+	if now := len(w.Spans()); now != terms || w.Status().Token != token {
+		t.Errorf("%s had %d terms and token %s, now %d and %s", w.name, terms, token, now, w.Status().Token)
+	}
+}
+
+// isShut sends writes, and fails if the gate does not reject them.
+func (w *worker) isShut(t *testing.T) {
+	t.Helper()
+	before := w.transport.sent("PATCH")
+	for range 20 {
+		if err := w.write(t.Context()); !isRejected(err) {
+			t.Errorf("a write of %s after its term: %v", w.name, err)
+		}
+	}
+	if n := w.transport.sent("PATCH") - before; n != 0 {
+		t.Errorf("%d of 20 writes of %s were sent after its term", n, w.name)
+	}
+}
