@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -68,8 +67,8 @@ type attribution struct {
 	// users are the accounts of the candidates of each lock, rivals the locks of each account.
 	users  map[Lock]map[string]bool
 	rivals map[string][]Lock
-	// learned has the locks that guard a matter without a given guard.
-	learned map[string][]Lock
+	// found counts the writes of each matter without a given guard. Writers of another namespace can have the same matter.
+	found map[string]map[Lock]*coverage
 	// Unclear counts the writes of candidates by matter that belong to no lock.
 	unclear map[string]int
 }
@@ -82,28 +81,27 @@ func (c coverage) clear() bool { return c.held > 0 && c.held >= 4*c.unelected }
 
 func (c coverage) part() float64 { return float64(c.held) / float64(c.held+c.late+c.unelected) }
 
-// attribute assigns the matters that no guard names to the lock whose holder writes them most often.
+// attribute counts the writes that no guard names.
 func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
 	a := &attribution{
 		history: h, courses: courses, given: given, users: map[Lock]map[string]bool{}, rivals: map[string][]Lock{},
-		learned: map[string][]Lock{}, unclear: map[string]int{},
+		found: map[string]map[Lock]*coverage{}, unclear: map[string]int{},
 	}
 	a.findUsers()
-	found := map[string]map[Lock]*coverage{}
 	books := newBooks(courses)
 	for w := range h.All() {
 		if !a.judged(w) || a.assigned(w) {
 			continue
 		}
 		matter := w.matter()
-		if found[matter] == nil {
-			found[matter] = map[Lock]*coverage{}
+		if a.found[matter] == nil {
+			a.found[matter] = map[Lock]*coverage{}
 		}
 		for _, lock := range a.rivals[w.account] {
-			c := found[matter][lock]
+			c := a.found[matter][lock]
 			if c == nil {
 				c = &coverage{}
-				found[matter][lock] = c
+				a.found[matter][lock] = c
 			}
 			switch own, in := books[lock].own(w); {
 			case own == nil:
@@ -114,9 +112,6 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 				c.late++
 			}
 		}
-	}
-	for matter, by := range found {
-		a.learned[matter] = best(by)
 	}
 	return a
 }
@@ -140,18 +135,19 @@ func (a *attribution) findUsers() {
 	}
 }
 
-// best returns the locks that guard a matter.
-func best(by map[Lock]*coverage) (locks []Lock) {
+// learned returns the locks of an account that guard a matter: the holder of no other lock makes more of the writes.
+func (a *attribution) learned(account, matter string) (locks []Lock) {
 	most := 0.0
-	for _, c := range by {
-		if c.clear() {
-			most = max(most, c.part())
+	for _, lock := range a.rivals[account] {
+		c := a.found[matter][lock]
+		if c == nil || !c.clear() || c.part() < most {
+			continue
 		}
-	}
-	for _, lock := range slices.SortedFunc(maps.Keys(by), func(a, b Lock) int { return strings.Compare(a.String(), b.String()) }) {
-		if c := by[lock]; c.clear() && c.part() == most {
-			locks = append(locks, lock)
+		if c.part() > most {
+			most = c.part()
+			locks = nil
 		}
+		locks = append(locks, lock)
 	}
 	return locks
 }
@@ -189,12 +185,7 @@ func (a *attribution) guards(w Write) []Lock {
 	if locks := a.byGuard(w); len(locks) > 0 {
 		return locks
 	}
-	var locks []Lock
-	for _, lock := range a.learned[w.matter()] {
-		if a.users[lock][w.account] {
-			locks = append(locks, lock)
-		}
-	}
+	locks := a.learned(w.account, w.matter())
 	if len(locks) == 0 {
 		a.unclear[w.matter()]++
 	}

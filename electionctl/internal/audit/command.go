@@ -81,7 +81,7 @@ func (s *settings) run(cmd *cobra.Command, files []string) error {
 	case s.policy && len(files) > 0:
 		return failed(codeInsufficient, "--policy reads no file, got %q", files[0])
 	case s.policy:
-		_, err := io.WriteString(cmd.OutOrStdout(), policy(namespaceOf(cmd)))
+		_, err := io.WriteString(cmd.OutOrStdout(), logs.Policy(namespaceOf(cmd)))
 		return err
 	case len(files) == 0:
 		return failed(codeInsufficient, "missing argument FILE; - is standard input")

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/kubernetes"
 )
 
 // Spec describes a candidate and its election.
@@ -18,6 +20,8 @@ type Spec struct {
 	Drain time.Duration
 	// PeerGrace is Config.PeerGrace of incumbent.
 	PeerGrace time.Duration
+	// Work is the run function. It gets the client for writes, which incumbent gates. Optional.
+	Work func(stop <-chan struct{}, client kubernetes.Interface) `json:"-"`
 }
 
 // Span is one run of a run function. Told is the time of its cancellation. Told and To are zero until then.
@@ -26,6 +30,7 @@ type Span struct{ From, Told, To time.Time }
 // elector is the common interface of the libraries. It campaigns until ctx ends and calls work when it leads.
 type elector interface {
 	campaign(ctx context.Context)
+	client() kubernetes.Interface
 }
 
 // Candidate is a candidate of one process in one election.
@@ -83,6 +88,9 @@ func (c *Candidate) work(stop <-chan struct{}) {
 	c.spans = append(c.spans, Span{From: time.Now()})
 	c.tell()
 	c.mu.Unlock()
+	if c.Work != nil {
+		c.Work(stop, c.elector.client())
+	}
 	<-stop
 	c.note(func() { c.spans[i].Told = time.Now() })
 	if c.Drain > 0 {

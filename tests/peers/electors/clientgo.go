@@ -5,12 +5,14 @@ import (
 	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 type clientgo struct {
 	config leaderelection.LeaderElectionConfig
+	goes   kubernetes.Interface
 }
 
 func (p *Process) newClientGo(c *Candidate) (elector, error) {
@@ -30,7 +32,7 @@ func (p *Process) newClientGo(c *Candidate) (elector, error) {
 		},
 	}
 	_, err := leaderelection.NewLeaderElector(config)
-	return clientgo{config}, err
+	return clientgo{config, p.goes}, err
 }
 
 // campaign starts again after each term, as istiod does.
@@ -39,3 +41,5 @@ func (g clientgo) campaign(ctx context.Context) {
 		leaderelection.RunOrDie(ctx, g.config)
 	}
 }
+
+func (g clientgo) client() kubernetes.Interface { return g.goes }

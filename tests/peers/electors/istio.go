@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"istio.io/istio/pilot/pkg/leaderelection"
+	"k8s.io/client-go/kubernetes"
 )
 
 type istiod struct {
@@ -56,3 +57,5 @@ func (i istiod) campaign(ctx context.Context) {
 	i.p.istio.RunAndWait(i.p.stop)
 	i.Run(ctx.Done())
 }
+
+func (i istiod) client() kubernetes.Interface { return i.p.istio.Kube() }

@@ -3,6 +3,8 @@ package electors
 import (
 	"context"
 
+	"k8s.io/client-go/kubernetes"
+
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -37,3 +39,5 @@ func (o ours) campaign(ctx context.Context) {
 		o.p.logger.Error("the election ended", "err", err)
 	}
 }
+
+func (o ours) client() kubernetes.Interface { return o.Client().Kube() }
