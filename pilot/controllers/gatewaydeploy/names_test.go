@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -65,6 +66,59 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// listeners returns listeners of "name:port" or "name:port/UDP".
+func listeners(t *testing.T, texts ...string) (all []gateway.Listener) {
+	t.Helper()
+	for _, text := range texts {
+		called, text, _ := strings.Cut(text, ":")
+		text, transport, _ := strings.Cut(text, "/")
+		number, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, gateway.Listener{
+			Name: gateway.SectionName(called), Protocol: gateway.ProtocolType(cmp.Or(transport, "HTTPS")), Port: gateway.PortNumber(number),
+		})
+	}
+	return all
+}
+
+// A port number can be used once for each transport protocol, and names are unique across them.
+func TestPortsOf_UDP(t *testing.T) {
+	for name, c := range map[string]struct {
+		listeners []string
+		want      string
+	}{
+		"only UDP":                    {[]string{"dns:53/UDP"}, "status-port:15021/TCP dns:53/UDP=udp"},
+		"with TCP of the same number": {[]string{"tcp:53/TCP", "udp:53/UDP"}, "status-port:15021/TCP tcp:53/TCP udp:53/UDP=udp"},
+		"HTTP/3":                      {[]string{"web:443", "quic:443/UDP"}, "status-port:15021/TCP web:443/TCP quic:443/UDP=udp"},
+		"two of one number":           {[]string{"a:53/UDP", "b:53/UDP"}, "status-port:15021/TCP a:53/UDP=udp"},
+		"the status port's number":    {[]string{"u:15021/UDP"}, "status-port:15021/TCP u:15021/UDP=udp"},
+		"one name after cutting":      {[]string{"a.b:53/TCP", "a-b:53/UDP"}, "status-port:15021/TCP a-b:53/TCP a-b-53:53/UDP=udp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := play(t, func(gw *gateway.Gateway) { gw.Spec.Listeners = listeners(t, c.listeners...) }).plan()
+			service, err := Service.typed(plan.document(Service).Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, port := range service.(*corev1.Service).Spec.Ports {
+				text := fmt.Sprintf("%s:%d/%s", port.Name, port.Port, port.Protocol)
+				if port.Protocol == corev1.ProtocolUDP {
+					text += "=" + *port.AppProtocol
+				}
+				if got = append(got, text); port.TargetPort.IntVal != port.Port {
+					t.Errorf("%s has the target %v", text, port.TargetPort)
+				}
+			}
+			if all := strings.Join(got, " "); all != c.want {
+				t.Errorf("the ports are %s, want %s", all, c.want)
+			}
+		})
+	}
+}
+
 func TestPortsOf(t *testing.T) {
 	long := strings.Repeat("x", 70)
 	for name, c := range map[string]struct {
@@ -84,20 +138,7 @@ func TestPortsOf(t *testing.T) {
 		"only separators":               {[]string{"..:80"}, "status-port:15021 port-80:80"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, func(gw *gateway.Gateway) {
-				gw.Spec.Listeners = nil
-				for _, l := range c.listeners {
-					called, text, _ := strings.Cut(l, ":")
-					number, err := strconv.Atoi(text)
-					if err != nil {
-						t.Fatal(err)
-					}
-					gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{
-						Name: gateway.SectionName(called), Protocol: gateway.HTTPSProtocolType,
-						Port: gateway.PortNumber(number),
-					})
-				}
-			})
+			p := play(t, func(gw *gateway.Gateway) { gw.Spec.Listeners = listeners(t, c.listeners...) })
 			var got []string
 			for _, port := range portsOf(p.Gateway) {
 				got = append(got, fmt.Sprintf("%s:%d", port.Name, port.Port))
