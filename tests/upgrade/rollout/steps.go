@@ -34,6 +34,9 @@ func (r *Rollout) await(ctx context.Context, what string, holds func(context.Con
 		}
 		select {
 		case <-ctx.Done():
+			if err == nil {
+				return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
+			}
 			return fmt.Errorf("wait until %s: %w (last error: %w)", what, context.Cause(ctx), err)
 		case <-tick.C:
 		}
