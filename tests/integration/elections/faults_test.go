@@ -74,11 +74,11 @@ func TestWrites_RejectedAfterRelease(t *testing.T) {
 			w.lingers.Store(true)
 			leave(t, x, w, d)
 			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
-			if err := w.write(t.Context()); err != nil || x.holder() != "a" {
-				t.Errorf("while a drains, its write returns %v and %q holds the lock", err, x.holder())
+			if err, holder := w.write(t.Context()), x.snapshot().Record.HolderIdentity; err != nil || holder != "a" {
+				t.Errorf("while a drains, its write returns %v and %q holds the lock", err, holder)
 			}
 			w.lingers.Store(false)
-			eventually(t, "the lock is released", func() bool { return x.holder() != "a" })
+			eventually(t, "the lock is released", func() bool { return x.snapshot().Record.HolderIdentity != "a" })
 			w.isShut(t)
 		})
 	}

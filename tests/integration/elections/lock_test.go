@@ -51,16 +51,6 @@ func (x *fixture) deleteLock() {
 	}
 }
 
-// holder returns the holder of the Lease.
-func (x *fixture) holder() string {
-	x.Helper()
-	lease, err := x.cluster.Client(x).Kube().CoordinationV1().Leases(x.namespace).Get(x.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		x.Fatal(err)
-	}
-	return *lease.Spec.HolderIdentity
-}
-
 func annotate(obj metav1.Object, key, value string) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
@@ -104,16 +94,32 @@ type watchable interface {
 	k8sresourcelock.Watchable
 }
 
-// history records the states of the lock from now on.
-func (x *fixture) history() *history {
+// observed returns the lock for an administrator.
+func (x *fixture) observed() watchable {
 	x.Helper()
 	client := x.cluster.Client(x).Kube()
 	meta := metav1.ObjectMeta{Namespace: x.namespace, Name: election}
 	config := k8sresourcelock.ResourceLockConfig{Identity: "observer"}
-	var lock watchable = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: config}
 	if x.lock == leaderelection.LockTypeLease {
-		lock = &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: config}
+		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: config}
 	}
+	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: config}
+}
+
+// snapshot returns the state of the lock.
+func (x *fixture) snapshot() k8sresourcelock.Snapshot {
+	x.Helper()
+	state, err := x.observed().Read(x.Context())
+	if err != nil {
+		x.Fatal(err)
+	}
+	return state
+}
+
+// history records the states of the lock from now on.
+func (x *fixture) history() *history {
+	x.Helper()
+	lock := x.observed()
 	h := &history{TB: x}
 	connected := make(chan struct{})
 	run(x, func(ctx context.Context) {
