@@ -146,6 +146,34 @@ func TestMultiLock_SecondaryForbidden(t *testing.T) {
 	})
 }
 
+// A leader that can write only the primary loses its term and does not acquire it again, because the dry run of the secondary fails.
+func TestMultiLock_SecondaryFails(t *testing.T) {
+	fails := func(fault locktest.Fault) func(*locktest.Lock) {
+		return func(l *locktest.Lock) {
+			l.SetFault(func(v locktest.Verb) locktest.Fault {
+				if v == locktest.Update {
+					return fault
+				}
+				return locktest.Fault{}
+			})
+		}
+	}
+	for name, fail := range map[string]func(*locktest.Lock){
+		"forbidden": func(l *locktest.Lock) { l.Forbid(locktest.Create, locktest.Update) },
+		"error":     fails(locktest.Fault{Err: locktest.ErrUnavailable}),
+		"hang":      fails(locktest.Fault{Lose: locktest.TheRequest, Hang: true}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, lockA, _ *locktest.PairLock) {
+				fail(lockA.Secondary)
+				if advance(renew + lease + retry); a.isRunning() || !b.isRunning() {
+					t.Errorf("a runs %v, b runs %v\n%s%s", a.isRunning(), b.isRunning(), a.logged(), b.logged())
+				}
+			})
+		})
+	}
+}
+
 // An operator may use the MultiLock or one of its locks, and may write between the two writes of a renewal.
 func TestMultiLock_PauseAndResume(t *testing.T) {
 	for name, lock := range map[string]func(locktest.Pair) k8sresourcelock.Interface{

@@ -227,7 +227,7 @@ func (a access[T]) create(ctx context.Context, _ Snapshot, obj T, dryRun []strin
 func (a access[T]) update(ctx context.Context, base Snapshot, obj T, dryRun []string) (Snapshot, error) {
 	if isUnversioned(base.UID) {
 		if dryRun != nil {
-			return base, nil // replace would write
+			return base, nil // a fake clientset would execute it, so a MultiLock on it does not detect that it can write the primary only
 		}
 		return a.replace(ctx, base, obj)
 	}
