@@ -285,7 +285,7 @@ func TestExamine_Insufficient(t *testing.T) {
 	for name, c := range map[string]struct{ log, want string }{
 		"empty":            {"", "the log is empty"},
 		"no lock":          {bundle.Lines.String(), "the log has no lock"},
-		"level too low":    {blind.Lines.String(), "1 writes of Leases have no body"},
+		"level too low":    {blind.Lines.String(), "2 writes of Leases, ConfigMaps or Endpoints have no body"},
 		"partly too low":   {log + blind.Lines.String(), "1 writes of leases istio-system/bundles have no body"},
 		"no other write":   {alone.Lines.String(), "no other write of their candidates"},
 		"broken line":      {log + rest[:30] + "\n" + first + "\n", "1 lines are not JSON, first log1:3"},

@@ -222,7 +222,7 @@ func (x *examination) findings() {
 	})
 }
 
-// blind reports writes of locks without bodies. It returns the number of such writes of other Leases.
+// blind reports writes of locks without bodies. It returns the number of such writes of other objects.
 func (x *examination) blind(missing func(string, ...any)) (others int) {
 	l := x.history.log
 	blind := map[Lock]int{}
@@ -233,7 +233,7 @@ func (x *examination) blind(missing func(string, ...any)) (others int) {
 		at := l.target(e)
 		if lock := (Lock{at.resource, at.namespace, at.name}); x.history.locks[lock] {
 			blind[lock]++
-		} else if at.resource == "leases" {
+		} else {
 			others++
 		}
 	}
@@ -259,7 +259,7 @@ func (x *examination) complete(result Result) {
 	case len(r.Locks) == 0 && x.Lock != "":
 		missing("the log has no lock %s", x.Lock)
 	case len(r.Locks) == 0 && others > 0:
-		missing("the level of the log is too low: %d writes of Leases have no body, which names the holder", others)
+		missing("the level of the log is too low: %d writes of Leases, ConfigMaps or Endpoints have no body, which names the holder", others)
 	case len(r.Locks) == 0:
 		missing("the log has no lock: no Lease, ConfigMap or Endpoints with a holder was written")
 	case judged == 0:

@@ -98,12 +98,18 @@ func upgradeAndBack(t *testing.T, stable, canary string) verdict.Verdict {
 	return v
 }
 
-// wantAudit judges the log as electionctl audit does. It must convict istiod's elector, and nothing else.
+// wantAudit judges the log as electionctl audit does. It must judge the writes of each lock, convict istiod's elector, and nothing else.
 func wantAudit(t *testing.T, r *rollout.Rollout, convict bool, peer func(pod string) bool) {
 	t.Helper()
 	report, err := r.Audit()
-	if err != nil || len(report.Incomplete) > 0 {
-		t.Fatal(err, report.Incomplete)
+	if err != nil || len(report.Incomplete) > 0 || report.ByTime > 0 || len(report.NotJudged) > 0 {
+		t.Fatalf("%v, incomplete %q, %d writes by time, not judged %v", err, report.Incomplete, report.ByTime, report.NotJudged)
+	}
+	for _, l := range report.Locks {
+		t.Logf("%v: %d terms, %d writes, %d without the lock", l.Lock, l.Terms, l.Judged, l.Breaches)
+		if l.Terms < 3 || l.Judged == 0 {
+			t.Errorf("%v has %d terms, and %d writes were judged", l.Lock, l.Terms, l.Judged)
+		}
 	}
 	convicted := false
 	for _, f := range report.Findings {
@@ -112,8 +118,8 @@ func wantAudit(t *testing.T, r *rollout.Rollout, convict bool, peer func(pod str
 			t.Errorf("%s of %s in %s", f.Rule, f.Pod, f.Lock.Name)
 		}
 	}
-	if convicted != convict {
-		t.Errorf("the audit convicts istiod's elector: %v, want %v", convicted, convict)
+	if convicted != convict || len(report.Locks) < 2 {
+		t.Errorf("the audit of %d locks convicts istiod's elector: %v, want %v", len(report.Locks), convicted, convict)
 	}
 }
 
