@@ -2,58 +2,220 @@ package witness
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// killed has the time at which the test ended each candidate.
-type killed struct {
-	sync.Mutex
-	at map[string]time.Time
+// The moments at which the test kills a candidate, at random times within each of them.
+const (
+	acquiring moment = "start or acquire"
+	renewing  moment = "lead and renew"
+	draining  moment = "drain after SIGTERM"
+	deleted   moment = "lead, lock deleted"
+	settling  moment = "settle after that"
+	joining   moment = "hand over: a better candidate joins"
+	flipping  moment = "hand over: the default changes"
+)
+
+var moments = []moment{acquiring, renewing, draining, deleted, joining, flipping}
+
+// rampage kills candidates of an election.
+type rampage struct {
+	*stage
+	*history
+	env      []string
+	renewal  time.Duration
+	sidecars bool
+	all      []*contender
 }
 
-// releases watches the lock until the end of the test. A lock that loses a holder that the test has not ended is an error.
-func (k *killed) releases(s *stage) {
-	s.Helper()
-	w, err := s.admin.CoordinationV1().Leases(s.namespace).Watch(s.Context(), metav1.ListOptions{})
+// contender is a candidate of a rampage, and when the test killed it.
+type contender struct {
+	*process
+	revision string
+	end      time.Time
+	moment   moment
+}
+
+// leads reports whether the candidate has begun to lead.
+func (c *contender) leads() bool { return strings.Contains(c.Out.String(), "leading") }
+
+// TestDeath_RandomMoments kills candidates at random moments of their terms, and logs a table of them. KILLS is their number per
+// witness, 10 without it. LEASE is the lease duration.
+func TestDeath_RandomMoments(t *testing.T) {
+	kills, err := strconv.Atoi(os.Getenv("KILLS"))
 	if err != nil {
-		s.Fatal(err)
+		kills = 10
 	}
-	var done sync.WaitGroup
-	done.Go(func() {
-		holder := ""
-		for event := range w.ResultChan() {
-			lease, ok := event.Object.(*coordinationv1.Lease)
-			if !ok || lease.Name != election {
-				continue
+	lease, err := time.ParseDuration(os.Getenv("LEASE"))
+	if err != nil {
+		lease = 4 * time.Second
+	}
+	for name, sidecars := range map[string]bool{"parent": false, "sidecar": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, "leases")
+			s.clusterRules = []rbacv1.PolicyRule{{
+				APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"get", "list", "watch"},
+			}}
+			r := &rampage{
+				stage: s, history: follow(s), renewal: lease / 4, sidecars: sidecars,
+				env: []string{"FENCED=yes", "DRAIN=300ms", "LEASE=" + lease.String()},
 			}
-			next := ""
-			if lease.Spec.HolderIdentity != nil {
-				next = *lease.Spec.HolderIdentity
-			}
-			k.Lock()
-			if _, ended := k.at[holder]; holder != "" && next != holder && !ended {
-				s.Errorf("the lock of %s, which is alive, has the holder %q", holder, next)
-			}
-			k.Unlock()
-			holder = next
+			r.run(kills)
+			r.judge()
+		})
+	}
+}
+
+// run kills one candidate per round. One candidate is left of the previous round, and another one joins.
+func (r *rampage) run(kills int) {
+	revision := "a"
+	r.flip(revision)
+	left := r.join(revision)
+	last := moment("")
+	for range kills {
+		m := moments[rand.IntN(len(moments))]
+		if last == deleted {
+			m = settling
 		}
+		if m == joining || m == flipping {
+			revision = map[string]string{"a": "b", "b": "a"}[left.revision]
+		}
+		victim, survivor := r.round(m, left, revision)
+		r.kill(victim, m)
+		if m == deleted {
+			err := r.admin.CoordinationV1().Leases(r.namespace).Delete(r.Context(), election, metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				r.Fatal(err)
+			}
+		}
+		victim.Exit(r.TB)
+		left, revision, last = survivor, survivor.revision, m
+	}
+}
+
+// round waits for a moment. It returns the candidate to kill, and the other one.
+func (r *rampage) round(m moment, left *contender, revision string) (victim, survivor *contender) {
+	r.Helper()
+	switch m {
+	case joining:
+		r.leader(left)
+		r.flip(revision)
+	case settling: // the candidate that saw the deletion holds the lock, but the killed leader might still act
+		harness.Until(r.TB, "a candidate holds the lock", func() bool { return r.latest().holder != "" })
+	}
+	next := r.join(revision)
+	victim, survivor = left, next
+	most := 200 * time.Millisecond
+	switch m {
+	case acquiring:
+		most = 2 * most
+	case renewing:
+		victim, survivor = r.leader(left, next)
+		most = r.renewal * 5 / 4
+	case draining:
+		victim, survivor = r.leader(left, next)
+		victim.Signal(r.TB, syscall.SIGTERM)
+	case deleted:
+		victim, survivor = r.leader(left, next)
+		survivor.knows()
+	case joining:
+		harness.Until(r.TB, "a candidate requests the lock, or it leads", func() bool { return r.latest().requested || next.leads() })
+	case flipping:
+		r.leader(left, next)
+		next.knows()
+		r.flip(revision)
+	}
+	if (m == joining || m == flipping) && rand.IntN(2) == 0 {
+		victim, survivor = survivor, victim
+	}
+	wait := time.NewTimer(rand.N(most))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-r.Context().Done():
+	}
+	return victim, survivor
+}
+
+// knows waits until the candidate has seen the lock.
+func (c *contender) knows() {
+	c.s.Helper()
+	harness.Until(c.s.TB, c.name+" is ready", func() bool { return strings.Contains(c.Out.String(), "ready") })
+}
+
+// join starts a candidate.
+func (r *rampage) join(revision string) *contender {
+	r.Helper()
+	n := len(r.all)
+	c := &contender{process: r.pod(fmt.Sprint("c", n)), revision: revision}
+	env := append([]string{"REVISION=" + revision}, r.env...)
+	if r.sidecars {
+		env = append(env, c.serve())
+	}
+	c.Process = c.run(env...)
+	r.all = append(r.all, c)
+	if n >= 4 && r.sidecars {
+		r.all[n-4].sidecar.Kill() // it had the time to release
+	}
+	return c
+}
+
+// leader waits until one of two candidates leads, and returns it first.
+func (r *rampage) leader(candidates ...*contender) (leader, other *contender) {
+	r.Helper()
+	harness.Until(r.TB, "a candidate leads", func() bool {
+		lock := r.latest()
+		for i, c := range candidates {
+			if lock.marked && c.name == lock.holder && c.leads() {
+				leader, other = c, candidates[len(candidates)-1-i]
+			}
+		}
+		return leader != nil
 	})
-	s.Cleanup(func() {
-		w.Stop()
-		done.Wait()
+	return leader, other
+}
+
+// kill ends a candidate. A parent that has not started its child is killed itself.
+func (r *rampage) kill(c *contender, m moment) {
+	c.moment = m
+	r.kills(c.name, m)
+	c.end = time.Now()
+	if strings.Contains(c.Out.String(), "candidate ") {
+		_ = syscall.Kill(c.pid("candidate"), syscall.SIGKILL) // it may have ended
+	} else {
+		c.Kill()
+	}
+}
+
+// flip changes the default revision.
+func (r *rampage) flip(revision string) {
+	r.Helper()
+	hooks := r.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: revisions.DefaultTagWebhook(r.namespace)}}
+	err := cluster.Edit(r.Context(), hooks, hook, func(hook *admissionv1.MutatingWebhookConfiguration) {
+		hook.Labels = map[string]string{"istio.io/rev": revision, "istio.io/tag": "default"}
 	})
+	if err != nil {
+		r.Fatal(err)
+	}
 }
 
 // times returns the times that a candidate printed after a word.
@@ -68,61 +230,52 @@ func (p *process) times(word string) (all []time.Time) {
 	return all
 }
 
-// TestDeath_RandomMoments kills candidates at random moments of their terms. KILLS is their number, and 10 without it.
-func TestDeath_RandomMoments(t *testing.T) {
-	kills, err := strconv.Atoi(os.Getenv("KILLS"))
-	if err != nil {
-		kills = 10
+// terms returns the begin and the end of each run of the run function. The last run of a killed candidate ends with the kill.
+func (c *contender) terms() (all [][2]time.Time) {
+	ends := c.times("stopped")
+	for i, begin := range c.times("leading") {
+		end := c.end
+		if i < len(ends) {
+			end = ends[i]
+		}
+		if end.IsZero() {
+			end = time.Now()
+		}
+		all = append(all, [2]time.Time{begin, end})
 	}
-	s := newStage(t, "leases")
-	k := &killed{at: map[string]time.Time{}}
-	k.releases(s)
-	var all []*process
-	led, released := 0, 0
-	for n := range kills + 1 {
-		p := s.start(fmt.Sprint("c", n), "FENCED=yes", "LEASE=4s")
-		if all = append(all, p); n == 0 {
-			continue
+	return all
+}
+
+// judge compares all terms, and logs the table.
+func (r *rampage) judge() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	logged := 0
+	for i, c := range r.all {
+		log := c.Errors.String()
+		if c.sidecar != nil {
+			log = c.sidecar.Errors.String()
 		}
-		most, old := 300*time.Millisecond, all[n-1]
-		if rand.IntN(2) == 0 { // otherwise it may be starting or acquiring the lock
-			most = 100 * time.Millisecond
-			harness.Until(t, old.name+" or "+p.name+" leads", func() bool {
-				return strings.Contains(old.Out.String(), "leading") || strings.Contains(p.Out.String(), "leading")
-			})
-		}
-		wait := time.NewTimer(rand.N(most))
-		select {
-		case <-wait.C:
-		case <-t.Context().Done():
-		}
-		k.Lock()
-		k.at[old.name] = time.Now()
-		k.Unlock()
-		if rand.IntN(3) == 0 { // it is draining
-			old.Signal(t, syscall.SIGTERM)
-		}
-		if strings.Contains(old.Out.String(), "candidate ") {
-			_ = syscall.Kill(old.pid("candidate"), syscall.SIGKILL) // it may have ended
-		} else {
-			old.Kill()
-		}
-		old.Exit(t)
-		led += len(old.times("leading"))
-		released += strings.Count(old.Errors.String(), "released the lock of a process")
-	}
-	for i, p := range all[:kills] {
-		for _, next := range all[i+1:] {
-			end := k.at[p.name]
-			if stopped := p.times("stopped"); len(stopped) > 0 {
-				end = stopped[0]
-			}
-			for _, began := range next.times("leading") {
-				if len(p.times("leading")) > 0 && began.Before(end) {
-					t.Errorf("%s led %v before the end of %s", next.name, end.Sub(began), p.name)
+		logged += strings.Count(log, "released the lock of a process")
+		for _, other := range r.all[:i] {
+			for _, x := range c.terms() {
+				for _, y := range other.terms() {
+					if x[0].Before(y[1]) && y[0].Before(x[1]) {
+						r.at(other.moment).overlaps++
+						r.Errorf("%s and %s (killed: %s) led at the same time", c.name, other.name, other.moment)
+					}
 				}
 			}
 		}
 	}
-	t.Logf("%d kills, %d of leaders, %d releases of a witness", kills, led, released)
+	if logged != r.writes {
+		r.Error("the witnesses logged", logged, "releases, and wrote", r.writes)
+	}
+	table := strings.Builder{}
+	fmt.Fprintf(&table, "\n%-40s%8s%10s%10s%10s%10s", "moment", "kills", "leaders", "releases", "overlaps", "wrong")
+	for _, m := range slices.Sorted(maps.Keys(r.table)) {
+		n := r.table[m]
+		fmt.Fprintf(&table, "\n%-40s%8d%10d%10d%10d%10d", m, n.kills, n.leaders, n.releases, n.overlaps, n.wrong)
+	}
+	r.Log(table.String())
 }

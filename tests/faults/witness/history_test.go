@@ -1,0 +1,120 @@
+package witness
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// moment is a kind of moment at which the test kills a candidate.
+type moment string
+
+// history follows the lock, a Lease, and has the moment at which the test killed each candidate.
+type history struct {
+	s *stage
+
+	mu     sync.Mutex
+	now    version
+	killed map[string]moment
+	table  map[moment]*tally
+	writes int // of witnesses
+}
+
+// version is a version of the lock.
+type version struct {
+	holder    string
+	marked    bool // its holder acts or has acted in this term
+	requested bool // a challenger requests a handover
+}
+
+// tally counts the kills at a kind of moment.
+type tally struct{ kills, leaders, releases, wrong, overlaps int }
+
+func (h *history) at(m moment) *tally {
+	if h.table[m] == nil {
+		h.table[m] = &tally{}
+	}
+	return h.table[m]
+}
+
+// follow watches the lock until the end of the test.
+func follow(s *stage) *history {
+	s.Helper()
+	h := &history{s: s, killed: map[string]moment{}, table: map[moment]*tally{}}
+	w, err := s.admin.CoordinationV1().Leases(s.namespace).Watch(s.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + election})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for event := range w.ResultChan() {
+			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
+				h.observe(event.Type, lease)
+			}
+		}
+	})
+	s.Cleanup(func() {
+		w.Stop()
+		done.Wait()
+	})
+	return h
+}
+
+// observe checks a write of a witness: the lock must have had the term of a candidate that the test had killed.
+func (h *history) observe(kind watch.EventType, lease *coordinationv1.Lease) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before := h.now
+	if h.now = (version{}); kind == watch.Deleted {
+		return
+	}
+	if lease.Spec.HolderIdentity != nil {
+		h.now.holder = *lease.Spec.HolderIdentity
+	}
+	h.now.marked = strings.HasPrefix(lease.Annotations[k8sresourcelock.MarkerAnnotation], "v1 "+h.now.holder+" ")
+	h.now.requested = lease.Annotations[k8sresourcelock.HandoverRequestAnnotation] != ""
+	if h.now == before || releaser(lease) == candidateAgent {
+		return
+	}
+	h.writes++
+	m := h.killed[before.holder]
+	h.at(m).releases++
+	if m == "" || !before.marked || h.now.holder != "" {
+		h.at(m).wrong++
+		h.s.Errorf("a witness replaced %+v by %+v", before, h.now)
+	}
+}
+
+// releaser returns the user agent of the last process that acquired or released a lease. Both change the duration.
+func releaser(lease *coordinationv1.Lease) string {
+	for _, entry := range lease.ManagedFields {
+		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:leaseDurationSeconds"`)) {
+			return entry.Manager
+		}
+	}
+	return ""
+}
+
+// latest returns the version of the lock.
+func (h *history) latest() version {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// kills records that the test kills a candidate now.
+func (h *history) kills(name string, m moment) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.killed[name] = m
+	h.at(m).kills++
+	if h.now.holder == name && h.now.marked {
+		h.at(m).leaders++
+	}
+}
