@@ -78,8 +78,8 @@ func (t *tags) run(ctx context.Context) error {
 
 // conflicts returns the tags that several revisions claim.
 func (t *tags) conflicts() []revisions.Conflict {
-	if reporter, ok := t.watcher.(revisions.ConflictReporter); ok {
-		return reporter.Conflicts()
+	if resolver, ok := t.watcher.(revisions.Resolver); ok {
+		return resolver.Conflicts()
 	}
 	return nil
 }

@@ -21,6 +21,7 @@ type conflictingTags struct {
 	now atomic.Pointer[[]revisions.Conflict]
 }
 
+func (w *conflictingTags) HasTag(string) bool              { return true }
 func (w *conflictingTags) Conflicts() []revisions.Conflict { return *w.now.Load() }
 func (w *conflictingTags) Run(stop <-chan struct{})        { <-stop }
 

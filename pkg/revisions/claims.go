@@ -29,6 +29,8 @@ type Claim struct {
 	// UID and Created are from the metadata of the object.
 	UID     types.UID
 	Created time.Time
+
+	elsewhere bool // belongs to another control plane
 }
 
 // DeleteCommand returns the command that deletes the object.

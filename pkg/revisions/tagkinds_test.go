@@ -122,6 +122,35 @@ func TestIsMine(t *testing.T) {
 	}
 }
 
+// A tag of another control plane is known, but gives no object to a revision of this one.
+func TestHasTag(t *testing.T) {
+	elsewhere := tagHook("b", "theirs", "stable")
+	elsewhere.Webhooks = []admissionv1.MutatingWebhook{{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "elsewhere"}}}}
+	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
+	w.sink().replace([]webhook{tagHook("a", "ours", "stable"), tagHook("c", "canarys", "canary"), elsewhere, tagHook("d", "", "stable")})
+	w.serviceSink().replace(nil)
+	w.validatorSink().replace(nil)
+	has := func() (all []string) {
+		for _, name := range []string{"stable", "ours", "canarys", "theirs", "none", ""} {
+			if w.HasTag(name) {
+				all = append(all, name)
+			}
+		}
+		return all
+	}
+	if got, want := has(), []string{"stable", "ours", "canarys", "theirs"}; !slices.Equal(got, want) {
+		t.Errorf("it has %q, want %q", got, want)
+	}
+	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "theirs"}}) {
+		t.Errorf("tags of the revision: %v", mine)
+	}
+	before, _ := w.broadcaster.read()
+	w.sink().remove("b")
+	if after, _ := w.broadcaster.read(); after.equal(before) || w.HasTag("theirs") {
+		t.Error("the tag of another control plane remains, or its end is not delivered")
+	}
+}
+
 func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 	reads := map[string]func(*tagWatcher){
 		"webhooks":  func(w *tagWatcher) { w.sink().replace(nil) },

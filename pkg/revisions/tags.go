@@ -37,14 +37,10 @@ type TagWatcher interface {
 	IsMine(metav1.ObjectMeta) bool
 }
 
-// Resolver is implemented by the watchers of NewTags.
+// Resolver is implemented by the watchers of NewTags. Their handlers are also called when a result of these methods changes.
 type Resolver interface {
-	// HasTag reports whether a name is the own revision or a tag of any revision.
+	// HasTag reports whether a name is the own revision or a tag of any revision, also of a control plane in another namespace.
 	HasTag(name string) bool
-}
-
-// ConflictReporter is implemented by the TagWatchers of this package. Their handlers are also called when the conflicts change.
-type ConflictReporter interface {
 	// Conflicts returns the tags that several revisions claim, in the order of their names.
 	Conflicts() []Conflict
 }
@@ -61,8 +57,7 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and
-// ConflictReporter.
+// NewTags returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and Resolver.
 func NewTags(client kube.Client, config Config) TagWatcher {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
@@ -107,16 +102,16 @@ type tagWatcher struct {
 // tagged has the claims of one kind of object, by object name.
 type tagged map[string]Claim
 
-// tags has the names of the revision, and the tags of other revisions. It is never changed.
+// tags has the names of the revision, and the tags of other revisions and of other control planes. It is never changed.
 type tags struct {
-	mine, others sets.Set[string]
+	mine, others, elsewhere sets.Set[string]
 	// unlabelled reports whether objects without a label belong to the revision.
 	unlabelled bool
 	conflicts  []Conflict
 }
 
 func (t tags) equal(other tags) bool {
-	return t.mine.Equal(other.mine) && t.others.Equal(other.others) && t.unlabelled == other.unlabelled &&
+	return t.mine.Equal(other.mine) && t.others.Equal(other.others) && t.elsewhere.Equal(other.elsewhere) && t.unlabelled == other.unlabelled &&
 		reflect.DeepEqual(t.conflicts, other.conflicts)
 }
 
@@ -128,7 +123,11 @@ func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 }
 
 func (w *tagWatcher) sink() sink[webhook] {
-	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (Claim, bool) { return WebhookClaim(&item, w.namespace) })
+	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (Claim, bool) {
+		claim, ok := WebhookClaim(&item, w.namespace)
+		claim.elsewhere = !ok
+		return claim, claim.Tag != "" && claim.Revision != ""
+	})
 }
 
 func (w *tagWatcher) serviceSink() sink[corev1.Service] {
@@ -204,9 +203,15 @@ func (w *tagWatcher) post() {
 
 // read returns the tags of all kinds.
 func (w *tagWatcher) read() tags {
-	t := tags{mine: sets.New(w.revision), others: sets.New[string]()}
+	t := tags{mine: sets.New(w.revision), others: sets.New[string](), elsewhere: sets.New[string]()}
+	claims := slices.DeleteFunc(slices.AppendSeq(slices.Collect(maps.Values(w.services)), maps.Values(w.webhooks)), func(c Claim) bool {
+		if c.elsewhere {
+			t.elsewhere.Insert(c.Tag)
+		}
+		return c.elsewhere
+	})
 	var used map[string]Claim
-	used, t.conflicts = Resolve(w.namespace, slices.AppendSeq(slices.Collect(maps.Values(w.services)), maps.Values(w.webhooks)))
+	used, t.conflicts = Resolve(w.namespace, claims)
 	for name, claim := range used {
 		if claim.Revision == w.revision {
 			t.mine.Insert(name)
@@ -238,12 +243,12 @@ func (w *tagWatcher) HasSynced() bool {
 
 func (w *tagWatcher) HasTag(name string) bool {
 	t := w.current()
-	return t.mine.Has(name) || t.others.Has(name)
+	return t.mine.Has(name) || t.others.Has(name) || t.elsewhere.Has(name)
 }
 
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }
 
-// Conflicts implements ConflictReporter.
+// Conflicts implements Resolver.
 func (w *tagWatcher) Conflicts() []Conflict { return slices.Clone(w.current().conflicts) }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {

@@ -212,12 +212,14 @@ func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 	return append(c.gatewayKeys(c.gatewayCache.By(byNamespace, namespace.Name)), c.routeKeys(c.routesBy(byNamespace, namespace.Name))...)
 }
 
-// pilotRevisions returns the revision of the Service of a control plane, or nothing for other Services.
-func pilotRevisions(o *corev1.Service) []string {
-	if revision := o.Labels[revisionLabel]; revision != "" && o.Labels[gateway.GatewayNameLabelKey] == "" {
-		return []string{revision}
+// pilotRevisions returns the revision and the tag of the Service of a control plane, or nothing for other Services.
+func pilotRevisions(o *corev1.Service) (all []string) {
+	for _, name := range []string{o.Labels[revisionLabel], o.Labels[tagLabel]} {
+		if name != "" && o.Labels[gateway.GatewayNameLabelKey] == "" {
+			all = append(all, name)
+		}
 	}
-	return nil
+	return all
 }
 
 // labelled returns the keys of the Gateways with one of these revision labels.

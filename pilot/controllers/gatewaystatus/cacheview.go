@@ -45,8 +45,8 @@ func (c *caches) services(namespace, name string) []*corev1.Service {
 	return c.serviceCache.By(byGateway, namespace+"/"+name)
 }
 
-// claimed also returns true for a name that the watcher of tags cannot resolve. The Service of a control
-// plane is labelled with its revision.
+// claimed also returns true if the watcher of tags cannot resolve names. A revision without tags is known by the
+// label of its Service, in any namespace.
 func (c *caches) claimed(revision string) bool {
 	tags, ok := c.tags.(revisions.Resolver)
 	return !ok || tags.HasTag(revision) || len(c.serviceCache.By(byRevision, revision)) > 0

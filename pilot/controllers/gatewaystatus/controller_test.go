@@ -263,6 +263,10 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 			s.set(func() { s.tags = []string{"misspelt"} })
 			s.handler(nil)
 			s.wantProblems(2, 2)
+			label("elsewhere")
+			s.wantProblems(3, 2)
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "istiod", Labels: map[string]string{revisionLabel: "a", tagLabel: "elsewhere"}}})
+			s.wantProblems(3, 3)
 		})
 	})
 }

@@ -73,6 +73,8 @@ func (s *stub) HasTag(name string) bool {
 	return slices.Contains(s.tags, name)
 }
 
+func (s *stub) Conflicts() []revisions.Conflict { return nil }
+
 func (s *stub) AddHandler(h revisions.TagHandler) { s.handler = h }
 
 func (s *stub) HasSynced() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.synced }

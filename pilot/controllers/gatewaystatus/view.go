@@ -18,6 +18,8 @@ const (
 	secretKind  = "Secret"
 	// revisionLabel names a revision or a tag.
 	revisionLabel = "istio.io/rev"
+	// tagLabel names a tag of the revision of a Service.
+	tagLabel = "istio.io/tag"
 )
 
 // view provides the objects of the cluster. It returns nil for missing objects.
