@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -111,7 +112,10 @@ func (m *Manager) elect(config *rest.Config, election leaderelection.Config, opt
 	if m.kube, err = kube.NewClient(config, kube.WithOwnConnections()); err != nil {
 		return err
 	}
-	if election.Logger == nil && options.Logger.GetSink() != nil {
+	if options.Logger.GetSink() == nil {
+		options.Logger = log.Log // as manager.New
+	}
+	if election.Logger == nil {
 		election.Logger = slog.New(logr.ToSlogHandler(options.Logger))
 	}
 	if timeout := options.GracefulShutdownTimeout; election.StopLimit == 0 && timeout != nil && *timeout > 0 {

@@ -3,7 +3,6 @@ package controllerruntime
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,10 +27,10 @@ import (
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
 
-// idle is a reconciler that does nothing.
 // until polls until the condition holds.
 var until = waits.Until
 
+// idle is a reconciler that does nothing.
 var idle = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 
 // options are the options of a manager without servers.
@@ -43,7 +42,7 @@ func options() manager.Options {
 func elected(t *testing.T, change ...func(*leaderelection.Config)) *Manager {
 	t.Helper()
 	c := testcluster.Shared(t)
-	config := leaderelection.Config{Namespace: c.Namespace(t), ElectionID: "operator", Identity: "a", Logger: slog.New(slog.DiscardHandler)}
+	config := leaderelection.Config{Namespace: c.Namespace(t), ElectionID: "operator", Identity: "a"}
 	for _, f := range change {
 		f(&config)
 	}
@@ -267,6 +266,9 @@ func TestManager_Gates(t *testing.T) {
 		t.Error(err)
 	}
 	write(t.Context(), fence.ErrNotLeader)
+	if lock := m.Election().Status().Lock; !strings.Contains(logged.String(), `msg="election phase changed" election=operator lock=`+namespace+"/"+lock) {
+		t.Error("the election does not use the logger of controller-runtime")
+	}
 	select {
 	case <-m.Elected():
 		t.Error("Elected is closed after the term")
