@@ -40,15 +40,16 @@ type IdentityOptions struct {
 // deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	t.Helper()
-	options.ServiceAccount = cmp.Or(options.ServiceAccount, options.PodName)
-	config, err := c.newIdentity(t.Context(), options)
+	config, err := c.NewIdentity(t.Context(), options)
 	if err != nil {
 		t.Fatalf("create identity %s/%s: %v", options.Namespace, options.PodName, err)
 	}
 	return config
 }
 
-func (c *Cluster) newIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
+// NewIdentity is Identity without a test.
+func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
+	options.ServiceAccount = cmp.Or(options.ServiceAccount, options.PodName)
 	client, done, err := NewClient(c.admin)
 	if err != nil {
 		return nil, err

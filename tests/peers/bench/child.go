@@ -50,8 +50,10 @@ type sample struct {
 	Heap       uint64         // bytes in use
 	Stack      uint64
 	Goroutines int
-	Live       int // candidates that lead
-	Spans      int // terms so far
+	PID        int
+	Live       int         // candidates that lead
+	Began      []time.Time // of the terms of these candidates
+	Spans      int         // terms so far
 }
 
 // serve follows orders until the input ends.
@@ -127,11 +129,12 @@ func (c *childProcess) sample(collect bool) sample {
 	runtime.ReadMemStats(&m)
 	s := sample{
 		At: time.Now(), CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
-		Counts: c.process.Wire.Counts(),
+		Counts: c.process.Wire.Counts(), PID: os.Getpid(),
 	}
 	for _, candidate := range c.candidates {
 		if candidate.Live() {
 			s.Live++
+			s.Began = append(s.Began, candidate.Last().From)
 		}
 		s.Spans += len(candidate.Spans())
 	}
@@ -146,14 +149,17 @@ type child struct {
 	orders *json.Encoder
 }
 
-// newChild starts this program as a process of candidates.
-func (l *lab) newChild(library electors.Library) (*child, error) {
+// newChild starts this program as a process of candidates, with a parent as its witness on request.
+func (l *lab) newChild(library electors.Library, kubeconfig string, witness bool) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(l.ctx, self, "-child")}
-	c.cmd.Stderr = os.Stderr
+	c := &child{cmd: exec.CommandContext(l.ctx, self, "-child", fmt.Sprintf("-witness=%t", witness))}
+	c.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	if !witness { // it logs each release
+		c.cmd.Stderr = os.Stderr
+	}
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -165,7 +171,7 @@ func (l *lab) newChild(library electors.Library) (*child, error) {
 	if err := c.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start child process: %w", err)
 	}
-	if _, err := c.tell(order{Begin: &begin{Library: library, Kubeconfig: l.cluster.Kubeconfig()}}); err != nil {
+	if _, err := c.tell(order{Begin: &begin{Library: library, Kubeconfig: kubeconfig}}); err != nil {
 		c.end()
 		return nil, err
 	}
@@ -189,7 +195,12 @@ func (c *child) tell(o order) (sample, error) {
 
 // end kills the process.
 func (c *child) end() {
-	_ = c.in.Close()
 	_ = c.cmd.Process.Kill()
+	c.cleanUp()
+}
+
+// cleanUp waits for the end of a process that is killed. Its parent first releases its locks.
+func (c *child) cleanUp() {
+	_ = c.in.Close()
 	_ = c.cmd.Wait()
 }

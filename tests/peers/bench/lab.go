@@ -70,7 +70,7 @@ func (l *lab) measureAll(names []string) (map[string]*report.Scenario, error) {
 func (l *lab) measure(name string) (*report.Scenario, error) {
 	scenario := map[string]func(*report.Scenario) error{
 		report.Graceful: l.graceful, report.Crash: l.crash, report.Steal: l.steal,
-		report.Requests: l.requests, report.Scale: l.scale,
+		report.Requests: l.requests, report.Scale: l.scale, report.Kill: l.kill,
 	}[name]
 	s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
 	return s, scenario(s)

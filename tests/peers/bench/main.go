@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/report"
 )
@@ -32,8 +33,8 @@ const (
 )
 
 type flags struct {
-	quick, resume, render, child bool
-	scenarios                    string
+	quick, resume, render, child, witness bool
+	scenarios                             string
 }
 
 func main() {
@@ -50,8 +51,11 @@ func run() error {
 	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page from "+latest)
 	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "scenarios to measure")
 	flag.BoolVar(&f.child, "child", false, "run as a process of candidates (internal)")
+	flag.BoolVar(&f.witness, "witness", false, "start this process as the child of its witness (internal)")
 	flag.Parse()
 	switch {
+	case f.child && f.witness:
+		witness.Main(func(context.Context) error { return serve() })
 	case f.child:
 		return serve()
 	case f.render:
@@ -132,7 +136,7 @@ func groups(wanted []string, quick bool) [][]string {
 		return alone
 	}
 	var all [][]string
-	for _, together := range [][]string{{report.Graceful, report.Requests}, {report.Crash, report.Scale}, {report.Steal}} {
+	for _, together := range [][]string{{report.Graceful, report.Requests}, {report.Crash, report.Scale}, {report.Steal}, {report.Kill}} {
 		together = slices.DeleteFunc(together, func(name string) bool { return !slices.Contains(wanted, name) })
 		if len(together) > 0 {
 			all = append(all, together)

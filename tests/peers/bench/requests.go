@@ -54,7 +54,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 		}
 	}()
 	for i := range replicas {
-		c, err := l.newChild(s.library)
+		c, err := l.newChild(s.library, l.cluster.Kubeconfig(), false)
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 	}()
 	timing := electors.IstioTiming
 	for i := range 2 {
-		c, err := l.newChild(library)
+		c, err := l.newChild(library, l.cluster.Kubeconfig(), false)
 		if err != nil {
 			return nil, err
 		}

@@ -22,7 +22,7 @@ func (p *Process) newOurs(c *Candidate) (elector, error) {
 		Namespace: c.Namespace, Identity: c.Identity, ElectionID: c.Election, Revision: c.Revision,
 		PerRevision: c.PerRevision, Remote: c.Remote, Lock: lock,
 		LeaseDuration: c.Timing.Lease, RenewDeadline: c.Timing.Deadline, RetryPeriod: c.Timing.Retry,
-		PeerGrace: c.PeerGrace, DefaultWatcher: p.watcher, Logger: p.logger,
+		PeerGrace: c.PeerGrace, DefaultWatcher: p.watcher, Logger: p.logger, Witness: p.witness,
 	})
 	if err != nil {
 		return nil, err

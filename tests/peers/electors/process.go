@@ -11,6 +11,8 @@ import (
 
 	istiokube "istio.io/istio/pkg/kube"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/peers/wire"
@@ -24,6 +26,7 @@ type Process struct {
 	logger  *slog.Logger // of incumbent; the other libraries do not log
 	ours    kube.Client
 	watcher revisions.DefaultWatcher
+	witness k8sleaderelection.Witness
 	istio   istiokube.Client
 	goes    kubernetes.Interface
 
@@ -66,6 +69,11 @@ func (p *Process) connectOurs(config *rest.Config) error {
 	if p.ours, err = kube.NewClient(config); err != nil {
 		return err
 	}
+	parent, err := witness.FromParent()
+	if err != nil {
+		return err
+	}
+	p.witness = parent.For("", func() bool { return true }) // a supervised process has a fence
 	p.watcher = revisions.NewDefault(p.ours, revisions.Config{Logger: p.logger})
 	p.running.Go(func() { p.watcher.Run(p.stop) })
 	return nil

@@ -15,13 +15,14 @@ import (
 const (
 	Graceful = "graceful"
 	Crash    = "crash"
+	Kill     = "kill"
 	Steal    = "steal"
 	Requests = "requests"
 	Scale    = "scale"
 )
 
 // Scenarios are all scenarios.
-var Scenarios = []string{Graceful, Crash, Steal, Requests, Scale}
+var Scenarios = []string{Graceful, Crash, Kill, Steal, Requests, Scale}
 
 // The libraries as tables name them. Limit is two writes and one event without an elector.
 const (

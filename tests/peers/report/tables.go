@@ -29,6 +29,7 @@ const (
 var measurements = []struct{ name, scenario, part string }{
 	{"graceful handover", Graceful, ""},
 	{"default revision changes", Steal, ""},
+	{"leader killed", Kill, ""},
 	{"leader cut off, connections refused", Crash, Refused},
 	{"leader cut off, packets lost", Crash, Swallowed},
 }

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/peers/electors"
+	"incumbent.dev/incumbent/tests/peers/report"
+)
+
+// account is the service account of the candidates that a fence knows.
+const account = "pilot"
+
+// killing is a row of the scenario kill.
+type killing struct {
+	setup
+	name    string
+	witness bool // the parent of the process; with a fence
+	// elections run in each process. Each round kills one process.
+	elections, rounds int
+}
+
+// kill measures the time from SIGKILL of the process of a leader to the start of the successor's run function in another process.
+func (l *lab) kill(s *report.Scenario) error {
+	// Rounds without a witness wait for a lease, so many elections do it concurrently.
+	elections, rounds := 12, choose(l, 1, 4)
+	var r rows
+	var all sync.WaitGroup
+	for _, k := range []killing{
+		{setups[0], report.Ours, true, 1, choose(l, 10, 100)},
+		{setups[0], report.Ours + ", no witness", false, elections, rounds},
+		{setups[2], report.Istio, false, elections, rounds},
+		{setups[4], report.ClientGo, false, elections, rounds},
+	} {
+		series := k.series("")
+		series.Library = k.name
+		row := r.add(series)
+		all.Go(func() { r.failed(l.killAll(k, row)) })
+		if k.witness {
+			all.Wait() // milliseconds are measured alone
+		}
+	}
+	all.Wait()
+	return r.into(s)
+}
+
+// killAll runs the rounds of a row.
+func (l *lab) killAll(k killing, row *row) error {
+	namespace, err := l.cluster.NewNamespace(l.ctx, "kill")
+	if err != nil {
+		return err
+	}
+	if k.witness {
+		done, err := l.fence(k, namespace)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	leader, err := l.enterKilled(k, namespace, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { leader.end() }()
+	if _, err := l.led(leader, k.elections); err != nil {
+		return err
+	}
+	for round := range k.rounds {
+		next, err := l.enterKilled(k, namespace, round+1)
+		if err != nil {
+			return err
+		}
+		state, err := leader.tell(order{})
+		if err == nil && !k.witness {
+			err = l.phase(k.timing)
+		} else if err == nil {
+			err = l.pause(time.Second) // the follower reads the lock
+		}
+		killed := time.Now()
+		if err == nil {
+			err = syscall.Kill(state.PID, syscall.SIGKILL)
+		}
+		leader.cleanUp()
+		leader = next
+		if err != nil {
+			return err
+		}
+		starts, err := l.led(leader, k.elections)
+		if err != nil {
+			return err
+		}
+		for _, start := range starts {
+			row.time(start.Sub(killed))
+		}
+	}
+	return nil
+}
+
+// led waits until a process leads all elections, and returns when it began to.
+func (l *lab) led(c *child, elections int) ([]time.Time, error) {
+	for began := time.Now(); time.Since(began) < bound; {
+		state, err := c.tell(order{})
+		if err != nil || state.Live == elections {
+			return state.Began, err
+		}
+		if err := l.pause(50 * time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no process led %d elections within %v", elections, bound)
+}
+
+// enterKilled starts a process with candidates.
+func (l *lab) enterKilled(k killing, namespace string, n int) (*child, error) {
+	identity := fmt.Sprint("replica-", n)
+	kubeconfig := l.cluster.Kubeconfig()
+	if k.witness {
+		folder, err := os.MkdirTemp("", "bench")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(folder)
+		kubeconfig = filepath.Join(folder, "kubeconfig")
+		config, err := l.cluster.NewIdentity(l.ctx, cluster.IdentityOptions{
+			Namespace: namespace, PodName: identity, ServiceAccount: account,
+			Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases", "events"}, Verbs: []string{"*"},
+			}},
+			ClusterRules: []rbacv1.PolicyRule{{
+				APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"}, Verbs: []string{"get", "list", "watch"},
+			}},
+		})
+		if err == nil {
+			err = cluster.WriteKubeconfig(kubeconfig, config, "")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	c, err := l.newChild(k.library, kubeconfig, k.witness)
+	if err != nil {
+		return nil, err
+	}
+	spec := k.spec(namespace, "e", identity)
+	if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: k.elections, Over: k.timing.Retry / 4}}); err != nil {
+		c.end()
+		return nil, err
+	}
+	return c, nil
+}
+
+// fence installs a fence for the election of a row.
+func (l *lab) fence(k killing, namespace string) (done func(), err error) {
+	kind := map[electors.Lock]fence.LockKind{electors.ConfigMap: fence.ConfigMap, electors.Lease: fence.Lease}[k.lock]
+	set, err := fence.Render(namespace, fence.Declaration{
+		Election: "e-0", Namespace: namespace, Lock: kind, ServiceAccounts: []string{namespace + "/" + account},
+		Guards: []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"guarded"}, Namespaces: []string{namespace}}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = install.Apply(l.ctx, l.admin, set)
+	return func() { _, _ = install.Remove(l.ctx, l.admin, set.Name) }, err
+}
