@@ -288,7 +288,7 @@ func TestExamine_Insufficient(t *testing.T) {
 		"level too low":    {blind.Lines.String(), "2 writes of Leases, ConfigMaps or Endpoints have no body"},
 		"partly too low":   {log + blind.Lines.String(), "1 writes of leases istio-system/bundles have no body"},
 		"no other write":   {alone.Lines.String(), "no other write of their candidates"},
-		"broken line":      {log + rest[:30] + "\n" + first + "\n", "1 lines are not JSON, first log1:3"},
+		"broken line":      {log + rest[:30] + "\n" + first + "\n", "1 lines are not JSON events, first log1:3"},
 		"only reads":       {`{"kind":"Event","stage":"ResponseComplete","verb":"get"}` + "\n", "the log has no lock"},
 		"lock not written": {log, ""},
 	} {

@@ -29,12 +29,14 @@ type Event struct {
 		APIGroup    string `json:"apiGroup"`
 	} `json:"objectRef"`
 	ResponseStatus struct {
-		Code int `json:"code"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
 	} `json:"responseStatus"`
-	RequestObject            json.RawMessage `json:"requestObject"`
-	ResponseObject           json.RawMessage `json:"responseObject"`
-	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
-	StageTimestamp           time.Time       `json:"stageTimestamp"`
+	Annotations              map[string]string `json:"annotations"`
+	RequestObject            json.RawMessage   `json:"requestObject"`
+	ResponseObject           json.RawMessage   `json:"responseObject"`
+	RequestReceivedTimestamp time.Time         `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time         `json:"stageTimestamp"`
 }
 
 const (
@@ -45,8 +47,8 @@ const (
 
 // Pod returns the pod that the token is bound to, or "".
 func (e Event) Pod() string {
-	for _, name := range e.User.Extra[podExtra] {
-		return name
+	if pods := e.User.Extra[podExtra]; len(pods) == 1 {
+		return pods[0]
 	}
 	return ""
 }

@@ -1,12 +1,8 @@
 package audit
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -17,13 +13,9 @@ import (
 
 // Log collects the writes of audit logs in a compact form.
 type Log struct {
+	Reading
 	// Objects keeps the stored objects for Write.Object. It needs as much memory as the log.
 	Objects bool
-	// Events counts the decoded events, Broken the lines that are not JSON. BrokenAt describes the first of them.
-	Events, Broken int
-	BrokenAt       string
-	// Unfinished describes incomplete last lines: an API server was killed, or the file was copied while it was written.
-	Unfinished []string
 
 	entries []entry
 	kept    map[uint32]map[string]any // by the sequence number of an entry
@@ -103,100 +95,13 @@ func NewLog() *Log {
 	return &Log{kept: map[uint32]map[string]any{}, open: map[uint64]entry{}, seed: maphash.MakeSeed()}
 }
 
-// longestLine is the maximum size of a line: the API server accepts requests of 3 MiB, and a line has request and response.
-const longestLine = 32 << 20
-
-var gzipMagic = []byte{0x1f, 0x8b}
-
-// Read reads an audit log with one JSON event per line, also compressed with gzip. name is used in errors.
+// Read reads an audit log. name is used in errors.
 func (l *Log) Read(name string, log io.Reader) error {
-	lines := bufio.NewReaderSize(log, 256<<10)
-	if start, _ := lines.Peek(len(gzipMagic)); bytes.Equal(start, gzipMagic) {
-		unpacked, err := gzip.NewReader(lines)
-		if err != nil {
-			return fmt.Errorf("%s: read gzip: %w", name, err)
-		}
-		lines = bufio.NewReaderSize(unpacked, 256<<10)
-	}
-	var line []byte
-	for number := 1; ; number++ {
-		var err error
-		line, err = readLine(lines, line[:0])
-		at := fmt.Sprintf("%s:%d", name, number)
-		last := errors.Is(err, io.EOF)
-		switch {
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			l.broken(at)
-			return nil
-		case err != nil && !last:
-			return fmt.Errorf("%s: %w", at, err)
-		}
-		if err := l.line(at, bytes.TrimSpace(line), last); err != nil || last {
-			return err
-		}
-	}
+	return l.Reading.Read(name, log, onlyReads, l.add)
 }
 
-// readLine appends a line to the buffer.
-func readLine(from *bufio.Reader, line []byte) ([]byte, error) {
-	for {
-		part, err := from.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > longestLine {
-			return line, fmt.Errorf("the line is longer than %d MiB; one JSON event per line is needed", longestLine>>20)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
-
-func (l *Log) broken(at string) {
-	l.Broken++
-	if l.Broken == 1 {
-		l.BrokenAt = at
-	}
-}
-
-// line adds a line. last is true if no newline ended it.
-func (l *Log) line(at string, line []byte, last bool) error {
-	if len(line) == 0 {
-		return nil
-	}
-	if onlyReads(line) {
-		l.Events++
-		return nil
-	}
-	var e Event
-	err := json.Unmarshal(line, &e)
-	if err != nil {
-		// A restarted API server appends to the incomplete line of the killed one.
-		if begin := bytes.LastIndex(line, lineStart); begin > 0 {
-			line = line[begin:]
-			e = Event{}
-			err = json.Unmarshal(line, &e)
-		}
-	}
-	switch {
-	case err != nil && last && l.Events > 0:
-		l.Unfinished = append(l.Unfinished, at)
-		return nil
-	case err != nil && l.Events == 0:
-		return fmt.Errorf("%s: not a JSON event of an audit log: %w", at, err)
-	case err != nil:
-		l.broken(at)
-		return nil
-	case e.Kind == "EventList":
-		return fmt.Errorf("%s: an EventList instead of events. Convert it with jq -c '.items[]'", at)
-	case e.Verb == "" || e.Stage == "":
-		return fmt.Errorf("%s: not an event of an audit log: it has no verb or stage", at)
-	}
-	return l.Add(e)
-}
-
-// Add adds an event.
-func (l *Log) Add(e Event) error {
-	l.Events++
+// add adds an event.
+func (l *Log) add(e Event) error {
 	if !e.relevant() {
 		return nil
 	}

@@ -253,9 +253,9 @@ func (x *examination) complete(result Result) {
 	for _, n := range result.Judged {
 		judged += n
 	}
+	r.Incomplete = append(r.Incomplete, l.Reading.Incomplete()...)
 	switch {
 	case l.Events == 0:
-		missing("the log is empty")
 	case len(r.Locks) == 0 && x.Lock != "":
 		missing("the log has no lock %s", x.Lock)
 	case len(r.Locks) == 0 && others > 0:
@@ -264,9 +264,6 @@ func (x *examination) complete(result Result) {
 		missing("the log has no lock: no Lease, ConfigMap or Endpoints with a holder was written")
 	case judged == 0:
 		missing("the log has locks, but no other write of their candidates: log these writes too")
-	}
-	if l.Broken > 0 {
-		missing("%d lines are not JSON, first %s", l.Broken, l.BrokenAt)
 	}
 	for _, at := range l.Unfinished {
 		note("the last line is incomplete and was ignored: %s", at)

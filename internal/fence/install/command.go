@@ -243,15 +243,12 @@ func (c Config) Report(out io.Writer) error {
 		defer file.Close()
 		log = file
 	}
-	found, err := Report(log)
-	if err != nil {
-		return fmt.Errorf("--audit-log=%s: %w", c.AuditLog, err)
-	}
-	if len(found) == 0 && c.table() {
+	found, err := Report("--audit-log="+c.AuditLog, log)
+	if err == nil && len(found) == 0 && c.table() {
 		_, err := fmt.Fprintln(out, "no violations found")
 		return err
 	}
-	return printAll(out, c, found)
+	return errors.Join(printAll(out, c, found), err)
 }
 
 func (c Config) print(out io.Writer, findings []Finding) error { return printAll(out, c, findings) }

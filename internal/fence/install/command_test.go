@@ -106,8 +106,9 @@ func TestReport_Output(t *testing.T) {
 	for name, x := range map[string]struct{ log, output, want, err string }{
 		"table":   {event, "table", "secrets ns/x", ""},
 		"yaml":    {event, "yaml", "object: secrets ns/x", ""},
-		"empty":   {"", "table", "no violations found\n", ""},
-		"invalid": {"hello", "table", "", "line 1 of the audit log"},
+		"none":    {strings.Replace(event, "incumbent-fence.", "other.", 1), "table", "no violations found\n", ""},
+		"empty":   {"", "table", "", "the log is empty"},
+		"invalid": {"hello", "table", "", ":1: not a JSON event of an audit log"},
 	} {
 		path := filepath.Join(t.TempDir(), "audit.log")
 		if err := os.WriteFile(path, []byte(x.log), 0o600); err != nil {

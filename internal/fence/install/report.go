@@ -1,7 +1,6 @@
 package install
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
 )
 
@@ -56,62 +56,33 @@ func (f *Found) again(message string, at time.Time) {
 // failureAnnotation is the audit annotation for admitted violations.
 const failureAnnotation = "validation.policy.admission.k8s.io/validation_failure"
 
-// auditEvent has the relevant fields of an audit event.
-type auditEvent struct {
-	Stage string    `json:"stage"`
-	At    time.Time `json:"requestReceivedTimestamp"`
-	Verb  string    `json:"verb"`
-	User  struct {
-		Username string              `json:"username"`
-		Extra    map[string][]string `json:"extra"`
-	} `json:"user"`
-	Object struct {
-		Resource    string `json:"resource"`
-		Subresource string `json:"subresource"`
-		Namespace   string `json:"namespace"`
-		Name        string `json:"name"`
-	} `json:"objectRef"`
-	Response struct {
-		Message string `json:"message"`
-	} `json:"responseStatus"`
-	Annotations map[string]string `json:"annotations"`
-}
-
-// longestLine is the maximum size of a line, which can include request bodies.
-const longestLine = 16 << 20
-
-// Report reads an audit log with one JSON event per line. It returns the violations that fences rejected, or admitted in
-// mode audit or warn, the most frequent first.
-func Report(log io.Reader) ([]Found, error) {
+// Report reads an audit log, whose name is used in errors. It returns the violations that fences rejected, or admitted in mode audit or
+// warn, the most frequent first. It also returns them if the log is incomplete.
+func Report(name string, log io.Reader) ([]Found, error) {
 	all := map[Found]*Found{}
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, longestLine)
-	for n := 1; lines.Scan(); n++ {
-		if len(strings.TrimSpace(lines.Text())) == 0 {
-			continue
+	var reading audit.Reading
+	// Requests to connect are logged as reads.
+	skip := func([]byte) bool { return false }
+	err := reading.Read(name, log, skip, func(e audit.Event) error {
+		if e.Stage != "ResponseComplete" {
+			return nil // each request is logged in several stages
 		}
-		var event auditEvent
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return nil, fmt.Errorf("line %d of the audit log is not a JSON event: %w", n, err)
-		}
-		if event.Stage != "ResponseComplete" && event.Stage != "" {
-			continue // each request is logged in several stages
-		}
-		found, any := event.found()
+		found, any := foundBy(e)
 		if !any {
-			continue
+			return nil
 		}
 		key := found
 		key.Message = ""
 		if all[key] == nil {
 			first := key
-			first.First = event.At
+			first.First = e.RequestReceivedTimestamp
 			all[key] = &first
 		}
-		all[key].again(found.Message, event.At)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		all[key].again(found.Message, e.RequestReceivedTimestamp)
+		return nil
+	})
+	if reasons := reading.Incomplete(); err == nil && len(reasons) > 0 {
+		err = fmt.Errorf("%s: the audit log does not suffice: %s", name, strings.Join(reasons, "; "))
 	}
 	report := make([]Found, 0, len(all))
 	for _, f := range all {
@@ -120,21 +91,15 @@ func Report(log io.Reader) ([]Found, error) {
 	slices.SortFunc(report, func(a, b Found) int {
 		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Object, b.Object), cmp.Compare(a.User+a.Pod, b.User+b.Pod), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Verb, b.Verb))
 	})
-	return report, nil
+	return report, err
 }
 
-// found decodes an event. It returns false if no fence caused it.
-func (e auditEvent) found() (Found, bool) {
-	f := Found{User: e.User.Username, Verb: e.Verb, Object: e.Object.Resource}
-	if pods := e.User.Extra[fence.PodClaim]; len(pods) == 1 {
-		f.Pod = pods[0]
-	}
-	if e.Object.Subresource != "" {
-		f.Object += "/" + e.Object.Subresource
-	}
-	f.Object += " " + strings.TrimPrefix(e.Object.Namespace+"/"+e.Object.Name, "/")
+// foundBy returns the violation of a request. It returns false if no fence caused it.
+func foundBy(e audit.Event) (Found, bool) {
+	f := Found{User: e.User.Username, Pod: e.Pod(), Verb: e.Verb}
+	f.Object = e.Resource() + " " + strings.TrimPrefix(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, "/")
 	// During a change of mode, an event can have a message of both modes.
-	if _, rest, ours := strings.Cut(e.Response.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix); ours {
+	if _, rest, ours := strings.Cut(e.ResponseStatus.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix); ours {
 		name, rest, _ := strings.Cut(rest, "'")
 		if _, message, found := strings.Cut(rest, "denied request: "); found {
 			rest = message

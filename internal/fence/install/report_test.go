@@ -21,7 +21,7 @@ func TestReport(t *testing.T) {
 		with(func(l *auditLine) { l.at = 5 }),
 		with(func(l *auditLine) { l.at = 3; l.message = denied(ours, "second") }),
 		with(func(l *auditLine) { l.at = 9; l.message = denied(ours, "third") }),
-		with(func(l *auditLine) { l.stage = ""; l.at = 4; l.message = denied(ours, "last") }),
+		with(func(l *auditLine) { l.at = 4; l.message = denied(ours, "last") }),
 		with(func(l *auditLine) { l.stage = "RequestReceived" }),
 		with(func(l *auditLine) { l.message = "" }),
 		with(func(l *auditLine) { l.message = denied("another", "theirs") }),
@@ -47,7 +47,7 @@ func TestReport(t *testing.T) {
 		log.WriteString(l.String())
 	}
 	log.WriteString("\n  \n" + with(func(l *auditLine) { l.name = strings.Repeat("n", 1<<20) }).String())
-	found, err := Report(strings.NewReader(log.String()))
+	found, err := Report("log", strings.NewReader(log.String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +79,13 @@ func TestReport(t *testing.T) {
 	if f := found[0]; f.First.Second() != 3 || f.Last.Second() != 9 || f.Policy != ours {
 		t.Errorf("%+v", f)
 	}
-	if _, err := Report(strings.NewReader("{}\nnot an event\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("invalid line: %v", err)
+	// An incomplete log is reported together with its violations.
+	if found, err := Report("log", strings.NewReader(base.String()+"not an event\n"+base.String())); err == nil || len(found) != 1 || found[0].Count != 2 ||
+		!strings.Contains(err.Error(), "log: the audit log does not suffice: 1 lines are not JSON events, first log:2") {
+		t.Errorf("invalid line: %v, %v", found, err)
 	}
 	broken := errors.New("no such disk")
-	if _, err := Report(io.MultiReader(strings.NewReader(base.String()), iotest.ErrReader(broken))); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "read the audit log: ") {
+	if _, err := Report("log", io.MultiReader(strings.NewReader(base.String()), iotest.ErrReader(broken))); !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "log:2: ") {
 		t.Errorf("got %v", err)
 	}
 }

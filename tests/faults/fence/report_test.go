@@ -39,7 +39,7 @@ func TestReport_AuditLog(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer file.Close()
-		found, err := install.Report(file)
+		found, err := install.Report("log", file)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,6 @@
 package fence
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -16,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -42,30 +41,22 @@ type auditedWrite struct {
 
 func (s *stage) audited() []auditedWrite {
 	s.t.Helper()
-	raw, err := os.ReadFile(s.cluster.AuditLog())
+	raw, err := os.Open(s.cluster.AuditLog())
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	defer raw.Close()
 	var all []auditedWrite
-	lines := bufio.NewScanner(bytes.NewReader(raw))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var line struct {
-			UserAgent                string
-			User                     struct{ Extra map[string][]string }
-			ObjectRef                struct{ Namespace string }
-			ResponseStatus           struct{ Code int }
-			RequestReceivedTimestamp time.Time
+	var reading audit.Reading
+	err = reading.Read("audit log", raw, func([]byte) bool { return false }, func(e audit.Event) error {
+		nanos, err := strconv.ParseInt(strings.TrimPrefix(e.UserAgent, stampPrefix), 10, 64)
+		if err == nil && e.Pod() != "" && e.ObjectRef.Namespace == s.namespace {
+			all = append(all, auditedWrite{e.Pod(), time.Unix(0, nanos), e.RequestReceivedTimestamp, e.ResponseStatus.Code})
 		}
-		if json.Unmarshal(lines.Bytes(), &line) != nil {
-			continue // the last line, half written
-		}
-		nanos, err := strconv.ParseInt(strings.TrimPrefix(line.UserAgent, stampPrefix), 10, 64)
-		pods := line.User.Extra[fence.PodClaim]
-		if err != nil || len(pods) != 1 || line.ObjectRef.Namespace != s.namespace {
-			continue
-		}
-		all = append(all, auditedWrite{pods[0], time.Unix(0, nanos), line.RequestReceivedTimestamp, line.ResponseStatus.Code})
+		return nil
+	})
+	if err != nil {
+		s.t.Fatal(err)
 	}
 	return all
 }
