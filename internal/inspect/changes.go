@@ -13,10 +13,10 @@ func Changes(before, after *Election) (changes []string) {
 	case after == nil && before == nil:
 		return nil
 	case after == nil:
-		add("lock deleted; before: %s", heldBy(before))
+		add("lock deleted; before: %s", before.HeldBy())
 		return changes
 	case before == nil:
-		add("lock created: %s", heldBy(after))
+		add("lock created: %s", after.HeldBy())
 		return changes
 	}
 	a, b := before, after
@@ -47,7 +47,8 @@ func Changes(before, after *Election) (changes []string) {
 	return changes
 }
 
-func heldBy(e *Election) string {
+// HeldBy returns the holder and the state.
+func (e *Election) HeldBy() string {
 	if e.Holder == "" {
 		return string(e.State)
 	}

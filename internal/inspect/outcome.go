@@ -195,6 +195,9 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 			return o
 		}
 		o.Why = "a killed holder does not release the lock"
+		if slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder && c.Witness != "" }) {
+			o.Why = "its witness releases the lock earlier, if only the process ends"
+		}
 	}
 	return o
 }

@@ -81,7 +81,7 @@ var states = []state{
 	},
 	{
 		name: "policies of the fence deleted",
-		list: "leads", doctor: "and its binding are missing: the writes of", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		list: "leads", doctor: "bindings are missing, for example incumbent-fence.", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks: (*plane).deletePolicies,
 	},
 	{

@@ -200,7 +200,7 @@ func TestFence(t *testing.T) {
 	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), Unhealthy, "permanent policy for ConfigMap locks is missing")
+	e.expect(e.run("doctor"), Unhealthy, "policy incumbent-fence-keep.configmap or its binding is missing")
 	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
 	e.expect(e.run("doctor"), Done, "no fence installed")
 }
@@ -246,7 +246,8 @@ func TestFence_Discovered(t *testing.T) {
 	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), Unhealthy, "→ helm upgrade stable CHART --namespace istio-system --reset-then-reuse-values")
+	e.expect(e.run("doctor"), Unhealthy, "→ helm upgrade stable deploy/charts/pilot --namespace istio-system --reset-then-reuse-values\n")
+	e.expect(e.run("fence", "remove", "--set", "nothing"), Done, `fence "nothing" is not installed; release can be selected with --set`)
 	e.expect(e.run("fence", "remove", "--set", "release"), Done, "")
 }
 

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -15,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -105,7 +104,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	safe{p.Out}.line("The default revision is %s; it was %s. Follow the elections: %s watch -A", revision, cmp.Or(now, "none"), name())
 	if release := hook.Annotations["meta.helm.sh/release-name"]; release != "" {
 		safe{p.Out}.line("Update its Helm release: helm upgrade %s %s --namespace %s --reset-then-reuse-values --set default=%s",
-			release, chart("tags"), hook.Annotations["meta.helm.sh/release-namespace"], revision)
+			release, install.Chart("tags"), hook.Annotations["meta.helm.sh/release-namespace"], revision)
 	}
 	return nil
 }
@@ -117,25 +116,6 @@ func (c *clients) applyTag(ctx context.Context, hook *admissionv1.MutatingWebhoo
 	_, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
 		Apply(ctx, config, metav1.ApplyOptions{FieldManager: "helm", Force: true})
 	return err
-}
-
-// chart returns the absolute path of a chart of the repository: below the working directory, or next to the folder of this program.
-// Without one it returns a placeholder.
-func chart(name string) string {
-	path := filepath.Join("deploy", "charts", name)
-	self, _ := os.Executable() // if unknown, only the working directory counts
-	if there, err := filepath.EvalSymlinks(self); err == nil {
-		self = there
-	}
-	for _, candidate := range []string{path, filepath.Join(filepath.Dir(self), "..", path)} {
-		if _, err := os.Stat(filepath.Join(candidate, "Chart.yaml")); err != nil {
-			continue
-		}
-		if absolute, err := filepath.Abs(candidate); err == nil {
-			return absolute
-		}
-	}
-	return "CHART"
 }
 
 // notOurs returns an error if the tag was not installed by this project.

@@ -137,7 +137,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
-			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], name()+" fence install")})
+			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], reinstall(p.Labels[fence.SetLabel]))})
 		default:
 			guards++
 			findings = append(findings, lockless(p, b, all)...)
@@ -147,7 +147,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 		}
 	}
 	findings = append(findings, undenied(lenient, repair)...)
-	return append(findings, trap(policies.Items, guards, permanent, repair)...), nil
+	return append(findings, x.trap(policies.Items, guards, permanent, repair)...), nil
 }
 
 // undenied reports sets with policies that do not reject writes, given their number by set.
@@ -155,7 +155,7 @@ func undenied(lenient map[string]int, repair map[string]string) (findings []find
 	for _, set := range slices.Sorted(maps.Keys(lenient)) {
 		findings = append(findings, finding{
 			Verdict: warning, Message: fmt.Sprintf("%d policies of the fence %s do not have the action Deny: the API server reports writes of non-leaders and admits them", lenient[set], set),
-			Fix: cmp.Or(repair[set], name()+" fence install") + ", with mode deny",
+			Fix: denying(cmp.Or(repair[set], reinstall(set))),
 		})
 	}
 	return findings
@@ -175,16 +175,30 @@ func missing(ctx context.Context, x *examination, policies []admissionv1.Validat
 		}
 		for _, d := range sets {
 			repair[d.Config.Set] = d.Repair
-			for _, p := range append(d.Set.Locks, d.Set.Work...) {
-				_, hasBinding := bound[p.Name()]
-				if hasBinding || slices.ContainsFunc(policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() }) {
-					continue // a policy without binding is reported elsewhere
-				}
-				findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name() + " and its binding are missing: the writes of " + p.Policy.Annotations[fence.LocksAnnotation] + " are not guarded", Fix: d.Repair})
+			policies := slices.DeleteFunc(append(d.Set.Locks, d.Set.Work...), func(p fence.Pair) bool {
+				_, hasBinding := bound[p.Name()] // a policy without binding is reported elsewhere
+				return hasBinding || slices.ContainsFunc(policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
+			})
+			if len(policies) > 0 {
+				findings = append(findings, finding{Verdict: problem, Message: missingWords(d.Config.Set, policies), Fix: d.Repair})
 			}
 		}
 	}
 	return findings, repair, nil
+}
+
+// missingWords describes missing policies of a set.
+func missingWords(set string, missing []fence.Pair) string {
+	var locks []string
+	for _, p := range missing {
+		locks = append(locks, p.Policy.Annotations[fence.LocksAnnotation])
+	}
+	slices.Sort(locks)
+	what := "policy " + missing[0].Name() + " and its binding are missing"
+	if more := len(missing) - 1; more > 0 {
+		what = fmt.Sprintf("%d policies of the fence %s and their bindings are missing, for example %s", len(missing), set, missing[0].Name())
+	}
+	return what + ": the writes of " + strings.Join(slices.Compact(locks), ", ") + " are not guarded"
 }
 
 // lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.
@@ -200,12 +214,23 @@ func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingA
 	}
 	return []finding{{
 		Verdict: problem, Message: fmt.Sprintf("policy %s uses %s %s/%s, which is missing: all guarded writes are rejected, also those of administrators", p.Name, p.Spec.ParamKind.Kind, ref.Namespace, ref.Name),
-		Fix: "start a candidate, which creates the lock; or " + name() + " fence remove",
+		Fix: "start a candidate, which creates the lock; or " + name() + " fence remove --set " + p.Labels[fence.SetLabel],
 	}}
 }
 
+// denying adds mode deny to a command that installs a set.
+func denying(command string) string {
+	if strings.HasPrefix(command, "helm ") {
+		return command + " --set fence.mode=deny"
+	}
+	return command + " --mode deny"
+}
+
+// reinstall returns the command for a set that Discover did not find.
+func reinstall(set string) string { return name() + " fence install --set " + set }
+
 // trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
-func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool, repair map[string]string) (findings []finding) {
+func (x *examination) trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool, repair map[string]string) (findings []finding) {
 	for _, p := range policies {
 		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
 			continue
@@ -213,13 +238,13 @@ func trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanen
 		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
 			permanent[kind] = true // report once
 			findings = append(findings, finding{
-				Verdict: problem, Message: "permanent policy for " + kind + " locks is missing (" + permanentPrefix + "…): after the last binding is deleted, a new one may use outdated locks until the API server restarts",
-				Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], name()+" fence install"),
+				Verdict: problem, Message: "policy " + permanentPrefix + strings.ToLower(kind) + " or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts",
+				Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], reinstall(p.Labels[fence.SetLabel])),
 			})
 		}
 	}
 	if guards == 0 {
-		return append(findings, finding{Verdict: unknown, Message: "no fence installed: only the client rejects writes of a process that does not lead", Fix: name() + " fence render, install (docs/safety.md)"})
+		return append(findings, finding{Verdict: unknown, Message: "no fence installed: only the client rejects writes of a process that does not lead", Fix: "install the chart with fence.mode=deny, or run " + name() + " fence install (docs/fence.md)"})
 	}
-	return append(findings, finding{Verdict: well, Message: fmt.Sprintf("%d fence policies have bindings; to test them: %s fence verify", guards, name())})
+	return append(findings, finding{Verdict: well, Message: fmt.Sprintf("%d fence policies have bindings; to test them: %s fence verify%s", guards, name(), x.in())})
 }

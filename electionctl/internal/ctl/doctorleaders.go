@@ -26,7 +26,7 @@ func leaders(ctx context.Context, x *examination) (findings []finding, denied er
 		denied = cmp.Or(denied, err)
 		if f.Verdict != "" {
 			f.Message = e.Namespace + "/" + e.Name + f.Message
-			f.Fix = cmp.Or(f.Fix, fmt.Sprintf("start a candidate: kubectl -n %s get pods; if the lock is unused: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Objects()))
+			f.Fix = cmp.Or(f.Fix, wayOut(e))
 			findings = append(findings, f)
 		}
 	}
@@ -59,6 +59,11 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding
 	switch {
 	case e.State == inspect.Doubtful:
 		return finding{Verdict: unknown, Message: " may have no leader: " + e.StateText(), Fix: fmt.Sprintf("%s --observe %ds", where, e.LeaseSeconds+1)}, nil
+	case !e.Led() && x.holder(e) != "":
+		return finding{
+			Verdict: warning, Message: fmt.Sprintf(": the %s is not used, because the lock of another type has the leader %s", e.Lock, x.holder(e)),
+			Fix: fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Objects()),
+		}, nil
 	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
 		return f, nil // the lock of old versions, which is released for good
 	case !e.Led() && !ours(e):
@@ -74,6 +79,8 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding
 	switch {
 	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
 		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock and does not act yet", e.Holder), Fix: where}, err
+	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
+		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock, but it stopped leading and does not campaign yet", e.Holder), Fix: where}, err
 	case x.seen.knows(e) && !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
 		f = finding{Verdict: warning, Message: fmt.Sprintf(": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e)), Fix: where}
 		if !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) && !c.Late }) {
@@ -81,6 +88,32 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding
 		}
 	}
 	return f, err
+}
+
+// holder returns the leader of the lock with the same name and another type, or "".
+func (x *examination) holder(e inspect.Election) string {
+	i := slices.IndexFunc(x.elections, func(o inspect.Election) bool {
+		return o.Namespace == e.Namespace && o.Name == e.Name && o.Lock != e.Lock && o.Led()
+	})
+	if i < 0 {
+		return ""
+	}
+	return x.elections[i].Holder
+}
+
+// wayOut returns advice for an election without a leader.
+func wayOut(e inspect.Election) string {
+	for _, word := range []string{"ready", "cooling down", "not warm", "unfit"} {
+		i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return readyWord(c) == word })
+		switch {
+		case i < 0:
+		case word == "cooling down":
+			return fmt.Sprintf("the candidate campaigns again after its cool-down: %s", command("watch", e))
+		default:
+			return fmt.Sprintf("if this persists, read the log of a candidate: kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
+		}
+	}
+	return fmt.Sprintf("start the pods of a candidate: kubectl -n %s get deployments; if the lock is not used any more: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Objects())
 }
 
 // readyWord returns whether a candidate can lead, or the reason why not.

@@ -156,8 +156,25 @@ func tags(ctx context.Context, x *examination) ([]finding, error) {
 	case !runs && len(x.seen.members) > 0:
 		return []finding{{
 			Verdict: problem, Message: "the default revision is " + tag + ", but no live process runs it",
-			Fix: "start its pods, or change the default revision: " + name() + " default set REVISION",
+			Fix: "start its pods, or make the revision of the leaders the default: " + name() + " default set" + x.in() + " " + x.ledBy(),
 		}}, nil
 	}
-	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan --default-revision " + tag}}, nil
+	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan" + x.in() + " --default-revision " + tag}}, nil
+}
+
+// in returns the namespace flag for a command, or "" with all namespaces.
+func (x *examination) in() string {
+	if x.namespace == "" {
+		return ""
+	}
+	return " -n " + x.namespace
+}
+
+// ledBy returns the revision that leads an election of several revisions, or a placeholder.
+func (x *examination) ledBy() string {
+	i := slices.IndexFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Ranked })
+	if i < 0 {
+		return "REVISION"
+	}
+	return x.elections[i].Revision
 }

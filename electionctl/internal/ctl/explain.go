@@ -126,7 +126,11 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("Obstacle: %s", obstacle)
 	}
 	p.writeCandidates(e, d)
-	w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
+	if e.Led() {
+		w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
+	} else {
+		w.line("\nNext leader: %s", outcomeWords(e.If(d, s.knows(e))))
+	}
 	if ifDefault != "" {
 		w.line("If the default revision were %s: %s", ifDefault,
 			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e))))
@@ -153,12 +157,12 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 	for _, c := range e.Candidates {
 		role := "follower"
 		switch {
-		case c.Identity == e.Holder && e.Led():
-			role = "leader"
 		case c.Late:
 			role = "late"
 		case c.BackingOff:
 			role = "cooling down"
+		case c.Identity == e.Holder && e.Led():
+			role = "leader"
 		}
 		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
 	}
@@ -298,9 +302,6 @@ func outcomeWords(o inspect.Outcome) string {
 		return fmt.Sprintf("%s (%s); gap: %s", who, o.Why, o.Gap)
 	case inspect.HandOver, inspect.Preempt, inspect.Expire, inspect.Take:
 	}
-	how := map[inspect.Move]string{
-		inspect.HandOver: "by handover", inspect.Preempt: "by preemption",
-		inspect.Expire: "when the lease expires", inspect.Take: "immediately",
-	}
-	return fmt.Sprintf("%s, %s; gap: %s (%s)", who, how[o.Move], o.Gap, o.Why)
+	how := map[inspect.Move]string{inspect.HandOver: ", by handover", inspect.Preempt: ", by preemption", inspect.Expire: ", when the lease expires"}
+	return fmt.Sprintf("%s%s; gap: %s (%s)", who, how[o.Move], o.Gap, o.Why)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,19 +68,5 @@ func TestExplained(t *testing.T) {
 	}
 	if err := explained(apierrors.NewNotFound(leases, "x")); err == nil || !apierrors.IsNotFound(err) {
 		t.Errorf("not found: %v", err)
-	}
-}
-
-// TestChart_Path checks the path in a printed helm command, which a user can run in any directory.
-func TestChart_Path(t *testing.T) {
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for folder, want := range map[string]string{root: filepath.Join(root, "deploy", "charts", "tags"), t.TempDir(): "CHART"} {
-		t.Chdir(folder)
-		if got := chart("tags"); got != want {
-			t.Errorf("in %s: %s, want %s", folder, got, want)
-		}
 	}
 }

@@ -3,6 +3,7 @@ package ctl
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -22,6 +23,8 @@ type entry struct {
 	Type    string    `json:"type"`
 	Message string    `json:"message"`
 	Count   int32     `json:"count,omitempty"`
+	// First is the time of the first Event, if several are counted.
+	First time.Time `json:"first,omitzero"`
 }
 
 func (p *Program) history() *cobra.Command {
@@ -73,6 +76,9 @@ func (p *Program) showHistory(ctx context.Context, c *clients, out *output, foun
 		if e.Type == corev1.EventTypeWarning {
 			kind.colour = yellow
 		}
+		if e.Count > 1 {
+			e.Message += fmt.Sprintf(" (%d times since %s)", e.Count, stamp(e.First))
+		}
 		rows = append(rows, []cell{{text: stamp(e.At)}, kind, {text: e.Message}})
 	}
 	p.writeTable(p.Out, []string{"TIME", "TYPE", "MESSAGE"}, rows)
@@ -92,7 +98,7 @@ func (c *clients) events(ctx context.Context, namespace, election string) (entri
 			continue
 		}
 		at := cmp.Or(e.LastTimestamp.Time, e.EventTime.Time, e.CreationTimestamp.Time)
-		entries = append(entries, entry{At: at, Type: e.Type, Message: e.Message, Count: e.Count})
+		entries = append(entries, entry{At: at, Type: e.Type, Message: e.Message, Count: e.Count, First: e.FirstTimestamp.Time})
 	}
 	return entries, nil
 }

@@ -154,6 +154,9 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 	if err != nil {
 		return err
 	}
+	if led := slices.DeleteFunc(slices.Clone(found), func(e inspect.Election) bool { return !e.Led() }); len(led) > 0 {
+		found = led // a lock of another type is not used
+	}
 	e := found[0]
 	if err := executable(found, o.anyHolder); err != nil {
 		return err
@@ -204,11 +207,11 @@ func executable(found []inspect.Election, anyHolder bool) error {
 	e := found[0]
 	switch {
 	case len(found) > 1:
-		return withCode(Refused, "a ConfigMap and a Lease named %s each have a holder: see %s explain %s", e.Name, name(), e.Name)
+		return withCode(Refused, "a ConfigMap and a Lease named %s each have a holder, so two leaders can be active: see %s", e.Name, command("explain", e))
 	case anyHolder:
 		return nil
 	case e.State == inspect.Holds && e.Program != "" || e.State == inspect.Holds && e.Key == "":
-		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod, or change the default revision (%s plan)", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), name())
+		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod (kubectl -n %s delete pod %s), or change the default revision", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), e.Namespace, e.Holder)
 	case e.State == inspect.Holds || e.State == inspect.Nominated:
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
@@ -224,7 +227,7 @@ func executable(found []inspect.Election, anyHolder bool) error {
 func refusal(err error, e inspect.Election) error {
 	for _, refused := range []error{admin.ErrNoLeader, admin.ErrNoHold, admin.ErrNoRequest, admin.ErrHandoverUnderWay, admin.ErrNotExecuted} {
 		if errors.Is(err, refused) {
-			return withCode(Refused, "%w; see %s explain %s", err, name(), e.Name)
+			return withCode(Refused, "%w; see %s", err, command("explain", e))
 		}
 	}
 	return err
@@ -266,14 +269,15 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 	if err != nil {
 		return before, err
 	}
-	changes := inspect.Changes(&before, &found[0])
+	after := found[max(0, slices.IndexFunc(found, func(e inspect.Election) bool { return e.Lock == before.Lock }))]
+	changes := inspect.Changes(&before, &after)
 	if len(changes) == 0 {
 		changes = []string{otherwise}
 	}
 	for _, change := range changes {
 		safe{p.Out}.line("%s/%s: %s", before.Namespace, before.Name, change)
 	}
-	return found[0], nil
+	return after, nil
 }
 
 // lock returns the lock of an election.

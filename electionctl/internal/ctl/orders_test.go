@@ -133,7 +133,7 @@ func TestWatch(t *testing.T) {
 	var code int
 	lines := &harness.Log{}
 	watching.Go(func() { code = e.begin(ctx, lines, "watch", "work") })
-	e.until(lines, "work: lock created: a leads")
+	e.until(lines, "work: a leads")
 	stop()
 	e.until(lines, "work: a released the lock")
 	e.elect("work", "b", "stable", leaderelection.LockTypeLease, nil)

@@ -43,17 +43,19 @@ func TestDoctor_Outcomes(t *testing.T) {
 		want    string
 	}{
 		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
-		"no process":     {free, "", nil, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free"},
+		"no process":     {free, "", nil, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          → start the pods of a candidate: kubectl -n NAMESPACE get deployments; if the lock is not used any more: kubectl -n NAMESPACE delete configmap/istio-leader"},
+		"not acquired":   {free, "", []member{leader, other}, "", Unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          → if this persists, read the log of a candidate: kubectl -n NAMESPACE logs pilot-1"},
+		"stopped":        {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.election.BackingOff = true }), other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock, but it stopped leading and does not campaign yet"},
 		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},
-		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)"},
+		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", Unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)\n                          → the candidate campaigns again after its cool-down: electionctl watch -n NAMESPACE istio-leader"},
 		"no lock":        {"", "", []member{other}, "", Unhealthy, "NAMESPACE/istio-leader has no lock, although pilot-2 is a candidate"},
 		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: none\n                          → run at least two replicas"},
 		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: pilot-2 (late)"},
 		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          → electionctl explain -n NAMESPACE istio-leader"},
 		"settling":       {ourRecord, "", []member{leader, other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock and does not act yet"},
-		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", Unhealthy, "the default revision is ghost, but no live process runs it"},
+		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", Unhealthy, "the default revision is ghost, but no live process runs it\n                          → start its pods, or make the revision of the leaders the default: electionctl default set -n NAMESPACE stable"},
 		"late revision":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", Unhealthy, "the default revision is canary, but no live process runs it"},
-		"not moved":      {ourRecord, ourMarker, []member{leader, other}, "canary", Done, "the default revision is canary, but no leader has it"},
+		"not moved":      {ourRecord, ourMarker, []member{leader, other}, "canary", Done, "the default revision is canary, but no leader has it\n                          → electionctl plan -n NAMESPACE --default-revision canary"},
 		"clock ahead":    {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.ago = -45 * time.Second }), other}, "", Done, "the clock of pilot-1 is 4"},
 		"clock behind":   {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = 45 * time.Second })}, "", Done, "the clock of pilot-2 is 4"},
 	} {
@@ -79,10 +81,22 @@ func TestDoctor_Outcomes(t *testing.T) {
 		e.lock("istio-leader", free)
 		e.memberOf("pilot-1", "stable", "", 0, members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true, BackingOff: true})
 		e.expect(e.run("list"), Done, "free, pilot-1 is cooling down")
-		e.expect(e.run("explain", "istio-leader"), Done, "until the cool-down ends, at most a lease")
+		e.expect(e.run("explain", "istio-leader"), Done, "Next leader: pilot-1; gap: until the cool-down ends, at most a lease")
 		e.lock("f", ourRecord, marker, ourMarker, "incumbent.dev/handover-request", stepDown)
 		e.expect(e.run("list"), Done, "handover to any candidate requested")
 	})
+}
+
+// TestDoctor_OtherLock shows a Lease that is not used next to the ConfigMap of the leader.
+func TestDoctor_OtherLock(t *testing.T) {
+	e := newEnvironment(t)
+	stop := e.elect("work", "a", "stable", leaderelection.LockTypeLease, nil)
+	e.shows("work", "a", "leads")
+	stop()
+	e.elect("work", "b", "stable", leaderelection.LockTypeConfigMap, nil)
+	e.shows("work", "b", "leads")
+	e.expect(e.run("doctor"), Done, "NAMESPACE/work: the Lease is not used, because the lock of another type has the leader b\n                          → kubectl -n NAMESPACE delete lease/work")
+	e.expect(e.run("pause", "work", "--yes"), Done, "set a hold for 3600 s (pause)")
 }
 
 // TestDoctor_Pods shows each state of the holder's pod to doctor.

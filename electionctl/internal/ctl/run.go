@@ -2,14 +2,18 @@ package ctl
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/electionctl/internal/run"
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // programEnded is the exit code of the program of the command run.
@@ -70,13 +74,19 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	if err != nil {
 		return err
 	}
+	if err := clients.used(cmd.Context(), config.Election); err != nil {
+		return err
+	}
 	host, _ := os.Hostname() // validated with the identity
 	config.Identity = cmp.Or(config.Identity, os.Getenv("POD_NAME"), fmt.Sprintf("%s-%d", host, os.Getpid()))
 	config.Client = clients.config
 	config.Namespace = namespace
 	config.Logger = slog.New(slog.NewTextHandler(p.ErrOut, nil))
 	status, err := run.Run(cmd.Context(), config)
+	var invalid run.InvalidError
 	switch {
+	case errors.As(err, &invalid):
+		return withCode(Misused, "%w", invalid)
 	case err != nil:
 		return err
 	case status == nil || *status == (run.Status{}):
@@ -85,4 +95,26 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 		return programEnded(128 + int(status.Signal))
 	}
 	return programEnded(status.Code)
+}
+
+// used returns an error if the election has candidates that would not respect the Lease of run: candidates with another type of lock, or
+// with revisions. A lock that cannot be read does not prevent run.
+func (c *clients) used(ctx context.Context, election string) error {
+	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	defer cancel()
+	configMap, err := c.kube.CoreV1().ConfigMaps(c.at).Get(ctx, election, metav1.GetOptions{})
+	if err == nil {
+		if lock, ok := inspect.FromConfigMap(&configMap.ObjectMeta); ok {
+			return withCode(Refused, "election %s has the ConfigMap %s/%s as lock, last held by %s, but run uses a Lease: two leaders would be active; use another --election",
+				election, c.at, election, cmp.Or(inspect.Of(lock).Holder, "a process that released it"))
+		}
+	}
+	lease, err := c.kube.CoordinationV1().Leases(c.at).Get(ctx, election, metav1.GetOptions{})
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	if lock, ok := inspect.FromLease(lease); !ok || inspect.Of(lock).Key != "" {
+		return withCode(Refused, "Lease %s/%s belongs to a control plane (holder %s): use another --election", c.at, election, cmp.Or(inspect.Of(lock).Holder, "unknown"))
+	}
+	return nil
 }

@@ -1,9 +1,16 @@
 package ctl
 
-import "testing"
+import (
+	"testing"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
 
 func TestRun_ExitCode(t *testing.T) {
 	e := newEnvironment(t)
+	e.istiod("istio-leader", record)
+	e.elect("each", "pilot-1", "stable", leaderelection.LockTypeLease, nil)
+	e.shows("each", "leads")
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -14,9 +21,12 @@ func TestRun_ExitCode(t *testing.T) {
 		"signal":           {[]string{"--election=c", "--once", "/bin/sh", "-c", "kill -KILL $$"}, 128 + 9, ""},
 		"no election":      {[]string{"--once", "true"}, Misused, "--election is missing"},
 		"no program":       {[]string{"--election=d"}, Misused, "missing argument PROGRAM"},
-		"unknown program":  {[]string{"--election=d", "--", "/no/such"}, Failed, "find program"},
+		"unknown program":  {[]string{"--election=d", "--", "/no/such"}, Misused, "program /no/such: "},
 		"negative grace":   {[]string{"--election=d", "--grace=-1s", "--", "true"}, Misused, "--grace=-1s is negative"},
-		"invalid duration": {[]string{"--election=d", "--lease-duration=1ms", "--", "true"}, Failed, "LeaseDuration 1ms"},
+		"invalid name":     {[]string{"--election=A b", "--", "true"}, Misused, `name "A b": `},
+		"ConfigMap lock":   {[]string{"--election=istio-leader", "--", "true"}, Refused, "election istio-leader has the ConfigMap NAMESPACE/istio-leader as lock, last held by istiod-stable-1, but run uses a Lease"},
+		"lock of revision": {[]string{"--election=each", "--", "true"}, Refused, "Lease NAMESPACE/each belongs to a control plane (holder pilot-1)"},
+		"invalid duration": {[]string{"--election=d", "--lease-duration=1ms", "--", "true"}, Misused, "LeaseDuration 1ms"},
 	} {
 		got := e.run(append([]string{"run"}, c.args...)...)
 		t.Log(name)

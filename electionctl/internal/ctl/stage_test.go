@@ -242,7 +242,7 @@ func (e *environment) event(name, message string) {
 	event := &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: name + "-"},
 		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: e.namespace, Name: name},
-		Type:           corev1.EventTypeNormal, Reason: "LeaderElection", Message: message, FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Type:           corev1.EventTypeNormal, Reason: "LeaderElection", Message: message, FirstTimestamp: metav1.NewTime(at.Add(-time.Hour)), LastTimestamp: at, Count: 3,
 	}
 	if _, err := e.kube.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}); err != nil {
 		e.t.Fatal(err)

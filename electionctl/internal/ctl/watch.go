@@ -45,10 +45,10 @@ func (p *Program) watch() *cobra.Command {
 	return cmd
 }
 
-// changed is a changed or deleted lock.
+// changed is a changed or deleted lock. present is true for the locks that exist at the start.
 type changed struct {
-	lock inspect.Lock
-	gone bool
+	lock          inspect.Lock
+	gone, present bool
 }
 
 // follow prints changes until ctx ends.
@@ -113,7 +113,7 @@ func (c *clients) informers(namespace string) []cache.SharedIndexInformer {
 
 // handler sends the locks of changed objects.
 func handler(ctx context.Context, changes chan<- changed) cache.ResourceEventHandler {
-	send := func(object any, gone bool) {
+	send := func(object any, gone, present bool) {
 		if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = last.Obj
 		}
@@ -129,14 +129,14 @@ func handler(ctx context.Context, changes chan<- changed) cache.ResourceEventHan
 			return
 		}
 		select {
-		case changes <- changed{lock: lock, gone: gone}:
+		case changes <- changed{lock, gone, present}:
 		case <-ctx.Done():
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { send(o, false) },
-		UpdateFunc: func(_, o any) { send(o, false) },
-		DeleteFunc: func(o any) { send(o, true) },
+	return cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc:    func(o any, atStart bool) { send(o, false, atStart) },
+		UpdateFunc: func(_, o any) { send(o, false, false) },
+		DeleteFunc: func(o any) { send(o, true, false) },
 	}
 }
 
@@ -154,7 +154,11 @@ func (p *Program) tell(c *clients, known map[string]printed, change changed) {
 		change.lock.At = c.clock.Now()
 		after = new(inspect.Of(change.lock))
 	}
-	for _, words := range inspect.Changes(known[key].election, after) {
+	changes := inspect.Changes(known[key].election, after)
+	if change.present {
+		changes = []string{after.HeldBy()}
+	}
+	for _, words := range changes {
 		where := change.lock.Name
 		if p.all {
 			where = change.lock.Namespace + "/" + where

@@ -41,3 +41,6 @@ func (s Status) String() string {
 	}
 	return fmt.Sprintf("exit code %d", s.Code)
 }
+
+// InvalidError means that the configuration is invalid, so Run started nothing.
+type InvalidError struct{ error }

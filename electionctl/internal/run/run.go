@@ -42,11 +42,11 @@ func Run(ctx context.Context, config Config) (*Status, error) {
 	r := &runner{Config: config, clock: k8sleaderelection.NewClock(nil), stop: stop}
 	var err error
 	if r.path, err = exec.LookPath(config.Program[0]); err != nil {
-		return nil, fmt.Errorf("find program: %w", err)
+		return nil, InvalidError{fmt.Errorf("program %s: %w", config.Program[0], err)}
 	}
 	elector, err := r.elector()
 	if err != nil {
-		return nil, fmt.Errorf("election %s: %w", config.Election, err)
+		return nil, InvalidError{fmt.Errorf("election %s: %w", config.Election, err)}
 	}
 	forward := make(chan os.Signal, 1)
 	signal.Notify(forward, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -113,7 +113,9 @@ func (r *runner) signal(s syscall.Signal) {
 // programError ends a term after the program has ended.
 type programError struct{ Status }
 
-func (e programError) Error() string { return "program ended with " + e.String() }
+func (e programError) Error() string {
+	return "program ended with " + e.String() + "; it runs again in the next term, unless --once is set"
+}
 
 // term runs the program once.
 func (r *runner) term(ctx context.Context) error {

@@ -194,7 +194,7 @@ func TestRun_Errors(t *testing.T) {
 		program string
 		want    string
 	}{
-		"no program": {nil, "/no/such/program", "find program"},
+		"no program": {nil, "/no/such/program", "program /no/such/program: "},
 		"durations":  {func(c *Config) { c.RetryPeriod = time.Hour }, "true", "RenewDeadline"},
 	} {
 		r := start(t, c.change, c.program)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -226,10 +228,19 @@ func (c Config) Remove(ctx context.Context, out io.Writer) error {
 	for _, change := range changes {
 		fmt.Fprintln(out, change)
 	}
-	if err == nil && len(changes) == 0 {
-		fmt.Fprintf(out, "fence %q is not installed\n", set)
+	if err != nil || len(changes) > 0 {
+		return err
 	}
-	return err
+	there, err := bySet(ctx, to.first())
+	if err != nil {
+		return err
+	}
+	others := "no fence is installed"
+	if len(there) > 0 {
+		others = strings.Join(slices.Sorted(maps.Keys(there)), ", ") + " can be selected with --set"
+	}
+	fmt.Fprintf(out, "fence %q is not installed; %s\n", set, others)
+	return nil
 }
 
 // Report prints the writes that fences rejected or would reject, from an API server's audit log.

@@ -103,3 +103,18 @@ func (broken) Write([]byte) (int, error) { return 0, errAway }
 
 // sharedElection needs no revisions.
 var sharedElection = configElections[:1]
+
+// TestChart_Path checks the path in a printed helm command, which a user can run in any directory.
+func TestChart_Path(t *testing.T) {
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tags := filepath.Join("deploy", "charts", "tags")
+	for folder, want := range map[string]string{root: filepath.Join(root, tags), t.TempDir(): tags} {
+		t.Chdir(folder)
+		if got := Chart("tags"); got != want {
+			t.Errorf("in %s: %s, want %s", folder, got, want)
+		}
+	}
+}

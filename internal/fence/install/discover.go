@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,21 +28,30 @@ type Discovered struct {
 
 // Discover returns the sets that guard locks in the namespace, by the labels and contents of their policies.
 func (c Config) Discover(ctx context.Context, client kubernetes.Interface) (found []Discovered, _ error) {
-	list, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: fence.SetLabel})
+	there, err := bySet(ctx, client)
 	if err != nil {
 		return nil, err
 	}
-	bySet := map[string][]admissionv1.ValidatingAdmissionPolicy{}
-	for _, p := range list.Items {
-		set := p.Labels[fence.SetLabel]
-		bySet[set] = append(bySet[set], p)
-	}
-	for _, set := range slices.Sorted(maps.Keys(bySet)) {
-		if d := c.discovered(set, bySet[set]); len(d.Config.Elections) > 0 {
+	for _, set := range slices.Sorted(maps.Keys(there)) {
+		if d := c.discovered(set, there[set]); len(d.Config.Elections) > 0 {
 			found = append(found, d)
 		}
 	}
 	return found, nil
+}
+
+// bySet returns the installed policies of each set.
+func bySet(ctx context.Context, client kubernetes.Interface) (map[string][]admissionv1.ValidatingAdmissionPolicy, error) {
+	list, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: fence.SetLabel})
+	if err != nil {
+		return nil, err
+	}
+	there := map[string][]admissionv1.ValidatingAdmissionPolicy{}
+	for _, p := range list.Items {
+		set := p.Labels[fence.SetLabel]
+		there[set] = append(there[set], p)
+	}
+	return there, nil
 }
 
 // discovered returns the variant of the configuration that renders most of the installed policies.
@@ -170,7 +181,7 @@ func (c Config) variants() (all []Config) {
 func (c Config) repair(installed []admissionv1.ValidatingAdmissionPolicy) string {
 	for _, p := range installed {
 		if release := p.Annotations["meta.helm.sh/release-name"]; release != "" {
-			return fmt.Sprintf("helm upgrade %s CHART --namespace %s --reset-then-reuse-values (CHART: deploy/charts/pilot)", release, p.Annotations["meta.helm.sh/release-namespace"])
+			return fmt.Sprintf("helm upgrade %s %s --namespace %s --reset-then-reuse-values", release, Chart("pilot"), p.Annotations["meta.helm.sh/release-namespace"])
 		}
 	}
 	command := fmt.Sprintf("electionctl fence install -n %s --set %s --lock %s --service-account %s", c.Namespace, c.Set, c.Lock, strings.Join(c.ServiceAccounts, ","))
@@ -183,4 +194,23 @@ func (c Config) repair(installed []admissionv1.ValidatingAdmissionPolicy) string
 		}
 	}
 	return command
+}
+
+// Chart returns the path of a chart of the repository for a command that a user runs: absolute if the chart exists below the working
+// directory or next to the folder of this program, otherwise relative to the root of the repository.
+func Chart(name string) string {
+	path := filepath.Join("deploy", "charts", name)
+	self, _ := os.Executable() // if unknown, only the working directory counts
+	if there, err := filepath.EvalSymlinks(self); err == nil {
+		self = there
+	}
+	for _, candidate := range []string{path, filepath.Join(filepath.Dir(self), "..", path)} {
+		if _, err := os.Stat(filepath.Join(candidate, "Chart.yaml")); err != nil {
+			continue
+		}
+		if absolute, err := filepath.Abs(candidate); err == nil {
+			return absolute
+		}
+	}
+	return path
 }

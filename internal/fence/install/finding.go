@@ -65,11 +65,22 @@ func Judge(findings []Finding, by Judging) error {
 	case len(findings) == 0:
 		return errors.New("nothing was checked")
 	case len(fails) > 0:
-		return fmt.Errorf("the fence is not in effect: %w", errors.Join(fails...))
+		return fmt.Errorf("the fence is not in effect: %d of %d checks failed: %w", len(fails), len(findings), few(fails))
 	case len(unclear) > 0 && by.Strict:
-		return fmt.Errorf("some checks could not be made (--strict requires all): %w", errors.Join(unclear...))
+		return fmt.Errorf("%d of %d checks could not be made (--strict requires all): %w", len(unclear), len(findings), few(unclear))
 	case len(unclear) > 0:
-		return fmt.Errorf("some checks could not be made (use --allow-unclear to accept this): %w", errors.Join(unclear...))
+		return fmt.Errorf("%d of %d checks could not be made (use --allow-unclear to accept this): %w", len(unclear), len(findings), few(unclear))
 	}
 	return nil
+}
+
+// named is the number of findings that an error names. The others are in the list of findings.
+const named = 3
+
+// few joins the first errors.
+func few(errs []error) error {
+	if more := len(errs) - named; more > 0 {
+		errs = append(errs[:named:named], fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(errs...)
 }

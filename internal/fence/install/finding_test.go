@@ -1,6 +1,7 @@
 package install
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,11 @@ func TestJudge(t *testing.T) {
 		if err := Judge(unclear, by); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("by %+v: %v, without %q", by, err, want)
 		}
+	}
+	fails := slices.Repeat([]Finding{{Verdict: Fails, What: "w", Why: "y"}}, 5)
+	const want = "the fence is not in effect: 5 of 6 checks failed: w: y\nw: y\nw: y\nand 2 more"
+	if err := Judge(append(fails, Finding{Verdict: Holds}), Judging{}); err == nil || err.Error() != want {
+		t.Errorf("five failures: %v, want %s", err, want)
 	}
 	if Judge(nil, Judging{AllowUnclear: true}) == nil {
 		t.Error("no findings were accepted")

@@ -46,7 +46,7 @@ func TestCommands_StepByStep(t *testing.T) {
 		{"verify", unclear, "holds ", "FAILS", ""},
 		{"install", with(func(c *install.Config) { c.Set, c.Replace = home+"-2", true }), "applied ", "", ""},
 		{"remove", with(func(c *install.Config) { c.Set = home + "-2" }), "removed ", "not installed", ""},
-		{"remove", base, "fence \"" + home + "\" is not installed\n", "removed ", ""},
+		{"remove", base, "fence \"" + home + "\" is not installed; ", "removed ", ""},
 		{"install", with(func(c *install.Config) { c.WithoutLockGuard = true }), ".work-", ".lock", ""},
 		{"remove", base, "removed ", "", ""},
 	} {
