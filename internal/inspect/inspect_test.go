@@ -159,7 +159,7 @@ func TestCandidates(t *testing.T) {
 	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
 	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
 	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}}
-	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1"}
+	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1", Witness: "none"}
 	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 1 || got[0] != want {
 		t.Errorf("%+v", got)
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"time"
 
 	"incumbent.dev/incumbent/internal/members"
@@ -8,6 +9,9 @@ import (
 
 // memberTolerance is the clock difference that is tolerated between members and now.
 const memberTolerance = time.Minute
+
+// NoWitness is the value of Candidate.Witness without a witness.
+const NoWitness = "none"
 
 // Candidates returns the candidates that the members describe. A candidate is late if its member Lease was not renewed in time at
 // now, which should be the time of the API server.
@@ -19,7 +23,7 @@ func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 			}
 			candidates = append(candidates, Candidate{
 				Namespace: m.Namespace, Election: e.Name, Identity: m.Identity, Key: m.Key(), Warm: e.Warm, Fit: e.Fit,
-				Late: m.Late(now, memberTolerance), PodUID: m.PodUID, Version: m.Version, Strategy: e.Strategy, Witness: m.Witness,
+				Late: m.Late(now, memberTolerance), PodUID: m.PodUID, Version: m.Version, Strategy: e.Strategy, Witness: cmp.Or(m.Witness, NoWitness),
 				BackingOff: e.BackingOff,
 			})
 		}

@@ -178,9 +178,13 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	}
 	gone := e
 	gone.State, gone.Candidates = Free, nil
+	why := "a killed holder does not release the lock"
 	for _, c := range inOrder(e.Candidates, e.byRank(), d) {
-		if c.Identity != e.Holder {
+		switch {
+		case c.Identity != e.Holder:
 			gone.Candidates = append(gone.Candidates, c)
+		case e.State == Leads && c.Witness != "" && c.Witness != NoWitness:
+			why = "if only its process ends, its witness (" + c.Witness + ") releases the lock earlier"
 		}
 	}
 	o := gone.byStrategy(gone.take(gone.Candidates, d, known))
@@ -191,13 +195,10 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 	if o.Move == Take {
 		o.Move = Expire
 		if e.Coordinated() {
-			o.Why = "a killed holder does not release the lock; then " + o.Why
+			o.Why = why + "; then " + o.Why
 			return o
 		}
-		o.Why = "a killed holder does not release the lock"
-		if slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == e.Holder && c.Witness != "" }) {
-			o.Why = "its witness releases the lock earlier, if only the process ends"
-		}
+		o.Why = why
 	}
 	return o
 }

@@ -57,7 +57,7 @@ func TestWords(t *testing.T) {
 	candidates := map[string][]Candidate{
 		"no members": nil,
 		"members": {
-			{Identity: "a", Key: "stable", Warm: true, Fit: true}, {Identity: "cold", Key: "canary", Fit: true},
+			{Identity: "a", Key: "stable", Warm: true, Fit: true, Witness: "parent"}, {Identity: "cold", Key: "canary", Fit: true},
 			{Identity: "late", Key: "canary", Warm: true, Fit: true, Late: true}, {Identity: "late2", Key: "beta", Late: true},
 			{Identity: "unfit", Key: "canary", Warm: true}, {Identity: "z", Key: "stable", Warm: true, Fit: true},
 		},

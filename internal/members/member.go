@@ -42,7 +42,7 @@ type State struct {
 	Version string `json:"version,omitempty"`
 	// EmulationVersion is the emulation version in coordinated elections. The default is Version.
 	EmulationVersion string `json:"emulationVersion,omitempty"`
-	// Witness is parent or socket. It is empty if no witness releases the locks after the process has ended.
+	// Witness is parent or sidecar. It is empty if no witness releases the locks after the process has ended.
 	Witness string `json:"witness,omitempty"`
 	// Elections are its elections in the namespace of its Lease.
 	Elections []Election `json:"elections"`

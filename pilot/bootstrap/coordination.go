@@ -132,7 +132,10 @@ func (s *site) memberState() members.State {
 		state.Cluster = members.Remote
 	}
 	if s.witness != nil {
-		state.Witness = s.config.Witness
+		state.Witness = WitnessParent
+		if s.config.Witness == WitnessSocket {
+			state.Witness = "sidecar"
+		}
 	}
 	for _, le := range s.mine {
 		now := le.Status()

@@ -133,6 +133,7 @@ func TestMemberLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.PodUID = string(pod.UID)
+	config.Witness, config.WitnessSocket = WitnessSocket, "absent"
 	list := func() []members.Member {
 		all, err := members.List(t.Context(), e.admin.Kube(), e.home)
 		if err != nil {
@@ -148,7 +149,7 @@ func TestMemberLease(t *testing.T) {
 		all := list()
 		return len(all) == 1 && len(all[0].Elections) == 1 && all[0].Elections[0] == want
 	})
-	if m := list()[0]; m.Identity != "a" || m.Key() != "a-revision" || m.Version != ReadBuild().Version || m.PodUID != config.PodUID || m.Late(time.Now(), time.Minute) {
+	if m := list()[0]; m.Identity != "a" || m.Key() != "a-revision" || m.Version != ReadBuild().Version || m.PodUID != config.PodUID || m.Witness != "sidecar" || m.Late(time.Now(), time.Minute) {
 		t.Errorf("the member is %+v", m)
 	}
 	close(c.cold)

@@ -22,8 +22,8 @@ func after(seconds int) time.Time { return start.Add(time.Duration(seconds) * ti
 // sample is a state with one election of each sort.
 func sample() State {
 	candidates := []inspect.Candidate{
-		{Identity: "a", Key: "stable", Warm: true, Fit: true},
-		{Identity: "b", Key: "canary", Warm: true, Fit: true},
+		{Identity: "a", Key: "stable", Warm: true, Fit: true, Witness: "parent"},
+		{Identity: "b", Key: "canary", Warm: true, Fit: true, Witness: "none"},
 		{Identity: "c", Key: "^canary", Fit: true},
 		{Identity: "d", Key: "stable", Warm: true},
 		{Identity: "e", Key: "stable", Warm: true, Fit: true, Late: true},
@@ -55,7 +55,7 @@ func hostile() State {
 		ID: markup, Namespace: markup, Lock: markup, Kind: markup, Cluster: markup, Leader: markup, Key: markup,
 		Leading: true, Acting: true, Validity: time.Second, Fence: markup, Gate: markup, Problem: markup, Token: markup,
 		Hold:       &inspect.Hold{Requester: markup, Reason: markup},
-		Candidates: []inspect.Candidate{{Identity: "b" + markup, Key: markup}},
+		Candidates: []inspect.Candidate{{Identity: "b" + markup, Key: markup, Witness: markup}},
 	}}}
 }
 

@@ -52,6 +52,8 @@ type row struct {
 	Mine     bool
 	// HolderState describes the holder if it does not act.
 	HolderState string
+	// Witness is the witness of the holder. It is empty if unknown.
+	Witness string
 	// Since is the start of the term. It is a time and not a duration, so that rows without changes remain equal.
 	Since     string
 	Validity  *validity
@@ -163,11 +165,12 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	return r
 }
 
-// followers adds the candidates other than the holder.
+// followers adds the candidates other than the holder, and the witness of the holder.
 func (f *frame) followers(r *row) {
 	warm := 0
 	for _, c := range r.Candidates {
 		if c.Identity == r.Leader {
+			r.Witness = c.Witness
 			continue
 		}
 		warm += count(c.Warm && c.Fit && !c.Late)

@@ -63,6 +63,7 @@ var checks = []check{
 	{"installations", installations, finding{Verdict: well, Message: "no election is used by two installations"}},
 	{"flow", flow, finding{Verdict: unknown, Message: "no holder is a pod, so the priority of renewals is unknown"}},
 	{"fence", fences, finding{}},
+	{"witness", witnessed, finding{Verdict: unknown, Message: "the candidates are unknown, because there are no member Leases"}},
 }
 
 func (p *Program) doctor() *cobra.Command {
@@ -72,7 +73,7 @@ func (p *Program) doctor() *cobra.Command {
 		Short: "Check elections for problems and suggest fixes",
 		Long: `Checks first whether each election has a leader and another candidate, whether a live process runs the default revision, and whether
 several revisions claim a tag. Then checks permissions, clocks, locks, annotations that prevent a leader, elections that two installations share, priorities in the API
-server, and the fence. Read-only. The exit code is 5 if there is a problem.`,
+server, the fence, and whether a witness releases the lock after a crash. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

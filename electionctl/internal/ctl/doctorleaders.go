@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -114,6 +115,30 @@ func wayOut(e inspect.Election) string {
 		}
 	}
 	return fmt.Sprintf("start the pods of a candidate: kubectl -n %s get deployments; if the lock is not used any more: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Objects())
+}
+
+// witnessed reports whether the candidates have a witness.
+func witnessed(_ context.Context, x *examination) ([]finding, error) {
+	without := map[string]bool{}
+	with := map[string]bool{}
+	for _, c := range x.seen.candidates {
+		switch {
+		case c.Late:
+		case c.Witness == inspect.NoWitness:
+			without[c.Identity] = true
+		default:
+			with[c.Identity] = true
+		}
+	}
+	switch {
+	case len(without)+len(with) == 0:
+		return nil, nil
+	case len(with) == 0:
+		return []finding{{Verdict: warning, Message: "no candidate has a witness; after a crash of the leader's process, followers wait for its lease", Fix: "start the servers with --witness=parent, the default"}}, nil
+	case len(without) > 0:
+		return []finding{{Verdict: well, Message: "candidates without a witness: " + strings.Join(slices.Sorted(maps.Keys(without)), ", ")}}, nil
+	}
+	return []finding{{Verdict: well, Message: "each candidate has a witness"}}, nil
 }
 
 // readyWord returns whether a candidate can lead, or the reason why not.

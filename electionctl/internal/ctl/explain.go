@@ -164,9 +164,9 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 		case c.Identity == e.Holder && e.Led():
 			role = "leader"
 		}
-		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit")})
+		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit"), {text: c.Witness}})
 	}
-	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS"}, rows)
+	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS", "WITNESS"}, rows)
 }
 
 func yes(is bool, yes, no string) cell {

@@ -3,6 +3,7 @@ package ctl
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +60,7 @@ func (p *Program) header(out *output) (h []string) {
 	}
 	h = append(h, "ELECTION", "HOLDER", "REVISION", "SINCE", "STATE")
 	if out.wide() {
-		h = append(h, "LOCK", "TERM", "LEASE", "RENEWED", "PROGRAM", "WITNESS", "CANDIDATES")
+		h = append(h, "LOCK", "TERM", "LEASE", "RENEWED", "PROGRAM", "CANDIDATES", "WITNESSES")
 	}
 	return h
 }
@@ -73,21 +74,23 @@ func (p *Program) rows(out *output, all []inspect.Election) (rows [][]cell) {
 		row = append(row, cell{text: e.Name}, cell{text: cmp.Or(e.Holder, "-")}, cell{text: cmp.Or(e.Key, "-")}, cell{text: stamp(e.Since)}, stateCell(e))
 		if out.wide() {
 			row = append(row, cell{text: e.Lock}, cell{text: strconv.Itoa(e.Transitions)}, cell{text: fmt.Sprintf("%ds", e.LeaseSeconds)},
-				cell{text: stamp(e.Renewed)}, cell{text: cmp.Or(e.Program, "-")}, cell{text: witnessOf(e)}, cell{text: candidateNames(e)})
+				cell{text: stamp(e.Renewed)}, cell{text: cmp.Or(e.Program, "-")}, cell{text: candidateNames(e)}, cell{text: witnesses(e.Candidates)})
 		}
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-// witnessOf returns the witness of the holder, or "-" if there is none or it is not known.
-func witnessOf(e inspect.Election) string {
-	for _, c := range e.Candidates {
-		if c.Identity == e.Holder {
-			return cmp.Or(c.Witness, "-")
-		}
+// witnesses returns the witness of each candidate, or only one word if it is the same for all.
+func witnesses(all []inspect.Candidate) string {
+	var words []string
+	for _, c := range all {
+		words = append(words, c.Witness)
 	}
-	return "-"
+	if same := slices.Compact(slices.Clone(words)); len(same) == 1 {
+		words = same
+	}
+	return cmp.Or(strings.Join(words, ","), "-")
 }
 
 func candidateNames(e inspect.Election) string {
