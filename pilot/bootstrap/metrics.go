@@ -27,6 +27,7 @@ type metrics struct {
 	renewals  *prometheus.HistogramVec
 	missing   *prometheus.GaugeVec // of rows with kinds from CustomResourceDefinitions
 	changed   func()               // is called when a status changes
+	witnessed *prometheus.CounterVec
 	durations map[k8sleaderelection.Interval]*prometheus.HistogramVec
 }
 
@@ -68,7 +69,11 @@ func newMetrics(remote bool) *metrics {
 		k8sleaderelection.HandoverGiven: m.span("handover_leader", "Duration of handovers by this process: from the acceptance until it wrote the challenger, including the drain."),
 		k8sleaderelection.Leaderless: m.span("leaderless",
 			"Time without an acting leader, as observed by this process. Do not add up the values of processes."),
+		k8sleaderelection.WitnessRelease: m.span("witness_release",
+			"Time from the end of the former leader's process until its witness released the lock that this process then acquired."),
 	}
+	m.witnessed = m.counter("incumbent_election_witness_releases_total",
+		"Number of locks that the witness of the former leader released after the end of its process, and that this process then acquired.", "name")
 	m.missing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "incumbent_election_missing_kinds",
 		Help: "Number of resource kinds that the controller needs and the API server does not serve. Above 0, this process does not campaign. Absent if none are needed.",
@@ -130,6 +135,9 @@ func (m *metrics) Term(name string, began bool, reason string) {
 func (m *metrics) ObserveDuration(name string, what k8sleaderelection.Interval, took time.Duration) {
 	if h := m.durations[what]; h != nil {
 		h.WithLabelValues(name).Observe(took.Seconds())
+	}
+	if what == k8sleaderelection.WitnessRelease {
+		m.witnessed.WithLabelValues(name).Inc()
 	}
 }
 

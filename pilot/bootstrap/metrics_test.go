@@ -22,7 +22,7 @@ func TestMetrics_Values(t *testing.T) {
 	s.metrics.Term("y", true, "lock-free")
 	s.metrics.Term("y", false, "superseded")
 	for i, what := range []k8sleaderelection.Interval{
-		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless,
+		k8sleaderelection.Drain, k8sleaderelection.Handover, k8sleaderelection.HandoverGiven, k8sleaderelection.Leaderless, k8sleaderelection.WitnessRelease,
 	} {
 		s.metrics.ObserveDuration("x", what, time.Duration(i+1)*time.Second)
 	}
@@ -41,6 +41,7 @@ func TestMetrics_Values(t *testing.T) {
 		`incumbent_election_drain_seconds_bucket{name="x",le="1"} 1`,
 		`incumbent_election_drain_seconds_sum{name="x"} 1`, `incumbent_election_handover_seconds_sum{name="x"} 2`,
 		`incumbent_election_handover_leader_seconds_sum{name="x"} 3`, `incumbent_election_leaderless_seconds_sum{name="x"} 4`,
+		`incumbent_election_witness_release_seconds_sum{name="x"} 5`, `incumbent_election_witness_releases_total{name="x"} 1`,
 		`leader_election_master_status{name="istio-leader"} 0`,
 		`incumbent_election_validity_left_seconds{name="istio-namespace-controller-election"} 0`,
 		`incumbent_election_validity_seconds{name="istio-namespace-controller-election"} 15`,

@@ -19,6 +19,8 @@ type call struct {
 	result core.Result
 	err    error
 	took   time.Duration
+	// died is the result of witnessRelease for an acquired lock.
+	died time.Duration
 }
 
 // send starts the call of an action. The call ends by its own timeout, and posts exactly one reply.
@@ -28,16 +30,20 @@ func (l *loop) send(a core.Action) {
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()
+	died := l.died
 	l.shared.Call(ctx, l.core.CallTimeout/2, func(ended func()) {
 		defer l.helpers.Done()
 		ev := l.exchange(ctx, a, base, decided, dryRun)
+		if a.Op == core.Acquire && ev.call.result == core.OK {
+			ev.call.died = died
+		}
 		cancel()
 		ended()
 		l.post(ev)
 	}, func() {
 		defer l.helpers.Done()
 		ev := &event{in: core.Input{Kind: core.Replied, Result: core.Unknown}}
-		ev.call = call{a.Op, core.Unknown, errNotSent, decided.Until(l.le.clock.mono())}
+		ev.call = call{op: a.Op, result: core.Unknown, err: errNotSent, took: decided.Until(l.le.clock.mono())}
 		l.post(ev)
 	})
 }
@@ -65,7 +71,7 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {
 		ev.in.RetryAfter = time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second
 	}
-	ev.call = call{a.Op, ev.in.Result, err, decided.Until(l.le.clock.mono())}
+	ev.call = call{op: a.Op, result: ev.in.Result, err: err, took: decided.Until(l.le.clock.mono())}
 	return ev
 }
 

@@ -36,6 +36,7 @@ type loop struct {
 	term       *term
 	publicTerm Term
 	witnessed  WitnessedTerm // zero if no term is registered
+	died       time.Duration // witnessRelease of the newest snapshot
 	err        error         // of the last ended term
 	rejected   string        // why the API server rejected the last write of this candidate as holder
 
@@ -188,6 +189,7 @@ func (l *loop) pass(ev *event) {
 	l.state = c.after
 	if c.after.Learned != c.before.Learned {
 		l.base = ev.lock.Base()
+		l.died = witnessRelease(ev.lock)
 		if c.after.Snap.Version < c.before.Snap.Version { // the version of a deleted lock stays
 			l.rewound()
 		}

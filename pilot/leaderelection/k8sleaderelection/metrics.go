@@ -71,6 +71,9 @@ const (
 	// holder without a marker settles, because it looks like istiod. It includes the latency of the watch. It does not
 	// include the time before the first read.
 	Leaderless Interval = "leaderless"
+	// WitnessRelease is the time from the end of the process of the former leader until its witness released the lock. The
+	// candidate that acquires the lock reports it, so each release is reported once.
+	WitnessRelease Interval = "witness-release"
 )
 
 var provider struct {

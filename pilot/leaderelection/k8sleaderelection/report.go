@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -196,12 +197,24 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	switch c.result {
 	case core.OK:
 		r.callSucceeded(c)
+		r.witnessReleased(c.died)
 	case core.Conflict:
 		if m, ok := r.metric.(SlowpathMetric); ok {
 			m.SlowpathExercised(r.le.config.Name)
 		}
 	case core.Unknown, core.Refused:
 		r.callFailed(c)
+	}
+}
+
+// witnessReleased reports that this process acquired a lock that the witness of the former leader had released.
+func (r *reporter) witnessReleased(died time.Duration) {
+	if died == 0 {
+		return
+	}
+	r.log.Info("acquired the lock after the process of the former leader ended; its witness released the lock", "why", string(core.HolderDied), "released-after", died)
+	if o := r.termObserver(); o != nil {
+		o.ObserveDuration(r.le.config.Name, WitnessRelease, died)
 	}
 }
 

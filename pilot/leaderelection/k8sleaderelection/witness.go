@@ -52,9 +52,9 @@ func (t WitnessedTerm) Lock(configMaps corev1client.CoreV1Interface, leases coor
 }
 
 // ReleaseEnded releases the lock of a term if the lock still has the term. Call it only after the process has ended: it has the
-// effect of a release after the drain, so the next leader does not wait. released is false without an error if the lock has
-// changed, and why has the reason. After an error, call it again.
-func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Versioned) (released bool, why string, err error) {
+// effect of a release after the drain, so the next leader does not wait. died is the time of its end, for
+// metrics. released is false without an error if the lock has changed, and why has the reason. After an error, call it again.
+func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Versioned, died time.Time) (released bool, why string, err error) {
 	base, err := lock.Read(ctx)
 	if err != nil {
 		return false, "", err
@@ -66,11 +66,36 @@ func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Ve
 	if left := t.core().Left(snap); left != core.HolderDied {
 		return false, string(left), nil
 	}
-	if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(metav1.Now().UnixNano())), nil); err != nil {
+	now := metav1.Now()
+	since := max(now.Sub(died).Round(time.Millisecond), time.Millisecond)
+	notes := map[string]string{k8sresourcelock.WitnessReleaseAnnotation: fmt.Sprintf("v1 %s %d %v", t.Holder, t.Transitions, since)}
+	if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(now.UnixNano())), notes); err != nil {
 		return false, "", err
 	}
-	lock.RecordEvent(fmt.Sprintf("ended without a release; its witness released the lock (%s)", core.HolderDied))
+	lock.RecordEvent(fmt.Sprintf("ended without a release; its witness released the lock after %v (%s)", since, core.HolderDied))
 	return true, string(core.HolderDied), nil
+}
+
+// maxWitnessRelease bounds the recorded time, because every user with write access can change it.
+const maxWitnessRelease = time.Hour
+
+// witnessRelease returns the time from the end of the former leader until its witness released the lock, or 0 if no witness has
+// released the lock that a candidate acquires. A coordinator may have written the candidate as holder.
+func witnessRelease(base k8sresourcelock.Snapshot) time.Duration {
+	var holder, text string
+	var transitions int
+	value := base.Annotations[k8sresourcelock.WitnessReleaseAnnotation]
+	if n, _ := fmt.Sscanf(value, "v1 %s %d %s", &holder, &transitions, &text); n != 3 {
+		return 0
+	}
+	since, err := time.ParseDuration(text)
+	snap := codec.Decode(base)
+	free := snap.Record.Holder == "" && snap.Record.Transitions == transitions
+	nominated := snap.Nominated() && snap.Record.Transitions == transitions+1
+	if err != nil || since <= 0 || since > maxWitnessRelease || !free && !nominated {
+		return 0
+	}
+	return since
 }
 
 func (t WitnessedTerm) core() core.EndedTerm {

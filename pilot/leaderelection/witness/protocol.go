@@ -35,6 +35,8 @@ type registration struct {
 	// Cluster is the API server of the lock: empty for the cluster of the process.
 	Cluster string        `json:"cluster,omitempty"`
 	Grace   time.Duration `json:"grace"`
+	// died is set by the witness.
+	died time.Time
 	k8sleaderelection.WitnessedTerm
 }
 

@@ -88,6 +88,7 @@ func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 	if len(all) == 0 {
 		return
 	}
+	died := time.Now() //nolint:forbidigo // only measured
 	known := map[string]func(clients) (clients, error){}
 	for key := range all {
 		if known[key.Cluster] == nil {
@@ -97,6 +98,7 @@ func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 	slots := make(chan struct{}, concurrent)
 	var running sync.WaitGroup
 	for key, r := range all {
+		r.died = died
 		running.Go(func() {
 			if !sleep(ctx, max(r.Grace, least)) {
 				return
@@ -128,7 +130,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 		}
 		switch {
 		case released:
-			log.Info("released the lock of a process that has ended", "why", why)
+			log.Info("released the lock of a process that has ended", "why", why, "after", time.Since(r.died)) //nolint:forbidigo // only measured
 			return
 		case err == nil:
 			log.Info("lock of a process that has ended has changed; not releasing it", "why", why)
@@ -164,7 +166,7 @@ func try(ctx context.Context, r registration, to clients) (released bool, why st
 		return false, "", err
 	}
 	for {
-		released, why, err = r.ReleaseEnded(ctx, lock)
+		released, why, err = r.ReleaseEnded(ctx, lock, r.died)
 		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
 			return released, why, err
 		}

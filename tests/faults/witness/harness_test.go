@@ -206,6 +206,8 @@ func (s *stage) state() string {
 		return "unreadable"
 	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 0:
 		return "free"
+	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 1 && strings.HasPrefix(snap.Annotations[k8sresourcelock.WitnessReleaseAnnotation], "v1 "):
+		return "free" // a witness has released it
 	}
 	return fmt.Sprintf("held by %q, annotations %v", snap.Record.HolderIdentity, snap.Annotations)
 }

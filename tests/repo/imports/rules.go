@@ -96,6 +96,8 @@ var rules = []importRule{
 	{path: "cmd/playground", allowed: []string{"cmd/...", "pilot/...", "pkg/...", "internal/...", "tests/cluster", "tests"}, environment: true},
 	{path: "cmd/pilot", allowed: []string{"cmd/fencecommand", "internal/fence/install", "internal/istiolog", "pilot/bootstrap", "pkg/..."}, testImports: harness, environment: true},
 
+	{path: "examples/witness", allowed: []string{elector, locks, elections + "/witness"}, environment: true},
+
 	// The test kit of other programs.
 	{path: testKit, allowed: []string{elections, elections + "/fence", elector, locks, client, "internal/testutil/locktest"}, testImports: harness, without: library},
 

@@ -10,7 +10,7 @@ const annotationPrefix = "incumbent.dev/"
 
 // knownAnnotations are the annotations that a write may remove. Other annotations with the prefix belong to later
 // versions and are preserved.
-var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation}
+var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, WitnessReleaseAnnotation}
 
 // annotationsOf returns the annotations of this project, or nil if there are none.
 func annotationsOf(all map[string]string) map[string]string {

@@ -23,6 +23,7 @@ type scenario struct {
 	wall        time.Duration // offset of the wall clock
 	last        Record        // last own write
 	annotations Annotations
+	registered  EndedTerm // with the witness
 }
 
 func TestScenarios(t *testing.T) {
@@ -94,6 +95,9 @@ func (s *scenario) play(words []string) (string, error) {
 		return "", fmt.Errorf("want a time and an input")
 	}
 	at := time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
+	if words[1] == "died" {
+		return s.witness(words[2:])
+	}
 	in, err := s.input(words[1], words[2:])
 	if err != nil {
 		return "", err
@@ -110,7 +114,30 @@ func (s *scenario) play(words []string) (string, error) {
 	if a := s.action; a.Op != NoOp && a.Op != Read {
 		s.last, s.annotations = a.Record, a.Annotations
 	}
+	if t, acting := s.config.Acting(s.state); acting {
+		s.registered = t
+	} else if s.registered.Left(s.state.Snap) != HolderDied {
+		s.registered = EndedTerm{}
+	}
 	return s.trace(before, in.Now), nil
+}
+
+// witness returns the decision of the witness about the lock that it reads after the end of the process.
+func (s *scenario) witness(words []string) (string, error) {
+	snap, err := s.snapshot(words)
+	if err != nil {
+		return "", err
+	}
+	t := s.registered
+	if t == (EndedTerm{}) {
+		return "      witness: no term is registered\n", nil
+	}
+	line := fmt.Sprintf("      witness of %s/%d: %s", t.Holder, t.Transitions, t.Left(snap))
+	if t.Left(snap) == HolderDied {
+		r := snap.Released(0)
+		line += fmt.Sprintf(", release over @%d %q/%d", snap.Version, r.Holder, r.Transitions)
+	}
+	return line + "\n", nil
 }
 
 func (s *scenario) configure(words []string) error {
@@ -210,6 +237,8 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Content = Unreadable
 		case w == "written":
 			snap.Record, snap.Annotations = s.last, s.annotations
+		case w == "unmarked":
+			snap.Annotations.Marker = Marker{}
 		case w == "free":
 			snap.Record.Lease = time.Second
 		case name == "uid":

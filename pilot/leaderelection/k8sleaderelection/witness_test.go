@@ -1,0 +1,74 @@
+package k8sleaderelection_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/locktest"
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// registered is a Witness that keeps the registered term.
+type registered struct{ term le.WitnessedTerm }
+
+func (w *registered) Register(t le.WitnessedTerm) { w.term = t }
+
+func (w *registered) Remove(le.WitnessedTerm) { w.term = le.WitnessedTerm{} }
+
+// The candidate that acquires a released lock reports the release, once.
+func TestWitnessRelease_IsReported(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		w, rest, reported := &registered{}, &recorder{}, &recorder{}
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Witness = w })
+		advance(time.Second)
+		startRecorded(t, store, "b", "stable", reported)
+		startRecorded(t, store, "c", "stable", rest)
+		advance(time.Minute)
+		a.disconnect(true)
+		released, why, err := w.term.ReleaseEnded(t.Context(), store.Lock("witness", "").Locker, time.Now().Add(-53*time.Millisecond))
+		if !released || why != "holder-died" || err != nil {
+			t.Fatalf("released %v, %s, %v", released, why, err)
+		}
+		if got := store.Snapshot().Annotations; len(got) != 1 || got[k8sresourcelock.WitnessReleaseAnnotation] != "v1 a 0 53ms" {
+			t.Errorf("annotations of the released lock: %v", got)
+		}
+		advance(time.Minute)
+		_, _, durations := reported.take()
+		_, _, others := rest.take()
+		if all := append(durations, others...); strings.Count(strings.Join(all, "\n"), "witness-release") != 1 || !slices.Contains(all, "witness-release 53ms") {
+			t.Errorf("reported %q", all)
+		}
+		if _, left := store.Snapshot().Annotations[k8sresourcelock.WitnessReleaseAnnotation]; left {
+			t.Error("the annotation was not removed")
+		}
+	})
+}
+
+// A wrong annotation, or one of another term, is not reported.
+func TestWitnessRelease_IsNotReported(t *testing.T) {
+	for name, value := range map[string]string{
+		"other term": "v1 a 3 53ms", "version": "v2 a 0 53ms", "negative": "v1 a 0 -1s", "too long": "v1 a 0 2h", "no duration": "v1 a 0 soon", "words": "v1", "released": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+				w := &recorder{}
+				a := startCandidate(t, store, "a")
+				advance(time.Second)
+				if err := a.stop(); err != nil {
+					t.Fatal(err)
+				}
+				if value != "" {
+					store.Annotate(k8sresourcelock.WitnessReleaseAnnotation, value)
+				}
+				b := startRecorded(t, store, "b", "stable", w)
+				advance(time.Second)
+				if _, _, durations := w.take(); !b.IsLeader() || strings.Contains(strings.Join(durations, "\n"), "witness-release") {
+					t.Errorf("b leads: %v, reported %q", b.IsLeader(), durations)
+				}
+			})
+		})
+	}
+}
