@@ -13,9 +13,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// Variable is the environment variable with the file descriptor of the socket to the parent.
-const Variable = "INCUMBENT_WITNESS_FD"
-
 // Client registers the terms of this process with its witness. It implements k8sleaderelection.Witness. The nil Client has
 // no witness and does nothing.
 //

@@ -6,13 +6,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"syscall"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
-
-// Variable is the environment variable with the file descriptor of the socket to the parent.
-const Variable = "INCUMBENT_WITNESS_FD"
 
 var errNoLinux = errors.New("a witness requires Linux")
 
@@ -40,13 +36,6 @@ func Serve(context.Context, string, Options) error { return errNoLinux }
 // Supervise returns an error.
 func Supervise(Options) error { return errNoLinux }
 
-// Command is a program to start as the child of a witness.
-type Command struct {
-	// Path is the file of the program. Args begins with its name. Env is the environment.
-	Path      string
-	Args, Env []string
-}
-
 // Start returns an error.
 func (Command) Start(Options) (*Child, error) { return nil, errNoLinux }
 
@@ -55,13 +44,6 @@ type Child struct{}
 
 // Wait returns the zero Status.
 func (*Child) Wait() Status { return Status{} }
-
-// Status is how a child ended.
-type Status struct {
-	// Code is the exit code. Signal is not zero if a signal ended the child.
-	Code   int
-	Signal syscall.Signal
-}
 
 // Exit does nothing.
 func (Status) Exit() {}

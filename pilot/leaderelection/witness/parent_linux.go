@@ -22,8 +22,9 @@ const (
 	releaseTimeout = 5 * time.Second
 	// lastMessages is the time to read the last messages, in case another process inherited the socket.
 	lastMessages = 100 * time.Millisecond
-	// idleGC is the GOGC of the parent while the child is running, when it needs little memory.
-	idleGC = 20
+	// idleMemory is the memory of the parent at which it collects garbage while the child is running. It collects at no other
+	// time: a collection reads much of the program file, whose pages then count as memory of this process.
+	idleMemory = 16 << 20
 )
 
 // Supervise starts this program again as a child, with the same arguments, environment and standard files, and is its witness. It
@@ -35,13 +36,6 @@ func Supervise(o Options) error {
 	}
 	child.Wait().Exit()
 	return nil
-}
-
-// Command is a program to start as the child of a witness.
-type Command struct {
-	// Path is the file of the program. Args begins with its name. Env is the environment.
-	Path      string
-	Args, Env []string
 }
 
 // Child is a running child.
@@ -127,12 +121,14 @@ func isTerminal() bool {
 // reports the end after it has closed all descriptors of all threads.
 func (c *Child) Wait() Status {
 	procs := runtime.GOMAXPROCS(1)
-	percent := debug.SetGCPercent(idleGC)
+	percent := debug.SetGCPercent(-1)
+	limit := debug.SetMemoryLimit(idleMemory)
 	debug.FreeOSMemory()
 	unmapProgram()
 	status := c.reap()
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(percent)
+	debug.SetMemoryLimit(limit)
 	_ = c.socket.SetReadDeadline(time.Now().Add(lastMessages)) //nolint:forbidigo // a deadline
 	<-c.received
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout) //nolint:forbidigo // after the end of the program
@@ -177,13 +173,6 @@ func (c *Child) reap() Status {
 			return Status{Code: status.ExitStatus()}
 		}
 	}
-}
-
-// Status is how a child ended.
-type Status struct {
-	// Code is the exit code. Signal is not zero if a signal ended the child.
-	Code   int
-	Signal syscall.Signal
 }
 
 // Exit ends this process in the same way.
