@@ -75,7 +75,7 @@ var states = []state{
 	},
 	{
 		name: "fence of another mode",
-		list: "leads", doctor: "do not have the action Deny: the API server reports writes of non-leaders and admits them", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		list: "leads", doctor: "the API server reports writes of non-leaders and admits them → helm upgrade canary", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks:  func(p *plane) { p.bind("Audit") },
 		repairs: func(p *plane) { p.bind("Deny") },
 	},

@@ -154,7 +154,7 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 func undenied(lenient map[string]int, repair map[string]string) (findings []finding) {
 	for _, set := range slices.Sorted(maps.Keys(lenient)) {
 		findings = append(findings, finding{
-			Verdict: warning, Message: fmt.Sprintf("%d policies of the fence %s do not have the action Deny: the API server reports writes of non-leaders and admits them", lenient[set], set),
+			Verdict: warning, Message: fmt.Sprintf("the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set]),
 			Fix: denying(cmp.Or(repair[set], reinstall(set))),
 		})
 	}
