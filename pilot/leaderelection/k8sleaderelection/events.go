@@ -14,12 +14,12 @@ func (r *reporter) event(format string, args ...any) {
 }
 
 // termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go, without the reason.
-func (r *reporter) termEvent(format string, why core.Reason) {
-	text := fmt.Sprintf(format, why)
+func (r *reporter) termEvent(record func(format string, args ...any), format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
 	if r.le.config.Callbacks.OnStartedLeading != nil {
 		text, _, _ = strings.Cut(text, " (")
 	}
-	r.le.config.Lock.RecordEvent(text)
+	record("%s", text)
 }
 
 // warn records an Event of type Warning, or of type Normal if the lock does not support it.

@@ -1,6 +1,7 @@
 package k8sleaderelection_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -62,6 +63,25 @@ func TestEvents_Loss(t *testing.T) {
 		synctest.Wait()
 		if events, _, _ := ofB.take(); !slices.Equal(events, words{"Warning: b stopped leading (superseded)"}) {
 			t.Errorf("b: %q", events)
+		}
+	})
+}
+
+// Callers of client-go's API get the texts of client-go.
+func TestEvents_ClientGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		var of recorder
+		startRecorded(t, store, "a", "stable", &of, func(c *le.LeaderElectionConfig) {
+			run := c.RunFunctions[0]
+			c.RunFunctions = nil
+			c.Callbacks.OnStartedLeading = func(ctx context.Context) { _ = run(ctx) }
+		})
+		advance(time.Second)
+		putHolder(store, "b")
+		synctest.Wait()
+		if events, _, _ := of.take(); !slices.Equal(events, words{"a became leader", "Warning: a stopped leading"}) {
+			t.Errorf("%q", events)
 		}
 	})
 }

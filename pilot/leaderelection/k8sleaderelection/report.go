@@ -123,16 +123,16 @@ func (r *reporter) term(s *core.State, failure error) {
 	case leading:
 		why = r.claim
 		r.metric.On(r.le.config.Name)
-		r.termEvent("became leader (%s)", why)
+		r.termEvent(r.event, "became leader (%s)", why)
 	case s.Drain.Lost != core.NotLost:
 		r.metric.Off(r.le.config.Name)
-		r.warn("stopped leading (%s)", why)
+		r.termEvent(r.warn, "stopped leading (%s)", why)
 	case failure != nil:
 		r.metric.Off(r.le.config.Name)
-		r.warn("stopped leading (%s): %s", why, brief(failure))
+		r.termEvent(r.warn, "stopped leading (%s): %s", why, brief(failure))
 	default:
 		r.metric.Off(r.le.config.Name)
-		r.termEvent("stopped leading (%s)", why)
+		r.termEvent(r.event, "stopped leading (%s)", why)
 	}
 	if o := r.termObserver(); o != nil {
 		o.Term(r.le.config.Name, leading, string(why))
