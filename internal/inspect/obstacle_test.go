@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -36,9 +37,11 @@ func TestElections_Obstacles(t *testing.T) {
 		"no preference":      {lease(t, "e", "a.e", strategy, "x.y/z", preferred, "a.e"), []Candidate{member("b", "x.y/z")}, ""},
 		"hold": {configMap(t, "e", stable, markerKey, handsOver, holdKey, holdOfAnn), nil,
 			"incumbent.dev/hold: pause by ann: for 60 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e"},
+		"hold of a stranger": {configMap(t, "e", stable, markerKey, handsOver, holdKey, strings.Replace(holdOfAnn, "60", "99999999", 1)), nil,
+			"incumbent.dev/hold: pause by ann: for 604800 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e"},
 		"refused": {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", `,"refused":"not warm"`)), []Candidate{member("b", "")},
 			request + ": the leader refused to hand over to b: not warm" + kubectl("configmap/e", request)},
-		"step-down": {configMap(t, "e", stable, markerKey, handsOver, request, asks("", `,"holdSeconds":604800`)), nil,
+		"step-down": {configMap(t, "e", stable, markerKey, handsOver, request, asks("", `,"holdSeconds":99999999`)), nil,
 			request + ": eve requested that the leader steps down and does not campaign for 604800 s" + kubectl("configmap/e", request)},
 		"transfer to a missing candidate": {configMap(t, "e", stable, markerKey, handsOver, request, asks("ghost", "")), []Candidate{member("a", "")},
 			request + ": eve requested a handover to ghost, which cannot acquire the lock" + kubectl("configmap/e", request)},

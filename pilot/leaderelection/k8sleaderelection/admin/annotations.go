@@ -2,6 +2,7 @@ package admin
 
 import (
 	"slices"
+	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
@@ -54,6 +55,9 @@ type Annotations struct {
 	Invalid []string
 }
 
+// maxHoldSeconds limits the holds of strangers, as electors do.
+const maxHoldSeconds = int(core.MaxHold / time.Second)
+
 // DecodeAnnotations returns the annotations of a lock. They are zero if the lock has no readable record.
 func DecodeAnnotations(s k8sresourcelock.Snapshot) Annotations {
 	snap := codec.Decode(s)
@@ -64,9 +68,11 @@ func DecodeAnnotations(s k8sresourcelock.Snapshot) Annotations {
 	}
 	if snap.Addressed() {
 		n.Request = Request(snap.Annotations.Request)
+		n.Request.HoldSeconds = min(n.Request.HoldSeconds, maxHoldSeconds)
 	}
 	if snap.OnHold() {
 		n.Hold = k8sleaderelection.Hold(snap.Annotations.Hold)
+		n.Hold.Seconds = min(n.Hold.Seconds, maxHoldSeconds)
 	}
 	a := snap.Annotations
 	for name, valid := range map[string]bool{
