@@ -173,7 +173,8 @@ func TestSignal_ReleasesLock(t *testing.T) {
 func TestWitness_ReleasesAfterKill(t *testing.T) {
 	t.Parallel()
 	home := cluster.Shared(t).Namespace(t)
-	p := launchServer(t, identity(t, home, "a"), home, bundle(t, nil))
+	config, file := identity(t, home, "a"), bundle(t, nil)
+	p := launchServer(t, config, home, file)
 	p.leads(t)
 	before := readLock(t, home)
 	children, err := harness.Children(p.PID())
@@ -191,7 +192,16 @@ func TestWitness_ReleasesAfterKill(t *testing.T) {
 	if after := readLock(t, home); after != (lock{LeaseDurationSeconds: 1, LeaderTransitions: before.LeaderTransitions}) {
 		t.Errorf("the lock was not released: %+v", after)
 	}
-	inOrder(t, p.Out.String(), "run function started", "released the lock of a process that has ended")
+	inOrder(t, p.Out.String(), "run function started", "released the lock of a process that has ended", "holder-died")
+	// The next leader serves the metrics of the release.
+	p = launchServer(t, config, home, file)
+	p.leads(t)
+	_, page := p.page(t, "/metrics")
+	for _, want := range []string{"witness_releases_total", "witness_release_seconds_count"} {
+		if want = `incumbent_election_` + want + `{name="istio-namespace-controller-election"} 1`; !strings.Contains(page, want) {
+			t.Errorf("no %s", want)
+		}
+	}
 }
 
 func inOrder(t *testing.T, log string, words ...string) {
