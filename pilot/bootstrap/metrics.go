@@ -70,10 +70,10 @@ func newMetrics(remote bool) *metrics {
 		k8sleaderelection.Leaderless: m.span("leaderless",
 			"Time without an acting leader, as observed by this process. Do not add up the values of processes."),
 		k8sleaderelection.WitnessRelease: m.span("witness_release",
-			"Time from the end of the former leader's process until its witness released the lock that this process then acquired."),
+			"Time from the end of the former leader's process until its witness released the lock."),
 	}
 	m.witnessed = m.counter("incumbent_election_witness_releases_total",
-		"Number of locks that the witness of the former leader released after the end of its process, and that this process then acquired.", "name")
+		"Number of locks that this process acquired after the witness of an ended leader released them.", "name")
 	m.missing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "incumbent_election_missing_kinds",
 		Help: "Number of resource kinds that the controller needs and the API server does not serve. Above 0, this process does not campaign. Absent if none are needed.",
