@@ -206,12 +206,17 @@ func (w *world) checkSettled() {
 }
 
 // postponed repeats checkSettled later, once, if a leader refuses the requests of nominees that failed before
-// the calm.
+// the calm, or if a coordinator prefers a candidate again after a pause.
 func (w *world) postponed() bool {
 	rest := w.rest
 	for _, n := range w.nodes {
 		if n.p != nil && n.p.s.Failed.Until != 0 {
 			rest = max(rest, n.clocks.when(n.p.s.Failed.Until).add(w.timing.bound()))
+		}
+	}
+	for _, c := range w.coordinators {
+		for _, until := range c.skipped {
+			rest = max(rest, until.add(w.timing.bound()))
 		}
 	}
 	if rest == w.rest || w.waited {
