@@ -216,7 +216,10 @@ func (d *demo) note(format string, args ...any) {
 
 func (d *demo) terms() ([]audit.Term, error) {
 	h, err := d.History()
-	return h.Terms(rollout.Namespace, rollout.NamespaceElection), err
+	if err != nil {
+		return nil, err
+	}
+	return audit.Terms(h.Courses(), rollout.Namespace, rollout.NamespaceElection), nil
 }
 
 // await waits until the terms of the lock fit the course and the new leader has created the ConfigMap everywhere. It

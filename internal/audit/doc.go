@@ -1,7 +1,7 @@
 // Package audit judges leader elections by the audit logs of the API servers. The logs show which pod's token wrote each
 // object. Judge reports every write that was not made by the leader.
 //
-//	audit logs ── Log.Read ──▶ Log ── Log.History ──▶ History ──┬─ History.Terms ──▶ terms of a lock
+//	audit logs ── Log.Read ──▶ Log ── Log.History ──▶ History ──┬─ Terms         ──▶ terms of a lock
 //	                                                             └─ Judge ──▶ Result
 //
 // Writes are ordered by the resourceVersion that they produced, which is the order of etcd. A write without a logged

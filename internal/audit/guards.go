@@ -64,8 +64,7 @@ type attribution struct {
 	history History
 	courses map[Lock]*Course
 	given   []Guard
-	// users are the accounts of the candidates of each lock, rivals the locks of each account.
-	users  map[Lock]map[string]bool
+	// rivals are the locks for which each account is a candidate.
 	rivals map[string][]Lock
 	// found counts the writes of each matter without a given guard. Writers of another namespace can have the same matter.
 	found map[string]map[Lock]*coverage
@@ -84,13 +83,13 @@ func (c coverage) part() float64 { return float64(c.held) / float64(c.held+c.lat
 // attribute counts the writes that no guard names.
 func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
 	a := &attribution{
-		history: h, courses: courses, given: given, users: map[Lock]map[string]bool{}, rivals: map[string][]Lock{},
+		history: h, courses: courses, given: given, rivals: map[string][]Lock{},
 		found: map[string]map[Lock]*coverage{}, unclear: map[string]int{},
 	}
-	a.findUsers()
+	a.findRivals()
 	books := newBooks(courses)
 	for w := range h.All() {
-		if !a.judged(w) || a.assigned(w) {
+		if !a.judged(w) || len(a.byGuard(w)) > 0 {
 			continue
 		}
 		matter := w.matter()
@@ -116,20 +115,16 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 	return a
 }
 
-// findUsers finds the accounts of the candidates of each lock.
-func (a *attribution) findUsers() {
-	h := a.history
-	for w := range h.All() {
-		if w.lock != nil && w.Pod != "" && h.locks[w.lockID()] {
-			lock := w.lockID()
-			if a.users[lock] == nil {
-				a.users[lock] = map[string]bool{}
-			}
-			a.users[lock][w.account] = true
+// findRivals finds the accounts of the candidates of each lock.
+func (a *attribution) findRivals() {
+	users := map[Lock]map[string]bool{}
+	for w := range a.history.All() {
+		if w.lock != nil && w.Pod != "" {
+			add(users, w.lockID(), w.account)
 		}
 	}
-	for _, lock := range h.Locks() {
-		for account := range a.users[lock] {
+	for _, lock := range a.history.Locks() {
+		for account := range users[lock] {
 			a.rivals[account] = append(a.rivals[account], lock)
 		}
 	}
@@ -157,9 +152,7 @@ func (a *attribution) judged(w Write) bool {
 	return w.Pod != "" && len(a.rivals[w.account]) > 0 && !a.history.locks[w.lockID()] && !slices.Contains(ignored, w.Resource)
 }
 
-// assigned reports whether a given guard is about a write of a candidate of its lock.
-func (a *attribution) assigned(w Write) bool { return len(a.byGuard(w)) > 0 }
-
+// byGuard returns the locks that a given guard assigns to a write of their candidate.
 func (a *attribution) byGuard(w Write) (locks []Lock) {
 	for _, g := range a.given {
 		if !g.Guards(w) {

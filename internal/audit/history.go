@@ -228,7 +228,7 @@ func (h *History) findLocks() {
 	}
 }
 
-func add(sets map[string]map[string]bool, key, value string) {
+func add[K comparable](sets map[K]map[string]bool, key K, value string) {
 	if sets[key] == nil {
 		sets[key] = map[string]bool{}
 	}

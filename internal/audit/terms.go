@@ -74,12 +74,16 @@ func (h History) Courses() map[Lock]*Course {
 	return all
 }
 
-// Terms returns the terms of the lock with a name. During a migration several objects have it: the first one with terms counts.
-func (h History) Terms(namespace, name string) []Term {
-	all := h.Courses()
-	for _, lock := range h.Locks() {
-		if lock.Namespace == namespace && lock.Name == name && len(all[lock].Terms) > 0 {
-			return all[lock].Terms
+// SameName returns the possible locks with a name. During a migration several objects have it.
+func SameName(namespace, name string) []Lock {
+	return []Lock{{"configmaps", namespace, name}, {"endpoints", namespace, name}, {"leases", namespace, name}}
+}
+
+// Terms returns the terms of the lock with a name. The first lock with terms counts.
+func Terms(courses map[Lock]*Course, namespace, name string) []Term {
+	for _, lock := range SameName(namespace, name) {
+		if c := courses[lock]; c != nil && len(c.Terms) > 0 {
+			return c.Terms
 		}
 	}
 	return nil

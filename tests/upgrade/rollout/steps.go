@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
@@ -119,10 +120,14 @@ func (r *Rollout) AwaitLeads(ctx context.Context, revision string) error {
 	shared, _ := bootstrap.Elections(bootstrap.Config{})
 	return r.await(ctx, revision+" leads the shared elections", func(context.Context) (bool, error) {
 		h, err := r.History()
+		if err != nil {
+			return false, err
+		}
+		courses := h.Courses()
 		for _, id := range shared {
-			terms := h.Terms(Namespace, id)
+			terms := audit.Terms(courses, Namespace, id)
 			if len(terms) == 0 || terms[len(terms)-1].Ended != "" || terms[len(terms)-1].Key != revision {
-				return false, err
+				return false, nil
 			}
 		}
 		return true, err

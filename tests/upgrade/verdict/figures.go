@@ -46,8 +46,8 @@ func (j *judge) measure(all map[string][]guarded) {
 		}
 	}
 	f.Objects = len(objects)
-	for _, name := range slices.Sorted(maps.Keys(j.locks)) {
-		for _, lock := range j.locks[name] {
+	for _, lock := range j.history.Locks() {
+		if lock.Namespace == j.Namespace && j.isLock(lock.Name) {
 			j.measureTerms(lock)
 		}
 	}
@@ -56,10 +56,10 @@ func (j *judge) measure(all map[string][]guarded) {
 
 func (j *judge) measureTerms(lock audit.Lock) {
 	c := j.courses[lock]
-	if c == nil {
-		return // an election without a lock
-	}
 	f := &j.verdict.Figures
+	for _, gap := range c.Gaps {
+		j.add(Incomplete, "%s", gap)
+	}
 	f.Terms += len(c.Terms)
 	if gap, next := c.Leaderless(); gap > f.Leaderless {
 		f.Leaderless = gap
@@ -82,7 +82,7 @@ func (j *judge) measureFlips() {
 			if g.PerRevision {
 				continue
 			}
-			terms := j.terms(g.Lock)
+			terms := audit.Terms(j.courses, j.Namespace, g.Lock)
 			first := slices.IndexFunc(terms, func(t audit.Term) bool {
 				return t.Key == f.revision && t.Start.Version <= until && (t.Ended == "" || t.End.Version >= f.version)
 			})

@@ -94,9 +94,7 @@ type judge struct {
 	history audit.History
 	verdict Verdict
 	courses map[audit.Lock]*audit.Course
-	// locks are the locks of the elections, by name.
-	locks map[string][]audit.Lock
-	flips []flip
+	flips   []flip
 }
 
 // flip is a change of the default revision.
@@ -114,13 +112,12 @@ const (
 
 // Judge judges a history.
 func Judge(h audit.History, config Config) Verdict {
-	j := &judge{Config: config, history: h, courses: h.Courses(), locks: map[string][]audit.Lock{}}
-	j.findLocks()
+	j := &judge{Config: config, history: h, courses: h.Courses()}
 	j.findFlips()
 	guarded := j.findGuarded()
 	audit.Judge(h, j.courses, func(w audit.Write) []audit.Lock {
-		_, lock := j.guardOf(w)
-		return j.locks[lock]
+		_, locks := j.guardOf(w)
+		return locks
 	}, j.breach)
 	for _, g := range config.Guards {
 		j.judgeReturns(g.Lock, guarded[g.Lock])
@@ -132,35 +129,13 @@ func Judge(h audit.History, config Config) Verdict {
 	if r := config.Requests; r.Failed > 0 {
 		j.add(Failed, "%d of %d failed, with a drain of %v: %s", r.Failed, r.Sent, r.Drain, strings.Join(r.Errors, "; "))
 	}
-	slices.SortStableFunc(j.verdict.Violations, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
 	j.measure(guarded)
+	slices.SortStableFunc(j.verdict.Violations, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
 	return j.verdict
 }
 
 func (j *judge) add(rule Rule, format string, args ...any) {
 	j.verdict.Violations = append(j.verdict.Violations, Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
-}
-
-// findLocks finds the locks of the elections. An election without one has a lock without terms.
-func (j *judge) findLocks() {
-	for _, lock := range j.history.Locks() {
-		if lock.Namespace == j.Namespace && j.isLock(lock.Name) {
-			j.locks[lock.Name] = append(j.locks[lock.Name], lock)
-			for _, gap := range j.courses[lock].Gaps {
-				j.add(Incomplete, "%s", gap)
-			}
-		}
-	}
-}
-
-// terms returns the terms of an election.
-func (j *judge) terms(lock string) []audit.Term {
-	for _, l := range j.locks[lock] {
-		if terms := j.courses[l].Terms; len(terms) > 0 {
-			return terms
-		}
-	}
-	return nil
 }
 
 func (j *judge) isLock(name string) bool {
@@ -193,25 +168,22 @@ type guarded struct {
 	revision string
 }
 
-// guardOf returns the election that guards a write, and its lock: with the revision if there is one per revision.
-func (j *judge) guardOf(w audit.Write) (election, lock string) {
+// guardOf returns the election that guards a write, and its possible locks. Their name has the revision if there is a lock per revision.
+func (j *judge) guardOf(w audit.Write) (election string, locks []audit.Lock) {
 	revision := j.Revision(w.User)
 	if revision == "" || j.writesLock(w) {
-		return "", ""
+		return "", nil
 	}
 	for _, g := range j.Guards {
 		if g.Guards(w) {
-			lock = g.Lock
+			name := g.Lock
 			if g.PerRevision {
-				lock += "-" + revision
+				name += "-" + revision
 			}
-			if len(j.locks[lock]) == 0 {
-				j.locks[lock] = []audit.Lock{{Resource: "leases", Namespace: j.Namespace, Name: lock}}
-			}
-			return g.Lock, lock
+			return g.Lock, audit.SameName(j.Namespace, name)
 		}
 	}
-	return "", ""
+	return "", nil
 }
 
 // findGuarded groups the guarded writes by election.
