@@ -38,7 +38,7 @@ func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*b
 			Namespace: home, PodName: pod, ServiceAccount: "pilot",
 			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
-		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, name, newBundleFile(t, i.content).path, func(config *bootstrap.Config) {
+		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, name, bundleFile(t, i.content), func(config *bootstrap.Config) {
 			patient(config)
 			config.IngressMode, config.IngressClass, config.DisableGatewayAPI = "STRICT", i.class, false
 			change(config)
@@ -145,7 +145,7 @@ func TestInstallations_Independent(t *testing.T) {
 		t.Helper()
 		for name, i := range both {
 			for _, at := range []string{homes[name], spaces[name]} {
-				(&stage{admin: admin}).carries(t, at, i.content)
+				carries(t, admin, at, i.content)
 			}
 			want := map[string]string{"a": "192.0.2.1", "b": "192.0.2.2"}[name]
 			await(t, "the Ingress of "+name+" has its address", func() bool { return addressOf(t, admin, homes[name], "web") == want })

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"go.opencensus.io/stats/view"
-	rbacv1 "k8s.io/api/rbac/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/internal/testutil/waits"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -23,12 +21,6 @@ func TestMain(m *testing.M) {
 	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
 	view.Stop()
 	cluster.Main(m, cluster.Options{})
-}
-
-// identity returns a client with only these cluster-wide permissions.
-func identity(t *testing.T, c *cluster.Cluster, namespace, pod string, rules ...rbacv1.PolicyRule) kube.Client {
-	t.Helper()
-	return cluster.ClientFor(t, c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ClusterRules: rules}))
 }
 
 // await waits until a function returns true.

@@ -116,7 +116,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	put(t, inEast, revisions.DefaultTagWebhook(""), rev("stable"))
 	file := remoteKubeconfig(t, east, home)
 	ofWest, ofEast := certificate(t), certificate(t)
-	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", newBundleFile(t, ofWest).path, func(config *bootstrap.Config) {
+	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", bundleFile(t, ofWest), func(config *bootstrap.Config) {
 		patient(config)
 		config.RemoteKubeconfig, config.Fence = file, true
 	})
@@ -129,8 +129,8 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	}
 	leads(remote, "", "west", inWest, "pod-of-west", "stable")
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
-	(&stage{admin: inWest}).carries(t, home, ofWest)
-	(&stage{admin: inEast}).carries(t, home, ofWest)
+	carries(t, inWest, home, ofWest)
+	carries(t, inEast, home, ofWest)
 	sample := "leader_election_master_status{%sname=%q}"
 	for _, label := range []string{"", `cluster="remote",`} {
 		if got := remote.metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)); got != "1" {
@@ -139,7 +139,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	}
 
 	// A local candidate of east outranks the remote leader.
-	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", newBundleFile(t, ofEast).path, patient)
+	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", bundleFile(t, ofEast), patient)
 	leads(local, "", "east", inEast, "pod-of-east", "stable")
 	if n := local.metric(t, terms("began", "nominated")); n != "1" {
 		t.Errorf("nominated %q times", n)
@@ -150,7 +150,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 			return e.Message == "pod-of-east requested a handover from pod-of-west (local-over-remote)"
 		})
 	})
-	(&stage{admin: inEast}).carries(t, home, ofEast)
+	carries(t, inEast, home, ofEast)
 	leads(remote, "", "west", inWest, "pod-of-west", "stable")
 	if spread(t, inWest, home) != ofWest {
 		t.Error("namespace in west has the bundle of east")
@@ -158,7 +158,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	// After its end, the remote candidate leads again.
 	local.end()
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
-	(&stage{admin: inEast}).carries(t, home, ofWest)
+	carries(t, inEast, home, ofWest)
 
 	if n := remote.journal.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
@@ -167,13 +167,13 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	// A failure of east does not affect west. After its restart, east rejects requests until it has read its roles.
 	bringBack := stopAPIServer(t, east)
 	fresh := west.Namespace(t)
-	(&stage{admin: inWest}).carries(t, fresh, ofWest)
+	carries(t, inWest, fresh, ofWest)
 	if code, text := remote.page(t, "/readyz"); code != http.StatusOK {
 		t.Errorf("not ready without east: %s", text)
 	}
 	bringBack()
 	sameNamespace(t, inEast, fresh)
-	(&stage{admin: inEast}).carries(t, fresh, ofWest)
+	carries(t, inEast, fresh, ofWest)
 	remote.end()
 	for where, admin := range map[string]kube.Client{"west": inWest, "east": inEast} {
 		if now := record(t, admin, home); now.HolderIdentity != "" {
@@ -189,17 +189,17 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	inWest, inEast := west.Client(t), east.Client(t)
 	bringBack := stopAPIServer(t, east)
 	content := certificate(t)
-	r := serve(t, pilotIdentity(t, west, home, "a"), home, "a", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
+	r := serve(t, pilotIdentity(t, west, home, "a"), home, "a", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
 		config.RemoteKubeconfig = file
 	})
-	(&stage{admin: inWest}).carries(t, home, content)
+	carries(t, inWest, home, content)
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 	await(t, "remote failure logged", func() bool { return r.journal.Count("WARN", "cluster=remote") > 0 })
 	bringBack()
 	await(t, "missing namespace logged", func() bool { return r.journal.Count("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
 	await(t, "leads in the remote cluster", func() bool { return r.at(t, "remote").Leading })
-	(&stage{admin: inEast}).carries(t, home, content)
+	carries(t, inEast, home, content)
 	if r.at(t, "").LeaderIdentity != "a" {
 		t.Error("it does not lead in its own cluster")
 	}

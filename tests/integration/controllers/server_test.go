@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -122,7 +123,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 				defer cancel()
 				_ = admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
 			})
-			bundle := newBundleFile(t, content).path
+			bundle := bundleFile(t, content)
 			choose := func(config *bootstrap.Config) {
 				patient(config)
 				config.Lock = lock
@@ -148,9 +149,8 @@ func TestServer_TwoRevisions(t *testing.T) {
 			}
 			leads("stable")
 			stable, canary := replicas["stable"], replicas["canary"]
-			s := &stage{admin: admin}
-			s.carries(t, home, content)
-			s.carries(t, "default", content)
+			carries(t, admin, home, content)
+			carries(t, admin, "default", content)
 			for name, r := range replicas {
 				await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
 				if code, text := r.page(t, "/healthz"); code != http.StatusOK || text != "ok\n" {
@@ -175,10 +175,13 @@ func TestServer_TwoRevisions(t *testing.T) {
 			leads("stable")
 			put(t, admin, webhook, rev("canary"))
 			leads("canary")
-			if err := admin.Kube().CoreV1().ConfigMaps(home).Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil {
+			// The API server rejects a key that is in data and binaryData.
+			binary := `{"metadata":{"labels":{"theirs":"1"}},"data":{"root-cert.pem":null},"binaryData":{"root-cert.pem":"eA=="}}`
+			maps := admin.Kube().CoreV1().ConfigMaps(home)
+			if _, err := maps.Patch(t.Context(), namespace.ConfigMapName, types.MergePatchType, []byte(binary), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			s.carries(t, home, content)
+			carries(t, admin, home, content)
 
 			canary.end()
 			delete(replicas, "canary")
@@ -206,7 +209,7 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
 	config := pilotIdentity(t, c, home, "a")
 	bringBack := stopAPIServer(t, c)
-	r := serve(t, config, home, "a", "stable", newBundleFile(t, content).path, nil)
+	r := serve(t, config, home, "a", "stable", bundleFile(t, content), nil)
 	// From the default watcher, the controller and the Lease of the member.
 	await(t, "reports", func() bool { return r.journal.Count("WARN", "refused") == 3 })
 	if got := r.journal.Count("WARN"); got != 3 {
@@ -220,6 +223,6 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	}
 	bringBack()
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	(&stage{admin: admin}).carries(t, home, content)
+	carries(t, admin, home, content)
 	r.end()
 }

@@ -122,13 +122,13 @@ func TestServer_WithoutElections(t *testing.T) {
 		return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/namespaces/"+late+"/configmaps")
 	}}
 	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
-	r := serve(t, sent.through(config), home, "single", "stable", newBundleFile(t, content).path, func(config *bootstrap.Config) {
+	r := serve(t, sent.through(config), home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
 		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)
 	await(t, "all controllers run", func() bool { return r.journal.Count("run function started") == rows })
-	(&stage{admin: admin}).carries(t, home, content)
+	carries(t, admin, home, content)
 	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
 
 	// The server stops during a write.

@@ -47,7 +47,7 @@ func TestMixedReplicas(t *testing.T) {
 	stable.stop()
 	leads("coordinated candidate is named again", "canary-2.x", canary)
 	stable = w.candidate("stable-3", "stable", brisk, w.uncoordinated)
-	w.await("uncoordinated candidate logs it", func() bool { return stable.log.Count(notCoordinated) == 1 })
+	w.await("uncoordinated candidate logs it", func() bool { return stable.log.Count("lock is coordinated and this elector is not") == 1 })
 	leads("mixed again: coordinated leader stays", "canary-2.x", canary)
 
 	coordinator.stop()

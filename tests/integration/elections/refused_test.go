@@ -11,6 +11,7 @@ import (
 	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -140,4 +141,41 @@ func refuseByQuota(t *testing.T, x *fixture) {
 	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// reject installs a policy with this CEL expression for writes of Leases. It returns a function that removes the policy.
+func (x *fixture) reject(expression, message string) (remove func()) {
+	x.Helper()
+	client := x.cluster.Client(x).Kube().AdmissionregistrationV1()
+	meta := metav1.ObjectMeta{Name: "deny-" + x.namespace}
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: meta,
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: x.selector(), ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: leaseWrites}},
+			},
+			Validations: []admissionv1.Validation{{Expression: expression, Message: message}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: meta,
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}
+	if _, err := client.ValidatingAdmissionPolicies().Create(x.Context(), policy, metav1.CreateOptions{}); err != nil {
+		x.Fatal(err)
+	}
+	if _, err := client.ValidatingAdmissionPolicyBindings().Create(x.Context(), binding, metav1.CreateOptions{}); err != nil {
+		x.Fatal(err)
+	}
+	remove = func() {
+		ctx := context.WithoutCancel(x.Context())
+		if err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			x.Error(err)
+		}
+		if err := client.ValidatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			x.Error(err)
+		}
+	}
+	x.Cleanup(remove)
+	return remove
 }

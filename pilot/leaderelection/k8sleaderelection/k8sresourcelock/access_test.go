@@ -2,7 +2,6 @@ package k8sresourcelock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -78,35 +77,6 @@ func TestWrite_GuardedByBase(t *testing.T) {
 	other := Snapshot{Raw: []byte("{}"), Annotations: map[string]string{"a": "b"}, Object: &Pair{}}
 	if kept := other.Base(); kept.Raw == nil || kept.Annotations == nil {
 		t.Errorf("of an object that is not the API server's a base keeps %+v", kept)
-	}
-}
-
-func TestAnnotate_Invalid(t *testing.T) {
-	store := &sent{}
-	for name, c := range map[string]struct {
-		lock  Annotated
-		base  Snapshot
-		notes map[string]string
-		want  string
-	}{
-		"no client":      {&ConfigMapLock{}, shownAs(nil), nil, "no Client"},
-		"a foreign note": {lockOn(store), shownAs(nil), map[string]string{"example.com/x": "y"}, "example.com/x"},
-		"no object":      {lockOn(store), Snapshot{}, nil, "does not exist"},
-		"another kind":   {lockOn(store), Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: &coordinationv1.Lease{}}, nil, "Lease"},
-	} {
-		if _, err := c.lock.Annotate(t.Context(), c.base, c.notes); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), ": annotate: ") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for name, l := range map[string]interface {
-		DryRun(context.Context, Snapshot, LeaderElectionRecord, map[string]string) error
-	}{"configmap": lockOn(&sent{err: errors.New("broken")}), "lease": &LeaseLock{}} {
-		if err := l.DryRun(t.Context(), Snapshot{}, golden, nil); err == nil {
-			t.Errorf("%s: dryRunRecorder without an error", name)
-		}
-	}
-	if len(store.all) > 0 {
-		t.Errorf("%d writes were sent", len(store.all))
 	}
 }
 

@@ -74,22 +74,3 @@ func TestCall_Limit(t *testing.T) {
 		}
 	})
 }
-
-// After maxWait a call runs in spite of the limit. No other call starts until there is room again.
-func TestCall_MaxWaitExceedsLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newLimitedCalls(t, 1)
-		c.call(t.Context(), "hangs", time.Hour)
-		c.call(t.Context(), "impatient", time.Second)
-		c.call(t.Context(), "patient", time.Hour)
-		c.want("hangs")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		c.want("hangs", "impatient")
-		c.ends["hangs"]()
-		c.want("hangs", "impatient")
-		c.ends["impatient"]()
-		c.want("hangs", "impatient", "patient")
-		c.ends["patient"]()
-	})
-}

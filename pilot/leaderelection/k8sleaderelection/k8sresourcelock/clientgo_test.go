@@ -11,28 +11,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestNew_LockTypes(t *testing.T) {
-	labels := map[string]string{"team": "a"}
-	for kind, want := range map[string]Interface{
-		LeasesResourceLock: &LeaseLock{}, "configmaps": &ConfigMapLock{}, "configmapsleases": &MultiLock{}, "endpoints": nil,
-	} {
-		plain, err := New(kind, "n", "l", nil, nil, ResourceLockConfig{Identity: "a"})
-		labeled, errLabeled := NewWithLabels(kind, "n", "l", nil, nil, ResourceLockConfig{Identity: "a"}, labels)
-		if want == nil {
-			if err == nil || errLabeled == nil || !strings.Contains(err.Error(), `"endpoints" is not supported`) {
-				t.Errorf("%s: %v, %v", kind, err, errLabeled)
-			}
-			continue
-		}
-		if err != nil || errLabeled != nil || reflect.TypeOf(plain) != reflect.TypeOf(want) || plain.Identity() != "a" {
-			t.Errorf("%s: %T, %v, %v", kind, plain, err, errLabeled)
-		}
-		if lease, is := labeled.(*LeaseLock); is && lease.Labels["team"] != "a" {
-			t.Errorf("%s: labels %v", kind, lease.Labels)
-		}
-	}
-}
-
 func TestNewFromKubeconfig(t *testing.T) {
 	config := &rest.Config{Host: "https://127.0.0.1:1"}
 	lock, err := NewFromKubeconfig(LeasesResourceLock, "n", "l", ResourceLockConfig{Identity: "a"}, config, 10*time.Second)

@@ -55,18 +55,6 @@ func TestEncodeLease_Golden(t *testing.T) {
 	}
 }
 
-func TestEncodeLease_Transitions(t *testing.T) {
-	record := golden
-	record.LeaderTransitions = math.MaxInt32
-	if err := encodeLease(goldenLease(), record); err != nil {
-		t.Error(err)
-	}
-	record.LeaderTransitions++
-	if err := encodeLease(goldenLease(), record); err == nil || !strings.Contains(err.Error(), "does not fit into a Lease") {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestLeaseSnapshot(t *testing.T) {
 	lease := goldenLease()
 	lease.UID, lease.ResourceVersion = "u", "7"

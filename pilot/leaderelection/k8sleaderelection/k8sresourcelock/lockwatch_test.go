@@ -54,38 +54,6 @@ func alone(t *testing.T, script ...func(context.Context, func(), func(Snapshot))
 	return s, w
 }
 
-func TestLockWatch_Resumes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		broken := errors.New("broken")
-		s, w := alone(t,
-			func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
-				up()
-				seen(Snapshot{Exists: true, ResourceVersion: "7"})
-				return "8", nil
-			},
-			func(_ context.Context, up func(), seen func(Snapshot)) (string, error) {
-				up()
-				seen(Snapshot{ResourceVersion: "9"})
-				return "9", broken
-			},
-			func(context.Context, func(), func(Snapshot)) (string, error) { return "", broken },
-			lasts)
-		wantTold(t, w, "up after a gap", "changed7", "down", "up", "gone9", "down: broken")
-		<-time.After(time.Minute)
-		wantTold(t, w, "down: broken", "up after a gap")
-		if got := s.from(); !slices.Equal(got, []string{"", "8", "9", ""}) {
-			t.Errorf("watched from %q", got)
-		}
-		for i, a := range s.attempts {
-			if over := a.ctx.Err() != nil; over != (i < 3) {
-				t.Errorf("the context of watch %d has ended: %v", i, over)
-			}
-		}
-		w.End()
-		wantTold(t, w)
-	})
-}
-
 func TestLockWatch_StoreRestored(t *testing.T) {
 	(&lockWatch{}).StoreRestored("900") // before there is one
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -90,58 +89,6 @@ func one(t *testing.T, uid, text string) side {
 	return side{Snapshot: s, version: version}
 }
 
-func TestCombine(t *testing.T) {
-	for _, c := range []struct{ name, primary, secondary, want string }{
-		// Step one: the holder of the primary alone is selected.
-		{"step one, no secondary yet", "@5 c/3 marker", "@0 absent", "c/3 in 1"},
-		{"step one, released", "@9 -/4", "@7 b/3 half", "-/4 in 1"},
-		{"step one, handed over", "@9 me/5 nominated", "@7 b/3 half", "me/5 in 1"},
-		// Step three: the holder of the secondary alone is selected.
-		{"step three", "@5 b/3 half", "@9 l/4", "l/4 in 2"},
-		{"step three, the secondary recreated", "@5 b/7 half=old", "@9 -/0 uid=new", "-/0 in 2"},
-		// Both.
-		{"both", "@5 b/3 half marker", "@6 b/3 half marker", "b/3 in 3"},
-		{"both free", "@7 -/3", "@8 -/3", "-/3 in 3"},
-		// An acquisition in progress is selected.
-		{"a claim", "@7 b/4 half=s", "@6 -/3", "b/4 in 1"},
-		{"one's own claim, and another there", "@7 me/4 half=s", "@8 l/4", "l/4 in 2"},
-		// The writer completes a partial write.
-		{"half released", "@7 -/3", "@6 b/3 half marker", "b/3 in 2"},
-		// Changes by an administrator.
-		{"the primary deleted", "@9 absent", "@8 b/3 half", "b/3 in 2"},
-		// Steps one and three at the same time.
-		{"one and three, never oneself", "@9 me/3", "@8 l/3", "l/3 in 2"},
-		// Rare states.
-		{"never there", "@0 absent", "@0 absent", "absent 0 0"},
-		{"the secondary unreadable", "@9 c/3", "@8 unreadable", "unreadable in 2"},
-		{"the primary empty, the secondary gone", "@5 no-record", "@9 absent", "no record in 1"},
-		{"a peer keeps a nomination that is over", "@9 p/5 nominated renewed", "@8 b/4 half", "p/5 in 1"},
-		{"a nominee that has written the secondary alone", "@9 c/5 nominated", "@7 c/5 half", "c/5 in 1"},
-		{"both free, of different terms", "@7 -/3", "@8 -/4", "-/4 in 2"},
-		{"a claim over a higher count", "@9 b/4 half=s", "@8 -/7", "b/4 in 1"},
-		{"a claim, and a later term ended", "@7 b/4 half=s", "@8 -/5", "-/5 in 2"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			if is := inShort(shown(t, one(t, "p", c.primary), one(t, "s", c.secondary), "me")); is != c.want {
-				t.Errorf("%s | %s shows as %s, want %s", c.primary, c.secondary, is, c.want)
-			}
-		})
-	}
-}
-
-// inShort returns the record and the objects that have it: 1 is the primary, 2 the secondary, 3 both.
-func inShort(s Snapshot) string {
-	switch {
-	case !s.Exists:
-		return fmt.Sprintf("absent %d %d", s.Parts[0].Version, s.Parts[1].Version)
-	case s.Unreadable != nil:
-		return fmt.Sprintf("unreadable in %d", presentIn(s))
-	case s.Raw == nil:
-		return fmt.Sprintf("no record in %d", presentIn(s))
-	}
-	return fmt.Sprintf("%s/%d in %d", cmp.Or(s.Record.HolderIdentity, "-"), s.Record.LeaderTransitions, presentIn(s))
-}
-
 func TestCombine_Parts(t *testing.T) {
 	got := shown(t, one(t, "p", "@5 b/3 half"), one(t, "s", "@6 a/9 half"), "me")
 	if got.Parts != [2]Part{{"p", 5, false}, {"s", 6, true}} || got.UID != "s" || got.ResourceVersion != "6" || got.Floor != 9 {
@@ -150,16 +97,6 @@ func TestCombine_Parts(t *testing.T) {
 	if !errors.Is(shown(t, one(t, "p", "@5 unreadable"), one(t, "s", "@6 absent"), "me").Unreadable, ErrUnreadable) {
 		t.Error("no ErrUnreadable")
 	}
-}
-
-// presentIn returns 1 if the primary has the record, plus 2 if the secondary has it.
-func presentIn(s Snapshot) (in int) {
-	for i, part := range s.Parts {
-		if part.Present {
-			in |= 1 << i
-		}
-	}
-	return in
 }
 
 // Half reports whether only one of the two objects names the holder.

@@ -100,17 +100,6 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 	}
 }
 
-func TestMultiLock_DryRunBeforeAcquiring(t *testing.T) {
-	p := newPairTrial(t)
-	p.lock.Secondary.Forbid(locktest.Create)
-	if _, err := p.lock.Write(t.Context(), k8sresourcelock.Snapshot{}, termOf("b", 0, 0), nil); err == nil || k8sresourcelock.IsConflict(err) {
-		t.Errorf("error %v, want the server's refusal", err)
-	}
-	if p.Primary.Snapshot().Exists {
-		t.Error("write secondary after primary")
-	}
-}
-
 const (
 	hold    = k8sresourcelock.HoldAnnotation
 	request = k8sresourcelock.HandoverRequestAnnotation

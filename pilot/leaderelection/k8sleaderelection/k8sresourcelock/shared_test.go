@@ -132,38 +132,6 @@ func TestShared_MinSharedWatches(t *testing.T) {
 	})
 }
 
-func TestShared_Events(t *testing.T) {
-	sharedTest(t, "events in order, deletions too", func(t *testing.T, s *leaseServer, h *Shared) {
-		a, b := subscribed(t, h, "a"), subscribed(t, h, "b")
-		s.say(watch.Added, "a", "8")
-		s.say(watch.Added, "b", "9")
-		s.say(watch.Modified, "a", "10")
-		s.say(watch.Deleted, "a", "11")
-		s.say(watch.Added, "a", "101")
-		wantTold(t, a, "up after a gap", "changed8", "changed10", "gone11", "changed101")
-		wantTold(t, b, "up after a gap", "changed9")
-	})
-	sharedTest(t, "a late one nothing older", func(t *testing.T, s *leaseServer, h *Shared) {
-		first := subscribed(t, h, "a")
-		s.say(watch.Added, "a", "9")
-		s.say(watch.Added, "b", "10")
-		late := subscribed(t, h, "b")
-		s.say(watch.Added, "b", "10") // as at the start of a watch
-		s.say(watch.Modified, "b", "11")
-		wantTold(t, late, "up after a gap", "changed11")
-		wantTold(t, first, "up after a gap", "changed9")
-	})
-	sharedTest(t, "one Lease to several", func(t *testing.T, s *leaseServer, h *Shared) {
-		one, two := subscribed(t, h, "a"), subscribed(t, h, "a")
-		s.say(watch.Added, "a", "9")
-		wantTold(t, one, "up after a gap", "changed9")
-		one.End()
-		s.say(watch.Modified, "a", "10")
-		wantTold(t, two, "up after a gap", "changed9", "changed10")
-		wantTold(t, one)
-	})
-}
-
 func TestShared_Forbidden(t *testing.T) {
 	sharedTest(t, "watches by name, and tries again later", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
@@ -284,20 +252,6 @@ func TestShared_CountsWatches(t *testing.T) {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
 	})
-	sharedTest(t, "shares with fewer watches", func(t *testing.T, s *leaseServer, h *Shared) {
-		h.MinSharedWatches = 3
-		x, y, a := subscribed(t, h, "x"), subscribed(t, h, "y"), subscribed(t, h, "a")
-		x.End()
-		y.End()
-		b := subscribed(t, h, "b")
-		a.End()
-		c := subscribed(t, h, "c")
-		s.say(watch.Added, "b", "9")
-		s.say(watch.Added, "c", "10")
-		wantTold(t, b, "up after a gap", "changed9")
-		wantTold(t, c, "up after a gap", "changed10")
-		s.wantShared(t, "@")
-	})
 	sharedTest(t, "restarts after the last user", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 2
 		byName := subscribed(t, h, "x")
@@ -307,25 +261,6 @@ func TestShared_CountsWatches(t *testing.T) {
 		wantTold(t, again, "up after a gap", "changed9")
 		wantTold(t, byName, "up after a gap")
 		s.wantShared(t, "@", "@")
-	})
-	sharedTest(t, "and does without a client of its own", func(t *testing.T, s *leaseServer, h *Shared) {
-		meta := leaseLock(h, "a").LeaseMeta
-		for _, lock := range []*LeaseLock{{LeaseMeta: meta, Client: s, Shared: &Shared{MinSharedWatches: 1}}, {LeaseMeta: meta, Client: s}} {
-			w := lock.Subscribe(t.Context(), func() {})
-			wantTold(t, w, "up after a gap")
-			w.End()
-		}
-		if got := s.watches(); !slices.Equal(got, []string{"metadata.name=a@", "metadata.name=a@"}) {
-			t.Errorf("watches %q", got)
-		}
-		none := (&LeaseLock{LeaseMeta: meta}).Subscribe(t.Context(), func() {})
-		defer none.End()
-		wantTold(t, none, "down: lease ns/a: watch: "+errNoClient.Error())
-	})
-	sharedTest(t, "and hands on why a watch by name fails", func(t *testing.T, s *leaseServer, h *Shared) {
-		h.MinSharedWatches = 2
-		s.set(func(string) error { return apierrors.NewInternalError(errors.New("etcd")) })
-		wantTold(t, subscribed(t, h, "a"), "down: lease ns/a: watch: Internal error occurred: etcd")
 	})
 }
 
@@ -439,15 +374,4 @@ func TestShared_StoreRestored(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestIsLater(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want bool
-	}{{"10", "9", true}, {"9", "10", false}, {"10", "10", false}, {"11", "10", true}, {"10", "11", false}, {"1", "", true}, {"", "1", false}, {"", "", false}} {
-		if isLater(c.a, c.b) != c.want {
-			t.Errorf("%q is later than %q: %v", c.a, c.b, !c.want)
-		}
-	}
 }

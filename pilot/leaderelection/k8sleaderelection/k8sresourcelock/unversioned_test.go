@@ -148,33 +148,6 @@ func TestUnversioned_Lock(t *testing.T) {
 // termOf returns the term in the stored object.
 func termOf(s *unversionedStore) int { return ConfigMapSnapshot(s.object).Record.LeaderTransitions }
 
-// A change by another writer is a new version. The object is stored without UID and version.
-func TestUnversioned_OtherWriters(t *testing.T) {
-	store := &unversionedStore{object: configMap("istio-leader", "")}
-	l := lockOn(store)
-	first, err := l.Read(t.Context())
-	if err != nil || !first.Exists || !first.Unversioned() {
-		t.Fatalf("%+v, error %v", first, err)
-	}
-	again, err := l.Read(t.Context())
-	if err != nil || again.ResourceVersion != first.ResourceVersion || again.UID != first.UID {
-		t.Fatalf("unchanged, but version %s then %s, error %v", first.ResourceVersion, again.ResourceVersion, err)
-	}
-	n := store.n
-	written, err := l.Write(t.Context(), again, termed(1), nil)
-	if err != nil || written.UID != first.UID || versionOf(t, written) <= versionOf(t, first) || store.n != n+1 || store.object.UID != "" || store.object.ResourceVersion != "" {
-		t.Fatalf("%+v after %d requests, stored %+v, error %v", written, store.n-n, store.object, err)
-	}
-	store.object.Labels = map[string]string{"by": "another"}
-	changed, err := l.Read(t.Context())
-	if err != nil || versionOf(t, changed) <= versionOf(t, written) {
-		t.Fatalf("changed: version %s then %s, error %v", written.ResourceVersion, changed.ResourceVersion, err)
-	}
-	if _, err := l.Write(t.Context(), written, termed(2), nil); !IsConflict(err) {
-		t.Errorf("on the version before: error %v", err)
-	}
-}
-
 // fakeClient is a typed client of a store, as a fake clientset returns them: a new one for each call.
 type fakeClient struct {
 	corev1client.ConfigMapsGetter

@@ -98,14 +98,6 @@ func TestWatchEvents(t *testing.T) {
 	}
 }
 
-// client-go returns an empty watch without an error for a failed connection.
-func TestWatch_Empty(t *testing.T) {
-	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewEmptyWatch(), nil }})
-	if _, err := l.Watch(t.Context(), "", func() { t.Error("up") }, nil); !errors.Is(err, errNotAccepted) {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestWatch_ContextDone(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -213,19 +205,4 @@ func TestOpenWatch_Timeout(t *testing.T) {
 			t.Errorf("refused: %v, its context %v", err, o.ctx.Err())
 		}
 	})
-}
-
-func TestOpenWatch_Stop(t *testing.T) {
-	w := watch.NewFake()
-	ctx, cancel := context.WithCancel(t.Context())
-	l := lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) { return w, nil }})
-	if _, err := l.Watch(ctx, "", cancel, func(Snapshot) {}); err != nil {
-		t.Fatal(err)
-	}
-	if !w.IsStopped() {
-		t.Error("it goes on")
-	}
-	for range events(ctx, w, &watch.Event{Type: watch.Added, Object: configMap("istio-leader", "7")}) {
-		t.Error("an event of before it was up is shown after the end of its context")
-	}
 }

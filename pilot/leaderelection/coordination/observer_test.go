@@ -1,0 +1,130 @@
+package coordination
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+func microTime(after time.Duration) *metav1.MicroTime {
+	return &metav1.MicroTime{Time: epoch.Add(after)}
+}
+
+func TestIsNominated(t *testing.T) {
+	for name, c := range map[string]struct {
+		acquired, renewed *metav1.MicroTime
+		nominated, marker string
+		want              bool
+	}{
+		"by a coordinator":                  {nil, microTime(0), "", "", true},
+		"by a leader":                       {microTime(0), microTime(0), "a", "", true},
+		"peer that kept the annotation":     {microTime(0), microTime(time.Second), "a", "", false},
+		"leader that kept the annotation":   {microTime(0), microTime(0), "a", "v1 a 3", false},
+		"marker of an earlier term":         {microTime(0), microTime(0), "a", "v1 a 2", true},
+		"annotation names another":          {microTime(0), microTime(0), "b", "", false},
+		"renewed, without the annotation":   {microTime(0), microTime(time.Second), "", "", false},
+		"acquired now, without annotations": {microTime(0), microTime(0), "", "", false},
+	} {
+		l := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				k8sresourcelock.NominatedAnnotation: c.nominated, k8sresourcelock.MarkerAnnotation: c.marker,
+			}},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: c.acquired, RenewTime: c.renewed},
+		}
+		if isNominated(l) != c.want {
+			t.Errorf("%s: nominated %v", name, !c.want)
+		}
+	}
+}
+
+func TestIsPinged(t *testing.T) {
+	for name, c := range map[string]struct {
+		pinged, renewed *metav1.MicroTime
+		want            bool
+	}{
+		"never":       {nil, microTime(0), false},
+		"not renewed": {microTime(0), nil, true},
+		"later":       {microTime(time.Second), microTime(0), true},
+		"answered":    {microTime(0), microTime(0), false},
+	} {
+		if isPinged(coordinationv1beta1.LeaseCandidateSpec{PingTime: c.pinged, RenewTime: c.renewed}) != c.want {
+			t.Errorf("%s: pinged %v", name, !c.want)
+		}
+	}
+}
+
+// A ping of another coordinator starts the time to answer.
+func TestUpdate_PingedByOther(t *testing.T) {
+	object := newScenario(t, "a").e.Candidates[0]
+	c := (*candidateState)(nil).update(epoch, object)
+	later := epoch.Add(time.Minute)
+	if c = c.update(later, pinged(object, later)); !c.unanswered || !c.askedAt.Equal(later) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// An own write counts once, from when it was sent.
+func TestObserver_OwnWrite(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.step()
+	s.step()
+	s.wantLock("a", "")
+	s.observer.wrote(s.now, "1", s.e.Lease)
+	s.edit(func(l *coordinationv1.Lease) { l.ResourceVersion = "2" })
+	s.renew()
+	s.step()
+	since := s.observer.since
+	s.sleep(time.Second)
+	if s.step(); !s.observer.since.Equal(since) {
+		t.Errorf("the state of the lock began %v later", s.observer.since.Sub(since))
+	}
+	s.edit(func(l *coordinationv1.Lease) { setPreferredHolder(l, "b", false) })
+	if s.observer.wrote(s.now, "2", s.e.Lease); s.observer.preference != (preference{name: "b", since: s.now}) {
+		t.Errorf("%+v", s.observer.preference)
+	}
+	s.edit(clearPreferredHolder)
+	if s.observer.wrote(s.now, "3", s.e.Lease); s.observer.preference != (preference{}) {
+		t.Errorf("%+v", s.observer.preference)
+	}
+}
+
+// A candidate that released the lock is available again after an election duration.
+func TestAvailable_AfterRelease(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.step()
+	for since, want := range map[time.Duration]int{electionDuration - 1: 1, electionDuration: 2} {
+		s.observer.candidates["a"].releasedAt = s.now.Add(-since)
+		if got := s.observer.available(s.now, s.e, &plan{}); len(got) != want {
+			t.Errorf("%v after the release %d candidates are available, want %d", since, len(got), want)
+		}
+	}
+}
+
+// While the watch of a candidate lags, its answers are not complete and it gets no further ping.
+func TestPoll_StaleCandidate(t *testing.T) {
+	s := newScenario(t, "a")
+	s.e.Candidates[0].ResourceVersion = "5"
+	s.step()
+	s.sleep(2 * electionDuration)
+	s.observer.markStale(s.now, s.e.Candidates[0])
+	var p plan
+	if s.observer.poll(s.now, s.e.Candidates, &p) || len(p.Ping) > 0 {
+		t.Errorf("complete, or pings %v", p.Ping)
+	}
+}
+
+// Without a lock and a candidate that may be named there is nothing to report.
+func TestPlan_NoLockNoCandidate(t *testing.T) {
+	s := newScenario(t, "a")
+	s.step()
+	s.observer.candidates["a"].refusedUntil = s.now.Add(time.Minute)
+	s.e.Lease = nil
+	if p := s.step(); p.Err != nil || p.Lease != nil {
+		t.Errorf("%v, %v", p.Err, p.Lease)
+	}
+}
