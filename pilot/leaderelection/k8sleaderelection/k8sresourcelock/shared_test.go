@@ -252,6 +252,15 @@ func TestShared_CountsWatches(t *testing.T) {
 			t.Errorf("%d namespaces are kept", h.kept())
 		}
 	})
+	sharedTest(t, "several users of one Lease", func(t *testing.T, s *leaseServer, h *Shared) {
+		one, two := subscribed(t, h, "a"), subscribed(t, h, "a")
+		s.say(watch.Added, "a", "9")
+		wantTold(t, one, "up after a gap", "changed9")
+		one.End()
+		s.say(watch.Modified, "a", "10")
+		wantTold(t, two, "up after a gap", "changed9", "changed10")
+		wantTold(t, one)
+	})
 	sharedTest(t, "restarts after the last user", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 2
 		byName := subscribed(t, h, "x")
