@@ -172,7 +172,14 @@ func readFile(cmd *cobra.Command, log *logs.Log, name string, bar *bar) error {
 		from = file
 		label = name
 	}
-	return log.Read(label, &counted{cmd.Context().Err, from, bar})
+	events, truncated := log.Events, len(log.Truncated)
+	if err := log.Read(label, &counted{cmd.Context().Err, from, bar}); err != nil {
+		return err
+	}
+	if log.Events == events && len(log.Truncated) == truncated {
+		return fmt.Errorf("%s has no event", label)
+	}
+	return nil
 }
 
 // counted advances the progress bar, and fails when the user has interrupted the command.

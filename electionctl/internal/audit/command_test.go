@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"os"
@@ -86,30 +87,62 @@ func TestAudit_JSON(t *testing.T) {
 
 // Bad input never leads to an acquittal.
 func TestAudit_ExitCodes(t *testing.T) {
-	good := played(t, "lock stable-1 stable-1 1; bundle stable-1 shop one")
+	good := played(t, "lock stable-1 stable-1 1; bundle stable-1 shop one; lock stable-1 stable-1 1; bundle stable-1 shop two")
+	first, rest, _ := strings.Cut(good, "\n")
+	convicting := strings.SplitAfter(played(t, late), "\n")
+	blind := auditlog.New(t)
+	blind.Blind = true
+	blind.Play("lock stable-1 stable-1 1; bundle stable-1 shop one")
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write([]byte(good))
+	_ = zip.Close()
 	folder := t.TempDir()
-	file := filepath.Join(folder, "audit.log")
-	if err := os.WriteFile(file, []byte(good), 0o600); err != nil {
-		t.Fatal(err)
+	file := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
+	log := file("audit.log", good)
+	empty := file("empty.log", "")
+	older := file("audit-1.log", strings.Join(convicting[:3], ""))
+	newer := file("audit-2.log", strings.Join(convicting[3:], ""))
+	truncated := file("audit.log.gz", packed.String()[:packed.Len()-9])
+	noData := file("no-data.log.gz", packed.String()[:12])
+	const guard = "--guard=bundles=configmaps:bundle"
 	for name, c := range map[string]struct {
 		input string
 		args  []string
 		code  int
 		want  string
 	}{
-		"acquitted":        {good, []string{"-"}, 0, ""},
-		"file":             {"", []string{file}, 0, ""},
-		"no file":          {"", nil, 2, "missing argument FILE"},
-		"missing file":     {"", []string{"/no/such"}, 2, "/no/such: no such file"},
-		"directory":        {"", []string{folder}, 2, "is a directory"},
-		"empty":            {"", []string{"-"}, 2, "the log is empty. --policy prints a sufficient audit policy"},
-		"not JSON":         {"hello\n", []string{"-"}, 2, "standard input:1: not a JSON event"},
-		"other lock":       {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
-		"invalid guard":    {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},
-		"invalid format":   {good, []string{"-", "-o", "yaml"}, 2, "--output"},
-		"invalid window":   {good, []string{"-", "--window", "0s"}, 2, "--window must be positive"},
-		"policy with file": {good, []string{"--policy", "x"}, 2, "--policy reads no file"},
+		"acquitted":               {good, []string{"-"}, 0, ""},
+		"file":                    {"", []string{log}, 0, ""},
+		"file and an empty file":  {"", []string{empty, log}, 2, empty + " has no event"},
+		"no file":                 {"", nil, 2, "missing argument FILE"},
+		"missing file":            {"", []string{"/no/such"}, 2, "/no/such: no such file"},
+		"directory":               {"", []string{folder}, 2, "is a directory"},
+		"empty file":              {"", []string{empty}, 2, empty + " has no event"},
+		"no data on stdin":        {"", []string{"-"}, 2, "standard input has no event"},
+		"not JSON":                {"hello\n", []string{"-"}, 2, "standard input:1: not a JSON event"},
+		"truncated first line":    {good[20:], []string{"-"}, 2, "standard input:1: not a JSON event"},
+		"truncated line":          {first + "\n" + rest[:50] + "\n" + rest, []string{"-"}, 2, "1 lines are not JSON events, first standard input:2"},
+		"truncated gzip":          {"", []string{truncated}, 2, "the compressed file is truncated: " + truncated},
+		"gzip without data":       {"", []string{noData}, 2, "the compressed file is truncated: " + noData},
+		"truncated and complete":  {"", []string{truncated, log}, 2, "the compressed file is truncated"},
+		"rotated, in order":       {"", []string{guard, older, newer}, 1, "1 finding"},
+		"rotated, out of order":   {"", []string{guard, newer, older}, 1, "1 finding"},
+		"rotated, without oldest": {"", []string{guard, newer}, 0, ""},
+		"level too low":           {blind.Lines.String(), []string{"-"}, 2, "the level of the log is too low"},
+		"no lock":                 {played(t, "bundle stable-1 shop one"), []string{"-"}, 2, "the log has no lock"},
+		"locks only":              {played(t, "lock stable-1 stable-1 1"), []string{"-"}, 2, "no other write of their candidates"},
+		"other lock":              {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
+		"invalid guard":           {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},
+		"invalid format":          {good, []string{"-", "-o", "yaml"}, 2, "--output"},
+		"invalid window":          {good, []string{"-", "--window", "0s"}, 2, "--window must be positive"},
+		"policy with file":        {good, []string{"--policy", "x"}, 2, "--policy reads no file"},
 	} {
 		_, err, code := execute(t, c.input, c.args...)
 		if code != c.code || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
