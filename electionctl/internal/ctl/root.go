@@ -100,8 +100,9 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		err = withCode(Misused, "%w: see --help", err)
 	}
 	fmt.Fprintln(p.ErrOut, "electionctl:", strings.ReplaceAll(plain(err.Error()), "\n", "; "))
-	if errors.As(err, &c) {
-		return c.code
+	var exit interface{ ExitCode() int } // also of package audit
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
 	}
 	return Failed
 }

@@ -3,6 +3,8 @@ package ctl
 import (
 	"testing"
 
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -31,5 +33,13 @@ func TestRun_ExitCode(t *testing.T) {
 		got := e.run(append([]string{"run"}, c.args...)...)
 		t.Log(name)
 		e.expect(got, c.code, "", c.says)
+	}
+}
+
+// The exit code of package audit is the exit code of the program.
+func TestRun_AuditExitCode(t *testing.T) {
+	streams, _, _, errOut := genericiooptions.NewTestIOStreams()
+	if code := (&Program{IOStreams: streams}).Run(t.Context(), []string{"audit", "-"}); code != Misused {
+		t.Errorf("audit of an empty log: exit code %d\n%s", code, errOut)
 	}
 }
