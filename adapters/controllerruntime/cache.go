@@ -16,8 +16,9 @@ import (
 // termCache is the shared cache as seen by a term. It removes the handlers of the term.
 type termCache struct {
 	cache.Cache
-	indexer client.FieldIndexer
-	ctx     context.Context // of the term
+	ctx  context.Context // of the term
+	all  *indexes
+	mine map[index]bool // of this term
 
 	mu      sync.Mutex
 	removes []func()
@@ -41,15 +42,6 @@ func (c *termCache) wrap(i cache.Informer, err error) (cache.Informer, error) {
 
 // RemoveInformer does nothing, because other terms and the process use the informer.
 func (*termCache) RemoveInformer(context.Context, client.Object) error { return nil }
-
-// Start returns an error, because the Manager starts the cache.
-func (*termCache) Start(context.Context) error {
-	return fmt.Errorf("start the cache of a term: the Manager starts it")
-}
-
-func (c *termCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	return c.indexer.IndexField(ctx, obj, field, extract)
-}
 
 // syncPoll is the interval at which a source of controller-runtime polls whether its handler has all objects.
 const syncPoll = 100 * time.Millisecond
@@ -128,35 +120,20 @@ type indexes struct {
 	added map[index]bool
 }
 
-func newIndexes() *indexes { return &indexes{added: map[index]bool{}} }
-
-// of returns an indexer. mine are the indexes of the term. They are nil for the process.
-func (x *indexes) of(indexer client.FieldIndexer, mine map[index]bool) client.FieldIndexer {
-	return &fieldIndexer{indexer, x, mine}
-}
-
-type fieldIndexer struct {
-	next client.FieldIndexer
-	all  *indexes
-	mine map[index]bool
-}
-
 // IndexField adds an index, unless an earlier term has added it.
-func (f *fieldIndexer) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	f.all.mu.Lock()
-	defer f.all.mu.Unlock()
+func (c *termCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
 	i := index{reflect.TypeOf(obj), obj.GetObjectKind().GroupVersionKind(), field}
-	switch {
-	case f.mine[i], f.mine == nil && f.all.added[i]:
+	if c.mine[i] {
 		return fmt.Errorf("index field %q of %T: the index exists. Remove one of the two calls of IndexField", field, obj)
-	case !f.all.added[i]:
-		if err := f.next.IndexField(ctx, obj, field, extract); err != nil {
+	}
+	if !c.all.added[i] {
+		if err := c.Cache.IndexField(ctx, obj, field, extract); err != nil {
 			return fmt.Errorf("index field %q of %T: %w", field, obj, err)
 		}
-		f.all.added[i] = true
+		c.all.added[i] = true
 	}
-	if f.mine != nil {
-		f.mine[i] = true
-	}
+	c.mine[i] = true
 	return nil
 }

@@ -53,7 +53,7 @@ func NewManager(config *rest.Config, election leaderelection.Config, options man
 	if err := validate(options); err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
-	m := &Manager{ready: make(chan struct{}), elected: make(chan struct{}), indexes: newIndexes(), stop: func() {}}
+	m := &Manager{ready: make(chan struct{}), elected: make(chan struct{}), indexes: &indexes{added: map[index]bool{}}, stop: func() {}}
 	if err := m.elect(config, election, options); err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
@@ -151,9 +151,6 @@ func (m *Manager) GetHTTPClient() *http.Client { return m.http }
 
 // Election returns the election, for its status, gate and health check. The Manager runs it.
 func (m *Manager) Election() *leaderelection.LeaderElection { return m.election }
-
-// GetFieldIndexer returns the indexer of the shared caches.
-func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.indexes.of(m.GetCache(), nil) }
 
 // GetWebhookServer returns the webhook server. Every replica serves its webhooks. A path that is registered twice makes Start
 // return an error.
@@ -288,34 +285,14 @@ func (m *Manager) runTerm(ctx context.Context) error {
 	close(m.elected)
 	m.mu.Unlock()
 	status := leads(m.election.Status().Lock)
-	defer after(ctx, func() {
+	t := newTerm(ctx, m, func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		status.Set(0)
-		m.unelect()
-	})()
-	if err := newTerm(ctx, m).run(setups); err != nil && ctx.Err() == nil {
+		m.elected = make(chan struct{})
+	})
+	if err := t.run(setups); err != nil && ctx.Err() == nil {
 		m.fail(err)
 	}
 	return nil
-}
-
-// after calls f when ctx ends, or when the returned function is called before. That function returns after f has returned.
-func after(ctx context.Context, f func()) (finish func()) {
-	done := make(chan struct{})
-	cancel := context.AfterFunc(ctx, func() {
-		defer close(done)
-		f()
-	})
-	return func() {
-		if cancel() {
-			f()
-			return
-		}
-		<-done
-	}
-}
-
-func (m *Manager) unelect() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.elected = make(chan struct{})
 }

@@ -148,7 +148,7 @@ func TestInTerms_BadSetup(t *testing.T) {
 		`add metrics handler "/m" to a term`: func(_ context.Context, term manager.Manager) error {
 			return term.AddMetricsServerExtraHandler("/m", nil)
 		},
-		"start the cache of a term":     func(ctx context.Context, term manager.Manager) error { return term.GetCache().Start(ctx) },
+		"informer already started":      func(ctx context.Context, term manager.Manager) error { return term.GetCache().Start(ctx) },
 		"start the manager of a term":   func(ctx context.Context, term manager.Manager) error { return term.Start(ctx) },
 		"add runnable <nil>: it is nil": func(_ context.Context, term manager.Manager) error { return term.Add(nil) },
 		"set up a term: no such thing":  func(context.Context, manager.Manager) error { return errors.New("no such thing") },

@@ -25,6 +25,8 @@ type term struct {
 	cache  *termCache
 	// started is closed when the runnables start. Their start is the election of the term.
 	started chan struct{}
+	// ended is called once, when the term has ended and runnables may still be running.
+	ended func()
 
 	mu      sync.Mutex
 	waiting []manager.Runnable // until the start
@@ -35,11 +37,10 @@ type term struct {
 
 var errTermOver = errors.New("the term has ended. A setup must use the manager of its own term")
 
-func newTerm(ctx context.Context, m *Manager) *term {
-	t := &term{Manager: m, names: map[string]bool{}, started: make(chan struct{})}
+func newTerm(ctx context.Context, m *Manager, ended func()) *term {
+	t := &term{Manager: m, names: map[string]bool{}, started: make(chan struct{}), ended: ended}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	t.cache = &termCache{Cache: m.GetCache(), ctx: t.ctx}
-	t.cache.indexer = m.indexes.of(m.GetCache(), map[index]bool{})
+	t.cache = &termCache{Cache: m.GetCache(), ctx: t.ctx, all: m.indexes, mine: map[index]bool{}}
 	return t
 }
 
@@ -92,6 +93,7 @@ func (t *term) launch(r manager.Runnable) {
 // end waits for all runnables. Then no handler of the term is left in the shared caches.
 func (t *term) end() {
 	t.cancel(nil)
+	t.ended()
 	t.mu.Lock()
 	t.over = true
 	t.mu.Unlock()
@@ -184,7 +186,7 @@ func name(r manager.Runnable) string {
 func (t *term) GetCache() cache.Cache { return t.cache }
 
 // GetFieldIndexer returns the indexer of the shared cache. An index that an earlier term has added stays in use.
-func (t *term) GetFieldIndexer() client.FieldIndexer { return t.cache.indexer }
+func (t *term) GetFieldIndexer() client.FieldIndexer { return t.cache }
 
 // GetControllerOptions returns the options without the check of names by controller-runtime, which rejects each name in a second
 // term. Add checks them. The default is the queue of client-go: the shutdown of a priority queue can block a goroutine that holds
