@@ -66,7 +66,12 @@ func (l *lab) killAll(k killing, row *row) error {
 		}
 		defer done()
 	}
-	leader, err := l.enterKilled(k, namespace, 0)
+	folder, err := os.MkdirTemp("", "bench") // a parent reads its kubeconfig after the death
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	leader, err := l.enterKilled(k, namespace, folder, 0)
 	if err != nil {
 		return err
 	}
@@ -75,7 +80,7 @@ func (l *lab) killAll(k killing, row *row) error {
 		return err
 	}
 	for round := range k.rounds {
-		next, err := l.enterKilled(k, namespace, round+1)
+		next, err := l.enterKilled(k, namespace, folder, round+1)
 		if err != nil {
 			return err
 		}
@@ -119,17 +124,12 @@ func (l *lab) led(c *child, elections int) ([]time.Time, error) {
 	return nil, fmt.Errorf("no process led %d elections within %v", elections, bound)
 }
 
-// enterKilled starts a process with candidates.
-func (l *lab) enterKilled(k killing, namespace string, n int) (*child, error) {
+// enterKilled starts a process with candidates. Its kubeconfig is in the folder if it has a witness.
+func (l *lab) enterKilled(k killing, namespace, folder string, n int) (*child, error) {
 	identity := fmt.Sprint("replica-", n)
 	kubeconfig := l.cluster.Kubeconfig()
 	if k.witness {
-		folder, err := os.MkdirTemp("", "bench")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(folder)
-		kubeconfig = filepath.Join(folder, "kubeconfig")
+		kubeconfig = filepath.Join(folder, identity)
 		config, err := l.cluster.NewIdentity(l.ctx, cluster.IdentityOptions{
 			Namespace: namespace, PodName: identity, ServiceAccount: account,
 			Rules: []rbacv1.PolicyRule{{
