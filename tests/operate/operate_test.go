@@ -54,10 +54,12 @@ var states = []state{
 		},
 	},
 	{
-		name: "annotation of a stranger",
-		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 3600 s no candidate can take the lock by rank", explain: "hold pause for 3600 s by eve", page: "pause by eve: for 3600 s no candidate can take the lock by rank", alert: none,
+		// A stranger forges a hold without end, and writes an unknown annotation, invalid values, and a preferred holder.
+		name: "annotations of a stranger",
+		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 604800 s no candidate can take the lock by rank", explain: "hold pause for 604800 s by eve", page: "pause by eve: for 604800 s no candidate can take the lock by rank", alert: none,
 		breaks: func(p *plane) {
-			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":3600,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()))
+			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":99999999,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()) +
+				` incumbent.dev/unknown=x incumbent.dev/nominated=eve incumbent.dev/handover-request=x incumbent.dev/preferred-holder=eve`)
 		},
 		repairs: func(p *plane) { p.do("electionctl -n istio-system resume istio-namespace-controller-election --yes") },
 	},
@@ -68,31 +70,28 @@ var states = []state{
 		repairs: func(p *plane) { p.do("kubectl -n istio-system delete lease " + members.LeaseName("pilot-ghost")) },
 	},
 	{
+		name: "fence of another mode",
+		list: "leads", doctor: "the API server reports writes of non-leaders and admits them → helm upgrade canary", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
+		breaks:  (*plane).bindAudit,
+		repairs: (*plane).obey,
+	},
+	{
 		name: "default revision without processes",
 		list: "leads", doctor: "the default revision is ghost, but no live process runs it", explain: "default ghost", page: "pilot-stable-X", alert: none,
 		breaks:  func(p *plane) { p.do(tag + "ghost") },
 		repairs: func(p *plane) { p.do(tag + "stable") },
 	},
 	{
-		name: "fence of another mode",
-		list: "leads", doctor: "the API server reports writes of non-leaders and admits them → helm upgrade canary", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
-		breaks:  func(p *plane) { p.bind("Audit") },
-		repairs: func(p *plane) { p.bind("Deny") },
-	},
-	{
 		name: "policies of the fence deleted",
 		list: "leads", doctor: "bindings are missing, for example incumbent-fence.", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
-		breaks: (*plane).deletePolicies,
+		breaks:  (*plane).deletePolicies,
+		repairs: (*plane).obey,
 	},
 	{
 		name: "record unreadable",
 		list: "unreadable, see explain", doctor: "istio-namespace-controller-election: record of the lock is unreadable", explain: "unreadable", page: "unreadable", alert: noLeader,
-		breaks: func(p *plane) { p.do(note + "control-plane.alpha.kubernetes.io/leader={") },
-		repairs: func(p *plane) {
-			for _, revision := range []string{"stable", "canary"} {
-				p.do("helm -n istio-system upgrade " + revision + " " + p.charts + "/pilot --reset-then-reuse-values")
-			}
-		},
+		breaks:  func(p *plane) { p.do(note + "control-plane.alpha.kubernetes.io/leader={") },
+		repairs: func(*plane) {}, // candidates replace it after a lease duration
 	},
 	{
 		name: "pod of the leader deleted by force",

@@ -35,9 +35,9 @@ const (
 // plane is a control plane with two replicas of each revision.
 type plane struct {
 	*rollout.Rollout
-	t              *testing.T
-	charts, folder string
-	prometheus     *prometheus
+	t          *testing.T
+	folder     string
+	prometheus *prometheus
 }
 
 func startPlane(t *testing.T) *plane {
@@ -51,7 +51,8 @@ func startPlane(t *testing.T) *plane {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building electionctl: %v\n%s", err, out)
 	}
-	p.charts = options.Charts
+	// The printed commands have paths below the root of the repository.
+	p.must(os.Symlink(filepath.Dir(options.Charts), filepath.Join(folder, "deploy")))
 	var err error
 	p.Rollout, err = rollout.Start(t.Context(), options)
 	t.Cleanup(func() {
@@ -205,11 +206,11 @@ func (p *plane) guards() (names []string) {
 	return names
 }
 
-// bind sets the action of the policies that guard the watched election.
-func (p *plane) bind(action string) {
+// bindAudit lets the policies that guard the watched election admit writes.
+func (p *plane) bindAudit() {
 	p.t.Helper()
 	for _, name := range p.guards() {
-		patch := fmt.Appendf(nil, `{"spec":{"validationActions":[%q]}}`, action)
+		patch := []byte(`{"spec":{"validationActions":["Audit"]}}`)
 		_, err := p.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(p.t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
 		p.must(err)
 	}
@@ -223,4 +224,10 @@ func (p *plane) deletePolicies() {
 		p.must(admission.ValidatingAdmissionPolicyBindings().Delete(p.t.Context(), name, metav1.DeleteOptions{}))
 		p.must(admission.ValidatingAdmissionPolicies().Delete(p.t.Context(), name, metav1.DeleteOptions{}))
 	}
+}
+
+// obey runs each Helm command that doctor prints, as it is printed.
+func (p *plane) obey() {
+	p.t.Helper()
+	p.do("electionctl -n istio-system doctor | sed -n 's/.*→ helm /helm /p' | bash -e")
 }

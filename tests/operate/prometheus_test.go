@@ -56,7 +56,7 @@ func startPrometheus(t *testing.T, p *plane) *prometheus {
 
 // rules returns the groups of rules of the chart.
 func (p *plane) rules() []any {
-	text, err := p.Helm(p.t.Context(), "template", "stable", filepath.Join(p.charts, "pilot"), "--set=image=pilot,caBundle.file=/ca.pem,monitoring.rules.enabled=true",
+	text, err := p.Helm(p.t.Context(), "template", "stable", filepath.Join(p.folder, "deploy", "charts", "pilot"), "--set=image=pilot,caBundle.file=/ca.pem,monitoring.rules.enabled=true",
 		"--show-only=templates/monitoring.yaml")
 	p.must(err)
 	var object struct{ Spec struct{ Groups []any } }

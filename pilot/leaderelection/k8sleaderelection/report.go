@@ -246,7 +246,7 @@ func (r *reporter) recordViewOf(s *core.State) (v recordView) {
 	}
 	v.handsOver = snap.Acting() && snap.Annotations.Marker.Handover
 	if snap.OnHold() {
-		v.hold = snap.Annotations.Hold
+		v.hold = snap.Annotations.Hold.Bounded()
 	}
 	return v
 }

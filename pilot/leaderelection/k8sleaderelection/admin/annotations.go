@@ -55,9 +55,6 @@ type Annotations struct {
 	Invalid []string
 }
 
-// maxHoldSeconds limits the holds of strangers, as electors do.
-const maxHoldSeconds = int(core.MaxHold / time.Second)
-
 // DecodeAnnotations returns the annotations of a lock. They are zero if the lock has no readable record.
 func DecodeAnnotations(s k8sresourcelock.Snapshot) Annotations {
 	snap := codec.Decode(s)
@@ -68,11 +65,10 @@ func DecodeAnnotations(s k8sresourcelock.Snapshot) Annotations {
 	}
 	if snap.Addressed() {
 		n.Request = Request(snap.Annotations.Request)
-		n.Request.HoldSeconds = min(n.Request.HoldSeconds, maxHoldSeconds)
+		n.Request.HoldSeconds = min(n.Request.HoldSeconds, int(core.MaxHold/time.Second))
 	}
 	if snap.OnHold() {
-		n.Hold = k8sleaderelection.Hold(snap.Annotations.Hold)
-		n.Hold.Seconds = min(n.Hold.Seconds, maxHoldSeconds)
+		n.Hold = k8sleaderelection.Hold(snap.Annotations.Hold.Bounded())
 	}
 	a := snap.Annotations
 	for name, valid := range map[string]bool{

@@ -27,6 +27,12 @@ func holdTime(seconds int) time.Duration {
 	return time.Duration(min(max(seconds, 0), int(MaxHold/time.Second))) * time.Second
 }
 
+// Bounded returns the hold with the duration that candidates apply.
+func (h Hold) Bounded() Hold {
+	h.Seconds = int(holdTime(h.Seconds) / time.Second)
+	return h
+}
+
 // matches reports whether the hold is for the term of the record.
 func (h Hold) matches(r Record) bool { return r.isTerm(h.Holder, h.Transitions) }
 
