@@ -144,6 +144,7 @@ lint: ## Check format, vet, golangci-lint, unused functions, language and links
 sim: ## Simulate elections; every planted bug must be found (SEEDS=20000; a twentieth of them with the real loop, locks and coordinator)
 	SIM_SEEDS=$(SEEDS) go test -count=1 -v -timeout 60m $(SIM_PACKAGES)
 	SIM_SEEDS=$$(( $(SEEDS) / 20 )) go test -count=1 -v -timeout 60m -run 'Random' ./pilot/leaderelection
+	SIM_SEEDS=$$(( $(SEEDS) / 20 )) go test -count=1 -v -timeout 30m -run 'Random' ./pilot/leaderelection/coordination
 
 upgrade-test: $(BUILD_TOOLS) ## Upgrade with every fault, and flip the default revision 50 times (UPGRADE_SEED: the seed of the writer)
 	UPGRADE=whole go test -count=1 -v -timeout 60m ./tests/upgrade/...

@@ -237,22 +237,32 @@ func (f *fields) setAndUpgrade() {
 	f.defaults = append(f.defaults, f.rev)
 }
 
-// Helm works after changes by people and by Helm. It sets the fields of its values and keeps the others.
-func TestFields_ChangesByPeople(t *testing.T) {
+// everyPair returns a sequence with each ordered pair of n numbers next to each other.
+func everyPair(n int) (sequence []int) {
+	for i := range n {
+		sequence = append(sequence, i)
+		for j := i + 1; j < n; j++ {
+			sequence = append(sequence, i, j)
+		}
+	}
+	return append(sequence, 0)
+}
+
+// Helm works after each pair of changes by people and by Helm. It sets the fields of its values and keeps the others.
+func TestFields_EveryOrderOfTwo(t *testing.T) {
 	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
 	f.install()
-	changes := map[string]func(){
-		"scale": f.scale, "label": f.label, "set": func() { f.set() }, "set and upgrade": f.setAndUpgrade,
-		"upgrade": f.upgrade, "rollback": f.rollback, "uninstall": f.uninstall,
+	changes := []struct {
+		name string
+		do   func()
+	}{
+		{"scale", f.scale}, {"label", f.label}, {"set", func() { f.set() }}, {"set and upgrade", f.setAndUpgrade},
+		{"upgrade", f.upgrade}, {"rollback", f.rollback}, {"uninstall", f.uninstall},
 	}
-	// Each change by Helm follows a change of each field by people, and a change by Helm.
 	var done []string
-	for _, name := range []string{
-		"scale", "label", "upgrade", "rollback", "scale", "set", "rollback", "upgrade", "label", "set and upgrade", "rollback",
-		"scale", "label", "set and upgrade", "upgrade", "set", "upgrade", "scale", "label", "uninstall", "upgrade",
-	} {
-		done = append(done, name)
-		changes[name]()
+	for _, i := range everyPair(len(changes)) {
+		done = append(done, changes[i].name)
+		changes[i].do()
 		f.check(done...)
 	}
 	d := "kubectl -n " + f.namespace + " %s deployment pilot-stable"
@@ -322,7 +332,7 @@ func TestFields_Autoscaling(t *testing.T) {
 	}
 }
 
-// Changes of fence.mode keep the lock, which the chart or a server has created.
+// Changes of fence.mode in every order keep the lock, which the chart or a server has created.
 func TestFields_FenceModes(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t, newPlace(t))
@@ -349,7 +359,7 @@ func TestFields_FenceModes(t *testing.T) {
 	}{
 		{"created by the chart", "deny", nil, []int{1, 0}},
 		{"created by a server", "audit", []func(){created}, []int{0}},
-		{"created again by a server", "deny", []func(){deleted, created}, []int{1, 2, 3, 0, 2, 0, 3, 1}},
+		{"created again by a server", "deny", []func(){deleted, created}, everyPair(len(modes))},
 	} {
 		c.run("helm install" + release + start.mode + " " + method)
 		for _, change := range start.then {
