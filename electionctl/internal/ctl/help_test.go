@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,11 +38,14 @@ func TestCommandReference(t *testing.T) {
 	}
 }
 
-// commandRows returns a row for each command that can be run.
+// common are the flags of many commands.
+var common = []string{"allow-missing-template-keys", "help", "output", "template", "timeout", "yes"}
+
+// commandRows returns a row for each command that can be run, with the flags that only few commands have.
 func commandRows(c *cobra.Command) (rows []string) {
 	var flags []string
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && !f.Hidden {
+		if !slices.Contains(common, f.Name) && !f.Hidden {
 			flags = append(flags, "`--"+f.Name+"`")
 		}
 	})

@@ -31,7 +31,10 @@ func TestREADME_LinksEachPage(t *testing.T) {
 	}
 }
 
-// TestPages_Length limits the length of README, CONTRIBUTING and docs.
+// generated is a table that tests write.
+var generated = regexp.MustCompile(`(?s)<!-- begin of .*?<!-- end of `)
+
+// TestPages_Length limits the length of README, CONTRIBUTING and docs without generated tables.
 func TestPages_Length(t *testing.T) {
 	words := 0
 	for _, name := range pages(t) {
@@ -40,7 +43,7 @@ func TestPages_Length(t *testing.T) {
 			t.Errorf("%s has %d lines, want at most 120", name, lines)
 		}
 		if strings.HasPrefix(name, "docs") {
-			words += len(word.FindAllString(text, -1))
+			words += len(word.FindAllString(generated.ReplaceAllString(text, ""), -1))
 		}
 	}
 	if words > 18000 {
