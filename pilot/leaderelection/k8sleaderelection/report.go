@@ -212,7 +212,7 @@ func (r *reporter) witnessReleased(died time.Duration) {
 	if died == 0 {
 		return
 	}
-	r.log.Info("acquired the lock after the process of the former leader ended; its witness released the lock", "why", string(core.HolderDied), "released-after", died)
+	r.log.Info("acquired the lock after the process of the former leader ended; its witness released the lock", "why", string(core.HolderDied), "releasedAfter", died)
 	if o := r.termObserver(); o != nil {
 		o.ObserveDuration(r.le.config.Name, WitnessRelease, died)
 	}

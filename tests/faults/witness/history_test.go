@@ -94,7 +94,7 @@ func (h *history) observe(kind watch.EventType, lease *coordinationv1.Lease) {
 // releaser returns the user agent of the last process that acquired or released a lease. Both change the duration.
 func releaser(lease *coordinationv1.Lease) string {
 	for _, entry := range lease.ManagedFields {
-		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:leaseDurationSeconds"`)) {
+		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:leaseDurationSeconds"`)) {
 			return entry.Manager
 		}
 	}
