@@ -73,7 +73,7 @@ var states = []state{
 		name: "fence of another mode",
 		list: "leads", doctor: "the API server reports writes of non-leaders and admits them → helm upgrade canary", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks:  (*plane).bindAudit,
-		repairs: (*plane).obey,
+		repairs: (*plane).repair,
 	},
 	{
 		name: "default revision without processes",
@@ -85,7 +85,7 @@ var states = []state{
 		name: "policies of the fence deleted",
 		list: "leads", doctor: "bindings are missing, for example incumbent-fence.", explain: "leads", page: "admitted", alert: "IncumbentFenceNotInEffect",
 		breaks:  (*plane).deletePolicies,
-		repairs: (*plane).obey,
+		repairs: (*plane).repair,
 	},
 	{
 		name: "record unreadable",

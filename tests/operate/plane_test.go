@@ -226,8 +226,8 @@ func (p *plane) deletePolicies() {
 	}
 }
 
-// obey runs each Helm command that doctor prints, as it is printed.
-func (p *plane) obey() {
+// repair runs each Helm command that doctor prints, as it is printed.
+func (p *plane) repair() {
 	p.t.Helper()
 	p.do("electionctl -n istio-system doctor | sed -n 's/.*→ helm /helm /p' | bash -e")
 }
