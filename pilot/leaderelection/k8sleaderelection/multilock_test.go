@@ -146,6 +146,30 @@ func TestMultiLock_SecondaryForbidden(t *testing.T) {
 	})
 }
 
+// A killed process left its claim in the primary, with a higher count than that of the recreated secondary. The next process with its
+// name is nominated by a candidate that uses the secondary alone.
+func TestMultiLock_LeftoverClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pair := locktest.NewPair()
+		a := prepareKey(t, pair.Secondary, "a", "stable", func(c *le.LeaderElectionConfig) { c.Ranked = true })
+		setDefault("stable", a)
+		a.start(t)
+		advance(time.Second)
+		old := record(pair.Secondary)
+		old.HolderIdentity, old.HolderKey, old.LeaderTransitions = "b", "canary", 14
+		pair.Primary.Put("b", old)
+		pair.Primary.Annotate(k8sresourcelock.MarkerAnnotation, "v1 b 14")
+		pair.Primary.Annotate(k8sresourcelock.MultiLockAnnotation, "v1 b 14 "+string(pair.Secondary.Snapshot().UID))
+		b, _ := preparePair(t, pair, "b", "canary")
+		b.start(t)
+		advance(lease)
+		setDefault("canary", a, b)
+		if advance(retry + time.Second); a.isRunning() || !b.isRunning() {
+			t.Errorf("a runs %v, b runs %v\n%s%s", a.isRunning(), b.isRunning(), a.logged(), b.logged())
+		}
+	})
+}
+
 // A leader that can write only the primary loses its term and does not acquire it again, because the dry run of the secondary fails.
 func TestMultiLock_SecondaryFails(t *testing.T) {
 	fails := func(fault locktest.Fault) func(*locktest.Lock) {

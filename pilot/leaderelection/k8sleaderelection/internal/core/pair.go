@@ -130,9 +130,11 @@ func (p Pair) Select(self string) (which Half, both bool) {
 }
 
 // claimed selects between a claim in the primary and a secondary that is free or has a nominee. The claim may
-// still be in progress, unless the secondary was recreated or has a later term.
+// still be in progress, unless the secondary was recreated, has a later term, or nominates the same candidate later:
+// the count of a recreated secondary is lower.
 func (p Pair) claimed() Half {
-	laterTerm := p.newer() == Secondary && p.Secondary.Record.Transitions > p.Primary.Record.Transitions
+	again := p.Secondary.presence() == nominee && p.Secondary.Record.Holder == p.Primary.Record.Holder
+	laterTerm := p.newer() == Secondary && (again || p.Secondary.Record.Transitions > p.Primary.Record.Transitions)
 	recreated := p.Secondary.UID.First != p.Primary.Annotations.Needs.Other
 	if laterTerm || recreated {
 		return Secondary

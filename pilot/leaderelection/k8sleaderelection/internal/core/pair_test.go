@@ -101,7 +101,9 @@ func wants(p Pair, shown shown) (broken []string) {
 		want(names(Primary) == names(Secondary) || !names(shown.half), "the own record is selected, not the other holder")
 	}
 	want(!has(claim) || is[shown.half] != vacant, "an object without a record is selected instead of a claim")
-	underWay := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other == secondUID &&
+	again := is[0] == claim && is[1] == nominee && p.Secondary.Version > p.Primary.Version && p.Primary.Record.Holder == p.Secondary.Record.Holder
+	want(!again || shown.half == Secondary, "a later nomination of the same candidate is not selected")
+	underWay := !again && is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other == secondUID &&
 		(p.Secondary.Version <= p.Primary.Version || p.Secondary.Record.Transitions <= p.Primary.Record.Transitions)
 	want(!underWay || shown.half == Primary, "a claim in progress is not selected")
 	over := is[0] == claim && (is[1] == ended || is[1] == nominee) && p.Primary.Annotations.Needs.Other != secondUID
