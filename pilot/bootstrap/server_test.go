@@ -190,3 +190,18 @@ func TestFailedController_IsLogged(t *testing.T) {
 		t.Errorf("%d lines contain a list of errors", n)
 	}
 }
+
+// A witness connects to the API server of each lock, in any order.
+func TestWitness_ConnectsToEachCluster(t *testing.T) {
+	config := Config{RESTConfig: &rest.Config{Host: "https://10.0.0.1:6443"}, RemoteKubeconfig: filepath.Join(t.TempDir(), "remote")}
+	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	connect := config.witnessOptions().Connect
+	for _, name := range []string{"", remoteLabel, ""} {
+		want := map[string]string{"": "https://10.0.0.1:6443", remoteLabel: "https://10.0.0.2:6443"}[name]
+		if got, err := connect(name); err != nil || got.Host != want {
+			t.Errorf("cluster %q: %v, %v, want %s", name, got, err, want)
+		}
+	}
+}
