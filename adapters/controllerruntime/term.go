@@ -25,7 +25,7 @@ type term struct {
 	cache  *termCache
 	// started is closed when the runnables start. Their start is the election of the term.
 	started chan struct{}
-	// ended is called once, when the term has ended and runnables may still be running.
+	// ended is executed once, when the term has ended. A setup and runnables may still be running.
 	ended func()
 
 	mu      sync.Mutex
@@ -38,8 +38,9 @@ type term struct {
 var errTermOver = errors.New("the term has ended. A setup must use the manager of its own term")
 
 func newTerm(ctx context.Context, m *Manager, ended func()) *term {
-	t := &term{Manager: m, names: map[string]bool{}, started: make(chan struct{}), ended: ended}
+	t := &term{Manager: m, names: map[string]bool{}, started: make(chan struct{}), ended: sync.OnceFunc(ended)}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
+	context.AfterFunc(t.ctx, t.ended) // end waits for it
 	t.cache = &termCache{Cache: m.GetCache(), ctx: t.ctx, all: m.indexes, mine: map[index]bool{}}
 	return t
 }

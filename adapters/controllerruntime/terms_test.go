@@ -81,3 +81,30 @@ func TestTerms_ConstantMemory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A setup that is slow to return does not show a term that has ended.
+func TestInTerms_SlowSetup(t *testing.T) {
+	m := elected(t)
+	leads, release := make(chan struct{}), make(chan struct{})
+	m.InTerms(func(context.Context, manager.Manager) error {
+		close(leads)
+		<-release
+		return nil
+	})
+	stop, _ := start(t, m)
+	<-leads
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	until(t, "Elected is open again", func() bool {
+		select {
+		case <-m.Elected():
+			return false
+		default:
+			return true
+		}
+	})
+	close(release)
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
