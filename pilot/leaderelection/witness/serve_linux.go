@@ -65,16 +65,16 @@ func Serve(ctx context.Context, path string, o Options) error {
 	for {
 		conn, err := listener.AcceptUnix()
 		switch {
+		case err == nil:
+			sessions.Go(func() { o.serve(ctx, conn) }) // closes conn, even if ctx has ended
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("listen on socket %s: %w", path, err)
-		case err != nil: // for example too many open files
+		default: // for example too many open files
 			o.Logger.Warn("failed to accept a connection", "err", err)
 			sleep(ctx, maxRetry)
-			continue
 		}
-		sessions.Go(func() { o.serve(ctx, conn) })
 	}
 }
 

@@ -84,14 +84,17 @@ func (p *Process) State() *os.ProcessState {
 // Signal sends a signal. The error wraps os.ErrProcessDone if the process has ended. After SIGSTOP it waits until all
 // threads have stopped. SIGSTOP and SIGCONT are also sent to the children, as the pause of a container.
 func (p *Process) Signal(signal os.Signal) error {
-	if signal == syscall.SIGSTOP || signal == syscall.SIGCONT {
-		_ = syscall.Kill(-p.Pid(), signal.(syscall.Signal))
-	}
 	if err := p.process.Signal(signal); err != nil {
 		return fmt.Errorf("send %v to %s (process %d): %w", signal, p.name, p.Pid(), err)
 	}
 	if signal == syscall.SIGSTOP {
-		return p.awaitStopped()
+		// Before the children: a thread in vfork stops only after the exec of its child.
+		if err := p.awaitStopped(); err != nil {
+			return err
+		}
+	}
+	if signal == syscall.SIGSTOP || signal == syscall.SIGCONT {
+		_ = syscall.Kill(-p.Pid(), signal.(syscall.Signal)) // an error means that all have ended
 	}
 	return nil
 }

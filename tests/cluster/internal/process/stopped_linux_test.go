@@ -9,8 +9,14 @@ import (
 	"testing"
 )
 
+// A shell may wait in vfork for its child, which SIGSTOP must not stop before its exec.
 func TestSignal_WaitsForStop(t *testing.T) {
-	p := shell(t, "while :; do :; done")
+	for name, script := range map[string]string{"computes": "while :; do :; done", "forks": "while :; do /bin/true; done"} {
+		t.Run(name, func(t *testing.T) { waitsForStop(t, shell(t, script)) })
+	}
+}
+
+func waitsForStop(t *testing.T, p *Process) {
 	for range 200 {
 		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
