@@ -44,31 +44,12 @@ type LeaderElector struct {
 
 // view is the part of the loop's state that other goroutines read. It is replaced, never modified.
 type view struct {
-	phase           core.Phase
-	why             core.Reason
-	term            Term
-	validity        core.Validity
-	known           bool
-	holder          string
-	key             string
-	transitions     int
-	defaultRevision core.DefaultRevision
-	running         bool            // run functions have not all returned
-	drained         <-chan struct{} // closed when functions that exceeded their limit have returned
-	unfit           bool
-	backingOff      bool
-	rejected        string
-	acked           core.Instant
-	changed         time.Time
-	record          recordView
-}
-
-// recordView is the part of Status that is derived from the lock.
-type recordView struct {
-	actsUntil core.Instant // until when the holder may act; zero: it does not act
-	lease     time.Duration
-	handsOver bool
-	hold      core.Hold
+	status    Status // without the fields that depend on the time
+	validity  core.Validity
+	actsUntil core.Instant    // until when the holder may act; zero: it does not act
+	running   bool            // run functions have not all returned
+	drained   <-chan struct{} // closed when functions that exceeded their limit have returned
+	acked     core.Instant
 }
 
 // NewLeaderElector validates the configuration and returns an elector. It starts nothing. Run and Campaign validate the fields of
@@ -89,7 +70,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	if le.clock == nil {
 		le.clock = NewClock(nil)
 	}
-	le.view.Store(&view{})
+	le.view.Store(&view{status: Status{Phase: core.Following.String()}})
 	if lec.WatchDog != nil {
 		lec.WatchDog.SetLeaderElection(le)
 	}
@@ -174,7 +155,7 @@ func (le *LeaderElector) IsLeader() bool {
 }
 
 // GetLeader returns the holder in the last known record, or "" if there is none.
-func (le *LeaderElector) GetLeader() string { return le.view.Load().holder }
+func (le *LeaderElector) GetLeader() string { return le.view.Load().status.Holder }
 
 // SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is absent. After three lease
 // durations of absence, candidates acquire the lock without it. It does not block and may be called before Run.
@@ -262,19 +243,14 @@ type Status struct {
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
 	now := le.clock.Now().core()
-	left := max(0, v.validity.Left(now))
-	var handover time.Duration
-	if since := core.Instant(le.handoverSince.Load()); since != 0 && v.phase != core.Done {
-		handover = max(0, since.Until(now.Mono))
+	s := v.status
+	s.ValidFor = max(0, v.validity.Left(now))
+	s.Leading = s.ValidFor > 0
+	s.Acting = now.Mono < v.actsUntil
+	if since := core.Instant(le.handoverSince.Load()); since != 0 && s.Phase != core.Done.String() {
+		s.HandoverWait = max(0, since.Until(now.Mono))
 	}
-	return Status{
-		Phase: v.phase.String(), Reason: string(v.why), Since: v.changed,
-		Leading: left > 0, ValidFor: left, Term: v.term,
-		Unfit: v.unfit, BackingOff: v.backingOff, Rejected: v.rejected, Known: v.known, Holder: v.holder, HolderKey: v.key, Transitions: v.transitions,
-		Default:      DefaultRevision(v.defaultRevision),
-		HandoverWait: handover,
-		Acting:       now.Mono < v.record.actsUntil, LeaseDuration: v.record.lease, HandsOver: v.record.handsOver, Hold: Hold(v.record.hold),
-	}
+	return s
 }
 
 // logger returns Logger of the configuration, or the logger of ctx, as klog and controller-runtime store it, or slog.Default.

@@ -137,7 +137,7 @@ func (l *loop) finish() error {
 		return l.err
 	}
 	last := *l.le.view.Load()
-	last.drained = l.term.drained()
+	last.drained = l.term.ended
 	l.le.view.Store(&last)
 	return l.le.stuck()
 }
@@ -283,15 +283,14 @@ func (l *loop) publish(c *change) {
 		l.changed = time.Now()
 	}
 	v := view{
-		phase: s.Phase, why: s.Why, term: l.publicTerm, known: s.Known != core.Unread,
-		defaultRevision: s.Default, running: s.Running, unfit: s.Unfit, backingOff: l.core.BackingOff(*s, c.in.Now.Mono), rejected: l.rejected, acked: l.acked, changed: l.changed,
-		validity: s.Gate(),
+		status: Status{
+			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: l.publicTerm, Known: s.Known != core.Unread,
+			Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(*s, c.in.Now.Mono), Rejected: l.rejected,
+		},
+		running: s.Running, acked: l.acked, validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == core.Readable {
-		v.holder = s.Snap.Record.Holder
-		v.key = s.Snap.Record.Key
-		v.transitions = s.Snap.Record.Transitions
-		v.record = l.report.recordViewOf(s)
+		v.showRecord(s, l.core.ActsUntil(*s))
 	}
 	old := l.le.view.Load()
 	if *old == v {
@@ -301,8 +300,25 @@ func (l *loop) publish(c *change) {
 	if o := l.report.termObserver(); o != nil {
 		o.StatusChanged(l.le.config.Name)
 	}
-	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.holder != "" && v.holder != old.holder {
-		l.helpers.Go(func() { f(v.holder) })
+	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.status.Holder != "" && v.status.Holder != old.status.Holder {
+		l.helpers.Go(func() { f(v.status.Holder) })
+	}
+}
+
+// showRecord sets the fields that a readable record determines.
+func (v *view) showRecord(s *core.State, actsUntil core.Instant) {
+	snap := &s.Snap
+	v.status.Holder = snap.Record.Holder
+	v.status.HolderKey = snap.Record.Key
+	v.status.Transitions = snap.Record.Transitions
+	v.status.LeaseDuration = snap.Record.Lease
+	// The marker of a previous holder shows that the current holder is settling.
+	if snap.Former() == "" {
+		v.actsUntil = actsUntil
+	}
+	v.status.HandsOver = snap.Acting() && snap.Annotations.Marker.Handover
+	if snap.OnHold() {
+		v.status.Hold = Hold(snap.Annotations.Hold.Bounded())
 	}
 }
 

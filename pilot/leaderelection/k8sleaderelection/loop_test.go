@@ -149,19 +149,21 @@ func TestPublish(t *testing.T) {
 			check func(view) bool
 		}{
 			{"no reply", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Leading }, func(v view) bool {
-				return !v.known && v.acked == 0 && v.validity == validity && v.changed.Equal(began.Add(time.Second))
+				return !v.status.Known && v.acked == 0 && v.validity == validity && v.status.Since.Equal(began.Add(time.Second))
 			}},
 			{"renewed", core.Replied, func(s *core.State) { s.Validity.Mono++ }, func(v view) bool {
-				return v.acked == 300 && v.validity == l.state.Validity && v.changed.Equal(began.Add(time.Second))
+				return v.acked == 300 && v.validity == l.state.Validity && v.status.Since.Equal(began.Add(time.Second))
 			}},
-			{"other reply", core.Replied, func(s *core.State) { l.acked = 7; s.Known = core.Current }, func(v view) bool { return v.acked == 7 && v.known }},
+			{"other reply", core.Replied, func(s *core.State) { l.acked = 7; s.Known = core.Current }, func(v view) bool { return v.acked == 7 && v.status.Known }},
 			{"end of validity", core.Replied, func(s *core.State) { s.Validity = core.Validity{} }, func(v view) bool { return v.acked == 7 }},
 			{"draining", core.Seen, func(s *core.State) { s.Validity = validity; s.Phase = core.Draining }, func(v view) bool { return v.validity == validity }},
 			{"lost", core.Seen, func(s *core.State) { s.Drain.Lost = core.ValidityLost }, func(v view) bool { return v.validity == core.Validity{} }},
-			{"holder", core.Seen, func(s *core.State) { s.Snap = held }, func(v view) bool { return v.holder == "x" && v.key == "k" && v.transitions == 3 }},
-			{"same holder", core.Seen, func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.holder == "x" && v.unfit }},
-			{"deleted", core.Seen, func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.holder == "" }},
-			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = core.Unreadable }, func(v view) bool { return v.holder == "" }},
+			{"holder", core.Seen, func(s *core.State) { s.Snap = held }, func(v view) bool {
+				return v.status.Holder == "x" && v.status.HolderKey == "k" && v.status.Transitions == 3
+			}},
+			{"same holder", core.Seen, func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.status.Holder == "x" && v.status.Unfit }},
+			{"deleted", core.Seen, func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.status.Holder == "" }},
+			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = core.Unreadable }, func(v view) bool { return v.status.Holder == "" }},
 		} {
 			if v := publish(c.kind, c.edit); !c.check(v) {
 				t.Errorf("%s: %+v", c.name, v)

@@ -102,7 +102,7 @@ func (r *reporter) pass(c *change) {
 			log = log.With("claim", string(r.claim))
 		}
 		log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
-			"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().term.Token)
+			"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().status.Term.Token)
 		if o := r.le.config.Observer; o != nil {
 			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))
 		}
@@ -234,19 +234,4 @@ func (r *reporter) watching(err error) {
 		return
 	}
 	r.warnOnce(topicWatch, string(apierrors.ReasonForError(err)), "failed to watch the lock; polling", "err", err)
-}
-
-// recordViewOf returns the part of Status that is derived from a readable record.
-func (r *reporter) recordViewOf(s *core.State) (v recordView) {
-	snap := &s.Snap
-	v.lease = snap.Record.Lease
-	// The marker of a previous holder shows that the current holder is settling.
-	if snap.Former() == "" {
-		v.actsUntil = r.core.ActsUntil(*s)
-	}
-	v.handsOver = snap.Acting() && snap.Annotations.Marker.Handover
-	if snap.OnHold() {
-		v.hold = snap.Annotations.Hold.Bounded()
-	}
-	return v
 }

@@ -211,33 +211,36 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-func TestRecordView(t *testing.T) {
-	r, _, _ := reporting(t)
-	const seen = core.Instant(time.Second)
-	const lease = 40 * time.Second
-	until := seen.After(lease)
+func TestShowRecord(t *testing.T) {
+	const until = core.Instant(time.Hour)
 	hold := core.Hold{Holder: "x", Transitions: 4, Seconds: 60, Reason: core.HoldForPause}
 	marker := func(identity string, transitions int, handover bool) core.Annotations {
 		return core.Annotations{Marker: core.Marker{Identity: identity, Transitions: transitions, Handover: handover}}
 	}
 	for name, c := range map[string]struct {
 		annotations core.Annotations
-		want        recordView
+		actsUntil   core.Instant
+		handsOver   bool
+		hold        core.Hold
 	}{
-		"peer":                     {core.Annotations{}, recordView{actsUntil: until, lease: lease}},
-		"marker":                   {marker("x", 4, true), recordView{actsUntil: until, lease: lease, handsOver: true}},
-		"marker without handover":  {marker("x", 4, false), recordView{actsUntil: until, lease: lease}},
-		"marker of another holder": {marker("y", 3, true), recordView{lease: lease}},
-		"marker of another term":   {marker("x", 3, true), recordView{lease: lease}},
-		"hold":                     {core.Annotations{Hold: hold}, recordView{actsUntil: until, lease: lease, hold: hold}},
-		"expired hold":             {core.Annotations{Hold: core.Hold{Holder: "x", Transitions: 4}}, recordView{actsUntil: until, lease: lease}},
+		"peer":                     {core.Annotations{}, until, false, core.Hold{}},
+		"marker":                   {marker("x", 4, true), until, true, core.Hold{}},
+		"marker without handover":  {marker("x", 4, false), until, false, core.Hold{}},
+		"marker of another holder": {marker("y", 3, true), 0, false, core.Hold{}},
+		"marker of another term":   {marker("x", 3, true), 0, false, core.Hold{}},
+		"hold":                     {core.Annotations{Hold: hold}, until, false, hold},
+		"expired hold":             {core.Annotations{Hold: core.Hold{Holder: "x", Transitions: 4}}, until, false, core.Hold{}},
 	} {
-		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
+		s := core.State{Snap: core.Snapshot{
 			Exists: true, Content: core.Readable, Annotations: c.annotations,
-			Record: core.Record{Holder: "x", Key: "k", Lease: lease, Transitions: 4, Acquired: 1, Renewed: 2},
+			Record: core.Record{Holder: "x", Key: "k", Lease: time.Minute, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}
-		if got := r.recordViewOf(&s); got != c.want {
-			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		want := view{actsUntil: c.actsUntil, status: Status{
+			Holder: "x", HolderKey: "k", Transitions: 4, LeaseDuration: time.Minute, HandsOver: c.handsOver, Hold: Hold(c.hold),
+		}}
+		var got view
+		if got.showRecord(&s, until); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 }

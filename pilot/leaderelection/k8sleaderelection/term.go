@@ -21,11 +21,11 @@ type term struct {
 	ending core.Instant // when the context ended; zero: it has not. Only the loop uses it.
 	warned bool         // that functions are slow to return
 
-	mu       sync.Mutex
-	pending  []string      // names of the functions that have not returned
-	err      error         // of all functions that failed during the term
-	returned bool          // the context is done and all functions have returned
-	ended    chan struct{} // closed when returned is set; created on demand
+	ended chan struct{} // closed when the context is done and all functions have returned
+
+	mu      sync.Mutex
+	pending []string // names of the functions that have not returned
+	err     error    // of all functions that failed during the term
 }
 
 type termKey struct{}
@@ -46,7 +46,7 @@ func ContextWithTerm(ctx context.Context, t Term) context.Context {
 func startTerm(l *loop, which Term) *term {
 	config := &l.le.config
 	ctx, cancel := context.WithCancelCause(ContextWithTerm(l.values, which))
-	t := &term{l: l, cancel: cancel}
+	t := &term{l: l, cancel: cancel, ended: make(chan struct{})}
 	functions := config.functions()
 	for _, f := range functions {
 		t.pending = append(t.pending, f.name)
@@ -110,7 +110,8 @@ func (t *term) finish(ctx context.Context) {
 	if gate := t.l.le.config.Gate; gate != nil {
 		gate.Drain()
 	}
-	t.end()
+	close(t.ended)
+	t.l.post(&event{in: core.Input{Kind: core.Drained}})
 }
 
 // call runs one function. An error after the end of the context is not a failure.
@@ -152,27 +153,4 @@ func (t *term) failure() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.err
-}
-
-func (t *term) end() {
-	t.mu.Lock()
-	t.returned = true
-	if t.ended != nil {
-		close(t.ended)
-	}
-	t.mu.Unlock()
-	t.l.post(&event{in: core.Input{Kind: core.Drained}})
-}
-
-// drained returns a channel that is closed when all functions have returned.
-func (t *term) drained() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.ended == nil {
-		t.ended = make(chan struct{})
-		if t.returned {
-			close(t.ended)
-		}
-	}
-	return t.ended
 }

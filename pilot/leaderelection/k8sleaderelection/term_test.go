@@ -26,30 +26,6 @@ func TestTermContext(t *testing.T) {
 	}
 }
 
-func TestTermDrained(t *testing.T) {
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
-	closed := func(c <-chan struct{}) bool {
-		select {
-		case <-c:
-			return true
-		default:
-			return false
-		}
-	}
-	term1 := &term{l: l}
-	first := term1.drained()
-	if closed(first) || first != term1.drained() {
-		t.Error("drained while a function is running")
-	}
-	if term1.end(); !closed(first) || !closed(term1.drained()) {
-		t.Error("not drained after the end")
-	}
-	term2 := &term{l: l}
-	if term2.end(); !closed(term2.drained()) {
-		t.Error("not drained, first call after the end")
-	}
-}
-
 // A term ends when all functions have returned or called runtime.Goexit. A panic does not wait for them.
 func TestTermRun(t *testing.T) {
 	type functions = []func(context.Context) error
@@ -74,7 +50,7 @@ func TestTermRun(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
 			ctx, cancel := context.WithCancel(t.Context())
-			term := &term{l: l}
+			term := &term{l: l, ended: make(chan struct{})}
 			returned = false
 			go term.run(ctx, LeaderElectionConfig{RunFunctions: c.functions}.functions())
 			<-time.After(time.Minute)
