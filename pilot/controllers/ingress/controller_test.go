@@ -3,6 +3,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -108,6 +110,52 @@ func TestReconcile_CausedByChange(t *testing.T) {
 	}
 }
 
+// An Ingress follows the addresses of the Service with one write for each change. While the Service is recreated, it keeps them.
+func TestReconcile_FollowsService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		balanced := func(uid, version string, ingress ...corev1.LoadBalancerIngress) *corev1.Service {
+			return &corev1.Service{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: types.UID(uid), ResourceVersion: version},
+				Status:     corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
+			}
+		}
+		c := s.controller()
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var want []string
+		check := func(step string, more ...string) {
+			t.Helper()
+			synctest.Wait()
+			for _, addresses := range more {
+				want = append(want, `one status {"metadata":{"resourceVersion":"1","uid":"u"},"status":{"loadBalancer":{"ingress":`+addresses+`}}}`)
+			}
+			if got := s.patches(); !slices.Equal(got, want) {
+				t.Errorf("%s: writes\n%q, want\n%q", step, got, want)
+			}
+		}
+		check("before Run")
+		s.run(c, func() {
+			check("start", `[{"ip":"192.0.2.1"}]`)
+			s.put(balanced("u", "2"))
+			check("addresses removed", "null")
+			s.put(balanced("u", "3", corev1.LoadBalancerIngress{IP: "192.0.2.7"}))
+			check("addresses", `[{"ip":"192.0.2.7"}]`)
+			if err := s.clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
+				t.Fatal(err)
+			}
+			check("Service deleted")
+			s.put(balanced("new", "5"))
+			check("Service recreated")
+			s.put(balanced("new", "6", corev1.LoadBalancerIngress{IP: "192.0.2.8"}))
+			check("new addresses", `[{"ip":"192.0.2.8"}]`)
+		})
+		s.run(c, func() { check("next leader") })
+	})
+}
+
 // Without the Service, Ingresses keep their status.
 func TestReconcile_ServiceMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -177,9 +225,10 @@ func TestWarm_ReadForbidden(t *testing.T) {
 					t.Errorf("log:\n%s", &s.log)
 				}
 				for _, action := range s.clientset.Actions() {
-					if list, ok := action.(k8stesting.ListAction); ok && action.GetResource().Resource == "services" {
-						if got := list.GetListRestrictions().Fields.String(); got != "metadata.name=gateway" {
-							t.Errorf("Services are listed by %q", got)
+					want, ok := map[string]string{"services": "home metadata.name=gateway", "pods": "home "}[action.GetResource().Resource]
+					if list, is := action.(k8stesting.ListAction); ok && is {
+						if got := action.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != want {
+							t.Errorf("%s are listed by %q, want %q", action.GetResource().Resource, got, want)
 						}
 					}
 				}
@@ -216,6 +265,9 @@ func TestReconcile_UnknownClass(t *testing.T) {
 			check(2, 1)
 			s.put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: later, ResourceVersion: "6"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}})
 			check(2, 2)
+			if all := s.patches(); len(all) == 0 || !strings.HasPrefix(all[len(all)-1], "lost status ") {
+				t.Errorf("the Ingress of the new class has no status: %q", all)
+			}
 		})
 	})
 }
