@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,7 +126,7 @@ func (r *Rollout) Serve(ctx context.Context, name string) error {
 	})
 }
 
-// AwaitGateways waits until each Gateway is programmed and has two available Pods. It returns the URLs.
+// AwaitGateways waits until each Gateway is programmed, has two available Pods, and responds. It returns the URLs.
 func (r *Rollout) AwaitGateways(ctx context.Context) (urls []string, err error) {
 	err = r.await(ctx, "the Gateways are programmed", func(ctx context.Context) (bool, error) {
 		urls = nil
@@ -143,5 +144,17 @@ func (r *Rollout) AwaitGateways(ctx context.Context) (urls []string, err error) 
 		}
 		return len(urls) == r.options.Gateways, nil
 	})
-	return urls, err
+	if err != nil {
+		return nil, err
+	}
+	// The load balancer learns of available Pods later.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return urls, r.await(ctx, "the Gateways respond", func(ctx context.Context) (bool, error) {
+		for _, url := range urls {
+			if err := workload.Get(ctx, client, url); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }
