@@ -36,7 +36,7 @@ FIRST := ./tests/operate ./tests/faults/fence ./cmd/playground ./tests/upgrade/.
 # With RACE=1 (CI) the race detector checks the packages whose code runs in the process of the test. The core and its simulation
 # have no goroutines, and the remaining packages start programs that are not built with it.
 RACE ?=
-RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation %/internal/codec %/internal/derive,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
+RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation %/internal/codec,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
 PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./...))
 SIM_PACKAGES := ./pilot/leaderelection/k8sleaderelection/internal/simulation
 # The version of Helm is the version of its module.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -230,11 +229,11 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 	limit := c.DrainLimit // the default depends on the other durations
 	c = c.withDefaults()
 	t := c.timing()
-	switch room := derive.DrainRoom(t, c.MaxClockDrift); {
+	switch room := t.DrainRoom(c.MaxClockDrift); {
 	case room <= 0:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v leaves no time to drain within LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline (to less than %v)",
-			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, derive.SafeLease(t, c.MaxClockDrift).Truncate(time.Millisecond)))
+			c.RenewDeadline, c.LeaseDuration, c.MaxClockDrift, t.SafeLease(c.MaxClockDrift).Truncate(time.Millisecond)))
 	case limit > room:
 		errs = append(errs, fmt.Errorf("RenewDeadline %v and DrainLimit %v do not fit into LeaseDuration %v with clocks off by %v: "+
 			"lengthen LeaseDuration, or shorten RenewDeadline or DrainLimit (at most %v)",
@@ -259,10 +258,10 @@ func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 
 // timing returns the durations for the core.
 func (c LeaderElectionConfig) timing() core.Timing {
-	return derive.Timing(core.Timing{
+	return core.Timing{
 		Lease: c.LeaseDuration, Validity: c.RenewDeadline, Retry: c.RetryPeriod,
 		PeerGrace: c.PeerGrace, SyncWait: c.SyncWait, DrainLimit: c.DrainLimit, StopLimit: c.StopLimit,
-	}, c.MaxClockDrift)
+	}.Derived(c.MaxClockDrift)
 }
 
 // core returns the configuration of the core, without OneCycle.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/derive"
 )
 
 // node is a machine with one process, like a pod.
@@ -199,7 +198,7 @@ func (n *node) config() core.Config {
 	t := n.w.timing
 	c := core.Config{
 		Self: n.name, Key: n.key, Ranked: n.w.mode.Ranked, Release: true,
-		Timing: derive.Timing(core.Timing{Lease: t.lease, Validity: t.validity, Retry: t.retry, SyncWait: n.w.syncWait}, delta),
+		Timing: core.Timing{Lease: t.lease, Validity: t.validity, Retry: t.retry, SyncWait: n.w.syncWait}.Derived(delta),
 	}
 	c.External, c.OneCycle = n.w.mode.External, n.w.mode.OneCycle
 	c.Coordinated = n.coordinated()
