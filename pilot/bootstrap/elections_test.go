@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,19 +11,16 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestElectionConfig(t *testing.T) {
@@ -148,29 +144,6 @@ func TestLockTypeCheck(t *testing.T) {
 	}
 }
 
-func TestDisabledElections(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	var sent requests
-	sent.through(config.RESTConfig)
-	config.DisableElections = true
-	for range 2 { // both lead
-		c := newController()
-		r := start(t, config, c.rows())
-		<-c.began
-		if err := c.write(t.Context(), e.home, "x"); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Errorf("a write fails: %v", err)
-		}
-		if now := r.election(t); !now.Leading || now.Phase != "disabled" {
-			t.Errorf("the state is %+v", now)
-		}
-	}
-	if locks := sent.matching(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/"+electionID) }); len(locks) > 0 {
-		t.Errorf("%d requests for the lock", len(locks))
-	}
-}
-
 func TestGate(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -222,52 +195,4 @@ func newGateway(name string) *gateway.Gateway {
 	return &gateway.Gateway{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: gateway.GatewaySpec{
 		GatewayClassName: "istio", Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
 	}}
-}
-
-// TestGatewayRows runs both Gateway rows with the rights that the manifests give their configuration. No other test of this
-// package creates the GatewayClass.
-func TestGatewayRows(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	client := e.gateways(t)
-	if _, err := client.Gateways(e.home).Create(t.Context(), newGateway("gw"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, withoutClass := range []bool{true, false} {
-		config := e.config(t, fmt.Sprint("unused-", withoutClass))
-		config.Identity = fmt.Sprint("replica-", withoutClass)
-		config.Revision = e.home
-		config.IngressMode = "OFF"
-		config.DisableGatewayClass = withoutClass
-		needed := Rights(config)
-		config.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
-			Namespace: e.home, PodName: config.Identity, ServiceAccount: "pilot-" + e.home,
-			Rules: manifests.NamespaceRules(needed), ClusterRules: manifests.ClusterRules(needed),
-		})
-		r := start(t, config, config.rows())
-		await(t, "the Gateway is accepted and deployed", func() bool {
-			g, err := client.Gateways(e.home).Get(t.Context(), "gw", metav1.GetOptions{})
-			_, notDeployed := e.admin.Kube().AppsV1().Deployments(e.home).Get(t.Context(), "gw-istio", metav1.GetOptions{})
-			return err == nil && notDeployed == nil && slices.ContainsFunc(g.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == "Accepted" })
-		})
-		class := func() bool {
-			_, err := client.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
-			return err == nil
-		}
-		if withoutClass && class() {
-			t.Error("a GatewayClass exists")
-		} else if !withoutClass {
-			await(t, "a GatewayClass exists", class)
-		}
-		for _, state := range r.states(t)[1:] {
-			if state.LeaderIdentity != config.Identity || state.LockType != "lease" || state.Lock != state.ID+"-"+e.home {
-				t.Errorf("%+v", state)
-			}
-		}
-		r.stop(t)
-	}
-	// The lock of earlier versions, which had one for all revisions, is not created.
-	if lock, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), leaderelection.GatewayStatusController, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the lock of earlier versions: %v, %v", lock, err)
-	}
 }

@@ -257,20 +257,15 @@ func (r *replica) metric(t *testing.T, sample string) string {
 	return harness.Metric(t, r.Address(), sample)
 }
 
-// states returns the server's elections, from /debug/elections.
-func (r *replica) states(t *testing.T) (all []electionState) {
+// election returns the first of the server's elections, from /debug/elections.
+func (r *replica) election(t *testing.T) electionState {
 	t.Helper()
+	var all []electionState
 	_, text := r.page(t, "/debug/elections")
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) == 0 {
 		t.Fatalf("%v in %s", err, text)
 	}
-	return all
-}
-
-// election returns the first of them.
-func (r *replica) election(t *testing.T) electionState {
-	t.Helper()
-	return r.states(t)[0]
+	return all[0]
 }
 
 func (r *replica) leads(t *testing.T) {

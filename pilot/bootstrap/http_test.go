@@ -14,10 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -129,59 +127,6 @@ func TestReady(t *testing.T) {
 		if err := s.ready(); !errors.Is(err, errStopping) {
 			t.Errorf("%s, then the server stops: %v", name, err)
 		}
-	}
-}
-
-// disconnect makes the requests of a client configuration fail while the returned value is true.
-func disconnect(config *rest.Config, now bool) *atomic.Bool {
-	gone := atomic.NewBool(now)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			if gone.Load() {
-				return nil, errAway
-			}
-			return next.RoundTrip(req)
-		})
-	})
-	return gone
-}
-
-func TestReadiness_RealAPIServer(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	gone := disconnect(config.RESTConfig, true)
-	c := newController()
-	c.held = make(chan struct{})
-	r := start(t, config, c.rows())
-	ready := func(want int, words string) func() bool {
-		return func() bool {
-			code, text := r.page(t, "/readyz")
-			return code == want && strings.Contains(text, words)
-		}
-	}
-	await(t, "/readyz contains the cause", ready(503, errAway.Error()))
-	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("unhealthy while the API server fails: %s", text)
-	}
-	gone.Store(false)
-	await(t, "the server is ready", ready(200, "ok"))
-	r.leads(t)
-	gone.Store(true)
-	await(t, "the API server fails again", func() bool { return r.lines.Count("level=WARN", errAway.Error()) >= 2 })
-	if !ready(200, "ok")() {
-		t.Error("not ready after the API server failed")
-	}
-	gone.Store(false)
-	stopped := make(chan error, 1)
-	go func() { stopped <- r.end() }()
-	await(t, "not ready while it stops", ready(503, errStopping.Error()))
-	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("unhealthy while the server stops: %s", text)
-	}
-	close(c.held)
-	if err := <-stopped; err != nil {
-		t.Error(err)
 	}
 }
 

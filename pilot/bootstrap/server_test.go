@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,8 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -104,42 +101,9 @@ func TestServerClients(t *testing.T) {
 	}
 }
 
-// TestServerRemoteCluster uses a remote cluster that answers no request. tests/integration/controllers uses a real one.
-func TestServerRemoteCluster(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	listed := make(chan struct{}, 1000)
-	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/namespaces") {
-			select {
-			case listed <- struct{}{}:
-			default:
-			}
-		}
-		http.Error(w, "not now", http.StatusServiceUnavailable)
-	}))
-	t.Cleanup(remote.Close)
-	config := e.config(t, "a")
-	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: remote.URL}, ""); err != nil {
-		t.Fatal(err)
-	}
-	config.ExcludedNamespaces = []string{"default"}
-	r := start(t, config, table[:1])
-	r.leads(t)
-	<-listed
-	states := r.states(t)
-	if len(states) != 2 || states[0].Cluster != "" || states[0].Key != "stable" || states[1].Cluster != "remote" || states[1].Key != "^stable" || states[1].Leading {
-		t.Errorf("the elections are %+v", states)
-	}
-	sample := `{cluster="remote",name="` + leaderelection.NamespaceController + `"}`
-	if got := r.metric(t, "leader_election_master_status"+sample); got != "0" {
-		t.Errorf("the metric of the remote election is %q", got)
-	}
-	if code, text := r.page(t, "/readyz"); code != http.StatusOK {
-		t.Errorf("not ready: %s", text)
-	}
-	r.stop(t)
+// A server does not take part twice in the elections of its own cluster.
+func TestServerRemoteCluster_IsOwn(t *testing.T) {
+	config := goodConfig()
 	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "own")
 	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, config.RESTConfig, ""); err != nil {
 		t.Fatal(err)
@@ -149,45 +113,12 @@ func TestServerRemoteCluster(t *testing.T) {
 	}
 }
 
-func TestServerStop_StuckController(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	config := e.config(t, "a")
-	config.ShutdownTimeout = time.Second
-	c := newController()
-	c.held = make(chan struct{})
-	r := start(t, config, c.rows())
-	r.leads(t)
-	stopped := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- r.end() }()
-	var err error
-	select {
-	case err = <-ended:
-		if took := time.Since(stopped); took < config.ShutdownTimeout || took >= defaultShutdownTimeout {
-			t.Errorf("the server stopped after %v", took)
-		}
-	case <-time.After(patience):
-	}
-	close(c.held)
-	if !errors.Is(err, k8sleaderelection.ErrStuckDrain) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("Run returned %v", err)
-	}
-	if !c.closed {
-		t.Error("the controller was not closed")
-	}
-}
-
 func TestFailedController_IsLogged(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	failing := newController()
-	r := start(t, e.config(t, "a"), failing.rows())
-	<-failing.began
-	failing.fails <- errors.New("no disk")
-	await(t, "the failure is logged", func() bool { return r.lines.Count("level=ERROR", "run function ended", `err="no disk"`) == 1 })
-	if n := r.lines.Count("occurred"); n > 0 {
-		t.Errorf("%d lines contain a list of errors", n)
+	var log harness.Log
+	wrong := errors.New("no disk")
+	run := logged(slog.New(slog.NewTextHandler(&log, nil)), func(context.Context) error { return wrong })
+	if err := run(t.Context()); !errors.Is(err, wrong) || log.Count("run function started") != 1 || log.Count("level=ERROR", "run function ended", `err="no disk"`) != 1 {
+		t.Errorf("error %v, log:\n%s", err, &log)
 	}
 }
 
