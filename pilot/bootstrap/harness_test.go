@@ -109,14 +109,12 @@ func newEnvironment(t *testing.T) *environment {
 func (e *environment) identity(t *testing.T, pod string) *rest.Config {
 	t.Helper()
 	return e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: e.rules(), ClusterRules: manifests.ClusterRules(rights(electionID)),
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: append(manifests.NamespaceRules(rights(electionID)), controllerRule), ClusterRules: manifests.ClusterRules(rights(electionID)),
 	})
 }
 
-func (e *environment) rules() []rbacv1.PolicyRule {
-	return append(manifests.NamespaceRules(rights(electionID)),
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}})
-}
+// controllerRule is the right of the tests' controller.
+var controllerRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}}
 
 // rights are the rights of all rows of the table, and those on further locks.
 func rights(locks ...string) manifests.Rights {
@@ -277,35 +275,4 @@ func (r *replica) leads(t *testing.T) {
 func (r *replica) follows(t *testing.T, leader string) {
 	t.Helper()
 	await(t, "the server follows "+leader, func() bool { return r.election(t).LeaderIdentity == leader })
-}
-
-// requests records the requests of a transport.
-type requests struct {
-	mu  sync.Mutex
-	all []*http.Request
-}
-
-// through makes a client configuration record its requests.
-func (r *requests) through(config *rest.Config) *rest.Config {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			r.mu.Lock()
-			r.all = append(r.all, req)
-			r.mu.Unlock()
-			return next.RoundTrip(req)
-		})
-	})
-	return config
-}
-
-// matching returns the requests that match.
-func (r *requests) matching(match func(*http.Request) bool) (found []*http.Request) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, req := range r.all {
-		if match(req) {
-			found = append(found, req)
-		}
-	}
-	return found
 }

@@ -124,31 +124,3 @@ func TestReflector_WithoutList(t *testing.T) {
 		})
 	}
 }
-
-func TestTagWatcher_LabelRemoved(t *testing.T) {
-	for name, change := range map[string]func(*tagWatcher){
-		"with its webhook":     func(w *tagWatcher) { w.sink().remove("a") },
-		"while nobody watched": func(w *tagWatcher) { w.sink().replace([]webhook{tagHook("b", "test", "stable")}) },
-		"without the tag's label": func(w *tagWatcher) {
-			w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{revisionLabel: "stable"}}})
-		},
-		"without the revision's label": func(w *tagWatcher) {
-			w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}})
-		},
-		"with another tag":         func(w *tagWatcher) { w.sink().set(tagHook("a", "other", "stable")) },
-		"of another revision":      func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "canary")) },
-		"of another control plane": func(w *tagWatcher) { w.sink().set(tagHook("a", "prod", "stable", "elsewhere")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-			w.readAll(tagHook("a", "prod", "stable"))
-			if !w.GetMyTags().Has("prod") {
-				t.Fatal("the tag is not known")
-			}
-			change(w)
-			if w.GetMyTags().Has("prod") {
-				t.Error("the tag is still there")
-			}
-		})
-	}
-}

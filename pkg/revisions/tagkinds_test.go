@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 func tagService(name, tag, revision string) corev1.Service {
@@ -42,6 +41,10 @@ func TestIsMine(t *testing.T) {
 		want map[string]string
 	}{
 		"nothing": {want: map[string]string{"": "default", "default": "default", "stable": "stable", "prod": ""}},
+		"tags of the revision without a name": {
+			webhooks: []webhook{tagHook("a", "default", "canary"), tagHook("b", "old", "")},
+			want:     map[string]string{"": "canary", "default": "canary", "old": "default", "canary": "canary"},
+		},
 		"a tag by a Service": {
 			services: []corev1.Service{tagService("a", "prod", "stable")},
 			want:     map[string]string{"prod": "stable", "": "default"},
@@ -144,10 +147,17 @@ func TestHasTag(t *testing.T) {
 	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "theirs"}}) {
 		t.Errorf("tags of the revision: %v", mine)
 	}
+	w.GetMyTags().Insert("changed by a caller")
+	if w.GetMyTags().Has("changed by a caller") {
+		t.Error("a caller changed the watcher's set")
+	}
 	before, _ := w.broadcaster.read()
 	w.sink().remove("b")
 	if after, _ := w.broadcaster.read(); after.equal(before) || w.HasTag("theirs") {
 		t.Error("the tag of another control plane remains, or its end is not delivered")
+	}
+	if w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); w.HasTag("ours") {
+		t.Error("the tag of a webhook whose labels were removed remains")
 	}
 }
 
@@ -179,21 +189,22 @@ func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 const (
 	hooksPath      = "mutatingwebhookconfigurations"
 	validatorsPath = "validatingwebhookconfigurations"
-	servicesPath   = "namespaces/mesh/services"
+	servicesPath   = "mesh/services"
 	validatorName  = " metadata.name=istiod-default-validator"
 )
 
 func TestTagWatcher_ThreeKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := transport{t: t, all: map[string][]any{
-			hooksPath:  {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
-			"services": {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
-			validatorsPath: {
-				wire("ValidatingWebhookConfiguration", "another", map[string]string{revisionLabel: "canary"}),
-				wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: "stable"}, calling("mesh")),
-			},
-		}}
-		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
+		validator := func(revision string) *validator {
+			return &defaultValidators(map[string]string{revisionLabel: revision}, "mesh")[0]
+		}
+		other := *validator("canary")
+		other.Name = "another"
+		s := newServer(&server{
+			hooks: []webhook{tagHook("a", "old", "stable")}, services: []corev1.Service{tagService("b", "prod", "stable")},
+			validators: append(defaultValidators(map[string]string{revisionLabel: "stable"}, "mesh"), other),
+		})
+		w := NewTags(s, Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
 		told := 0
 		w.AddHandler(func(sets.Set[string]) { told++ })
 		end := runs(w.Run)
@@ -208,34 +219,29 @@ func TestTagWatcher_ThreeKinds(t *testing.T) {
 		<-time.After(time.Hour)
 		check("an hour later", 1, true, "old", "prod")
 		want := []string{
-			"list " + hooksPath + " istio.io/tag", "list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
-			"watch " + hooksPath + " istio.io/tag", "watch " + servicesPath + " istio.io/tag", "watch " + validatorsPath + validatorName,
+			"list " + servicesPath + " istio.io/tag", "list " + hooksPath + " istio.io/tag", "list " + validatorsPath + validatorName,
+			"watch " + servicesPath + " istio.io/tag", "watch " + hooksPath + " istio.io/tag", "watch " + validatorsPath + validatorName,
 		}
 		if got := slices.Sorted(slices.Values(s.asked)); !slices.Equal(got, want) {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
-		v := func(revision string) any {
-			return wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: revision}, calling("mesh"))
-		}
-		s.show(watch.Modified, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
+		service := tagService("b", "new", "stable")
+		s.watches["services"].Modify(&service)
 		check("another tag", 2, true, "old", "new")
-		s.show(watch.Modified, validatorsPath, v("canary"))
+		s.watches[validatorsPath].Modify(validator("canary"))
 		check("another default", 3, false, "old", "new")
-		s.show(watch.Modified, validatorsPath, v("stable"))
+		s.watches[validatorsPath].Modify(validator("stable"))
 		check("ours again", 4, true, "old", "new")
-		s.show(watch.Deleted, validatorsPath, v("stable"))
+		s.watches[validatorsPath].Delete(validator("stable"))
 		check("no validator", 5, false, "old", "new")
-		s.show(watch.Deleted, "services", wire("Service", "b", map[string]string{tagLabel: "new", revisionLabel: "stable"}))
+		s.watches["services"].Delete(&service)
 		check("no Service", 6, false, "old")
 		// The read before the next watch shows changes during the gap.
-		s.set(func() { s.all["services"], s.all[validatorsPath] = nil, []any{v("stable")} })
+		s.set(func() { s.services = nil })
 		s.cut("services")
 		s.cut(validatorsPath)
 		<-time.After(time.Minute)
 		check("read again", 7, true, "old")
-		for _, resource := range []string{hooksPath, "services", validatorsPath} {
-			defer s.cut(resource)
-		}
 		end()
 	})
 }
@@ -245,14 +251,13 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := []string{
 			"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
-			"get " + validatorsPath + "/" + DefaultValidator,
+			"get " + validatorsPath + " " + DefaultValidator,
 		}
-		s := transport{t: t, forbidden: missing, all: map[string][]any{
-			hooksPath:      {wire("MutatingWebhookConfiguration", "a", map[string]string{tagLabel: "old", revisionLabel: "stable"})},
-			"services":     {wire("Service", "b", map[string]string{tagLabel: "prod", revisionLabel: "stable"})},
-			validatorsPath: {wire("ValidatingWebhookConfiguration", DefaultValidator, map[string]string{revisionLabel: "stable"})},
-		}}
-		w := NewTags(s.client(), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		s := newServer(&server{
+			forbidden: missing, hooks: []webhook{tagHook("a", "old", "stable")}, services: []corev1.Service{tagService("b", "prod", "stable")},
+			validators: defaultValidators(map[string]string{revisionLabel: "stable"}),
+		})
+		w := NewTags(s, Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
 		synctest.Wait()
 		if !w.HasSynced() || !w.GetMyTags().Equal(sets.New("stable", "old")) || w.IsMine(metav1.ObjectMeta{}) {
@@ -280,7 +285,6 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("forbidden again: tags %v", w.GetMyTags())
 		}
-		s.cut(hooksPath)
 		end()
 	})
 	for line, n := range map[string]int{

@@ -135,22 +135,6 @@ func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 	}
 }
 
-func TestDefaultWatcher_NoDefault(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := shows(t, "istio-revision-tag-default", "")
-		w := NewDefaultWatcher(scripted{script: s}, "stable", "")
-		var told []string
-		end := runs(w.Run)
-		synctest.Wait()
-		w.AddHandler(func(revision string) { told = append(told, revision) })
-		synctest.Wait()
-		if !w.HasSynced() || w.GetDefault() != "" || !slices.Equal(told, []string{""}) {
-			t.Errorf("synced %v, default %q, told %q", w.HasSynced(), w.GetDefault(), told)
-		}
-		end()
-	})
-}
-
 func TestDefaultWatcher_Logs(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
