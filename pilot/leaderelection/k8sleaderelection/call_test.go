@@ -78,11 +78,7 @@ func TestSend(t *testing.T) {
 					lock = fake
 				}
 				shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
-				epoch := time.Now()
-				l := idleLoop(t, lock, func(config *LeaderElectionConfig) {
-					config.Shared = shared
-					config.Clock = NewClock(func() int64 { return int64(time.Since(epoch)) })
-				})
+				l := idleLoop(t, lock, func(config *LeaderElectionConfig) { config.Shared = shared })
 				l.send(core.Action{Op: c.op})
 				l.helpers.Wait()
 				ev := <-l.events
@@ -108,11 +104,7 @@ func TestSend_NotSent(t *testing.T) {
 		shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 		hang := make(chan struct{})
 		shared.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
-		epoch := time.Now()
-		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
-			c.Shared = shared
-			c.Clock = NewClock(func() int64 { return int64(time.Since(epoch)) })
-		})
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Shared = shared })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.values = ctx

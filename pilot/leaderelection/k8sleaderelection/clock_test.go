@@ -10,8 +10,7 @@ import (
 
 func TestClockDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		epoch := time.Now()
-		clock := NewClock(func() int64 { return int64(time.Since(epoch)) })
+		_, clock := newSuspender()
 		<-time.After(time.Minute)
 		now := clock.Now()
 		end := Validity{Mono: now.Mono + int64(10*time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}

@@ -20,7 +20,8 @@ import (
 // idleLoop returns the loop of an elector that does not run. Posted events stay in its channel.
 func idleLoop(t testing.TB, lock k8sresourcelock.Interface, change ...func(*LeaderElectionConfig)) *loop {
 	t.Helper()
-	config := LeaderElectionConfig{Lock: lock, LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond}
+	_, clock := newSuspender()
+	config := LeaderElectionConfig{Lock: lock, LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond, Clock: clock}
 	for _, f := range change {
 		f(&config)
 	}
@@ -46,31 +47,64 @@ func (l *loop) posted() (all []*event) {
 	return all
 }
 
-// silentAlarms are alarms that never ring.
-type silentAlarms struct {
-	mu  sync.Mutex
-	due map[*alarm]int64
+// suspender replaces the kernel, also in a synctest bubble. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.
+type suspender struct {
+	epoch time.Time
+	mu    sync.Mutex
+	slept time.Duration
+	due   map[*alarm]int64
 }
 
-func (b *silentAlarms) set(a *alarm, at int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.due[a] = at
+func newSuspender() (*suspender, *Clock) {
+	s := &suspender{epoch: time.Now(), due: map[*alarm]int64{}}
+	clock := NewClock(s.boottime)
+	clock.alarms = s
+	return s, clock
 }
 
-func (b *silentAlarms) unset(a *alarm) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.due, a)
+func (s *suspender) boottime() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now()
+}
+
+// now requires mu.
+func (s *suspender) now() int64 { return int64(time.Since(s.epoch) + s.slept) }
+
+func (s *suspender) set(a *alarm, at int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due[a] = at
+	s.ring()
+}
+
+func (s *suspender) unset(a *alarm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, a)
+}
+
+func (s *suspender) suspend(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slept += d
+	s.ring()
+}
+
+// ring requires mu.
+func (s *suspender) ring() {
+	for a, at := range s.due {
+		if at <= s.now() {
+			delete(s.due, a)
+			go a.ring()
+		}
+	}
 }
 
 // At its end, Campaign has removed its alarms and registrations, and waits for its callbacks.
 func TestCampaignReleasesResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		epoch := time.Now()
-		clock := NewClock(func() int64 { return int64(time.Since(epoch)) })
-		alarms := &silentAlarms{due: map[*alarm]int64{}}
-		clock.alarms = alarms
+		alarms, clock := newSuspender()
 		returned := false
 		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
 			c.Clock = clock

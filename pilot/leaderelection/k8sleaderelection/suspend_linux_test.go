@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,59 +13,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
-
-// suspender replaces the kernel. A suspend advances CLOCK_BOOTTIME and rings the alarms that are due.
-type suspender struct {
-	mu    sync.Mutex
-	slept time.Duration
-	due   map[*alarm]int64
-}
-
-func newSuspender() (*suspender, *Clock) {
-	s := &suspender{due: map[*alarm]int64{}}
-	clock := NewClock(s.boottime)
-	clock.alarms = s
-	return s, clock
-}
-
-func (s *suspender) boottime() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now()
-}
-
-// now requires mu.
-func (s *suspender) now() int64 { return readBoottime() + int64(s.slept) }
-
-func (s *suspender) set(a *alarm, at int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.due[a] = at
-	s.ring()
-}
-
-func (s *suspender) unset(a *alarm) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.due, a)
-}
-
-func (s *suspender) suspend(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.slept += d
-	s.ring()
-}
-
-// ring requires mu.
-func (s *suspender) ring() {
-	for a, at := range s.due {
-		if at <= s.now() {
-			delete(s.due, a)
-			go a.ring()
-		}
-	}
-}
 
 // After a suspend, only the alarm wakes the loop: nothing reads the clock and no other timer is due.
 func TestSuspendEndsTerm(t *testing.T) {

@@ -88,6 +88,7 @@ func TestTermRun(t *testing.T) {
 
 // A function that does not return after the end of its context is named in the log: first in a warning, then with the error.
 func TestSlowDrain_IsLogged(t *testing.T) {
+	unchanged := func(*LeaderElectionConfig) {}
 	named := func(c *LeaderElectionConfig) { c.RunFunctionNames = []string{"sync of routes"} }
 	for name, x := range map[string]struct {
 		change func(*LeaderElectionConfig)
@@ -95,36 +96,27 @@ func TestSlowDrain_IsLogged(t *testing.T) {
 		warn   string // the function in the warning; empty: no warning
 		stuck  bool
 	}{
-		"quick":          {drain: slowDrain - time.Millisecond},
-		"slow":           {drain: slowDrain + time.Millisecond, warn: "TestSlowDrain_IsLogged"},
+		"quick":          {drain: slowDrain - time.Millisecond, change: unchanged},
+		"slow":           {drain: slowDrain + time.Millisecond, change: unchanged, warn: "TestSlowDrain_IsLogged"},
 		"slow, named":    {drain: slowDrain + time.Millisecond, change: named, warn: "sync of routes"},
 		"stuck callback": {drain: time.Minute, change: asCallback, warn: "asCallback", stuck: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				epoch := time.Now()
-				config := LeaderElectionConfig{
-					Lock: locktest.NewStore(locktest.Lease).Lock("a", "").Locker, ReleaseOnCancel: true,
-					LeaseDuration: 60 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
-					Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Clock:  NewClock(func() int64 { return int64(time.Since(epoch)) }),
-					RunFunctions: []func(context.Context) error{func(ctx context.Context) error {
+				l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Locker, func(c *LeaderElectionConfig) {
+					c.LeaseDuration = time.Minute
+					c.ReleaseOnCancel = true
+					c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+					c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {
 						<-ctx.Done()
 						<-time.After(x.drain)
 						return nil
-					}},
-				}
-				if x.change != nil {
-					x.change(&config)
-				}
-				elector, err := NewLeaderElector(config)
-				if err != nil {
-					t.Fatal(err)
-				}
+					}}
+				}, x.change)
 				ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 				defer stop()
-				elector.Run(ctx)
+				l.le.Run(ctx)
 				<-time.After(time.Minute) // the function ends
 				const warning = "level=WARN msg=\"run functions have not returned"
 				if got := strings.Count(log.String(), warning); got != min(len(x.warn), 1) || !strings.Contains(log.String(), x.warn) {
