@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,16 @@ func keepClass(class *gateway.GatewayClass) *gateway.GatewayClass {
 func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	kept := &corev1.Namespace{ObjectMeta: reconcile.Meta(namespace.ObjectMeta)}
 	kept.Labels = reconcile.Inherited(metav1.ObjectMeta{}, namespace.Labels).Labels
+	return kept
+}
+
+// keepDeployment drops the revision of the Deployment controller. A repair of a reverted field would otherwise differ each time.
+func keepDeployment(o *appsv1.Deployment) *appsv1.Deployment {
+	delete(o.Annotations, "deployment.kubernetes.io/revision")
+	kept := &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+	if rolledOut(o) {
+		kept.Status = appsv1.DeploymentStatus{ObservedGeneration: o.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
+	}
 	return kept
 }
 

@@ -206,6 +206,7 @@ func TestCaches_Keep(t *testing.T) {
 	defaults, kept := meta("shop", "web"), slim("shop", "web")
 	defaults.Labels = map[string]string{ClassDefaultsLabel: "istio", "other": "label"}
 	kept.Labels, kept.CreationTimestamp = map[string]string{ClassDefaultsLabel: "istio"}, metav1.Unix(100, 0)
+	parameters := gateway.ParametersReference{Name: "a"}
 	overlays := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "", "other": ""}
 	for name, c := range map[string]struct{ got, want any }{
 		"Gateway": {
@@ -213,8 +214,8 @@ func TestCaches_Keep(t *testing.T) {
 			&gateway.Gateway{ObjectMeta: labelled, Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "Programmed", Status: "True", ObservedGeneration: 9}}}},
 		},
 		"class": {
-			keepClass(&gateway.GatewayClass{ObjectMeta: meta("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c", Description: new(string)}}),
-			&gateway.GatewayClass{ObjectMeta: slim("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c"}},
+			keepClass(&gateway.GatewayClass{ObjectMeta: meta("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c", ParametersRef: &parameters, Description: new(string)}}),
+			&gateway.GatewayClass{ObjectMeta: slim("", "a"), Spec: gateway.GatewayClassSpec{ControllerName: "c", ParametersRef: &parameters}},
 		},
 		"namespace": {
 			keepNamespace(&corev1.Namespace{ObjectMeta: meta("", "shop"), Spec: corev1.NamespaceSpec{Finalizers: []corev1.FinalizerName{"a"}}}),

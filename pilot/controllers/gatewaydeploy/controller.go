@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -142,15 +141,7 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 				}
 				return kept
 			}),
-		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}),
-			func(o *appsv1.Deployment) *appsv1.Deployment {
-				delete(o.Annotations, "deployment.kubernetes.io/revision") // of the Deployment controller
-				kept := &appsv1.Deployment{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
-				if rolledOut(o) {
-					kept.Status = appsv1.DeploymentStatus{ObservedGeneration: o.Generation, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1}
-				}
-				return kept
-			}),
+		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}), keepDeployment),
 		Autoscaler: watchChild(c, Autoscaler, reconcile.From(kube.AutoscalingV2().HorizontalPodAutoscalers(""), reconcile.Selector{}),
 			func(o *autoscalingv2.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
 				return &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: o.ObjectMeta, Spec: o.Spec}

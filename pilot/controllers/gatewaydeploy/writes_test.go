@@ -252,25 +252,3 @@ func (w *world) as(port int64) bool {
 	last, ok := ports[len(ports)-1].(map[string]any)
 	return ok && len(ports) == 2 && last["port"] == port && strings.Contains(text, fmt.Sprintf(`"%d"`, port))
 }
-
-// The revision of a Deployment counts as no difference, so the repairs of a reverted field slow down.
-func TestController_RevertedDeployment(t *testing.T) {
-	w := newWorld(t)
-	w.create("web")
-	w.controller()
-	w.deployed("web-istio")
-	for revision := 2; w.log.Count("another writer keeps reverting an object") == 0; revision++ {
-		w.patch(Deployment, "web-istio", fmt.Sprintf(`{"metadata":{"annotations":{"deployment.kubernetes.io/revision":"%d"}},
-"spec":{"template":{"metadata":{"labels":{"gateway.istio.io/managed":"other-%d"}}}}}`, revision, revision))
-		w.until("the label is repaired or the controller waits", func() error {
-			labels, _, _ := unstructured.NestedStringMap(w.get(Deployment, "web-istio").Object, "spec", "template", "metadata", "labels")
-			if labels[ManagedLabel] != ManagedBy && w.log.Count("another writer keeps reverting an object") == 0 {
-				return errors.New("not yet")
-			}
-			return nil
-		})
-		if revision > 20 {
-			t.Fatal("20 repairs without a pause")
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
@@ -24,6 +25,24 @@ func TestCheckedSecret(t *testing.T) {
 	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
 	if got := checkedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[problemKey] == "" {
 		t.Errorf("invalid Secret: %v", got)
+	}
+}
+
+// The label has a long name only in a short form.
+func TestOwnerName(t *testing.T) {
+	long := metav1.ObjectMeta{
+		Labels:          map[string]string{gateway.GatewayNameLabelKey: "short"},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "Other", Name: "other"}, {Kind: "Gateway", Name: "long"}},
+	}
+	unowned, unlabelled := long, long
+	unowned.OwnerReferences, unlabelled.Labels = nil, nil
+	for _, test := range []struct {
+		of   metav1.ObjectMeta
+		want string
+	}{{long, "long"}, {unowned, "short"}, {unlabelled, ""}} {
+		if got := ownerName(&test.of); got != test.want {
+			t.Errorf("got %q, want %q", got, test.want)
+		}
 	}
 }
 

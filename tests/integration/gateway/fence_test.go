@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,6 @@ func plain(name string) *appsv1.Deployment {
 // fenced by default.
 func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p := newPlane(t)
-	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.config.Fence = true
 	former, next := p.identity("a"), p.identity("b")
 	config := install.Config{
@@ -76,7 +74,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 
 	b := p.serve("b", next)
 	a.end()
-	p.until("b leads", func() bool { return slices.Contains(b.leads(p), leaderelection.GatewayDeploymentController) })
+	p.leads(b, leaderelection.GatewayDeploymentController)
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
 	if err := write(client("b"), "first-istio"); err != nil {

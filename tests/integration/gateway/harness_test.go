@@ -31,7 +31,8 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
+// The cluster has no controllers, so that the tests set the status of Deployments and Services.
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
 
 // plane is a control plane of one revision. Its namespace has the same name and contains its Gateways.
 type plane struct {
@@ -46,12 +47,11 @@ type plane struct {
 func newPlane(t *testing.T) *plane {
 	t.Helper()
 	c := cluster.Shared(t)
-	p := &plane{T: t, cluster: c, admin: c.Client(t)}
+	p := &plane{T: t, cluster: c, admin: c.Client(t), home: c.Namespace(t)}
+	p.must(c.LoadGatewayAPI(t.Context()))
 	var err error
-	if p.api, err = gatewayclient.NewForConfig(p.admin.RESTConfig()); err != nil {
-		t.Fatal(err)
-	}
-	p.home = p.cluster.Namespace(t)
+	p.api, err = gatewayclient.NewForConfig(p.admin.RESTConfig())
+	p.must(err)
 	p.label(p.home, p.home)
 	p.config = bootstrap.Config{
 		Namespace: p.home, Revision: p.home, Address: "127.0.0.1:0", CABundle: "../../../pilot/bootstrap/testdata/ca.pem", IngressMode: "OFF",
@@ -70,8 +70,14 @@ func (p *plane) must(err error) {
 // label sets the revision of a namespace.
 func (p *plane) label(namespace, revision string) {
 	p.Helper()
-	_, err := p.admin.Kube().CoreV1().Namespaces().Patch(p.Context(), namespace, types.MergePatchType,
-		[]byte(fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision)), metav1.PatchOptions{})
+	p.patch(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", namespace, fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision))
+}
+
+// patch changes an object with a merge patch.
+func (p *plane) patch(resource schema.GroupVersionResource, namespace, name, patch string, subresources ...string) {
+	p.Helper()
+	_, err := p.admin.Dynamic().Resource(resource).Namespace(namespace).
+		Patch(p.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "kubectl"}, subresources...)
 	p.must(err)
 }
 
@@ -80,7 +86,7 @@ func (p *plane) identity(pod string) *rest.Config {
 	p.Helper()
 	rights := bootstrap.Rights(p.config)
 	return p.cluster.Identity(p.T, cluster.IdentityOptions{
-		Namespace: p.home, PodName: pod, ServiceAccount: "pilot-" + p.home,
+		Namespace: p.config.Namespace, PodName: pod, ServiceAccount: "pilot-" + p.config.Revision,
 		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 }
@@ -122,8 +128,14 @@ func (p *plane) serve(pod string, as *rest.Config) *replica {
 	return r
 }
 
-// leads returns the elections that a server leads.
-func (r *replica) leads(p *plane) (ids []string) {
+// leads waits until a server leads an election.
+func (p *plane) leads(r *replica, id string) {
+	p.Helper()
+	p.until("the server leads "+id, func() bool { return slices.Contains(r.leading(p), id) })
+}
+
+// leading returns the elections that a server leads.
+func (r *replica) leading(p *plane) (ids []string) {
 	p.Helper()
 	_, text := harness.Page(p, r.Address(), "/debug/elections")
 	if text == "" {
@@ -182,14 +194,18 @@ func (p *plane) until(what string, holds func() bool) {
 }
 
 // gateway creates a Gateway.
-func (p *plane) gateway(namespace, name string) {
+func (p *plane) gateway(namespace, name string, change ...func(*gateway.Gateway)) {
 	p.Helper()
-	_, err := p.api.Gateways(namespace).Create(p.Context(), &gateway.Gateway{
+	g := &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: gateway.GatewaySpec{
 			GatewayClassName: gatewaydeploy.DefaultClass, Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, do := range change {
+		do(g)
+	}
+	_, err := p.api.Gateways(namespace).Create(p.Context(), g, metav1.CreateOptions{})
 	p.must(err)
 }
 
@@ -230,6 +246,8 @@ func (p *plane) othersWork() {
 }
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 var gatewaysResource = schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
 

@@ -1,2 +1,0 @@
-// Package tags tests tags that two revisions claim, and tags of namespaces, with servers on a real API server.
-package tags

@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+)
+
+// workload lists the objects of each Gateway.
+var workload = []gatewaydeploy.Kind{gatewaydeploy.ServiceAccount, gatewaydeploy.Service, gatewaydeploy.Deployment}
+
+// get returns an object of home, or nil.
+func (p *plane) get(kind gatewaydeploy.Kind, name string) *unstructured.Unstructured {
+	p.Helper()
+	o, err := p.admin.Dynamic().Resource(kind.Resource()).Namespace(p.home).Get(p.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	p.must(err)
+	return o
+}
+
+// exist waits until objects of home exist, or do not exist.
+func (p *plane) exist(want bool, name string, kinds ...gatewaydeploy.Kind) {
+	p.Helper()
+	for _, kind := range kinds {
+		p.until(fmt.Sprintf("%s %s exists: %v", kind, name, want), func() bool { return (p.get(kind, name) != nil) == want })
+	}
+}
+
+// rolledOut sets the status of the objects as after a rollout.
+func (p *plane) rolledOut(name, ip string) {
+	p.Helper()
+	p.exist(true, name, gatewaydeploy.Service, gatewaydeploy.Deployment)
+	p.patch(gatewaydeploy.Deployment.Resource(), p.home, name, fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":1,"updatedReplicas":1,
+		"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`, p.get(gatewaydeploy.Deployment, name).GetGeneration()), "status")
+	p.patch(gatewaydeploy.Service.Resource(), p.home, name, `{"status":{"loadBalancer":{"ingress":[{"ip":"`+ip+`"}]}}}`, "status")
+}
+
+// parameters sets the ConfigMap of parametersRef.
+func parameters(name string) func(*gateway.Gateway) {
+	return func(g *gateway.Gateway) {
+		g.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: name}}
+	}
+}
+
+// configMap creates a ConfigMap.
+func (p *plane) configMap(name string, labels, data map[string]string) {
+	p.Helper()
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: data}
+	_, err := p.admin.Kube().CoreV1().ConfigMaps(p.home).Create(p.Context(), configMap, metav1.CreateOptions{})
+	p.must(err)
+}
+
+// condition waits until a condition of a Gateway has a state "Status/Reason" and a message.
+func (p *plane) condition(name, kind, state, message string) {
+	p.Helper()
+	last := ""
+	defer func() {
+		if p.Failed() {
+			p.Logf("condition %s: %s", kind, last)
+		}
+	}()
+	p.until(fmt.Sprintf("Gateway %s has %s=%s %q", name, kind, state, message), func() bool {
+		g, err := p.api.Gateways(p.home).Get(p.Context(), name, metav1.GetOptions{})
+		p.must(err)
+		c := meta.FindStatusCondition(g.Status.Conditions, kind)
+		last = fmt.Sprint(c)
+		return c != nil && string(c.Status)+"/"+c.Reason == state && strings.Contains(c.Message, message)
+	})
+}
+
+// problem waits until a Gateway has an Event and a condition with the same message.
+func (p *plane) problem(name, event, kind, state, message string) {
+	p.Helper()
+	p.condition(name, kind, state, message)
+	events := func() []corev1.Event {
+		all, err := p.admin.Kube().CoreV1().Events(p.home).List(p.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + event})
+		p.must(err)
+		return all.Items
+	}
+	p.until("Gateway "+name+" has Event "+event, func() bool { return len(events()) > 0 })
+	if all := events(); len(all) != 1 || !strings.Contains(all[0].Message, message) {
+		p.Errorf("Events: %+v", all)
+	}
+}
+
+// replicas returns the number of replicas of a Deployment.
+func (p *plane) replicas(name string) int64 {
+	n, _, _ := unstructured.NestedInt64(p.get(gatewaydeploy.Deployment, name).Object, "spec", "replicas")
+	return n
+}
+
+// Each problem of parameters is an Event and a condition, and ends.
+func TestParameters_Missing(t *testing.T) {
+	p := newPlane(t)
+	p.serve("a", p.identity("a"))
+	p.gateway(p.home, "lost", parameters("params"))
+	p.problem("lost", "InvalidParameters", "Accepted", "False/InvalidParameters", "ConfigMap "+p.home+"/params of spec.infrastructure.parametersRef does not exist")
+	p.configMap("params", nil, map[string]string{"deployment": "spec: {replicas: [3"})
+	p.condition("lost", "Accepted", "False/InvalidParameters", "key deployment: yaml: ")
+	p.patch(configMaps, p.home, "params", `{"data":{"deployment":"spec: {replicas: 3}"}}`)
+	p.condition("lost", "Accepted", "True/Accepted", "")
+	p.exist(true, "lost-istio", workload...)
+	if n := p.replicas("lost-istio"); n != 3 {
+		t.Errorf("%d replicas", n)
+	}
+	g, err := p.api.Gateways(p.home).Get(t.Context(), "lost", metav1.GetOptions{})
+	p.must(err)
+	if problem := gatewaydeploy.ProblemOf(g); problem != nil {
+		t.Errorf("the problem is still recorded: %s", problem)
+	}
+}
+
+// Istio's autoscaler and budget are implemented. Unknown keys are reported once.
+func TestParameters_OfIstio(t *testing.T) {
+	p := newPlane(t)
+	p.serve("a", p.identity("a"))
+	p.configMap("defaults", map[string]string{gatewaydeploy.ClassDefaultsLabel: "istio"}, map[string]string{"podDisruptionBudget": "spec: {minAvailable: 1}"})
+	p.configMap("sized", nil, map[string]string{
+		"deployment": "spec: {replicas: 3}", "horizontalPodAutoscaler": "spec: {minReplicas: 2, maxReplicas: 5}", "typo": "a",
+	})
+	p.gateway(p.home, "sized", parameters("sized"))
+	p.exist(true, "sized-istio", gatewaydeploy.Kinds...)
+	p.problem("sized", "UnknownParameter", "Accepted", "True/Accepted", `ignoring 1 unknown keys, such as "typo"`)
+	p.patch(gatewaydeploy.Deployment.Resource(), p.home, "sized-istio", `{"spec":{"replicas":4}}`)
+	p.patch(configMaps, p.home, "sized", `{"data":{"horizontalPodAutoscaler":"spec: {minReplicas: 2, maxReplicas: 6}"}}`)
+	p.until("the autoscaler is updated", func() bool {
+		n, _, _ := unstructured.NestedInt64(p.get(gatewaydeploy.Autoscaler, "sized-istio").Object, "spec", "maxReplicas")
+		return n == 6
+	})
+	if n := p.replicas("sized-istio"); n != 4 {
+		t.Errorf("%d replicas", n)
+	}
+	p.patch(configMaps, p.home, "sized", `{"data":{"horizontalPodAutoscaler":null}}`)
+	p.exist(false, "sized-istio", gatewaydeploy.Autoscaler)
+	p.exist(true, "sized-istio", gatewaydeploy.Budget)
+}
+
+// Objects of a former name remain until the new ones serve. A manual deployment needs none.
+func TestObsolete_Deleted(t *testing.T) {
+	p := newPlane(t)
+	p.serve("a", p.identity("a"))
+	p.gateway(p.home, "by-hand")
+	p.rolledOut("by-hand-istio", "192.0.2.1")
+	p.patch(gatewaysResource, p.home, "by-hand", `{"metadata":{"annotations":{"gateway.istio.io/name-override":"edge"}}}`)
+	p.exist(true, "edge", gatewaydeploy.Service, gatewaydeploy.Deployment)
+	p.condition("by-hand", "Programmed", "False/Pending", "edge")
+	if p.get(gatewaydeploy.Deployment, "by-hand-istio") == nil || p.get(gatewaydeploy.Service, "by-hand-istio") == nil {
+		t.Error("a former object was deleted before the new objects serve")
+	}
+	p.rolledOut("edge", "192.0.2.2")
+	p.exist(false, "by-hand-istio", gatewaydeploy.Service, gatewaydeploy.Deployment)
+	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{gatewaydeploy.GatewayLabel: "by-hand"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+	}, metav1.CreateOptions{})
+	p.must(err)
+	p.patch(gatewaysResource, p.home, "by-hand", `{"spec":{"addresses":[{"type":"Hostname","value":"gateway.example"}]}}`)
+	p.exist(false, "edge", gatewaydeploy.Service, gatewaydeploy.Deployment)
+	p.exist(false, "by-hand-istio", gatewaydeploy.ServiceAccount)
+	p.exist(true, "other", gatewaydeploy.Service)
+}
