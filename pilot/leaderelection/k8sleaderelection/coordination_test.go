@@ -3,7 +3,6 @@ package k8sleaderelection_test
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,19 +32,6 @@ func nominate(store *locktest.Store, holder string) {
 
 func prefer(store *locktest.Store, holder string) {
 	store.Mutate(func(obj locktest.Object) { obj.(*coordinationv1.Lease).Spec.PreferredHolder = &holder })
-}
-
-// onLeases runs f in a synctest bubble with a Lease that has its own watch, and with a shared watch.
-func onLeases(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
-	for _, shared := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			store := locktest.NewStore(locktest.Lease)
-			if shared {
-				store.ShareWatches()
-			}
-			f(t, store)
-		})
-	}
 }
 
 // Candidates are ranked again when the coordinator has been absent for three lease durations.

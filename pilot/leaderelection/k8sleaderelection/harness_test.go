@@ -209,9 +209,8 @@ func onConfigMap(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
 	synctest.Test(t, func(t *testing.T) { f(t, locktest.NewStore(locktest.ConfigMap)) })
 }
 
-// forEachLock runs f in a synctest bubble with each kind of lock and of watch.
-func forEachLock(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
-	t.Run("ConfigMap", func(t *testing.T) { onConfigMap(t, f) })
+// onLeases runs f in a synctest bubble with a Lease that has its own watch, and with a shared watch.
+func onLeases(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
 	for name, shared := range map[string]bool{"Lease": false, "shared watch": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -223,6 +222,12 @@ func forEachLock(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
 			})
 		})
 	}
+}
+
+// forEachLock runs f in a synctest bubble with each kind of lock and of watch.
+func forEachLock(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
+	t.Run("ConfigMap", func(t *testing.T) { onConfigMap(t, f) })
+	onLeases(t, f)
 }
 
 func total(requests map[locktest.Verb]int) (n int) {
