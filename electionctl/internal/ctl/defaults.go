@@ -24,18 +24,14 @@ func (p *Program) defaults() *cobra.Command {
 	}
 	get := &cobra.Command{
 		Use: "get", Short: "Print the default revision", Args: exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := p.connect()
-			if err != nil {
-				return err
-			}
-			hook, err := c.tag(cmd.Context())
+		RunE: p.connected(nil, func(ctx context.Context, c *clients, _ []string) error {
+			hook, err := c.tag(ctx)
 			if err != nil {
 				return err
 			}
 			safe{p.Out}.line("%s", cmp.Or(hook.Labels[revisionLabel], "none"))
 			return nil
-		},
+		}),
 	}
 	var yes bool
 	set := &cobra.Command{
@@ -84,6 +80,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 		return nil
 	}
 	p.all = true // rank is in effect in all namespaces
+	c.at = metav1.NamespaceAll
 	if err := p.showPlan(ctx, c, &output{flags: genericclioptions.NewPrintFlags("")}, revision); err != nil {
 		return err
 	}

@@ -40,7 +40,6 @@ type examination struct {
 	c         *clients
 	elections []inspect.Election
 	seen      *seen
-	namespace string
 	// pods caches pods by namespace and name. A value is nil if the pod does not exist.
 	pods map[string]*corev1.Pod
 }
@@ -67,7 +66,6 @@ var checks = []check{
 }
 
 func (p *Program) doctor() *cobra.Command {
-	var out *output
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check elections for problems and suggest fixes",
@@ -76,39 +74,27 @@ several revisions claim a tag. Then checks permissions, clocks, locks, annotatio
 server, the fence, and whether a witness releases the lock after a crash. Read-only. The exit code is 5 if there is a problem.`,
 		Example: "  " + name() + " doctor -n istio-system",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			findings, err := p.examine(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return p.report(out, findings)
-		},
 	}
-	out = printing(cmd)
+	out := printing(cmd)
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, _ []string) error {
+		findings, err := p.examine(ctx, c)
+		if err != nil {
+			return err
+		}
+		return p.report(out, findings)
+	})
 	p.namespaces(cmd)
 	return cmd
 }
 
-func (p *Program) examine(ctx context.Context) ([]finding, error) {
-	c, err := p.connect()
-	if err != nil {
-		return nil, err
-	}
-	namespace, err := p.namespace()
-	if err != nil {
-		return nil, err
-	}
-	x := &examination{c: c, namespace: namespace, pods: map[string]*corev1.Pod{}}
+func (p *Program) examine(ctx context.Context, c *clients) (all []finding, err error) {
+	x := &examination{c: c, pods: map[string]*corev1.Pod{}}
 	if x.elections, x.seen, err = p.elections(ctx, c, k8sleaderelection.DefaultRevision{}); err != nil {
 		return nil, err
 	}
 	if len(x.elections)+len(x.seen.candidates) == 0 {
 		return nil, p.nothing(ctx, c, x.seen)
 	}
-	var all []finding
 	for _, check := range checks {
 		findings, err := check.run(ctx, x)
 		switch {
@@ -132,7 +118,6 @@ func (p *Program) examine(ctx context.Context) ([]finding, error) {
 // report prints the findings. It returns an error if there is a problem.
 func (p *Program) report(out *output, findings []finding) error {
 	problems := 0
-	var items []unstructured.Unstructured
 	var rows [][]cell
 	for _, f := range findings {
 		mark := cell{text: string(f.Verdict), colour: map[verdict]string{well: green, warning: yellow, problem: red}[f.Verdict]}
@@ -143,15 +128,10 @@ func (p *Program) report(out *output, findings []finding) error {
 		if f.Verdict == problem {
 			problems++
 		}
-		u, err := object("Finding", "", f.Check, f)
-		if err != nil {
-			return err
-		}
-		items = append(items, *u)
 	}
 	if out.table() {
 		p.writeTable(p.Out, []string{"CHECK", "VERDICT", "MESSAGE"}, rows)
-	} else if err := out.print(p.Out, objects(items)); err != nil {
+	} else if err := printList(p.Out, out, findings, func(f finding) (*unstructured.Unstructured, error) { return object("Finding", "", f.Check, f) }); err != nil {
 		return err
 	}
 	if problems > 0 {

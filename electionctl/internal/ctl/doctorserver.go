@@ -39,7 +39,7 @@ func lockPermissions(x *examination) (needed []permission) {
 		if kind == inspect.ConfigMap {
 			lock = authorizationv1.ResourceAttributes{Resource: "configmaps"}
 		}
-		if i := slices.IndexFunc(x.elections, func(e inspect.Election) bool { return e.Lock == kind && e.Namespace == x.namespace }); i >= 0 {
+		if i := slices.IndexFunc(x.elections, func(e inspect.Election) bool { return e.Lock == kind && e.Namespace == x.c.at }); i >= 0 {
 			lock.Name = x.elections[i].Name
 		}
 		for _, verb := range []string{"update", fence.OperateVerb} {
@@ -62,7 +62,7 @@ func permissions(ctx context.Context, x *examination) (findings []finding, _ err
 	needed = append(needed, lockPermissions(x)...)
 	var allowed []string
 	for _, r := range needed {
-		r.attributes.Namespace = x.namespace
+		r.attributes.Namespace = x.c.at
 		review, err := x.c.kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &r.attributes},
 		}, metav1.CreateOptions{})
@@ -164,10 +164,10 @@ func tags(ctx context.Context, x *examination) ([]finding, error) {
 
 // in returns the namespace flag for a command, or "" with all namespaces.
 func (x *examination) in() string {
-	if x.namespace == "" {
+	if x.c.at == "" {
 		return ""
 	}
-	return " -n " + x.namespace
+	return " -n " + x.c.at
 }
 
 // ledBy returns the revision that leads an election of several revisions, or a placeholder.

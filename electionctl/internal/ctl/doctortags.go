@@ -19,7 +19,7 @@ func conflicts(ctx context.Context, x *examination) (findings []finding, _ error
 	if err != nil {
 		return nil, err
 	}
-	services, err := x.c.kube.CoreV1().Services(x.namespace).List(ctx, options)
+	services, err := x.c.kube.CoreV1().Services(x.c.at).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 func (p *Program) explain() *cobra.Command {
-	var out *output
 	var ifDefault string
 	var observe time.Duration
 	cmd := &cobra.Command{
@@ -24,30 +24,26 @@ func (p *Program) explain() *cobra.Command {
 		Example:           "  " + name() + " explain -n istio-system istio-leader --default-revision canary",
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connectFor(out)
-			if err != nil {
-				return err
-			}
-			d, err := c.defaultRevision(cmd.Context())
-			if err != nil {
-				return err
-			}
-			found, s, err := p.one(cmd.Context(), c, args[0], d)
-			if err != nil {
-				return err
-			}
-			if err := p.observe(cmd.Context(), c, found, s, observe); err != nil {
-				return err
-			}
-			if !out.table() {
-				return p.printExplanations(out, found, d, s, ifDefault)
-			}
-			p.explainAll(found, d, s, ifDefault)
-			return nil
-		},
 	}
-	out = printing(cmd)
+	out := printing(cmd)
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, args []string) error {
+		d, err := c.defaultRevision(ctx)
+		if err != nil {
+			return err
+		}
+		found, s, err := p.one(ctx, c, args[0], d)
+		if err != nil {
+			return err
+		}
+		if err := p.observe(ctx, c, found, s, observe); err != nil {
+			return err
+		}
+		if !out.table() {
+			return p.printExplanations(out, found, d, s, ifDefault)
+		}
+		p.explainAll(found, d, s, ifDefault)
+		return nil
+	})
 	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "predict the outcome for this default revision")
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
@@ -66,19 +62,13 @@ func (p *Program) printExplanations(out *output, found []inspect.Election, d k8s
 	if out.format() == "name" {
 		return p.printObjects(out, found)
 	}
-	var items []unstructured.Unstructured
-	for _, e := range found {
+	return printList(p.Out, out, found, func(e inspect.Election) (*unstructured.Unstructured, error) {
 		x := explanation{Election: e, Reason: e.Reason(d), IfHolderDied: e.IfDied(d, s.knows(e))}
 		if ifDefault != "" {
 			x.IfDefaultRevision = new(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e)))
 		}
-		u, err := object("Election", e.Namespace, e.Name, x)
-		if err != nil {
-			return err
-		}
-		items = append(items, *u)
-	}
-	return out.print(p.Out, objects(items))
+		return object("Election", e.Namespace, e.Name, x)
+	})
 }
 
 func (p *Program) explainAll(found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
@@ -95,7 +85,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 	w := safe{p.Out}
 	w.line("%s/%s, a %s", e.Namespace, e.Name, lockWord(e.Lock))
 	if e.Holder != "" {
-		w.line("  holder       %s%s", e.Holder, programWord(e))
+		w.line("  holder       %s%s", e.Holder, optional(" (%s)", e.Program))
 		w.line("  revision     %s", cmp.Or(e.Key, "none recorded"))
 		w.line("  since        %s, renewed %s", stamp(e.Since), stamp(e.Renewed))
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
@@ -110,10 +100,10 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  alive        %s", liveWords(e.Live))
 	}
 	if r := e.Request; r != nil {
-		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, cmp.Or(r.Requester, "?"), reasonWord(cmp.Or(r.Refused, r.Note)))
+		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, cmp.Or(r.Requester, "?"), optional(": %s", cmp.Or(r.Refused, r.Note)))
 	}
 	if h := e.Hold; h != nil {
-		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, cmp.Or(h.Requester, "?"), reasonWord(h.Note))
+		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, cmp.Or(h.Requester, "?"), optional(": %s", h.Note))
 	}
 	if e.Ranked {
 		w.line("  default      %s", defaultWord(d))
@@ -190,18 +180,12 @@ func lockWord(kind string) string {
 	return kind
 }
 
-func programWord(e inspect.Election) string {
-	if e.Program == "" {
-		return ""
-	}
-	return " (" + e.Program + ")"
-}
-
-func reasonWord(s string) string {
+// optional formats s. It returns "" if s is empty.
+func optional(format, s string) string {
 	if s == "" {
 		return ""
 	}
-	return ": " + s
+	return fmt.Sprintf(format, s)
 }
 
 func defaultWord(d k8sleaderelection.DefaultRevision) string {
@@ -247,7 +231,11 @@ func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Elect
 	if apart <= 0 {
 		return nil
 	}
-	then, err := c.lookAgain(ctx, found[0].Namespace, apart, func() func() { return p.progress(fmt.Sprintf("watching for %v", apart)) })
+	defer p.progress(fmt.Sprintf("watching for %v", apart))()
+	if err := apirequest.Pause(ctx, apart); err != nil {
+		return err
+	}
+	then, err := c.look(ctx, found[0].Namespace)
 	if err != nil {
 		return err
 	}
@@ -275,10 +263,7 @@ func liveWords(l inspect.Liveness) string {
 
 // candidateWords describes the next leader.
 func candidateWords(o inspect.Outcome) string {
-	of := ""
-	if o.Revision != "" {
-		of = " of " + o.Revision
-	}
+	of := optional(" of %s", o.Revision)
 	switch {
 	case o.Leader != "":
 		return o.Leader

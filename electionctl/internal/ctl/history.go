@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -28,7 +27,6 @@ type entry struct {
 }
 
 func (p *Program) history() *cobra.Command {
-	var out *output
 	cmd := &cobra.Command{
 		Use:               "history ELECTION",
 		Short:             "Show the past of an election from Events",
@@ -36,19 +34,15 @@ func (p *Program) history() *cobra.Command {
 		Example:           "  " + name() + " history -n istio-system istio-leader",
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connectFor(out)
-			if err != nil {
-				return err
-			}
-			found, _, err := p.one(cmd.Context(), c, args[0], k8sleaderelection.DefaultRevision{})
-			if err != nil {
-				return err
-			}
-			return p.showHistory(cmd.Context(), c, out, found)
-		},
 	}
-	out = printing(cmd)
+	out := printing(cmd)
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, args []string) error {
+		found, _, err := p.one(ctx, c, args[0], k8sleaderelection.DefaultRevision{})
+		if err != nil {
+			return err
+		}
+		return p.showHistory(ctx, c, out, found)
+	})
 	return cmd
 }
 
@@ -68,7 +62,7 @@ func (p *Program) showHistory(ctx context.Context, c *clients, out *output, foun
 		if err != nil {
 			return err
 		}
-		return out.print(p.Out, &unstructured.Unstructured{Object: u.Object})
+		return out.print(p.Out, u)
 	}
 	var rows [][]cell
 	for _, e := range entries {

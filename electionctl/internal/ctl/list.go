@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,7 +17,6 @@ import (
 )
 
 func (p *Program) list() *cobra.Command {
-	var out *output
 	cmd := &cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
@@ -24,27 +24,23 @@ func (p *Program) list() *cobra.Command {
 		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nTimes are by the clock of the API server. A lease that was not renewed is shown as expired.",
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := p.connectFor(out)
-			if err != nil {
-				return err
-			}
-			all, s, err := p.elections(cmd.Context(), c, k8sleaderelection.DefaultRevision{})
-			if err != nil {
-				return err
-			}
-			switch {
-			case !out.table():
-				return p.printObjects(out, all)
-			case len(all) == 0:
-				fmt.Fprintln(p.ErrOut, plain(p.nothing(cmd.Context(), c, s).Error()))
-			default:
-				p.writeTable(p.Out, p.header(out), p.rows(out, all))
-			}
-			return nil
-		},
 	}
-	out = printing(cmd)
+	out := printing(cmd)
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, _ []string) error {
+		all, s, err := p.elections(ctx, c, k8sleaderelection.DefaultRevision{})
+		if err != nil {
+			return err
+		}
+		switch {
+		case !out.table():
+			return p.printObjects(out, all)
+		case len(all) == 0:
+			fmt.Fprintln(p.ErrOut, plain(p.nothing(ctx, c, s).Error()))
+		default:
+			p.writeList(out, all)
+		}
+		return nil
+	})
 	p.namespaces(cmd)
 	return cmd
 }
@@ -54,31 +50,21 @@ func (p *Program) namespaces(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&p.all, "all-namespaces", "A", false, "include all namespaces")
 }
 
-func (p *Program) header(out *output) (h []string) {
-	if p.all {
-		h = append(h, "NAMESPACE")
-	}
-	h = append(h, "ELECTION", "HOLDER", "REVISION", "SINCE", "STATE")
+func (p *Program) writeList(out *output, all []inspect.Election) {
+	header := []string{"NAMESPACE", "ELECTION", "HOLDER", "REVISION", "SINCE", "STATE"}
 	if out.wide() {
-		h = append(h, "LOCK", "TERM", "LEASE", "RENEWED", "PROGRAM", "CANDIDATES", "WITNESSES")
+		header = append(header, "LOCK", "TERM", "LEASE", "RENEWED", "PROGRAM", "CANDIDATES", "WITNESSES")
 	}
-	return h
-}
-
-func (p *Program) rows(out *output, all []inspect.Election) (rows [][]cell) {
+	var rows [][]cell
 	for _, e := range all {
-		var row []cell
-		if p.all {
-			row = append(row, cell{text: e.Namespace})
-		}
-		row = append(row, cell{text: e.Name}, cell{text: cmp.Or(e.Holder, "-")}, cell{text: cmp.Or(e.Key, "-")}, cell{text: stamp(e.Since)}, stateCell(e))
+		row := []cell{{text: e.Namespace}, {text: e.Name}, {text: cmp.Or(e.Holder, "-")}, {text: cmp.Or(e.Key, "-")}, {text: stamp(e.Since)}, stateCell(e)}
 		if out.wide() {
 			row = append(row, cell{text: e.Lock}, cell{text: strconv.Itoa(e.Transitions)}, cell{text: fmt.Sprintf("%ds", e.LeaseSeconds)},
 				cell{text: stamp(e.Renewed)}, cell{text: cmp.Or(e.Program, "-")}, cell{text: candidateNames(e)}, cell{text: witnesses(e.Candidates)})
 		}
 		rows = append(rows, row)
 	}
-	return rows
+	p.writeElections(header, rows)
 }
 
 // witnesses returns the witness of each candidate, or only one word if it is the same for all.
@@ -155,13 +141,9 @@ func stamp(t time.Time) string {
 
 // printObjects prints machine-readable output. With -o name it prints the names of the lock objects, for kubectl.
 func (p *Program) printObjects(out *output, all []inspect.Election) error {
-	var items []unstructured.Unstructured
-	for _, e := range all {
-		u, err := object("Election", e.Namespace, e.Name, &e)
-		if err != nil {
-			return err
-		}
-		if out.format() == "name" {
+	return printList(p.Out, out, all, func(e inspect.Election) (*unstructured.Unstructured, error) {
+		u, err := object("Election", e.Namespace, e.Name, e)
+		if err == nil && out.format() == "name" {
 			u.SetKind("Lease")
 			u.SetAPIVersion("coordination.k8s.io/v1")
 			if e.Lock == inspect.ConfigMap {
@@ -169,7 +151,6 @@ func (p *Program) printObjects(out *output, all []inspect.Election) error {
 				u.SetAPIVersion("v1")
 			}
 		}
-		items = append(items, *u)
-	}
-	return out.print(p.Out, objects(items))
+		return u, err
+	})
 }

@@ -348,12 +348,19 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 	return pod.Labels[revisionLabel], nil
 }
 
+// pod returns a pod.
+func (c *clients) pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		err = withCode(NotFound, "pod %s not found in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
+	}
+	return pod, err
+}
+
 // alive returns the pod, or an error if it is ending. It returns nil if reading pods is forbidden.
 func (c *clients) alive(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
-	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+	pod, err := c.pod(ctx, namespace, name)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, withCode(NotFound, "pod %s not found in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
 	case apierrors.IsForbidden(err):
 		return nil, nil
 	case err != nil:

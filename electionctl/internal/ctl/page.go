@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 )
@@ -30,20 +28,16 @@ func (p *Program) page() *cobra.Command {
 		Example:           "  " + name() + " page -n istio-system pilot-stable-5599d85bc4-qz9hp",
 		Args:              exactly("pod"),
 		ValidArgsFunction: p.completePods,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connect()
-			if err != nil {
+		RunE: p.connected(nil, func(ctx context.Context, c *clients, args []string) error {
+			pod, err := c.pod(ctx, c.at, args[0])
+			switch {
+			case err != nil:
 				return err
+			case pod.Status.Phase != corev1.PodRunning:
+				return withCode(Refused, "pod %s is %s, not running: kubectl -n %s describe pod %s", pod.Name, pod.Status.Phase, c.at, pod.Name)
 			}
-			namespace, err := p.namespace()
-			if err != nil {
-				return err
-			}
-			if err := c.running(cmd.Context(), namespace, args[0]); err != nil {
-				return err
-			}
-			return p.forward(cmd.Context(), c, namespace, args[0], fmt.Sprintf("%d:%d", local, remote), open && p.Interactive)
-		},
+			return p.forward(ctx, c, pod.Name, fmt.Sprintf("%d:%d", local, remote), open && p.Interactive)
+		}),
 	}
 	cmd.Flags().IntVar(&local, "port", 0, "local port; 0 selects a free port")
 	cmd.Flags().IntVar(&remote, "pod-port", pagePort, "port of the pod's --debug-address")
@@ -51,27 +45,13 @@ func (p *Program) page() *cobra.Command {
 	return cmd
 }
 
-// running returns an error if the pod does not run.
-func (c *clients) running(ctx context.Context, namespace, name string) error {
-	pod, err := c.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return withCode(NotFound, "pod %s not found in namespace %s: kubectl -n %s get pods", name, namespace, namespace)
-	case err != nil:
-		return err
-	case pod.Status.Phase != corev1.PodRunning:
-		return withCode(Refused, "pod %s is %s, not running: kubectl -n %s describe pod %s", name, pod.Status.Phase, namespace, name)
-	}
-	return nil
-}
-
 // forward forwards a port until ctx ends.
-func (p *Program) forward(ctx context.Context, c *clients, namespace, pod, ports string, open bool) error {
+func (p *Program) forward(ctx context.Context, c *clients, pod, ports string, open bool) error {
 	transport, upgrader, err := spdy.RoundTripperFor(c.config)
 	if err != nil {
 		return err
 	}
-	url := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("portforward").URL()
+	url := c.kube.CoreV1().RESTClient().Post().Resource("pods").Namespace(c.at).Name(pod).SubResource("portforward").URL()
 	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, url)
 	ready, stop := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{ports}, stop, ready, io.Discard, p.ErrOut)

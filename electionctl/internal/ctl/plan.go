@@ -69,7 +69,9 @@ func (p *Program) showPlan(ctx context.Context, c *clients, out *output, revisio
 		plans = append(plans, planned{Holder: e.Holder, Outcome: e.If(d, s.knows(e)), election: e})
 	}
 	if !out.table() {
-		return p.printPlans(out, plans)
+		return printList(p.Out, out, plans, func(plan planned) (*unstructured.Unstructured, error) {
+			return object("Plan", plan.election.Namespace, plan.election.Name, plan)
+		})
 	}
 	p.tellPlans(plans, s, revision)
 	return nil
@@ -93,10 +95,6 @@ func runs(revision string, all []inspect.Election, s *seen) error {
 }
 
 func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
-	header := []string{"ELECTION", "NOW", "THEN", "HOW", "CACHES", "GAP"}
-	if p.all {
-		header = append([]string{"NAMESPACE"}, header...)
-	}
 	var rows [][]cell
 	moves := 0
 	may := 0
@@ -116,13 +114,12 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 			warm = yes(o.Warm, "warm", "not warm")
 			moves++
 		}
-		row := []cell{{text: plan.election.Name}, {text: cmp.Or(plan.Holder, "-")}, {text: then}, {text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"}}
-		if p.all {
-			row = append([]cell{{text: plan.election.Namespace}}, row...)
-		}
-		rows = append(rows, row)
+		rows = append(rows, []cell{
+			{text: plan.election.Namespace}, {text: plan.election.Name}, {text: cmp.Or(plan.Holder, "-")}, {text: then},
+			{text: string(o.Move), colour: colour}, warm, {text: o.Gap + " (" + o.Why + ")"},
+		})
 	}
-	p.writeTable(p.Out, header, rows)
+	p.writeElections([]string{"NAMESPACE", "ELECTION", "NOW", "THEN", "HOW", "CACHES", "GAP"}, rows)
 	sum := fmt.Sprintf("%d of %d elections would change the leader", moves, len(plans))
 	if may > 0 {
 		sum += fmt.Sprintf(", %d may", may)
@@ -131,16 +128,4 @@ func (p *Program) tellPlans(plans []planned, s *seen, revision string) {
 	if may > 0 {
 		fmt.Fprintln(p.Out, "Some candidates are unknown, because they have no member Leases.")
 	}
-}
-
-func (p *Program) printPlans(out *output, plans []planned) error {
-	var items []unstructured.Unstructured
-	for _, plan := range plans {
-		u, err := object("Plan", plan.election.Namespace, plan.election.Name, plan)
-		if err != nil {
-			return err
-		}
-		items = append(items, *u)
-	}
-	return out.print(p.Out, objects(items))
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,12 +43,20 @@ type clients struct {
 // nowhere is the host of kubectl's flags if no cluster is configured.
 const nowhere = "http://localhost:8080"
 
-// connectFor validates the output format, then connects.
-func (p *Program) connectFor(out *output) (*clients, error) {
-	if err := out.check(); err != nil {
-		return nil, err
+// connected returns the RunE of a command that connects before it runs. It validates the format of out first, unless out is nil.
+func (p *Program) connected(out *output, run func(ctx context.Context, c *clients, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if out != nil {
+			if err := out.check(); err != nil {
+				return err
+			}
+		}
+		c, err := p.connect()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, args)
 	}
-	return p.connect()
 }
 
 func (p *Program) connect() (*clients, error) {
@@ -65,8 +74,10 @@ func (p *Program) connect() (*clients, error) {
 	config.UserAgent = "electionctl"
 	c := &clients{config: config, clock: &apirequest.ServerClock{}}
 	config.Wrap(c.clock.Wrap)
-	if c.at, err = p.namespace(); err != nil {
-		return nil, err
+	if !p.all {
+		if c.at, _, err = p.flags.ToRawKubeConfigLoader().Namespace(); err != nil {
+			return nil, err
+		}
 	}
 	if c.kube, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
@@ -80,15 +91,6 @@ func (p *Program) connect() (*clients, error) {
 func (c *clients) serverTime(ctx context.Context) (time.Time, error) {
 	_, err := c.kube.CoreV1().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	return c.clock.Now(), err
-}
-
-// namespace returns the selected namespace; "" means all.
-func (p *Program) namespace() (string, error) {
-	if p.all {
-		return metav1.NamespaceAll, nil
-	}
-	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
-	return namespace, err
 }
 
 // seen is the result of one read of a namespace, or of all.
@@ -135,15 +137,6 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 		return nil, errors.Join(s.unread...)
 	}
 	return s, nil
-}
-
-// lookAgain waits and reads again.
-func (c *clients) lookAgain(ctx context.Context, namespace string, after time.Duration, progress func() (stop func())) (*seen, error) {
-	defer progress()()
-	if err := apirequest.Pause(ctx, after); err != nil {
-		return nil, err
-	}
-	return c.look(ctx, namespace)
 }
 
 // lock returns the lock of an election.
@@ -207,11 +200,7 @@ func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.Defaul
 
 // elections reads the elections of the selected namespaces.
 func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
-	namespace, err := p.namespace()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := c.look(ctx, namespace)
+	s, err := c.look(ctx, c.at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -229,10 +218,6 @@ func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
 	if p.all {
 		return withCode(NotFound, "no elections found in any namespace")
 	}
-	namespace, err := p.namespace()
-	if err != nil {
-		return err
-	}
 	others := map[string]bool{}
 	if all, err := c.look(ctx, metav1.NamespaceAll); err == nil {
 		for _, e := range inspect.Elections(all.locks, nil, k8sleaderelection.DefaultRevision{}) {
@@ -240,9 +225,9 @@ func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
 		}
 	}
 	if len(others) == 0 {
-		return withCode(NotFound, "no elections found in namespace %s; list all: %s list -A", namespace, name())
+		return withCode(NotFound, "no elections found in namespace %s; list all: %s list -A", c.at, name())
 	}
-	return withCode(NotFound, "no elections found in namespace %s; elections exist in: %s", namespace, strings.Join(slices.Sorted(maps.Keys(others)), ", "))
+	return withCode(NotFound, "no elections found in namespace %s; elections exist in: %s", c.at, strings.Join(slices.Sorted(maps.Keys(others)), ", "))
 }
 
 // one returns the elections of a name: two if a ConfigMap and a Lease exist that are not held together.
@@ -263,18 +248,17 @@ func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleadere
 	if len(s.unread) > 0 {
 		return nil, nil, withCode(Refused, "election %s is unknown: %w", name, errors.Join(s.unread...))
 	}
-	return nil, nil, p.unknown(ctx, c, name)
+	return nil, nil, c.unknown(ctx, name)
 }
 
 // unknown returns a not-found error that names another namespace with such an election.
-func (p *Program) unknown(ctx context.Context, c *clients, election string) error {
-	namespace, _ := p.namespace()
+func (c *clients) unknown(ctx context.Context, election string) error {
 	if s, err := c.look(ctx, metav1.NamespaceAll); err == nil {
 		for _, l := range s.locks {
 			if l.Name == election {
-				return withCode(NotFound, "election %s not found in namespace %s; it exists in %s: use -n %s", election, namespace, l.Namespace, l.Namespace)
+				return withCode(NotFound, "election %s not found in namespace %s; it exists in %s: use -n %s", election, c.at, l.Namespace, l.Namespace)
 			}
 		}
 	}
-	return withCode(NotFound, "election %s not found in namespace %s; list elections: %s list -A", election, namespace, name())
+	return withCode(NotFound, "election %s not found in namespace %s; list elections: %s list -A", election, c.at, name())
 }

@@ -66,10 +66,6 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	if config.Grace < 0 {
 		return withCode(Misused, "--grace=%v is negative: give a positive duration", config.Grace)
 	}
-	namespace, err := p.namespace()
-	if err != nil {
-		return err
-	}
 	clients, err := p.connect()
 	if err != nil {
 		return err
@@ -80,7 +76,7 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	host, _ := os.Hostname() // validated with the identity
 	config.Identity = cmp.Or(config.Identity, os.Getenv("POD_NAME"), fmt.Sprintf("%s-%d", host, os.Getpid()))
 	config.Client = clients.config
-	config.Namespace = namespace
+	config.Namespace = clients.at
 	config.Logger = slog.New(slog.NewTextHandler(p.ErrOut, nil))
 	status, err := run.Run(cmd.Context(), config)
 	var invalid run.InvalidError

@@ -80,9 +80,17 @@ func object(kind, namespace, name string, value any) (*unstructured.Unstructured
 	return u, nil
 }
 
-// objects returns a list object.
-func objects(items []unstructured.Unstructured) *unstructured.UnstructuredList {
-	return &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}, Items: items}
+// printList writes a list of the objects that convert returns for the values.
+func printList[T any](w io.Writer, out *output, values []T, convert func(T) (*unstructured.Unstructured, error)) error {
+	list := &unstructured.UnstructuredList{Object: map[string]any{"apiVersion": "v1", "kind": "List"}}
+	for _, value := range values {
+		u, err := convert(value)
+		if err != nil {
+			return err
+		}
+		list.Items = append(list.Items, *u)
+	}
+	return out.print(w, list)
 }
 
 // cell is text with an optional colour.
@@ -96,6 +104,17 @@ const (
 	green  = "32"
 	yellow = "33"
 )
+
+// writeElections writes a table whose first column is the namespace. With one selected namespace, it omits this column.
+func (p *Program) writeElections(header []string, rows [][]cell) {
+	if !p.all {
+		header = header[1:]
+		for i := range rows {
+			rows[i] = rows[i][1:]
+		}
+	}
+	p.writeTable(p.Out, header, rows)
+}
 
 // writeTable aligns columns by visible width, without colour codes.
 func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {

@@ -26,20 +26,16 @@ func (p *Program) watch() *cobra.Command {
 		Example:           "  " + name() + " watch -A",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: p.completeElections,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := p.connect()
-			if err != nil {
-				return err
-			}
+		RunE: p.connected(nil, func(ctx context.Context, c *clients, args []string) error {
 			only := ""
 			if len(args) > 0 {
 				only = args[0]
-				if _, _, err := p.one(cmd.Context(), c, only, k8sleaderelection.DefaultRevision{}); err != nil {
+				if _, _, err := p.one(ctx, c, only, k8sleaderelection.DefaultRevision{}); err != nil {
 					return err
 				}
 			}
-			return p.follow(cmd.Context(), c, only)
-		},
+			return p.follow(ctx, c, only)
+		}),
 	}
 	p.namespaces(cmd)
 	return cmd
@@ -53,11 +49,7 @@ type changed struct {
 
 // follow prints changes until ctx ends.
 func (p *Program) follow(ctx context.Context, c *clients, only string) error {
-	namespace, err := p.namespace()
-	if err != nil {
-		return err
-	}
-	s, err := c.look(ctx, namespace)
+	s, err := c.look(ctx, c.at)
 	if err != nil { // an informer would retry forever
 		return err
 	}
@@ -69,7 +61,7 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	for _, informer := range c.informers(namespace) {
+	for _, informer := range c.informers() {
 		last := "" // repeated errors are printed once
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 			if ctx.Err() == nil && err.Error() != last {
@@ -102,9 +94,9 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 // expiryCheck is the time between two checks for expired leases.
 const expiryCheck = time.Second
 
-func (c *clients) informers(namespace string) []cache.SharedIndexInformer {
-	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(namespace))
-	configMaps := metadatainformer.NewFilteredSharedInformerFactory(c.meta, 0, namespace, nil)
+func (c *clients) informers() []cache.SharedIndexInformer {
+	leases := informers.NewSharedInformerFactoryWithOptions(c.kube, 0, informers.WithNamespace(c.at))
+	configMaps := metadatainformer.NewFilteredSharedInformerFactory(c.meta, 0, c.at, nil)
 	return []cache.SharedIndexInformer{
 		leases.Coordination().V1().Leases().Informer(),
 		configMaps.ForResource(corev1.SchemeGroupVersion.WithResource("configmaps")).Informer(),
