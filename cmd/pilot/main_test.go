@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"incumbent.dev/incumbent/cmd/fencecommand"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pkg/features"
 )
@@ -47,8 +47,6 @@ func TestOutputError(t *testing.T) {
 	}
 }
 
-var rewrite = flag.Bool("rewrite", false, "write the output of the commands to testdata")
-
 // TestHelp compares the help of all commands and the list of variables, without an environment.
 func TestHelp(t *testing.T) {
 	for _, variable := range features.List() {
@@ -71,19 +69,7 @@ func TestHelp(t *testing.T) {
 		}
 		all.WriteString("$ pilot " + strings.Join(args, " ") + "\n" + out + "\n")
 	}
-	const file = "testdata/help.txt"
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(all.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all.String() != string(want) {
-		t.Errorf("%s is out of date (update it with go test -rewrite):\n%s", file, all.String())
-	}
+	golden.File(t, "testdata/help.txt", all.String())
 }
 
 func TestInputErrors(t *testing.T) {

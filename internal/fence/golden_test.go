@@ -2,18 +2,14 @@ package fence_test
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "update the golden files")
 
 func TestRender_Golden(t *testing.T) {
 	configMap := good()
@@ -49,27 +45,7 @@ func TestRender_Golden(t *testing.T) {
 			got.Write(text)
 		}
 	}
-	name := filepath.Join("testdata", "rendered.yaml")
-	if *rewrite {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		for i, line := range bytes.Split(got.Bytes(), []byte("\n")) {
-			if wants := bytes.Split(want, []byte("\n")); i >= len(wants) || !bytes.Equal(line, wants[i]) {
-				t.Fatalf("line %d of %s is now %q; go test -rewrite updates it", i+1, name, line)
-			}
-		}
-		t.Fatalf("%s has more than what is rendered now", name)
-	}
+	golden.File(t, "testdata/rendered.yaml", got.String())
 }
 
 func FuzzDeclarations(f *testing.F) {

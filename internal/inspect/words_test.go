@@ -1,16 +1,13 @@
 package inspect
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata/words.txt")
 
 // TestWords compares the texts for all states and kinds of default revision with testdata/words.txt.
 func TestWords(t *testing.T) {
@@ -87,17 +84,5 @@ func TestWords(t *testing.T) {
 			}
 		}
 	}
-	const file = "testdata/words.txt"
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out.String() != string(want) {
-		t.Errorf("differs from %s; run with -rewrite and review the diff:\n%s", file, out.String())
-	}
+	golden.File(t, "testdata/words.txt", out.String())
 }

@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-)
 
-var rewrite = flag.Bool("rewrite", false, "update docs/monitoring.md")
+	"incumbent.dev/incumbent/internal/testutil/golden"
+)
 
 const (
 	root           = "../.."
@@ -92,20 +91,7 @@ func metricsTable(t *testing.T) string {
 }
 
 func TestMonitoringPage_Metrics(t *testing.T) {
-	page := readFile(t, monitoringPage)
-	before, rest, found := strings.Cut(page, tableStart)
-	_, after, ended := strings.Cut(rest, tableEnd)
-	if !found || !ended {
-		t.Fatal("no markers of the table")
-	}
-	want := before + tableStart + metricsTable(t) + tableEnd + after
-	if *rewrite {
-		if err := os.WriteFile(monitoringPage, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if page != want {
-		t.Errorf("%s is out of date; run this test with -rewrite. The table is\n%s", monitoringPage, metricsTable(t))
-	}
+	golden.Section(t, monitoringPage, tableStart, tableEnd, metricsTable(t))
 }
 
 // sources returns the text of all Go files except tests.

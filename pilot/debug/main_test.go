@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"flag"
 	"testing"
 	"time"
 
@@ -10,8 +9,6 @@ import (
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
-
-var rewrite = flag.Bool("rewrite", false, "update testdata")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 

@@ -1,15 +1,14 @@
 package debug
 
 import (
-	"bytes"
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
 func TestPage_Golden(t *testing.T) {
@@ -45,28 +44,11 @@ func TestPage_Golden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name+".html", body)
+			golden.File(t, "testdata/"+name+".html", string(body))
 			if strings.Contains(string(body), "<script>") || strings.Contains(string(body), "style=") || strings.Contains(string(body), "ZgotmplZ") {
 				t.Error("the page contains unescaped markup, inline style or a rejected value")
 			}
 		})
-	}
-}
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *rewrite {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s is out of date; update it with go test ./pilot/debug -rewrite. Now:\n%s", file, got)
 	}
 }
 

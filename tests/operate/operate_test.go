@@ -2,7 +2,6 @@ package operate
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
@@ -177,20 +177,8 @@ func (p *plane) shows(state, tool, words string, output func() string) {
 	}
 }
 
-const begin, end = "<!-- begin of the table of states -->\n", "<!-- end of the table of states -->"
-
 // TestTable_Current compares the states with the table in docs/tools.md, which -rewrite generates.
 func TestTable_Current(t *testing.T) {
-	page := filepath.Join(root, "docs", "tools.md")
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	got, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no table of states", page)
-	}
 	table := "\n| state | list | doctor | explain | page | alert |\n| --- | --- | --- | --- | --- | --- |\n"
 	code := func(s string) string {
 		if s == none {
@@ -205,13 +193,5 @@ func TestTable_Current(t *testing.T) {
 		}
 		table += fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", s.name, code(s.list), code(s.doctor), code(s.explain), code(s.page), alert)
 	}
-	if table += "\n"; *rewrite {
-		if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got != table {
-		t.Errorf("%s (update it with -args -rewrite), want:\n%s\ngot:\n%s", page, table, got)
-	}
+	golden.Section(t, filepath.Join(root, "docs", "tools.md"), "<!-- begin of the table of states -->\n", "<!-- end of the table of states -->", table+"\n")
 }

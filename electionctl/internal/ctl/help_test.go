@@ -3,7 +3,6 @@ package ctl
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,30 +11,14 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
 // TestCommandReference compares the commands with the table in docs/tools.md, which -rewrite generates.
 func TestCommandReference(t *testing.T) {
-	const page, begin, end = "../../../docs/tools.md", "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->"
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	got, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no generated table", page)
-	}
 	table := "\n| command | effect | flags |\n| --- | --- | --- |\n" + strings.Join(commandRows((&Program{}).Command()), "") + "\n"
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if got != table {
-		t.Errorf("%s (update it with -rewrite), want:\n%s\ngot:\n%s", page, table, got)
-	}
+	golden.Section(t, "../../../docs/tools.md", "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->", table)
 }
 
 // common are the flags of many commands.

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
 // member creates the member Lease of a candidate of istio-leader.
@@ -64,7 +65,7 @@ func TestMembers(t *testing.T) {
 	} {
 		got := e.run(args...)
 		e.expect(got, Done, "")
-		golden(t, file, got.out)
+		golden.File(t, "testdata/"+file, got.out)
 	}
 	for to, c := range map[string]struct {
 		code int

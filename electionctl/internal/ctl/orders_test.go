@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -118,7 +119,7 @@ func TestPlanAndHistory(t *testing.T) {
 	} {
 		got := e.run(args...)
 		e.expect(got, Done, "")
-		golden(t, file, got.out)
+		golden.File(t, "testdata/"+file, got.out)
 	}
 	e.expect(e.run("plan"), Misused, "", "missing --default-revision")
 	e.expect(e.run("history", "nothing"), NotFound, "", "election nothing not found")

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
 func TestKubectlPlugin(t *testing.T) {
@@ -35,7 +37,7 @@ func TestKubectlPlugin(t *testing.T) {
 		}
 		return e.steady(string(out))
 	}
-	golden(t, "plugin.txt", kubectl("election", "list", "-n", e.namespace))
+	golden.File(t, "testdata/plugin.txt", kubectl("election", "list", "-n", e.namespace))
 	if help := kubectl("election", "explain", "--help"); !strings.Contains(help, "kubectl election explain ELECTION") {
 		t.Error(help)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -33,7 +34,7 @@ func TestReads(t *testing.T) {
 			if got.code != Done || got.errs != "" {
 				t.Errorf("exit %d: %s", got.code, got.errs)
 			}
-			golden(t, file, got.out)
+			golden.File(t, "testdata/"+file, got.out)
 		})
 	}
 }

@@ -3,9 +3,6 @@ package ctl
 import (
 	"bytes"
 	"context"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,8 +21,6 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite testdata")
 
 // environment is a namespace with elections.
 type environment struct {
@@ -79,25 +74,6 @@ var (
 func (e *environment) steady(s string) string {
 	s = strings.ReplaceAll(s, e.namespace, "NAMESPACE")
 	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), `$1"1"`)
-}
-
-// golden compares got with a file in testdata.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	file = filepath.Join("testdata", file)
-	if *rewrite {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s (update it with -rewrite), want:\n%s\ngot:\n%s", file, want, got)
-	}
 }
 
 // elect runs a candidate until the test ends or stop is called.

@@ -3,9 +3,7 @@ package fence
 import (
 	"cmp"
 	"context"
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,12 +15,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the table of docs/safety.md")
 
 var dryRun = []string{metav1.DryRunAll}
 
@@ -154,25 +151,7 @@ func TestRights_Table(t *testing.T) {
 		}
 		table.WriteString("\n")
 	}
-	const page, begin, end = "../../../docs/safety.md", "<!-- begin of the table of rights -->\n\n", "\n<!-- end of the table of rights -->"
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	old, after, foundEnd := strings.Cut(rest, end)
-	if !found || !foundEnd {
-		t.Fatalf("%s has no table of rights", page)
-	}
-	if *rewrite {
-		if err := os.WriteFile(page, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if old != table.String() {
-		t.Errorf("the table in %s is out of date (go test -run TestRights_Table -args -rewrite):\n%s", page, table.String())
-	}
+	golden.Section(t, "../../../docs/safety.md", "<!-- begin of the table of rights -->\n\n", "\n<!-- end of the table of rights -->", table.String())
 }
 
 func (s *stage) patchWeb(subresource ...string) attempt {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,9 +23,9 @@ import (
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -55,8 +56,8 @@ var faults = map[string]func(*stage) (end func()){
 		return func() {}
 	},
 	"partition": func(s *stage) func() {
-		s.leader.wire.Set(wire.Swallowed)
-		return func() { s.leader.wire.Set(wire.Open) }
+		s.leader.stall(true)
+		return func() { s.leader.stall(false) }
 	},
 	"stop": func(s *stage) func() {
 		s.must(s.leader.cmd.Process.Signal(syscall.SIGSTOP))
@@ -170,11 +171,18 @@ func (s *stage) fence() {
 	})
 }
 
-// process is a candidate in its own process, which reaches the API server through a proxy.
+// process is a candidate in its own process, which reaches the API server through a relay.
 type process struct {
 	order order
 	cmd   *exec.Cmd
-	wire  *wire.Wire
+	relay *relay.Relay
+}
+
+// stall stops or continues all bytes of both directions. They arrive later, as with TCP.
+func (p *process) stall(on bool) {
+	fate := relay.Fate{Up: relay.Flow{Stall: on}, Down: relay.Flow{Stall: on}}
+	p.relay.Coming(fate)
+	p.relay.Present(fate)
 }
 
 // start starts a candidate.
@@ -196,7 +204,13 @@ func (s *stage) start(pod, revision string) *process {
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	identity := s.cluster.Identity(s.t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: all, ClusterRules: all})
 	p := &process{order: order{s.library, spec, pod}}
-	identity, p.wire = proxied(s.t, identity)
+	server, err := url.Parse(identity.Host)
+	s.must(err)
+	p.relay, err = relay.Listen(s.t.Context(), server.Host)
+	s.must(err)
+	s.t.Cleanup(func() { _ = p.relay.Close() })
+	identity.Host = "https://" + p.relay.Addr()
+	identity.ServerName = server.Hostname()
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
 	s.must(cluster.WriteKubeconfig(kubeconfig, identity, s.namespace))
 	text, err := json.Marshal(p.order)

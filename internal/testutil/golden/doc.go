@@ -1,0 +1,2 @@
+// Package golden compares texts with files. The flag -rewrite writes the files instead.
+package golden
