@@ -10,15 +10,12 @@ import (
 // bindings that were written earlier, because it watches each kind in order and loads both kinds together. Use a new nonce
 // each time, so that an earlier barrier does not match.
 func Barrier(set, nonce, namespace string) (Pair, *corev1.ConfigMap) {
-	reason := metav1.StatusReasonForbidden
 	name := "incumbent-fence-barrier-" + nonce
 	p := part{
 		set: set, shared: true, what: "barrier",
+		rules: rules("", nil, []string{"configmaps"}, []string{"CREATE"}, []string{name}),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				ResourceRules: rules("", nil, []string{"configmaps"}, []string{"CREATE"}, []string{name}),
-			},
-			Validations: []admissionv1.Validation{{Expression: "false", Reason: &reason, Message: "the API server has loaded the policies"}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "the API server has loaded the policies"}},
 		},
 	}.pair()
 	return p, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}

@@ -1,51 +1,27 @@
 package fence
 
-import (
-	"slices"
+import admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
-// candidateGuards returns policies for LeaseCandidates in the namespaces of coordinated locks. RBAC cannot limit them by
-// name. A pod may write those with its name, "<pod>.<lock>". A coordinator may write only the pingTime of others, and delete
-// candidates that did not respond to a ping. CEL has no clock, so the policy does not check for how long.
-func candidateGuards(set string, locks []single) (pairs []Pair) {
-	reason := metav1.StatusReasonForbidden
-	for _, group := range byPlace(locks, func(s single) bool { return s.Coordinated }, func(s single) string { return s.Namespace }) {
-		namespace := group[0].Namespace
-		var users []string
-		for _, s := range group {
-			users = append(users, s.users()...)
-		}
-		slices.Sort(users)
-		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: namespace + ".candidates", mode: group[0].Mode, namespaces: []string{namespace},
-			spec: admissionv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionv1.MatchResources{
-					ResourceRules: rules("coordination.k8s.io", nil, []string{"leasecandidates"}, []string{"CREATE", "UPDATE", "DELETE"}, nil),
-				},
-				MatchConditions: []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(slices.Compact(users))}},
-				Variables: []admissionv1.Variable{
-					podVariable(),
-					{Name: "candidate", Expression: "request.operation == 'DELETE' ? oldObject : object"},
-					{Name: "name", Expression: "variables.candidate.metadata.name"},
-					// The lock is compared too, because "a.b.lock" can belong to pod "a" or "a.b".
-					{Name: "own", Expression: "variables.pod != '' && (variables.name == variables.pod || variables.name == variables.pod + '.' + variables.candidate.spec.leaseName)"},
-					{Name: "pings", Expression: "request.operation == 'UPDATE' && has(object.spec.pingTime) && " + sameButPing + " && " + sameMetadata},
-					{Name: "collects", Expression: "request.operation == 'DELETE' && has(oldObject.spec.pingTime) && " +
-						"(!has(oldObject.spec.renewTime) || oldObject.spec.renewTime < oldObject.spec.pingTime)"},
-				},
-				Validations: []admissionv1.Validation{{
-					Expression: "variables.own || variables.pings || variables.collects", Reason: &reason,
-					Message: "a pod may write its own LeaseCandidates, ping others, and delete LeaseCandidates without a response",
-					MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a pod may write its own, ping others, and delete LeaseCandidates without a response (' + " +
-						"(variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod) + ')'",
-				}},
-			},
-		}.pair())
-	}
-	return pairs
+// candidateGuards returns policies for LeaseCandidates in the namespaces of coordinated locks. A pod may write those with its name,
+// "<pod>.<lock>". A coordinator may write only the pingTime of others, and delete candidates that did not respond to a ping. CEL has no
+// clock, so the policy does not check for how long.
+func candidateGuards(set string, locks []single) []Pair {
+	return ownObjects(set, "candidates", locks, func(s single) bool { return s.Coordinated }, "leasecandidates", func(namespace string) ([]admissionv1.Variable, admissionv1.Validation) {
+		return []admissionv1.Variable{
+				{Name: "candidate", Expression: "request.operation == 'DELETE' ? oldObject : object"},
+				{Name: "name", Expression: "variables.candidate.metadata.name"},
+				// The lock is compared too, because "a.b.lock" can belong to pod "a" or "a.b".
+				{Name: "own", Expression: "variables.pod != '' && (variables.name == variables.pod || variables.name == variables.pod + '.' + variables.candidate.spec.leaseName)"},
+				{Name: "pings", Expression: "request.operation == 'UPDATE' && has(object.spec.pingTime) && " + sameButPing + " && " + sameMetadata},
+				{Name: "collects", Expression: "request.operation == 'DELETE' && has(oldObject.spec.pingTime) && " +
+					"(!has(oldObject.spec.renewTime) || oldObject.spec.renewTime < oldObject.spec.pingTime)"},
+			}, admissionv1.Validation{
+				Expression: "variables.own || variables.pings || variables.collects",
+				Message:    "a pod may write its own LeaseCandidates, ping others, and delete LeaseCandidates without a response",
+				MessageExpression: "'leasecandidate " + namespace + "/' + variables.name + ': a pod may write its own, ping others, and delete LeaseCandidates without a response (' + " +
+					sender + " + ')'",
+			}
+	})
 }
 
 // sameButPing is true for an update of a LeaseCandidate that changes only pingTime in the spec.

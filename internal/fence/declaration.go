@@ -145,26 +145,24 @@ func (d Declaration) validateWho() (errs []error) {
 	if len(d.ServiceAccounts) == 0 {
 		errs = append(errs, errors.New("no service accounts: give the accounts of the candidates, such as istio-system/pilot"))
 	}
-	for _, account := range d.ServiceAccounts {
-		namespace, name, ok := strings.Cut(strings.ReplaceAll(account, RevisionWord, "x"), "/")
+	check := func(what, account, name, example string) {
+		namespace, name, ok := strings.Cut(strings.ReplaceAll(name, RevisionWord, "x"), "/")
 		if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-			errs = append(errs, fmt.Errorf("service account %q: give namespace/name, such as istio-system/pilot", account))
+			errs = append(errs, fmt.Errorf("%s %q: give namespace/name, such as %s", what, account, example))
 		}
 		if strings.Contains(account, RevisionWord) && len(d.Revisions) == 0 {
-			errs = append(errs, fmt.Errorf("service account %q: %s needs revisions: list them", account, RevisionWord))
+			errs = append(errs, fmt.Errorf("%s %q: %s needs revisions: list them", what, account, RevisionWord))
 		}
 	}
+	for _, account := range d.ServiceAccounts {
+		check("service account", account, account, "istio-system/pilot")
+	}
 	for _, account := range d.Others {
-		namespace, name, ok := strings.Cut(strings.ReplaceAll(account, RevisionWord, "x"), "/")
-		if before, open := strings.CutSuffix(name, "*"); open {
+		name := account
+		if before, open := strings.CutSuffix(account, "*"); open {
 			name = before + "x"
 		}
-		if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
-			errs = append(errs, fmt.Errorf("others %q: give namespace/name, such as istio-system/pilot-*", account))
-		}
-		if strings.Contains(account, RevisionWord) && len(d.Revisions) == 0 {
-			errs = append(errs, fmt.Errorf("others %q: %s needs revisions: list them", account, RevisionWord))
-		}
+		check("others", account, name, "istio-system/pilot-*")
 	}
 	for _, user := range d.Coordinators {
 		if user == "" || strings.ContainsAny(user, `'\`) || strings.ContainsFunc(user, unicode.IsControl) {
@@ -188,8 +186,9 @@ type single struct {
 	lock string
 }
 
-// split returns one declaration per lock.
+// split returns one declaration per lock, with the default mode.
 func (d Declaration) split() []single {
+	d.Mode = cmp.Or(d.Mode, Deny)
 	if len(d.Revisions) == 0 {
 		return []single{{Declaration: d, lock: d.Election}}
 	}
@@ -210,9 +209,6 @@ func (d Declaration) split() []single {
 	}
 	return all
 }
-
-// mode returns the mode of the declaration, or the default.
-func (s single) mode() Mode { return cmp.Or(s.Mode, Deny) }
 
 // where returns the lock for messages.
 func (s single) where() string { return fmt.Sprintf("%s %s/%s", s.Lock, s.Namespace, s.lock) }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -40,10 +39,8 @@ func (s single) lockGuard(set string) Pair {
 	group, resource := s.Lock.resource()
 	return part{
 		set: set, about: []single{s}, what: "lock", mode: s.Mode, namespaces: []string{s.Namespace},
+		rules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{
-				ResourceRules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
-			},
 			MatchConditions: []admissionv1.MatchCondition{{Name: "change", Expression: "!(" + s.renewal() + ")"}},
 			Variables:       append(s.lockVariables(), s.sizeVariables()...),
 			Validations:     s.lockRules(),
@@ -210,10 +207,9 @@ func sameField(field string) string {
 }
 
 func (s single) lockRules() []admissionv1.Validation {
-	reason := metav1.StatusReasonForbidden
 	// Operators and the garbage collector may delete. The other rules check writes that are not deletions.
 	judge := func(expression, message, detail string) admissionv1.Validation {
-		v := admissionv1.Validation{Expression: expression, Message: s.where() + ": " + message, Reason: &reason}
+		v := admissionv1.Validation{Expression: expression, Message: s.where() + ": " + message}
 		if detail != "" {
 			v.MessageExpression = quote(v.Message) + " + " + detail
 		}
@@ -222,7 +218,7 @@ func (s single) lockRules() []admissionv1.Validation {
 	unless := func(clause string) string {
 		return "request.operation == 'DELETE' || " + clause + " || variables.operator"
 	}
-	writer := "' (' + variables.attempt + ': ' + (variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod)"
+	writer := "' (' + variables.attempt + ': ' + " + sender
 	all := []admissionv1.Validation{
 		judge("request.operation != 'DELETE' || variables.candidate && "+s.holds()+" || variables.operator",
 			"only its holder or an operator may delete it", ""),
@@ -250,77 +246,108 @@ func (s single) lockRules() []admissionv1.Validation {
 	return all
 }
 
+// sender is the writer in a message.
+const sender = "(variables.pod == '' ? request.userInfo.username + ', not bound to a pod' : 'pod ' + variables.pod)"
+
 // aroundLocks returns the policy that checks deletions of collections, which have no name.
 func aroundLocks(set string, locks []single) []Pair {
-	var pairs []Pair
-	reason := metav1.StatusReasonForbidden
-	for _, group := range byPlace(locks, func(s single) bool { return !s.WithoutLockGuard }, func(s single) string { return s.Namespace + "/" + string(s.Lock) }) {
+	guarded := func(s single) bool { return !s.WithoutLockGuard }
+	return perPlace(set, locks, guarded, func(s single) string { return s.Namespace + "/" + string(s.Lock) }, func(group []single) part {
 		var names []string
 		for _, s := range group {
 			names = append(names, s.lock)
 		}
-		apiGroup, resource := group[0].Lock.resource()
-		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: group[0].Namespace + "." + string(group[0].Lock) + ".locks", mode: group[0].Mode, namespaces: []string{group[0].Namespace},
+		namespace, kind := group[0].Namespace, group[0].Lock
+		apiGroup, resource := kind.resource()
+		return part{
+			what: namespace + "." + string(kind) + ".locks", namespaces: []string{namespace},
+			rules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionv1.MatchResources{
-					ResourceRules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),
-				},
 				MatchConditions: []admissionv1.MatchCondition{
 					{Name: "collection", Expression: nameless},
 					{Name: "lock", Expression: "oldObject != null && oldObject.metadata.name in " + quoteAll(names)},
 				},
 				Variables: []admissionv1.Variable{{Name: "operator", Expression: operator}},
 				Validations: []admissionv1.Validation{{
-					Expression: "variables.operator", Reason: &reason,
-					Message:           fmt.Sprintf("only an operator may delete a collection with locks in namespace %s", group[0].Namespace),
-					MessageExpression: quote(fmt.Sprintf("%s %s/", group[0].Lock, group[0].Namespace)) + " + oldObject.metadata.name + ': only its holder or an operator may delete it'",
+					Expression:        "variables.operator",
+					Message:           fmt.Sprintf("only an operator may delete a collection with locks in namespace %s", namespace),
+					MessageExpression: quote(fmt.Sprintf("%s %s/", kind, namespace)) + " + oldObject.metadata.name + ': only its holder or an operator may delete it'",
 				}},
 			},
-		}.pair())
-	}
-	return pairs
+		}
+	})
 }
 
 // aroundNamespaces returns the policy that protects the namespaces of locks from deletion. It would delete a lock before the objects that
 // the lock guards. A missing lock rejects every write, so the namespace could never be emptied.
 func aroundNamespaces(set string, locks []single) []Pair {
-	var pairs []Pair
-	reason := metav1.StatusReasonForbidden
-	guarding := func(s single) bool { return len(s.Guards) > 0 && s.mode() == Deny }
-	for _, group := range byPlace(locks, guarding, func(s single) string { return s.Namespace }) {
+	guarding := func(s single) bool { return len(s.Guards) > 0 && s.Mode == Deny }
+	return perPlace(set, locks, guarding, inNamespace, func(group []single) part {
 		namespace := group[0].Namespace
-		pairs = append(pairs, part{
-			set: set, about: group, shared: true, what: namespace + ".namespace",
+		return part{
+			what:  namespace + ".namespace",
+			rules: rules("", nil, []string{"namespaces"}, []string{"DELETE"}, []string{namespace}),
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionv1.MatchResources{
-					ResourceRules: rules("", nil, []string{"namespaces"}, []string{"DELETE"}, []string{namespace}),
-				},
 				Validations: []admissionv1.Validation{{
-					Expression: "false", Reason: &reason,
+					Expression: "false",
 					Message: fmt.Sprintf("namespace %s contains locks. Without them the API server would reject all guarded writes, also deletions. "+
 						"Remove the fence first: `pilot fence remove --set %s`, or `helm uninstall` for a fence of the chart", namespace, set),
 				}},
 			},
-		}.pair())
-	}
-	return pairs
+		}
+	})
 }
 
-// byPlace groups locks by mode and by place, for example their namespace, in order. A policy has one mode, so an election in mode audit
-// does not weaken the policies of others.
-func byPlace(locks []single, wanted func(single) bool, place func(single) string) [][]single {
+func inNamespace(s single) string { return s.Namespace }
+
+// perPlace returns a policy for each group of locks with the same mode and the same place, for example their namespace, in order. A policy
+// has one mode, so an election in mode audit does not weaken the policies of others.
+func perPlace(set string, locks []single, wanted func(single) bool, place func(single) string, policy func(group []single) part) (pairs []Pair) {
 	var groups [][]single
 	for _, s := range locks {
 		if !wanted(s) {
 			continue
 		}
-		alike := func(group []single) bool { return group[0].mode() == s.mode() && place(group[0]) == place(s) }
+		alike := func(group []single) bool { return group[0].Mode == s.Mode && place(group[0]) == place(s) }
 		if i := slices.IndexFunc(groups, alike); i >= 0 {
 			groups[i] = append(groups[i], s)
 		} else {
 			groups = append(groups, []single{s})
 		}
 	}
-	return groups
+	for _, group := range groups {
+		p := policy(group)
+		p.set = set
+		p.about = group
+		p.shared = true
+		p.mode = group[0].Mode
+		pairs = append(pairs, p.pair())
+	}
+	return pairs
+}
+
+// ownObjects returns policies that limit what the accounts of locks may write of a kind in the namespaces of the locks, because RBAC cannot
+// limit create, patch and delete to names that are not known in advance.
+func ownObjects(
+	set, what string, locks []single, wanted func(single) bool, resource string,
+	policy func(namespace string) ([]admissionv1.Variable, admissionv1.Validation),
+) []Pair {
+	return perPlace(set, locks, wanted, inNamespace, func(group []single) part {
+		var users []string
+		for _, s := range group {
+			users = append(users, s.users()...)
+		}
+		slices.Sort(users)
+		namespace := group[0].Namespace
+		variables, validation := policy(namespace)
+		return part{
+			what: namespace + "." + what, namespaces: []string{namespace},
+			rules: rules("coordination.k8s.io", nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, nil),
+			spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConditions: []admissionv1.MatchCondition{{Name: "candidate", Expression: isOneOf(slices.Compact(users))}},
+				Variables:       append([]admissionv1.Variable{podVariable()}, variables...),
+				Validations:     []admissionv1.Validation{validation},
+			},
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -83,13 +84,12 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		if !s.WithoutLockGuard {
 			set.Locks = append(set.Locks, s.lockGuard(name))
 		}
-		set.Work = append(set.Work, s.work(name, locks)...)
+		for _, g := range s.Guards { // one policy each, because guards select different objects
+			set.Work = append(set.Work, s.holderOnly(name, g, locks))
+		}
 	}
-	set.Locks = slices.Concat(set.Locks, aroundLocks(name, locks), aroundNamespaces(name, locks))
-	set.Locks = append(set.Locks, memberGuards(name, locks)...)
-	set.Locks = append(set.Locks, candidateGuards(name, locks)...)
-	set.Work = append(set.Work, collections(name, locks)...)
-	set.Locks, set.Work = unique(set.Locks), unique(set.Work)
+	set.Locks = unique(slices.Concat(set.Locks, aroundLocks(name, locks), aroundNamespaces(name, locks), memberGuards(name, locks), candidateGuards(name, locks)))
+	set.Work = unique(slices.Concat(set.Work, collections(name, locks)))
 	return set, long(set)
 }
 
@@ -150,9 +150,11 @@ type part struct {
 	// shared is true if the policy concerns several locks.
 	shared bool
 	// what is the part of the name that describes the policy.
-	what   string
-	spec   admissionv1.ValidatingAdmissionPolicySpec
-	params *admissionv1.ParamRef
+	what string
+	// rules select the writes, except those of exclude.
+	rules, exclude []admissionv1.NamedRuleWithOperations
+	spec           admissionv1.ValidatingAdmissionPolicySpec
+	params         *admissionv1.ParamRef
 	// namespaces and labels select objects further. Empty means all.
 	namespaces []string
 	labels     map[string]string
@@ -165,18 +167,23 @@ type part struct {
 // The name contains the set and a digest of the content. So sets never share policies. A changed declaration becomes a new
 // policy, and the old one stays in effect until the new one is. A name by position would change its meaning after an insertion.
 func (p part) pair() Pair {
+	p.mode = cmp.Or(p.mode, Deny)
 	if p.spec.FailurePolicy == nil {
 		fail := admissionv1.Fail
-		if p.mode != "" && p.mode != Deny {
+		if p.mode != Deny {
 			// With Fail, an evaluation error would reject the write in every mode.
 			fail = admissionv1.Ignore
 		}
 		p.spec.FailurePolicy = &fail
 	}
-	p.complete()
+	p.spec.MatchConstraints = p.constraints()
 	binding := admissionv1.ValidatingAdmissionPolicyBindingSpec{ParamRef: p.params, MatchResources: p.within(), ValidationActions: p.mode.actions()}
 	meta := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "incumbent"}}
 	if p.set != "" {
+		reason := metav1.StatusReasonForbidden
+		for i := range p.spec.Validations {
+			p.spec.Validations[i].Reason = &reason
+		}
 		meta.Labels[SetLabel] = p.set
 		meta.Annotations = p.annotations()
 		meta.Name = PolicyPrefix + p.set + "." + p.lockName() + p.what + "-" + digest(p.set, p.spec, binding)
@@ -256,23 +263,24 @@ func digest(content ...any) string {
 	return hex.EncodeToString(sum[:5])
 }
 
-// complete sets the defaults of the API server, so that installed and rendered objects are comparable.
-func (p part) complete() {
-	match := p.spec.MatchConstraints
+// constraints returns the rules with the defaults of the API server, so that installed and rendered objects are comparable.
+func (p part) constraints() *admissionv1.MatchResources {
 	policy, anywhere := admissionv1.Equivalent, admissionv1.AllScopes
-	if exact(match.ResourceRules) {
+	if exact(p.rules) {
 		policy = admissionv1.Exact
 	}
 	if len(p.namespaces) > 0 {
 		// A namespace selector matches all cluster-scoped objects.
 		anywhere = admissionv1.NamespacedScope
 	}
-	match.MatchPolicy = &policy
-	match.NamespaceSelector, match.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
-	for _, all := range [][]admissionv1.NamedRuleWithOperations{match.ResourceRules, match.ExcludeResourceRules} {
+	for _, all := range [][]admissionv1.NamedRuleWithOperations{p.rules, p.exclude} {
 		for i := range all {
 			all[i].Scope = &anywhere
 		}
+	}
+	return &admissionv1.MatchResources{
+		ResourceRules: p.rules, ExcludeResourceRules: p.exclude, MatchPolicy: &policy,
+		NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{},
 	}
 }
 
@@ -300,12 +308,12 @@ func paramKind(kind LockKind) *admissionv1.ParamKind {
 func permanent(kind LockKind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
 	return part{
-		what: string(kind),
+		what:  string(kind),
+		rules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy:    &ignore,
-			ParamKind:        paramKind(kind),
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil)},
-			Validations:      []admissionv1.Validation{{Expression: "true"}},
+			FailurePolicy: &ignore,
+			ParamKind:     paramKind(kind),
+			Validations:   []admissionv1.Validation{{Expression: "true"}},
 		},
 		params: &admissionv1.ParamRef{Namespace: "kube-system", Name: "incumbent-fence-keep", ParameterNotFoundAction: &allow},
 	}.pair()

@@ -80,7 +80,7 @@ func content(kind string) map[string]any {
 const probeName = "incumbent-fence-probe"
 
 func (s single) probe(g Guard) Probe {
-	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.mode(), Guard: g}
+	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
 	if !slices.Contains(g.Operations(), "CREATE") {
 		return p
 	}

@@ -7,17 +7,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
-
-// work returns one policy per guard, because guards select different objects.
-func (s single) work(set string, locks []single) []Pair {
-	var pairs []Pair
-	for _, g := range s.Guards {
-		pairs = append(pairs, s.holderOnly(set, g, locks))
-	}
-	return pairs
-}
 
 // Operations returns the verbs of the guard as admission operations.
 func (g Guard) Operations() []string {
@@ -80,17 +70,16 @@ func each(all []string) (once []string) {
 // The holder's writes are admitted by a condition, not by the validation, because the API server evaluates validations and
 // messages of each write that meets the conditions.
 func (s single) holderOnly(set string, g Guard, locks []single) Pair {
-	match := &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names)}
+	var exclude []admissionv1.NamedRuleWithOperations
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
-		match.ExcludeResourceRules = lockRules(locks)
+		exclude = lockRules(locks)
 	}
-	reason := metav1.StatusReasonForbidden
 	where := s.where()
 	return part{
 		set: set, about: []single{s}, what: "work", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		rules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names), exclude: exclude,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			ParamKind:        paramKind(s.Lock),
-			MatchConstraints: match,
+			ParamKind: paramKind(s.Lock),
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "candidate", Expression: isOneOf(s.users())},
 				{Name: "follower", Expression: "!(" + s.leads("params") + ")"},
@@ -98,7 +87,6 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 			Variables: append([]admissionv1.Variable{podVariable()}, recordVariables(s.Lock, "params", "lock")...),
 			Validations: []admissionv1.Validation{{
 				Expression: "false",
-				Reason:     &reason,
 				Message:    "only the pod that " + where + " names as holder may write this object",
 				MessageExpression: "(variables.pod == '' ? 'an unbound token' : 'pod ' + variables.pod) + " +
 					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'has no holder' : 'names ' + variables.lockHolder)",
@@ -154,7 +142,6 @@ const mostNamed = 3
 
 // noCollection returns the policy for guards that differ only in names.
 func (s single) noCollection(set string, g Guard, names []string, about []single) Pair {
-	reason := metav1.StatusReasonForbidden
 	var wheres []string
 	for _, lock := range about[:min(len(about), mostNamed)] {
 		wheres = append(wheres, lock.where())
@@ -165,16 +152,16 @@ func (s single) noCollection(set string, g Guard, names []string, about []single
 	}
 	return part{
 		set: set, about: about, shared: len(about) > 1, what: "collection", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		rules: rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil)},
 			MatchConditions: []admissionv1.MatchCondition{
 				{Name: "candidate", Expression: isOneOf(s.users())},
 				{Name: "collection", Expression: nameless},
 				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(names)},
 			},
 			Validations: []admissionv1.Validation{{
-				Expression: "false", Reason: &reason,
-				Message: guarded + " cannot be deleted as a collection: delete them by name",
+				Expression: "false",
+				Message:    guarded + " cannot be deleted as a collection: delete them by name",
 			}},
 		},
 	}.pair()
