@@ -159,7 +159,7 @@ func (s *site) shown(le *leaderelection.LeaderElection) debug.Election {
 		e.Fence = "in effect"
 		e.FenceBroken = !state.InEffect
 		if e.FenceBroken {
-			e.Fence = strings.TrimSpace(state.Answer + " " + state.Detail)
+			e.Fence = strings.TrimSpace(string(state.Answer) + " " + state.Detail)
 		}
 	}
 	e.Problem = s.lockTypes.Problem(le)

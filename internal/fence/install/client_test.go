@@ -2,6 +2,7 @@ package install
 
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -25,7 +26,14 @@ func newScripted(answer func(clienttesting.Action) (runtime.Object, error)) scri
 }
 
 func (s scripted) Discovery() discovery.DiscoveryInterface {
-	return &fakediscovery.FakeDiscovery{Fake: &s.Fake}
+	return preferring{&fakediscovery.FakeDiscovery{Fake: &s.Fake}}
+}
+
+// preferring implements ServerPreferredResources, which FakeDiscovery does not.
+type preferring struct{ *fakediscovery.FakeDiscovery }
+
+func (p preferring) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	return discovery.ServerPreferredResources(p.FakeDiscovery)
 }
 
 // failing returns a client of an API server without objects that fails at one kind of request.

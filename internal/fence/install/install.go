@@ -7,12 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -30,11 +25,6 @@ type Change struct {
 }
 
 func (c Change) String() string { return c.Verb + " " + c.Kind + " " + c.Name }
-
-const (
-	policyKind  = "ValidatingAdmissionPolicy"
-	bindingKind = "ValidatingAdmissionPolicyBinding"
-)
 
 // Options configure Apply and Remove. The zero value is valid.
 type Options struct {
@@ -99,67 +89,16 @@ type applier struct {
 	err     error
 }
 
-func (a *applier) policy(p fence.Pair)  { a.apply(policyOf(a.ctx, a.client, p)) }
-func (a *applier) binding(p fence.Pair) { a.apply(bindingOf(a.ctx, a.client, p)) }
+func (a *applier) policy(p fence.Pair)  { a.apply(policyOf(a.client, p)) }
+func (a *applier) binding(p fence.Pair) { a.apply(bindingOf(a.client, p)) }
 
-// target is an object with its operations.
-type target struct {
-	kind, name string
-	object     runtime.Object
-	get        func() (metav1.Object, error)
-	patch      func([]byte, metav1.PatchOptions) (metav1.Object, error)
-	// exact reports whether a stored object equals the rendered one. replace makes it equal.
-	exact   func(stored metav1.Object) bool
-	replace func(version string) (metav1.Object, error)
-}
-
-func policyOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) target {
-	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	return target{
-		kind: policyKind, name: p.Name(), object: p.Policy,
-		get: func() (metav1.Object, error) { return policies.Get(ctx, p.Name(), metav1.GetOptions{}) },
-		patch: func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
-			return policies.Patch(ctx, p.Name(), types.ApplyPatchType, body, options)
-		},
-		exact: func(stored metav1.Object) bool {
-			policy, ok := stored.(*admissionv1.ValidatingAdmissionPolicy)
-			return ok && equality.Semantic.DeepEqual(policy.Spec, p.Policy.Spec) && marked(stored, p.Policy)
-		},
-		replace: func(version string) (metav1.Object, error) {
-			policy := p.Policy.DeepCopy()
-			policy.ResourceVersion = version
-			return policies.Update(ctx, policy, metav1.UpdateOptions{FieldManager: fieldManager})
-		},
-	}
-}
-
-func bindingOf(ctx context.Context, client kubernetes.Interface, p fence.Pair) target {
-	bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	return target{
-		kind: bindingKind, name: p.Name(), object: p.Binding,
-		get: func() (metav1.Object, error) { return bindings.Get(ctx, p.Name(), metav1.GetOptions{}) },
-		patch: func(body []byte, options metav1.PatchOptions) (metav1.Object, error) {
-			return bindings.Patch(ctx, p.Name(), types.ApplyPatchType, body, options)
-		},
-		exact: func(stored metav1.Object) bool {
-			binding, ok := stored.(*admissionv1.ValidatingAdmissionPolicyBinding)
-			return ok && equality.Semantic.DeepEqual(binding.Spec, p.Binding.Spec) && marked(stored, p.Binding)
-		},
-		replace: func(version string) (metav1.Object, error) {
-			binding := p.Binding.DeepCopy()
-			binding.ResourceVersion = version
-			return bindings.Update(ctx, binding, metav1.UpdateOptions{FieldManager: fieldManager})
-		},
-	}
-}
-
-func (a *applier) apply(t target) {
+func (a *applier) apply(o object) {
 	if a.err != nil {
 		return
 	}
-	change, err := t.apply()
+	change, err := o.write(a.ctx)
 	if err != nil {
-		a.err = fmt.Errorf("%s %s: %w", t.kind, t.name, err)
+		a.err = fmt.Errorf("%s %s: %w", o.kind, o.GetName(), err)
 		return
 	}
 	a.changes = append(a.changes, change)
@@ -168,26 +107,29 @@ func (a *applier) apply(t target) {
 // mostConflicts is the maximum number of attempts to write an object while other clients change it.
 const mostConflicts = 10
 
-// apply writes the object. Server-side apply reverts changed fields but keeps added ones, for example an exclude rule.
-// Therefore apply replaces an object that still differs.
-func (t target) apply() (Change, error) {
-	before, err := t.get()
+// write stores the object. Server-side apply reverts changed fields but keeps added ones, for example an exclude rule.
+// Therefore write replaces an object that still differs.
+func (o object) write(ctx context.Context) (Change, error) {
+	before, err := o.get(ctx, o.GetName())
 	switch {
-	case err == nil && t.exact(before):
-		return Change{"unchanged", t.kind, t.name}, nil
+	case err == nil && o.exact(before):
+		return Change{"unchanged", o.kind, o.GetName()}, nil
 	case err != nil && !apierrors.IsNotFound(err):
 		return Change{}, err
 	}
-	body, err := applicable(t.object)
+	content, err := withoutServerFields(o.storable)
 	if err != nil {
 		return Change{}, err
 	}
-	force := true // no other client uses these names
+	body, err := json.Marshal(content)
+	if err != nil {
+		return Change{}, err
+	}
 	for range mostConflicts {
-		var after metav1.Object
-		after, err = t.patch(body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
-		if err == nil && !t.exact(after) {
-			_, err = t.replace(after.GetResourceVersion())
+		var after storable
+		after, err = o.apply(ctx, o.GetName(), body)
+		if err == nil && !o.exact(after) {
+			err = o.replace(ctx, after.GetResourceVersion())
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break // otherwise another client changed it concurrently
@@ -196,45 +138,30 @@ func (t target) apply() (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	return Change{"applied", t.kind, t.name}, nil
+	return Change{"applied", o.kind, o.GetName()}, nil
 }
 
-// marked reports whether an object has the labels and annotations of the rendered one.
-func marked(stored, rendered metav1.Object) bool {
-	return contains(stored.GetLabels(), rendered.GetLabels()) && contains(stored.GetAnnotations(), rendered.GetAnnotations())
-}
-
-func contains(all, some map[string]string) bool {
-	for key, value := range some {
-		if got, there := all[key]; !there || got != value {
-			return false
-		}
-	}
-	return true
+// replace makes the stored object of this version equal to the rendered one.
+func (o object) replace(ctx context.Context, version string) error {
+	rendered := o.DeepCopyObject().(storable)
+	rendered.SetResourceVersion(version)
+	_, err := o.update(ctx, rendered)
+	return err
 }
 
 // differs returns the differences between a pair and the installed objects.
 func differs(ctx context.Context, client kubernetes.Interface, p fence.Pair) ([]string, error) {
 	var found []string
-	for _, t := range []target{policyOf(ctx, client, p), bindingOf(ctx, client, p)} {
-		stored, err := t.get()
+	for _, o := range []object{policyOf(client, p), bindingOf(client, p)} {
+		stored, err := o.get(ctx, p.Name())
 		switch {
 		case apierrors.IsNotFound(err):
-			found = append(found, t.kind+" is missing")
+			found = append(found, o.kind+" is missing")
 		case err != nil:
 			return nil, err
-		case !t.exact(stored):
-			found = append(found, t.kind+" was changed")
+		case !o.exact(stored):
+			found = append(found, o.kind+" was changed")
 		}
 	}
 	return found, nil
-}
-
-// applicable returns the body of a server-side apply.
-func applicable(object runtime.Object) ([]byte, error) {
-	content, err := withoutServerFields(object)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(content)
 }

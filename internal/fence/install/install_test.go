@@ -11,7 +11,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -84,12 +83,8 @@ func TestApply_RevertsChanges(t *testing.T) {
 				if _, err := Apply(t.Context(), client, set); err != nil {
 					t.Fatal(err)
 				}
-				p, b = w.policies.stored[w.policies.index(work)], w.bindings.stored[w.bindings.index(work)]
-				if want := set.Work[0].Policy; !equality.Semantic.DeepEqual(p.Spec, want.Spec) || !marked(p, want) {
-					t.Errorf("%+v", p)
-				}
-				if want := set.Work[0].Binding; !equality.Semantic.DeepEqual(b.Spec, want.Spec) || !marked(b, want) {
-					t.Errorf("%+v", b)
+				if found, err := differs(t.Context(), client, set.Work[0]); err != nil || len(found) > 0 {
+					t.Errorf("differs after Apply: %v, %v", found, err)
 				}
 			})
 		})
@@ -181,11 +176,11 @@ func TestApply_OldObjectStays(t *testing.T) {
 	})
 }
 
-func TestTarget_ReplacesReadVersion(t *testing.T) {
+func TestReplace_UsesReadVersion(t *testing.T) {
 	p := simple(t, home, "home/p1").Work[0]
 	client := newScripted(func(clienttesting.Action) (runtime.Object, error) { return nil, errAway })
-	for _, target := range []target{policyOf(t.Context(), client, p), bindingOf(t.Context(), client, p)} {
-		if _, err := target.replace("77"); !errors.Is(err, errAway) {
+	for _, o := range []object{policyOf(client, p), bindingOf(client, p)} {
+		if err := o.replace(t.Context(), "77"); !errors.Is(err, errAway) {
 			t.Error(err)
 		}
 	}

@@ -8,19 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
-
-// object is a policy or a binding of a fence.
-type object struct {
-	metav1.Object
-	kind string
-}
 
 // rendered matches the digest at the end of a rendered name.
 var rendered = regexp.MustCompile(`-[0-9a-f]{10}$`)
@@ -71,23 +67,26 @@ type inventory []object
 
 func list(ctx context.Context, client kubernetes.Interface) (inventory, error) {
 	var all inventory
-	bindings, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
+	for _, s := range bindingsFirst(client) {
+		stored, err := s.list(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, err
+		}
+		err = meta.EachListItem(stored, func(o runtime.Object) error {
+			if o, ok := o.(storable); ok && ofAFence(o) {
+				all = append(all, object{o, s})
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	policies, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, err
-	}
-	for i := range bindings.Items {
-		all = append(all, object{&bindings.Items[i], bindingKind})
-	}
-	for i := range policies.Items {
-		all = append(all, object{&policies.Items[i], policyKind})
-	}
-	return slices.DeleteFunc(all, func(o object) bool {
-		return !strings.HasPrefix(o.GetName(), fence.PolicyPrefix) && o.GetLabels()[fence.SetLabel] == ""
-	}), nil
+	return all, nil
+}
+
+func ofAFence(o metav1.Object) bool {
+	return strings.HasPrefix(o.GetName(), fence.PolicyPrefix) || o.GetLabels()[fence.SetLabel] != ""
 }
 
 // conflicts returns an error for each lock that another set guards, or that this set guards for entirely different
@@ -133,28 +132,16 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 	if len(narrowed) == 0 {
 		return nil
 	}
-	groups, lists, err := client.Discovery().ServerGroupsAndResources()
-	if err != nil && groups == nil {
+	kinds, err := served(client)
+	if err != nil {
 		return fmt.Errorf("discover cluster-scoped kinds: %w", err)
-	}
-	outside := map[string]bool{}
-	for _, l := range lists {
-		group, _, found := strings.Cut(l.GroupVersion, "/")
-		if !found {
-			group = "" // the core group
-		}
-		for _, r := range l.APIResources {
-			if !r.Namespaced {
-				outside[group+"/"+r.Name] = true
-			}
-		}
 	}
 	var errs []error
 	for _, p := range narrowed {
 		for _, rule := range p.Policy.Spec.MatchConstraints.ResourceRules {
 			for _, resource := range rule.Resources {
 				main, _, _ := strings.Cut(resource, "/") // discovery has no subresources/*
-				if outside[rule.APIGroups[0]+"/"+main] {
+				if k, known := kinds[schema.GroupResource{Group: rule.APIGroups[0], Resource: main}]; known && !k.namespaced {
 					errs = append(errs, fmt.Errorf("%s guards %s by namespace, but they are cluster-scoped: use names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
 				}
 			}
@@ -199,12 +186,8 @@ func remove(ctx context.Context, client kubernetes.Interface, wanted func(object
 		if !wanted(o) {
 			continue
 		}
-		deletion := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete
-		if o.kind == bindingKind {
-			deletion = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete
-		}
 		uid := o.GetUID()
-		err := deletion(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		err := o.delete(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return changes, fmt.Errorf("%s %s: %w", o.kind, o.GetName(), err)
 		}
@@ -214,8 +197,3 @@ func remove(ctx context.Context, client kubernetes.Interface, wanted func(object
 	}
 	return changes, nil
 }
-
-var (
-	_ metav1.Object = (*admissionv1.ValidatingAdmissionPolicy)(nil)
-	_ metav1.Object = (*admissionv1.ValidatingAdmissionPolicyBinding)(nil)
-)

@@ -81,7 +81,7 @@ func TestConflicts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, p := range set.All() {
-			all = append(all, object{p.Policy, policyKind}, object{p.Binding, bindingKind})
+			all = append(all, object{storable: p.Policy}, object{storable: p.Binding})
 		}
 		return set, all
 	}
@@ -153,7 +153,7 @@ func TestObject_Set(t *testing.T) {
 		if x.label != "" {
 			p.Labels = map[string]string{fence.SetLabel: x.label}
 		}
-		o := object{Object: p, kind: policyKind}
+		o := object{storable: p}
 		if got := o.set(); got != x.set {
 			t.Errorf("%s: of the set %q", name, got)
 		}
@@ -164,10 +164,10 @@ func TestObject_Set(t *testing.T) {
 		}
 	}
 	lists := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fence.LocksAnnotation: "lease a/b,configmap c/d"}}}
-	if got := (object{Object: lists}).locks(); len(got) != 2 || got[1] != "configmap c/d" {
+	if got := (object{storable: lists}).locks(); len(got) != 2 || got[1] != "configmap c/d" {
 		t.Errorf("locks %q", got)
 	}
-	if got := (object{Object: &admissionv1.ValidatingAdmissionPolicy{}}).locks(); got != nil {
+	if got := (object{storable: &admissionv1.ValidatingAdmissionPolicy{}}).locks(); got != nil {
 		t.Errorf("no annotation, and the locks %q", got)
 	}
 }

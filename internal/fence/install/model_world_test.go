@@ -1,12 +1,13 @@
 package install
 
 import (
-	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -28,20 +29,15 @@ const (
 // barrierOfAll is refused by each barrier, with the fault oneBarrier.
 const barrierOfAll = "the-barrier"
 
-// lockChange is a new holder of an election's lock; it has one of each kind, held together.
-type lockChange struct{ election, holder string }
-
 // world is a cluster reduced to fences: stored objects, the objects that each API server has
-// loaded, and the writes that must be rejected at all times.
+// loaded, and the objects that must be guarded at all times. Tests on a real API server show what a policy rejects.
 type world struct {
 	r        *rand.Rand
 	version  int
 	policies *shelf[*admissionv1.ValidatingAdmissionPolicy]
 	bindings *shelf[*admissionv1.ValidatingAdmissionPolicyBinding]
-	locks    []lockChange
 	servers  []*server
 	newest   string // barrier
-	about    map[about][]bool
 
 	planted plant
 
@@ -50,34 +46,34 @@ type world struct {
 	interrupted bool
 	// lazy is how many of a hundred chances to take something in an API server lets pass.
 	lazy int
-	// standing has the writes that must be refused now.
+	// standing has the objects that must be guarded now.
 	standing standing
 	wrong    []string
 	judged   int
 }
 
+// server is one API server. It receives policies and bindings, each kind in order and independent of the other. Sometimes it
+// loads them; then they are in effect.
+type server struct {
+	w               *world
+	toldOf, boundTo int // events taken in
+	policies        map[string]*admissionv1.ValidatingAdmissionPolicy
+	bindings        map[string]*admissionv1.ValidatingAdmissionPolicyBinding
+	guarded         map[string]string // policies in effect, by the resources and names in their rules
+	params          map[string]bool   // kinds of locks that it watches
+	stalled         bool
+}
+
 func newWorld(r *rand.Rand, servers int) *world {
-	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], standing: standing{}, about: map[about][]bool{}}
+	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], standing: standing{}}
 	w.policies = newPolicies(w)
 	w.bindings = newBindings(w)
-	for _, e := range elections {
-		w.locks = append(w.locks, lockChange{e, "a." + e})
-	}
 	for range servers {
 		s := &server{w: w}
 		s.restart()
 		w.servers = append(w.servers, s)
 	}
 	return w
-}
-
-func (w *world) holder(election string) string {
-	for _, change := range slices.Backward(w.locks) {
-		if change.election == election {
-			return change.holder
-		}
-	}
-	return ""
 }
 
 // clients returns a client per API server.
@@ -114,82 +110,21 @@ func (w *world) step() {
 		for range 1 + w.r.IntN(4) {
 			s.tellOfPolicy()
 		}
-		return // nothing is judged by it yet
 	case n < 600:
 		for range 1 + w.r.IntN(4) {
 			s.tellOfBinding()
 		}
-		return
-	case n < 800:
+	case n < 995:
 		s.refresh()
-	case n < 880:
-		s.follow(fence.ConfigMap)
-	case n < 960:
-		s.follow(fence.Lease)
-	case n < 996:
-		e := elections[w.r.IntN(len(elections))]
-		w.locks = append(w.locks, lockChange{e, []string{"a.", "c."}[w.r.IntN(2)] + e})
-		w.judge(w.servers...)
-		return
 	default:
 		s.restart()
 	}
-	w.judge(s)
 }
 
 // settle lets all API servers take in all that there is.
 func (w *world) settle() {
 	for _, s := range w.servers {
-		for s.tellOfPolicy() {
-		}
-		for s.tellOfBinding() {
-		}
-		s.refresh()
-		for range len(w.locks) + 1 {
-			s.follow(fence.ConfigMap)
-			s.follow(fence.Lease)
-		}
-	}
-	w.judge(w.servers...)
-}
-
-// judge has everyone write everything.
-func (w *world) judge(servers ...*server) {
-	for _, s := range servers {
-		for i := range universe {
-			w.tries(s, i)
-		}
-	}
-}
-
-func (w *world) tries(s *server, i int) {
-	try := universe[i]
-	stands := w.standing.has(i)
-	fails := func(v verdict, refused bool) {
-		w.judged++
-		if v.waits || refused == (v.by != "") || !refused && try.name == "" {
-			return
-		}
-		w.wrong = append(w.wrong, fmt.Sprintf("%s %s %s %s/%s as pod %q of %s: refused by %q, to be refused: %v", try.op, try.group, try.resource, try.namespace, try.object, try.pod, try.user, v.by, refused))
-	}
-	switch {
-	case try.everyone, try.steals:
-		if stands {
-			fails(s.verdict(try), true)
-		}
-	case try.renews:
-		fails(s.verdict(try), false)
-	default:
-		leader := s.settled(try.election)
-		for _, pod := range []string{"a." + try.election, "c." + try.election, "b"} {
-			try.pod = pod
-			switch {
-			case pod == leader:
-				fails(s.verdict(try), false)
-			case stands && (pod == "b" || leader != ""):
-				fails(s.verdict(try), true)
-			}
-		}
+		s.catchUp()
 	}
 }
 
@@ -202,5 +137,124 @@ func (w *world) barrier(object any) {
 	w.newest = p.Name
 	if w.planted == oneBarrier {
 		p.Spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{barrierOfAll}
+	}
+}
+
+// restart: an API server that starts has all that there is.
+func (s *server) restart() {
+	s.toldOf, s.boundTo = 0, 0
+	s.policies = map[string]*admissionv1.ValidatingAdmissionPolicy{}
+	s.bindings = map[string]*admissionv1.ValidatingAdmissionPolicyBinding{}
+	s.params = nil
+	s.catchUp()
+}
+
+func (s *server) catchUp() {
+	for s.tellOfPolicy() {
+	}
+	for s.tellOfBinding() {
+	}
+	s.refresh()
+}
+
+func (s *server) tellOfPolicy() bool  { return tell(s.w.policies.events, &s.toldOf, s.policies) }
+func (s *server) tellOfBinding() bool { return tell(s.w.bindings.events, &s.boundTo, s.bindings) }
+
+// tell passes the next event on, if there is one.
+func tell[T metav1.Object](events []event[T], told *int, into map[string]T) bool {
+	if *told == len(events) {
+		return false
+	}
+	e := events[*told]
+	*told++
+	if e.gone {
+		delete(into, e.object.GetName())
+	} else {
+		into[e.object.GetName()] = e.object
+	}
+	return true
+}
+
+// refresh loads the received policies and bindings together. If no policy has a kind of lock as parameter any more, the server stops its
+// watch of these locks, and does not start it again.
+func (s *server) refresh() {
+	before := s.params
+	s.guarded = map[string]string{}
+	s.params = map[string]bool{}
+	for _, b := range s.bindings {
+		policy := s.policies[b.Spec.PolicyName]
+		if policy == nil {
+			continue
+		}
+		if k := policy.Spec.ParamKind; k != nil {
+			if b.Spec.ParamRef == nil {
+				continue // half an update in place
+			}
+			s.params[k.Kind] = true
+		}
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+			for _, name := range rule.ResourceNames {
+				s.guarded[rule.Resources[0]+"/"+name] = policy.Name
+			}
+		}
+	}
+	for kind := range before {
+		if !s.params[kind] {
+			s.w.wrong = append(s.w.wrong, "an API server stops its watch of the locks of kind "+kind)
+		}
+	}
+	s.judge()
+}
+
+// judge compares the objects that the server guards with those that must be guarded.
+func (s *server) judge() {
+	for _, o := range s.w.standing {
+		for object := range o.objects {
+			s.w.judged++
+			if s.guarded[object] == "" {
+				s.w.wrong = append(s.w.wrong, object+" is not guarded")
+			}
+		}
+	}
+}
+
+// standing has, by election, the objects that must be guarded, and the sets that may have guards of the election.
+type standing map[string]*owned
+
+type owned struct{ objects, by map[string]bool }
+
+// objects returns the objects that declarations guard.
+func objects(ds []fence.Declaration) map[string]bool {
+	all := map[string]bool{}
+	for _, d := range ds {
+		if !d.WithoutLockGuard {
+			all[string(d.Lock)+"s/"+d.Election] = true
+		}
+		for _, g := range d.Guards {
+			for _, name := range g.Names {
+				all[g.Resources[0]+"/"+name] = true
+			}
+		}
+	}
+	return all
+}
+
+// shrink keeps the objects that a set guards before and after a change, and records that the change has begun.
+func (s standing) shrink(set string, ds []fence.Declaration) {
+	for e, o := range s {
+		declared := slices.ContainsFunc(ds, func(d fence.Declaration) bool { return d.Election == e })
+		if !declared && !o.by[set] {
+			continue
+		}
+		o.by[set] = true
+		after := objects(ds)
+		maps.DeleteFunc(o.objects, func(object string, _ bool) bool { return !after[object] })
+	}
+}
+
+// grow is called when a set is in effect.
+func (s standing) grow(set string, ds []fence.Declaration) {
+	for _, d := range ds {
+		s[d.Election] = &owned{objects: objects([]fence.Declaration{d}), by: map[string]bool{set: true}}
 	}
 }

@@ -62,8 +62,8 @@ type State struct {
 	InEffect bool `json:"inEffect"`
 	// Leading is true if the process led during the test.
 	Leading bool `json:"leading"`
-	// Answer is the API server's treatment of the write: admitted, refused or unclear.
-	Answer string `json:"answer"`
+	// Answer is the API server's treatment of the write.
+	Answer Answer `json:"answer"`
 	// Detail is the message of the API server.
 	Detail string    `json:"detail,omitempty"`
 	At     time.Time `json:"at"`
@@ -75,7 +75,7 @@ type State struct {
 type GuardState struct {
 	Guard    string `json:"guard"`
 	InEffect bool   `json:"inEffect"`
-	Answer   string `json:"answer"`
+	Answer   Answer `json:"answer"`
 }
 
 // NewSelfTest returns a SelfTest. The client must not be gated.
@@ -186,7 +186,7 @@ func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state Stat
 	if state.Leading {
 		role = "leading"
 	}
-	s.checks.WithLabelValues(after.Lock, role, state.Answer).Inc()
+	s.checks.WithLabelValues(after.Lock, role, string(state.Answer)).Inc()
 	return state, settled
 }
 
@@ -196,7 +196,7 @@ func judge(before, after leaderelection.Status, answer Answer, err error) (state
 	if after.Leading {
 		want = Admitted
 	}
-	state = State{InEffect: answer == want, Leading: after.Leading, Answer: answer.String()}
+	state = State{InEffect: answer == want, Leading: after.Leading, Answer: answer}
 	if err != nil {
 		state.Detail = err.Error()
 	}
@@ -225,7 +225,7 @@ func (s *SelfTest) report(now leaderelection.Status, state State) {
 		return
 	}
 	switch {
-	case state.Answer == Unclear.String():
+	case state.Answer == Unclear:
 		log.Warn("cannot determine whether the fence is in effect", "detail", state.Detail)
 	case !state.InEffect:
 		log.Error("fence is not in effect. Run `pilot fence verify` for details", "detail", state.Detail)
@@ -281,8 +281,8 @@ func (s *SelfTest) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *SelfTest) Collect(ch chan<- prometheus.Metric) {
 	s.checks.Collect(ch)
-	gauge := func(desc *prometheus.Desc, answer string, inEffect bool, labels ...string) {
-		if answer == "" || answer == Unclear.String() {
+	gauge := func(desc *prometheus.Desc, answer Answer, inEffect bool, labels ...string) {
+		if answer == "" || answer == Unclear {
 			return
 		}
 		value := 0.0

@@ -199,7 +199,7 @@ func TestSelfTest_JudgesAnswers(t *testing.T) {
 		"other phase":       {changed(following, func(s *leaderelection.Status) { s.Phase = "x" }), following, Refused, true, true},
 	} {
 		state, settled := judge(x.before, x.after, x.answer, errAway)
-		if settled != x.settled || state.InEffect != x.inEffect || state.Leading != x.after.Leading || state.Answer != x.answer.String() || state.Detail != errAway.Error() {
+		if settled != x.settled || state.InEffect != x.inEffect || state.Leading != x.after.Leading || state.Answer != x.answer || state.Detail != errAway.Error() {
 			t.Errorf("%s: %+v, settled: %t", name, state, settled)
 		}
 	}
@@ -209,7 +209,7 @@ func TestSelfTest_SeveralGuards(t *testing.T) {
 	refused := byPolicy(attempt{})
 	for name, x := range map[string]struct {
 		answers map[string]error
-		answer  string
+		answer  Answer
 		want    []string // metrics
 	}{
 		"all refused": {
@@ -251,7 +251,7 @@ func TestSelfTest_RepeatsUnexpectedAnswers(t *testing.T) {
 	const unclear, unsettled, refused = "unclear", "admitted", "refused"
 	for name, x := range map[string]struct {
 		answers []string // the last one repeats
-		want    string
+		want    Answer
 		tries   int
 	}{
 		"refused":            {[]string{refused}, refused, 1},

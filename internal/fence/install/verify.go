@@ -16,27 +16,16 @@ import (
 )
 
 // Answer is the API server's answer to a dry-run write.
-type Answer uint8
+type Answer string
 
 const (
 	// Unclear means that the write failed for another reason.
-	Unclear Answer = iota
+	Unclear Answer = "unclear"
 	// Admitted means that the fence admitted the write.
-	Admitted
+	Admitted Answer = "admitted"
 	// Refused means that the fence rejected the write.
-	Refused
+	Refused Answer = "refused"
 )
-
-func (a Answer) String() string {
-	switch a {
-	case Admitted:
-		return "admitted"
-	case Refused:
-		return "refused"
-	case Unclear:
-	}
-	return "unclear"
-}
 
 // Try sends the write of a probe as a dry run. The error is the reason of a rejection or of an unclear result.
 func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, error) {
@@ -119,9 +108,12 @@ func (v *verifier) guard(p fence.Probe) {
 		return
 	}
 	if v.kinds == nil {
-		if v.kinds, v.err = served(v.client.Kube()); v.err != nil {
+		kinds, err := served(v.client.Kube())
+		if err != nil {
+			v.err = fmt.Errorf("discover kinds: %w", err)
 			return
 		}
+		v.kinds = kinds
 	}
 	holder, there, err := v.holder(p)
 	if err != nil {

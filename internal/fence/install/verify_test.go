@@ -355,7 +355,7 @@ func TestTry(t *testing.T) {
 	} {
 		j.answers = x.answers
 		got, err := Try(t.Context(), client, p)
-		if got != x.want || got.String() != text || (err == nil) != (x.want == Admitted) {
+		if got != x.want || string(got) != text || (err == nil) != (x.want == Admitted) {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

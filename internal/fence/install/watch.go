@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/apirequest"
-	"incumbent.dev/incumbent/internal/fence"
 )
 
 const (
@@ -35,13 +33,13 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 	trouble := apirequest.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
-	for _, s := range sources(ctx, client) {
-		s.changed = func() {
+	for _, of := range bindingsFirst(client) {
+		s := source{store: of, changed: func() {
 			select {
 			case events <- struct{}{}:
 			default: // an event is pending
 			}
-		}
+		}}
 		all.Go(func() { s.follow(ctx, trouble) })
 	}
 	later := time.NewTimer(0)
@@ -60,33 +58,9 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 	}
 }
 
-// sources returns the watched kinds.
-func sources(ctx context.Context, client kubernetes.Interface) []*source {
-	api := client.AdmissionregistrationV1()
-	return []*source{{
-		kind: policyKind,
-		list: func(o metav1.ListOptions) (runtime.Object, error) {
-			return api.ValidatingAdmissionPolicies().List(ctx, o)
-		},
-		watch: func(o metav1.ListOptions) (watch.Interface, error) {
-			return api.ValidatingAdmissionPolicies().Watch(ctx, o)
-		},
-	}, {
-		kind: bindingKind,
-		list: func(o metav1.ListOptions) (runtime.Object, error) {
-			return api.ValidatingAdmissionPolicyBindings().List(ctx, o)
-		},
-		watch: func(o metav1.ListOptions) (watch.Interface, error) {
-			return api.ValidatingAdmissionPolicyBindings().Watch(ctx, o)
-		},
-	}}
-}
-
 // source is one kind of object that is watched.
 type source struct {
-	kind    string
-	list    func(metav1.ListOptions) (runtime.Object, error)
-	watch   func(metav1.ListOptions) (watch.Interface, error)
+	store
 	changed func()
 	known   map[string]string // version of the content, by name
 }
@@ -95,7 +69,7 @@ type source struct {
 func (s *source) follow(ctx context.Context, trouble *apirequest.Trouble) {
 	backoff := apirequest.Backoff(watchPause, watchLongest)
 	for ctx.Err() == nil {
-		w, err := s.open()
+		w, err := s.open(ctx)
 		if ctx.Err() == nil {
 			trouble.Tried("watch "+s.kind, err)
 		}
@@ -108,8 +82,8 @@ func (s *source) follow(ctx context.Context, trouble *apirequest.Trouble) {
 }
 
 // open lists the objects and starts a watch.
-func (s *source) open() (watch.Interface, error) {
-	list, err := s.list(metav1.ListOptions{})
+func (s *source) open(ctx context.Context) (watch.Interface, error) {
+	list, err := s.list(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -127,12 +101,11 @@ func (s *source) open() (watch.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := s.known == nil
-	if !first && !maps.Equal(s.known, now) {
+	if s.known != nil && !maps.Equal(s.known, now) {
 		s.changed()
 	}
 	s.known = now
-	return s.watch(metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+	return s.watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
 }
 
 // learn handles events until the watch ends.
@@ -166,10 +139,6 @@ func (s *source) take(event watch.Event) {
 		s.known[name] = contentVersion(m)
 		s.changed()
 	}
-}
-
-func ofAFence(o metav1.Object) bool {
-	return strings.HasPrefix(o.GetName(), fence.PolicyPrefix) || o.GetLabels()[fence.SetLabel] != ""
 }
 
 // contentVersion changes with the content of an object, but not with its status.

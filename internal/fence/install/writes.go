@@ -88,7 +88,7 @@ type kinds map[schema.GroupResource]kind
 func served(client kubernetes.Interface) (kinds, error) {
 	lists, err := client.Discovery().ServerPreferredResources()
 	if len(lists) == 0 && err != nil {
-		return nil, fmt.Errorf("discover kinds: %w", err)
+		return nil, err
 	}
 	all := kinds{}
 	for _, l := range lists {
