@@ -13,56 +13,29 @@ import (
 
 // ConfigMaps implements ConfigMapsGetter.
 func (c *Client) ConfigMaps(string) corev1client.ConfigMapInterface {
-	return configMapClient{typed: typed[*corev1.ConfigMap]{c}}
+	return struct {
+		typed[*corev1.ConfigMap]
+		unusedConfigMaps
+	}{typed: typed[*corev1.ConfigMap]{c}}
 }
 
 // Leases implements LeasesGetter.
 func (c *Client) Leases(string) coordinationv1client.LeaseInterface {
-	return leaseClient{typed: typed[*coordinationv1.Lease]{c}}
+	return struct {
+		typed[*coordinationv1.Lease]
+		unusedLeases
+	}{typed: typed[*coordinationv1.Lease]{c}}
 }
 
-// The embedded interfaces are nil. Locks do not use their other methods.
-type configMapClient struct {
-	corev1client.ConfigMapInterface
-	typed typed[*corev1.ConfigMap]
-}
-
-func (c configMapClient) Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.ConfigMap, error) {
-	return c.typed.Get(ctx, name, opts)
-}
-
-func (c configMapClient) Create(ctx context.Context, obj *corev1.ConfigMap, opts metav1.CreateOptions) (*corev1.ConfigMap, error) {
-	return c.typed.Create(ctx, obj, opts)
-}
-
-func (c configMapClient) Update(ctx context.Context, obj *corev1.ConfigMap, opts metav1.UpdateOptions) (*corev1.ConfigMap, error) {
-	return c.typed.Update(ctx, obj, opts)
-}
-
-func (c configMapClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return c.typed.Watch(ctx, opts)
-}
-
-type leaseClient struct {
-	coordinationv1client.LeaseInterface
-	typed typed[*coordinationv1.Lease]
-}
-
-func (c leaseClient) Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return c.typed.Get(ctx, name, opts)
-}
-
-func (c leaseClient) Create(ctx context.Context, obj *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	return c.typed.Create(ctx, obj, opts)
-}
-
-func (c leaseClient) Update(ctx context.Context, obj *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	return c.typed.Update(ctx, obj, opts)
-}
-
-func (c leaseClient) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return c.typed.Watch(ctx, opts)
-}
+// The methods that locks do not use. The embedded interfaces are nil.
+type (
+	unusedConfigMaps struct {
+		corev1client.ConfigMapInterface
+	}
+	unusedLeases struct {
+		coordinationv1client.LeaseInterface
+	}
+)
 
 // typed converts the objects of the store to the type of the client.
 type typed[T Object] struct{ *Client }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -109,7 +110,7 @@ func (t *trial) wantStored(want k8sresourcelock.LeaderElectionRecord) {
 
 func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.LeaderElectionRecord) {
 	t.Helper()
-	if !got.Exists || got.Unreadable != nil || got.Raw == nil || !sameRecord(got.Record, want) {
+	if !got.Exists || got.Unreadable != nil || got.Raw == nil || !equality.Semantic.DeepEqual(got.Record, want) {
 		t.Errorf("stored: %+v (exists %v, unreadable %v, raw %q)\n  want: %+v", got.Record, got.Exists, got.Unreadable, got.Raw, want)
 	}
 }
@@ -154,13 +155,6 @@ func number(t *trial, version string) *big.Int {
 		t.Fatalf("version %q is no decimal number", version)
 	}
 	return n
-}
-
-// sameRecord compares times as instants.
-func sameRecord(a, b k8sresourcelock.LeaderElectionRecord) bool {
-	times := a.AcquireTime.Equal(&b.AcquireTime) && a.RenewTime.Equal(&b.RenewTime)
-	a.AcquireTime, a.RenewTime = b.AcquireTime, b.RenewTime
-	return times && a == b
 }
 
 // record returns the n-th record of l. All records differ.

@@ -7,7 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -89,7 +89,7 @@ var foreignChecks = []check{
 		t.wantRecord(base, record(a, 1))
 		next := t.must(a.Write(t.ctx, base, record(a, 2), base.Annotations))
 		t.wantRecord(next, record(a, 2))
-		if was, is := undecorated(base), undecorated(next); !apiequality.Semantic.DeepEqual(was, is) {
+		if was, is := undecorated(base), undecorated(next); !equality.Semantic.DeepEqual(was, is) {
 			t.Errorf("was %+v\n is %+v", was, is)
 		}
 		for _, is := range objects(next) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -21,7 +22,7 @@ var plainChecks = []check{
 			t.Fatal(err)
 		}
 		got, raw, err := b.Get(t.ctx)
-		if err != nil || !sameRecord(*got, record(a, 1)) || !bytes.Equal(raw, t.must(b.Read(t.ctx)).Raw) {
+		if err != nil || !equality.Semantic.DeepEqual(*got, record(a, 1)) || !bytes.Equal(raw, t.must(b.Read(t.ctx)).Raw) {
 			t.Fatalf("got %+v, %s, %v", got, raw, err)
 		}
 		if err := a.Update(t.ctx, record(a, 2)); err != nil { // base: its Create

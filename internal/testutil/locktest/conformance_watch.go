@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -102,7 +103,7 @@ func (w *watching) next() k8sresourcelock.Snapshot {
 func (w *watching) nextTerm(want k8sresourcelock.LeaderElectionRecord) k8sresourcelock.Snapshot {
 	w.t.Helper()
 	snap := w.next()
-	for w.t.TwoObjects && !sameRecord(snap.Record, want) {
+	for w.t.TwoObjects && !equality.Semantic.DeepEqual(snap.Record, want) {
 		snap = w.next()
 	}
 	return snap

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -175,7 +175,7 @@ var writeChecks = []check{
 		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}))
 		before := base.Object.DeepCopyObject()
 		t.must(a.Write(t.ctx, base, record(a, 2), map[string]string{k8sresourcelock.NominatedAnnotation: "pod-b"}))
-		if !apiequality.Semantic.DeepEqual(base.Object, before) {
+		if !equality.Semantic.DeepEqual(base.Object, before) {
 			t.Errorf("base changed to %+v", base.Object)
 		}
 		t.wantAnnotations(base, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"})

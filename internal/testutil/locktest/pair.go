@@ -24,25 +24,28 @@ func (p Pair) Lock(identity, key string) *PairLock {
 	return l
 }
 
-// Delete deletes both objects.
-func (p Pair) Delete() {
-	p.Primary.Delete()
-	p.Secondary.Delete()
-}
-
 // Harness returns a Harness for both objects.
-func (p Pair) Harness() Harness {
+func (p Pair) Harness() Harness { return Both(p.Primary.Harness(), p.Secondary.Harness()) }
+
+// Both returns a Harness for the MultiLock of two objects.
+func Both(primary, secondary Harness) Harness {
 	return Harness{
-		Lock: func(identity, key string) Subject { return p.Lock(identity, key) },
+		Lock: func(identity, key string) Subject {
+			return &k8sresourcelock.MultiLock{Primary: primary.Lock(identity, key), Secondary: secondary.Lock(identity, key)}
+		},
 		Mutate: func(change func(obj Object)) {
-			p.Primary.Mutate(change)
-			p.Secondary.Mutate(change)
+			primary.Mutate(change)
+			secondary.Mutate(change)
 		},
-		Delete: p.Delete,
+		Delete: func() {
+			primary.Delete()
+			secondary.Delete()
+		},
 		WriteOther: func() {
-			p.Primary.WriteOther()
-			p.Secondary.WriteOther()
+			primary.WriteOther()
+			secondary.WriteOther()
 		},
+		Owner:      primary.Owner,
 		TwoObjects: true,
 	}
 }

@@ -6,14 +6,11 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -25,20 +22,21 @@ func isRejected(err error) bool {
 // After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	t.Parallel()
+	overwritten := func(x *fixture, _ *worker) { x.overwriteLock() }
 	deleted := func(x *fixture, _ *worker) { x.deleteLock() }
 	for name, c := range map[string]struct {
 		lock leaderelection.LockType
 		lose func(*fixture, *worker)
 	}{
-		"overwritten":            {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.writeIstiod("stable", 3) }},
-		"overwritten, MultiLock": {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.writeIstiod("stable", 3) }},
-		"Lease deleted":          {leaderelection.LockTypeLease, deleted},
-		"ConfigMap deleted":      {leaderelection.LockTypeConfigMap, deleted},
-		"record corrupted": {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) {
-			x.editLock(func(obj metav1.Object) { annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, "{") })
-		}},
-		"writes forbidden": {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.setVerbs("get", "watch") }},
-		"cut off":          {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
+		"overwritten":                  {leaderelection.LockTypeLease, overwritten},
+		"overwritten, MultiLock":       {leaderelection.LockTypeMulti, overwritten},
+		"Lease deleted":                {leaderelection.LockTypeLease, deleted},
+		"ConfigMap deleted":            {leaderelection.LockTypeConfigMap, deleted},
+		"MultiLock, ConfigMap deleted": {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeConfigMap).deleteLock() }},
+		"MultiLock, Lease deleted":     {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeLease).deleteLock() }},
+		"record corrupted":             {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) { x.corruptLock() }},
+		"writes forbidden":             {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.setVerbs("get", "watch") }},
+		"cut off":                      {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

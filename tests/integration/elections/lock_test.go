@@ -8,9 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,22 +17,11 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// editLock changes the lock object, and creates it if it does not exist.
-func (x *fixture) editLock(change func(metav1.Object)) {
-	x.Helper()
-	client := x.cluster.Client(x).Kube()
-	meta := metav1.ObjectMeta{Name: election}
-	var err error
-	if x.lock == leaderelection.LockTypeLease {
-		err = cluster.Edit(x.Context(), client.CoordinationV1().Leases(x.namespace), &coordinationv1.Lease{ObjectMeta: meta},
-			func(lease *coordinationv1.Lease) { change(lease) })
-	} else {
-		err = cluster.Edit(x.Context(), client.CoreV1().ConfigMaps(x.namespace), &corev1.ConfigMap{ObjectMeta: meta},
-			func(cm *corev1.ConfigMap) { change(cm) })
-	}
-	if err != nil {
-		x.Fatal(err)
-	}
+// as returns the fixture with another type of lock.
+func (x *fixture) as(lock leaderelection.LockType) *fixture {
+	other := *x
+	other.lock = lock
+	return &other
 }
 
 func (x *fixture) deleteLock() {
@@ -51,33 +38,29 @@ func (x *fixture) deleteLock() {
 	}
 }
 
-func annotate(obj metav1.Object, key, value string) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+// corruptLock makes the record of a ConfigMap lock unreadable.
+func (x *fixture) corruptLock() {
+	x.Helper()
+	client := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace)
+	err := cluster.Edit(x.Context(), client, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: election}}, func(cm *corev1.ConfigMap) {
+		metav1.SetMetaDataAnnotation(&cm.ObjectMeta, k8sresourcelock.LeaderElectionRecordAnnotationKey, "{")
+	})
+	if err != nil {
+		x.Fatal(err)
 	}
-	annotations[key] = value
-	obj.SetAnnotations(annotations)
 }
 
-// writeIstiod writes a record as istiod does. Everything else on the object stays.
-func (x *fixture) writeIstiod(key string, transitions int) {
+// overwriteLock writes another holder without a handover, as istiod does.
+func (x *fixture) overwriteLock() {
 	x.Helper()
-	x.editLock(func(obj metav1.Object) {
-		now := time.Now().UTC()
-		switch obj := obj.(type) {
-		case *corev1.ConfigMap:
-			stamp := now.Format(time.RFC3339)
-			annotate(obj, "control-plane.alpha.kubernetes.io/leader", fmt.Sprintf(
-				`{"holderIdentity":"istiod","holderKey":%q,"leaseDurationSeconds":%d,"acquireTime":%q,"renewTime":%q,"leaderTransitions":%d}`,
-				key, int(shortLease.Seconds()), stamp, stamp, transitions))
-		case *coordinationv1.Lease:
-			annotate(obj, "leader.istio.io/holder-key", key)
-			obj.Spec = coordinationv1.LeaseSpec{
-				HolderIdentity: new("istiod"), LeaseDurationSeconds: new(int32(shortLease.Seconds())),
-				AcquireTime: &metav1.MicroTime{Time: now}, RenewTime: &metav1.MicroTime{Time: now}, LeaseTransitions: new(int32(transitions)),
-			}
-		}
+	now := metav1.Now()
+	record := k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: int(shortLease.Seconds()), AcquireTime: now, RenewTime: now, LeaderTransitions: 3,
+	}
+	eventually(x, "another holder is written", func() bool {
+		base := x.snapshot()
+		_, err := x.observed().Write(x.Context(), base, record, base.Annotations)
+		return err == nil // a renewal can be first
 	})
 }
 
@@ -86,7 +69,6 @@ type history struct {
 	testing.TB
 	mu     sync.Mutex
 	states []k8sresourcelock.Snapshot
-	seen   []time.Time
 }
 
 type watchable interface {
@@ -127,7 +109,6 @@ func (x *fixture) history() *history {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.states = append(h.states, state)
-			h.seen = append(h.seen, time.Now())
 		})
 		if err != nil {
 			x.Errorf("watch lock: %v", err)
@@ -166,12 +147,8 @@ func describe(s k8sresourcelock.Snapshot) string {
 	if s.Record.HolderIdentity == "" {
 		step = fmt.Sprintf("free %d", s.Record.LeaderTransitions)
 	}
-	marker := s.Annotations["incumbent.dev/leader"]
-	switch {
-	case marker == fmt.Sprintf("v1 %s %d handover", s.Record.HolderIdentity, s.Record.LeaderTransitions):
+	if s.Annotations["incumbent.dev/leader"] == fmt.Sprintf("v1 %s %d handover", s.Record.HolderIdentity, s.Record.LeaderTransitions) {
 		step += ", leads"
-	case marker != "":
-		step += ", marker of " + strings.TrimPrefix(marker, "v1 ")
 	}
 	var request struct {
 		Identity, Refused string
@@ -204,31 +181,4 @@ func handover(from, to string, transitions int) []string {
 func (h *history) expect(steps ...string) {
 	h.Helper()
 	eventually(h, "the lock goes through: "+strings.Join(steps, " | "), func() bool { return slices.Equal(h.steps(), steps) })
-}
-
-// await waits for a step and returns when the watch first returned it.
-func (h *history) await(step string) (seen time.Time) {
-	h.Helper()
-	eventually(h, "the lock is: "+step, func() bool {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		i := slices.IndexFunc(h.states, func(s k8sresourcelock.Snapshot) bool { return describe(s) == step })
-		if i >= 0 {
-			seen = h.seen[i]
-		}
-		return i >= 0
-	})
-	return seen
-}
-
-// renewals waits until the lock was written n more times.
-func (h *history) renewals(n int) {
-	h.Helper()
-	count := func() int {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		return len(h.states)
-	}
-	before := count()
-	eventually(h, fmt.Sprintf("%d renewals", n), func() bool { return count() >= before+n })
 }

@@ -67,26 +67,5 @@ func TestConformance_MultiLock(t *testing.T) {
 	first := newScene(t, locktest.ConfigMap, func(*rest.Config) {}, rights(locktest.Lease)...)
 	second := first
 	second.kind = locktest.Lease
-	locktest.Conformance(t, func(t *testing.T) locktest.Harness {
-		h, other := first.harness(t), second.harness(t)
-		return locktest.Harness{
-			Lock: func(identity, key string) locktest.Subject {
-				return &k8sresourcelock.MultiLock{Primary: first.lock(identity, key), Secondary: second.lock(identity, key)}
-			},
-			Mutate: func(change func(locktest.Object)) {
-				h.Mutate(change)
-				other.Mutate(change)
-			},
-			Delete: func() {
-				h.Delete()
-				other.Delete()
-			},
-			WriteOther: func() {
-				h.WriteOther()
-				other.WriteOther()
-			},
-			Owner:      h.Owner,
-			TwoObjects: true,
-		}
-	})
+	locktest.Conformance(t, func(t *testing.T) locktest.Harness { return locktest.Both(first.harness(t), second.harness(t)) })
 }

@@ -158,9 +158,3 @@ func rawOf(objects Pair) []byte {
 	}
 	return raw
 }
-
-func sameRecord(a, b LeaderElectionRecord) bool {
-	times := a.AcquireTime.Equal(&b.AcquireTime) && a.RenewTime.Equal(&b.RenewTime)
-	a.AcquireTime, a.RenewTime = b.AcquireTime, b.RenewTime
-	return times && a == b
-}

@@ -6,9 +6,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -176,25 +174,7 @@ func TestNamesTerm(t *testing.T) {
 	}
 }
 
-func TestSameRecord(t *testing.T) {
-	there := time.FixedZone("there", 3600)
-	base := golden
-	elsewhere := base
-	elsewhere.AcquireTime = metav1.NewTime(base.AcquireTime.In(there))
-	elsewhere.RenewTime = metav1.NewTime(base.RenewTime.In(there))
-	if !sameRecord(base, elsewhere) {
-		t.Error("the same instants in another zone are another record")
-	}
-	for name, change := range map[string]func(*LeaderElectionRecord){
-		"acquired later": func(r *LeaderElectionRecord) { r.AcquireTime = metav1.NewTime(r.AcquireTime.Add(time.Second)) },
-		"renewed later":  func(r *LeaderElectionRecord) { r.RenewTime = metav1.NewTime(r.RenewTime.Add(time.Second)) },
-		"another key":    func(r *LeaderElectionRecord) { r.HolderKey = "canary" },
-	} {
-		other := base
-		if change(&other); sameRecord(base, other) || sameRecord(other, base) {
-			t.Errorf("%s: the same record", name)
-		}
-	}
+func TestCoreSnapshot_Term(t *testing.T) {
 	free := LeaderElectionRecord{LeaseDurationSeconds: 1}
 	inTerm := func(snap Snapshot) bool {
 		half, err := coreSnapshot(snap)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,7 +123,7 @@ func (l *MultiLock) Write(ctx context.Context, base Snapshot, record LeaderElect
 	switch {
 	case err != nil:
 		return Snapshot{}, err
-	case record.HolderIdentity != "" && sameRecord(base.Record, record):
+	case record.HolderIdentity != "" && equality.Semantic.DeepEqual(base.Record, record):
 		return w.annotate(ctx)
 	}
 	return w.both(ctx)

@@ -170,6 +170,17 @@ func TestShared_Forbidden(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 	})
+	sharedTest(t, "without users, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
+		s.set(wholeNamespace(noRight))
+		subscribed(t, h, "a").End()
+		<-time.After(maxWatch / 2)
+		subscribed(t, h, "a").End()
+		s.wantShared(t, "@")
+		<-time.After(maxWatch)
+		if h.kept() != 0 {
+			t.Errorf("%d namespaces are kept", h.kept())
+		}
+	})
 	sharedTest(t, "ended subscription is not watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
 		a.End()
@@ -318,20 +329,14 @@ func TestShared_Connection(t *testing.T) {
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "down: "+errNotAccepted.Error())
 	})
-	for name, trouble := range map[string]func(*leaseServer, *Shared){
-		"that are refused": func(s *leaseServer, _ *Shared) {
-			s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
-		},
-	} {
-		sharedTest(t, "further and further apart: connections "+name, func(t *testing.T, s *leaseServer, h *Shared) {
-			trouble(s, h)
-			subscribed(t, h, "a")
-			<-time.After(10 * time.Minute)
-			if n := len(s.watches()); n < 10*60/16 || n > 10*60/8+8 {
-				t.Errorf("%d connections in ten minutes", n)
-			}
-		})
-	}
+	sharedTest(t, "further and further apart", func(t *testing.T, s *leaseServer, h *Shared) {
+		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
+		subscribed(t, h, "a")
+		<-time.After(10 * time.Minute)
+		if n := len(s.watches()); n < 10*60/16 || n > 10*60/8+8 {
+			t.Errorf("%d connections in ten minutes", n)
+		}
+	})
 }
 
 // empty serves watches that end immediately, as client-go does when a connection broke off.
@@ -344,20 +349,6 @@ func (e empty) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interf
 		return nil, err
 	}
 	return watch.NewEmptyWatch(), nil
-}
-
-func TestShared_ForbiddenPeriod(t *testing.T) {
-	sharedTest(t, "without users, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
-		s.set(wholeNamespace(noRight))
-		subscribed(t, h, "a").End()
-		<-time.After(maxWatch / 2)
-		subscribed(t, h, "a").End()
-		s.wantShared(t, "@")
-		<-time.After(maxWatch)
-		if h.kept() != 0 {
-			t.Errorf("%d namespaces are kept", h.kept())
-		}
-	})
 }
 
 func TestShared_StoreRestored(t *testing.T) {
