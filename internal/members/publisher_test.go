@@ -32,6 +32,18 @@ type counting struct {
 	queries []url.Values
 	bounds  []time.Duration
 	status  int // or hangs
+	answer  any // to accepted requests
+}
+
+func (c *counting) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: "http://api", Transport: c, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // hangs is the status of a server that does not respond.
@@ -53,7 +65,7 @@ func (c *counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.bodies, c.queries = append(c.bodies, string(body)), append(c.queries, r.URL.Query())
 	until, _ := r.Context().Deadline()
 	c.bounds = append(c.bounds, time.Until(until))
-	var answer any = coordinationv1.Lease{}
+	answer := c.answer
 	if c.status >= http.StatusBadRequest {
 		answer = metav1.Status{Status: metav1.StatusFailure, Code: int32(c.status), Reason: reasons[c.status], Message: "refused"}
 	}
@@ -96,15 +108,9 @@ func publish(t *testing.T) *published {
 // publishFor is publish with a Pod UID.
 func publishFor(t *testing.T, uid string) *published {
 	t.Helper()
-	p := &published{server: &counting{status: http.StatusOK}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: "http://api", Transport: p.server, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := &published{server: &counting{status: http.StatusOK, answer: coordinationv1.Lease{}}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
 	publisher, err := New(Config{
-		Client: client, Namespace: "istio-system", Identity: "pilot-1", PodUID: types.UID(uid), State: p.says,
+		Client: p.server.client(t), Namespace: "istio-system", Identity: "pilot-1", PodUID: types.UID(uid), State: p.says,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	if err != nil {

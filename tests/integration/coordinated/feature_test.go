@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,12 +28,8 @@ func (w *world) member(pod, revision string, c *candidate) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { publisher.Run(ctx) })
-	end := c.stop
-	c.stop = sync.OnceFunc(func() { end(); cancel(); running.Wait() })
-	w.t.Cleanup(c.stop)
+	end, withdraw := c.stop, w.background(func(ctx context.Context) { _ = publisher.Run(ctx) })
+	c.stop = func() { end(); withdraw() }
 	w.await(pod+" is a warm member", func() bool {
 		l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
 		return err == nil && strings.Contains(l.Annotations["incumbent.dev/member-state"], `"candidate":true,"warm":true,"fit":true,"strategy"`)

@@ -22,26 +22,13 @@ type history struct {
 func (w *world) history() *history {
 	w.t.Helper()
 	leases := w.admin().Kube().CoordinationV1().Leases(w.home)
-	all, err := leases.List(w.t.Context(), metav1.ListOptions{})
+	watch, err := leases.Watch(w.t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "x").String()})
 	if err != nil {
-		w.t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	watch, err := leases.Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", "x").String(), ResourceVersion: all.ResourceVersion,
-	})
-	if err != nil {
-		cancel()
 		w.t.Fatal(err)
 	}
 	h := &history{}
-	for i := range all.Items {
-		if all.Items[i].Name == "x" {
-			h.all = append(h.all, &all.Items[i])
-		}
-	}
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	w.background(func(ctx context.Context) {
+		context.AfterFunc(ctx, watch.Stop)
 		for event := range watch.ResultChan() {
 			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
 				h.mu.Lock()
@@ -50,7 +37,6 @@ func (w *world) history() *history {
 			}
 		}
 	})
-	w.t.Cleanup(func() { watch.Stop(); cancel(); watching.Wait() })
 	return h
 }
 

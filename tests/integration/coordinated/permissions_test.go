@@ -2,9 +2,6 @@ package coordinated
 
 import (
 	"context"
-	"net/http"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -32,11 +30,7 @@ func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm 
 		warm.Store(err == nil)
 		return err
 	}).AddRunContext(c.Run)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = election.RunContext(ctx) })
-	c.stop = sync.OnceFunc(func() { cancel(); running.Wait(); c.Close() })
-	w.t.Cleanup(c.stop)
+	c.stop = w.background(func(ctx context.Context) { _ = election.RunContext(ctx) }, c.Close)
 	return c, warm
 }
 
@@ -53,10 +47,10 @@ func (w *world) coordinates() string {
 func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config, refused := counting(w.identity("blind", "restricted", [2]string{"list", "leasecandidates"}, [2]string{"watch", "leasecandidates"}), http.MethodGet)
+	config, blind := wired(w.identityOf("blind", "restricted", bootstrap.Config{Lock: "lease"}))
 	_, warm := w.campaign("blind", config)
 	stable := w.candidate("stable-1", "stable", brisk)
-	w.await("request forbidden", func() bool { return refused.n.Load() >= 2 })
+	w.await("request forbidden", func() bool { return blind.count("GET", "/leasecandidates Forbidden") >= 2 })
 	if who := w.coordinates(); who != "" || warm.Load() {
 		t.Fatalf("%q coordinates without permission", who)
 	}
@@ -72,29 +66,3 @@ func TestCoordinator_WithoutPermission(t *testing.T) {
 	w.revision.Set("stable")
 	w.await("its choice leads", stable.leads.Load)
 }
-
-// refusals counts forbidden requests.
-type refusals struct {
-	n atomic.Int32
-}
-
-// counting returns a copy of config that counts forbidden requests for LeaseCandidates, except watches.
-func counting(config *rest.Config, method string) (*rest.Config, *refusals) {
-	r := &refusals{}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(request)
-			if err == nil && response.StatusCode == http.StatusForbidden && request.Method == method &&
-				strings.HasSuffix(request.URL.Path, "/leasecandidates") && request.URL.Query().Get("watch") == "" {
-				r.n.Add(1)
-			}
-			return response, err
-		})
-	})
-	return config, r
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -30,14 +30,24 @@ func wired(config *rest.Config) (*rest.Config, *wire) {
 			if err == nil {
 				outcome = http.StatusText(response.StatusCode)
 			}
-			path := request.URL.Path
+			path, verb := request.URL.Path, request.Method
+			if request.URL.Query().Get("watch") != "" {
+				verb = "WATCH"
+			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.sent = append(w.sent, request.Method+" "+path[strings.LastIndex(path, "/namespaces/")+1:]+" "+outcome)
+			w.sent = append(w.sent, verb+" "+path[strings.LastIndex(path, "/namespaces/")+1:]+" "+outcome)
 			return response, err
 		})
 	})
 	return config, w
+}
+
+// count returns the number of requests with all words since the last take.
+func (w *wire) count(words ...string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return count(w.sent, words...)
 }
 
 // take returns the requests since the last call.
@@ -139,3 +149,7 @@ func TestStepDown_Unfit(t *testing.T) {
 		t.Error("b-1 does not lead after the cool-down of a-1")
 	}
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -11,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -60,44 +59,36 @@ func (w *world) connect(config *rest.Config) kube.Client {
 
 func (w *world) admin() kube.Client { return w.boss }
 
-// identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator, except for pairs of verb and
-// resource in without.
-func (w *world) identity(pod, account string, without ...[2]string) *rest.Config {
+// identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator.
+func (w *world) identity(pod, account string) *rest.Config {
 	w.t.Helper()
-	rights := bootstrap.Rights(bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
-	rights.Add(manifests.Rights{Leases: []string{"x"}})
-	rules := manifests.NamespaceRules(rights)
-	for _, missing := range without {
-		rules = withoutRight(rules, missing[0], missing[1])
-	}
+	return w.identityOf(pod, account, bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
+}
+
+// identityOf returns the credentials of a Pod with the permissions of a server, and those for the locks of the tests.
+func (w *world) identityOf(pod, account string, server bootstrap.Config) *rest.Config {
+	w.t.Helper()
+	rights := bootstrap.Rights(server)
+	rights.Add(manifests.Rights{Leases: []string{"x", leaderelection.Coordinator}})
 	return w.c.Identity(w.t, cluster.IdentityOptions{
-		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: rules, ClusterRules: manifests.ClusterRules(rights),
+		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
 }
 
-// withoutRight returns rules without a verb on a resource.
-func withoutRight(rules []rbacv1.PolicyRule, verb, resource string) (left []rbacv1.PolicyRule) {
-	for _, rule := range rules {
-		for _, one := range rule.Resources {
-			split := *rule.DeepCopy()
-			split.Resources = []string{one}
-			if one == resource {
-				split.Verbs = nil
-				for _, v := range rule.Verbs {
-					if v != verb {
-						split.Verbs = append(split.Verbs, v)
-					}
-				}
-			}
-			if len(split.Verbs) > 0 {
-				left = append(left, split)
-			}
+// background runs a function until the test ends or stop is called. Then it calls the functions of after.
+func (w *world) background(run func(context.Context), after ...func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		for _, f := range after {
+			f()
 		}
-		if len(rule.Resources) == 0 {
-			left = append(left, rule)
-		}
-	}
-	return left
+	})
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // candidate is a process that campaigns until the test ends or stop is called.
@@ -178,15 +169,11 @@ func (w *world) run(c *candidate) {
 		w.acting.Add(-1)
 		return nil
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	c.stop = w.background(func(ctx context.Context) {
 		if err := c.election.RunContext(ctx); err != nil {
 			w.t.Error(err)
 		}
 	})
-	c.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	w.t.Cleanup(c.stop)
 }
 
 // await waits for a condition and checks one-at-a-time.
@@ -222,11 +209,7 @@ func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.C
 	if err := c.Warm(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = c.Run(ctx) })
-	c.stop = sync.OnceFunc(func() { cancel(); running.Wait(); c.Close() })
-	w.t.Cleanup(c.stop)
+	c.stop = w.background(func(ctx context.Context) { _ = c.Run(ctx) }, c.Close)
 	return c
 }
 
