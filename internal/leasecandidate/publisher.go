@@ -261,18 +261,16 @@ func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.Le
 func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
 	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
 	// With an unexpected response the resource is not served, otherwise the object does not exist.
-	if apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+	absent := apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if err == nil && have.Spec.LeaseName != p.cfg.Lease {
+		err = p.objects.Delete(ctx, have.Name, *metav1.NewPreconditionDeleteOptions(string(have.UID)))
+		absent = err == nil
+	}
+	if absent {
 		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
 	}
 	if err != nil {
 		return nil, err
-	}
-	if have.Spec.LeaseName != p.cfg.Lease {
-		options := metav1.DeleteOptions{Preconditions: metav1.NewPreconditionDeleteOptions(string(have.UID)).Preconditions}
-		if err := p.objects.Delete(ctx, have.Name, options); err != nil {
-			return nil, err
-		}
-		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
 	}
 	wanted := p.wanted(have)
 	if p.published && equality.Semantic.DeepEqual(have, wanted) {

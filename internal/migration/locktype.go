@@ -122,7 +122,7 @@ func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElec
 	status := le.Status()
 	other := otherType(status.LockType)
 	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
-	snap, err := c.read(readCtx, other, status.Namespace, status.Lock)
+	snap, err := c.lock(other, status.Namespace, status.Lock).Read(readCtx)
 	cancel()
 	log := c.config.Logger.With("election", status.Lock, "ours", status.LockType, "other", other)
 	c.mu.Lock()
@@ -185,27 +185,13 @@ func otherType(lockType string) string {
 	return leaderelection.LockTypeLease.String()
 }
 
-// read returns the zero Snapshot if the object does not exist.
-func (c *LockTypeCheck) read(ctx context.Context, lockType, namespace, name string) (snap k8sresourcelock.Snapshot, err error) {
+// lock returns the lock object of a type.
+func (c *LockTypeCheck) lock(lockType, namespace, name string) k8sresourcelock.Versioned {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if lockType == leaderelection.LockTypeLease.String() {
-		lease, err := c.config.Client.Kube().CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			return k8sresourcelock.LeaseSnapshot(lease), nil
-		}
-		return snap, ignoreNotFound(err)
+		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.config.Client.Kube().CoordinationV1()}
 	}
-	configMap, err := c.config.Client.Kube().CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err == nil {
-		return k8sresourcelock.ConfigMapSnapshot(configMap), nil
-	}
-	return snap, ignoreNotFound(err)
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c.config.Client.Kube().CoreV1()}
 }
 
 // lockObjects are the object kinds of the lock types, for Events.

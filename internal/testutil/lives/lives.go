@@ -32,9 +32,6 @@ type Recorder struct {
 	spans Spans
 }
 
-// Recorded returns a Recorder with these spans.
-func Recorded(spans ...Span) *Recorder { return &Recorder{spans: spans} }
-
 // Begin records the start. stopping records the cancellation, ended the end.
 func (r *Recorder) Begin() (stopping, ended func()) {
 	r.mu.Lock()
@@ -69,13 +66,12 @@ type Candidate interface {
 	Lives() (name string, spans Spans)
 }
 
-// Apart fails the test if run functions of two candidates ran concurrently. It returns the number of spans.
-func Apart[C Candidate](t testing.TB, all ...C) (spans int) {
+// Apart fails the test if run functions of two candidates ran concurrently.
+func Apart[C Candidate](t testing.TB, all ...C) {
 	t.Helper()
 	now := time.Now()
 	for i, a := range all {
 		name, some := a.Lives()
-		spans += len(some)
 		for _, b := range all[i+1:] {
 			another, others := b.Lives()
 			for _, x := range some {
@@ -87,7 +83,6 @@ func Apart[C Candidate](t testing.TB, all ...C) (spans int) {
 			}
 		}
 	}
-	return spans
 }
 
 // overlap returns the length of the overlap, or a value of at most zero.

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	coordinationv1informers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -87,8 +87,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.Default()
 	}
 	c := &Controller{cfg: cfg, seen: newSightings()}
-	c.leases = cache.NewSharedIndexInformer(leaseSource(cfg.Client, cfg.Namespace), &coordinationv1.Lease{}, 0,
-		cache.Indexers{byElection: c.seen.memberElections})
+	c.leases = coordinationv1informers.NewLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{byElection: c.seen.memberElections})
 	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
 		cache.Indexers{byElection: candidateElection})
 	if err := c.candidates.SetWatchErrorHandlerWithContext(ignoreUnserved); err != nil {

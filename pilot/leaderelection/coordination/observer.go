@@ -56,14 +56,23 @@ type candidateState struct {
 	// staleVersion is a resourceVersion of its object that was replaced at staleSince.
 	staleVersion string
 	staleSince   time.Time
-	// refusedUntil ends the back-off after a refused nomination.
-	refusedUntil time.Time
-	backOff      time.Duration
+	// refused is the back-off after a refused nomination, skipped after a preference that failed.
+	refused, skipped backOff
 	// releasedAt is when it released the lock by itself, because it stopped or failed.
 	releasedAt time.Time
-	// skippedUntil ends the back-off after a preference that failed.
-	skippedUntil time.Time
-	skipBackOff  time.Duration
+}
+
+// backOff doubles each time.
+type backOff struct {
+	last  time.Duration
+	until time.Time
+}
+
+// extend starts the next back-off and returns its length.
+func (b *backOff) extend(now time.Time) time.Duration {
+	b.last = min(max(2*b.last, 2*electionDuration), maxBackOff)
+	b.until = now.Add(b.last)
+	return b.last
 }
 
 func stateOf(l *coordinationv1.Lease) leaseState {
@@ -127,19 +136,17 @@ func (o *observer) observeLock(now time.Time, state leaseState) {
 	released := former != nil && before.uid == state.uid && state.holder == ""
 	switch holder := o.candidates[state.holder]; {
 	case released && before.nominated:
-		former.refuse(now)
+		former.refused.extend(now)
 	case released:
 		former.releasedAt = now
 	case holder != nil && !state.nominated: // it leads, perhaps later than expected
-		holder.backOff = 0
-		holder.refusedUntil = time.Time{}
+		holder.refused = backOff{}
 		holder.releasedAt = time.Time{}
 	}
 	if before.holder != state.holder {
 		o.preference = preference{}
 		for _, c := range o.candidates {
-			c.skippedUntil = time.Time{}
-			c.skipBackOff = 0
+			c.skipped = backOff{}
 		}
 	}
 	o.lease = state
@@ -178,18 +185,9 @@ func (o *observer) expireNomination(now time.Time, l *coordinationv1.Lease) {
 	if l == nil || !o.lease.nominated || now.Before(o.expiry(l)) {
 		return
 	}
-	if c := o.candidates[o.lease.holder]; c != nil && !c.refusedUntil.After(o.since) {
-		c.refuse(now)
+	if c := o.candidates[o.lease.holder]; c != nil && !c.refused.until.After(o.since) {
+		c.refused.extend(now)
 	}
-}
-
-func (c *candidateState) refuse(now time.Time) {
-	c.backOff = nextBackOff(c.backOff)
-	c.refusedUntil = now.Add(c.backOff)
-}
-
-func nextBackOff(d time.Duration) time.Duration {
-	return min(max(2*d, 2*electionDuration), maxBackOff)
 }
 
 // expiry returns when the lease ends unless it is renewed. A nominee has at most an election duration to acquire the lock,
@@ -216,7 +214,5 @@ func (o *observer) skip(now time.Time, name string) time.Duration {
 	if c == nil {
 		return electionDuration // it is no candidate any more
 	}
-	c.skipBackOff = nextBackOff(c.skipBackOff)
-	c.skippedUntil = now.Add(c.skipBackOff)
-	return c.skipBackOff
+	return c.skipped.extend(now)
 }

@@ -122,7 +122,7 @@ func TestPoll_StaleCandidate(t *testing.T) {
 func TestPlan_NoLockNoCandidate(t *testing.T) {
 	s := newScenario(t, "a")
 	s.step()
-	s.observer.candidates["a"].refusedUntil = s.now.Add(time.Minute)
+	s.observer.candidates["a"].refused.until = s.now.Add(time.Minute)
 	s.e.Lease = nil
 	if p := s.step(); p.Err != nil || p.Lease != nil {
 		t.Errorf("%v, %v", p.Err, p.Lease)

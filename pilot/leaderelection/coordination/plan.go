@@ -163,7 +163,7 @@ func (o *observer) writesStrategy(now time.Time, e election, p *plan) bool {
 // time, mustWait plans to remove the preference. A preference stays for an election duration, because two coordinators
 // that disagree would otherwise change it continuously.
 func (o *observer) mustWait(now time.Time, best string, l *coordinationv1.Lease, p *plan) bool {
-	skippedUntil := value(o.candidates[best]).skippedUntil
+	skippedUntil := value(o.candidates[best]).skipped.until
 	switch end := o.preference.since.Add(electionDuration); {
 	case o.preference.name != "" && now.Before(end):
 		p.within(end.Sub(now))
@@ -214,8 +214,8 @@ func (o *observer) available(now time.Time, e election, p *plan) (all []*coordin
 			p.Delete = append(p.Delete, object)
 		case c.unanswered && !now.Before(c.askedAt.Add(electionDuration)):
 			p.within(c.askedAt.Add(candidateDuration).Sub(now))
-		case now.Before(c.refusedUntil):
-			p.within(c.refusedUntil.Sub(now))
+		case now.Before(c.refused.until):
+			p.within(c.refused.until.Sub(now))
 		case !c.releasedAt.IsZero() && now.Before(c.releasedAt.Add(electionDuration)):
 			p.within(c.releasedAt.Add(electionDuration).Sub(now))
 			released = append(released, object)

@@ -572,7 +572,7 @@ var simBugs = []simBug{
 	}},
 	{name: "forgets refusals", check: "refused", replan: func(c *simCoordinator, e election) election {
 		for _, candidate := range c.observer.candidates {
-			candidate.refusedUntil = time.Time{}
+			candidate.refused.until = time.Time{}
 		}
 		c.observer.pending = pendingWrite{}
 		c.observer.lease = leaseState{}

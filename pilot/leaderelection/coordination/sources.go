@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"incumbent.dev/incumbent/internal/members"
@@ -22,16 +21,6 @@ import (
 
 // byElection is the index of candidates and members by the name of their lock.
 const byElection = "election"
-
-func leaseSource(client kubernetes.Interface, namespace string) *cache.ListWatch {
-	leases := client.CoordinationV1().Leases(namespace)
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return leases.List(ctx, o) },
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return leases.Watch(ctx, o)
-		},
-	}
-}
 
 // candidateSource also records whether LeaseCandidates are served. By default, an API server does not serve them and
 // answers "not found".
@@ -65,23 +54,16 @@ type sightings struct {
 	mu          sync.Mutex
 	// servedAgain is when LeaseCandidates began to be served after they were not.
 	servedAgain time.Time
-	renewals    map[string]renewal // by member Lease
 	// members caches parsed member Leases, because a member can be in many elections.
 	members map[string]parsedMember
-	// locks are recorded between terms too, so that a new term knows how old the leases are.
-	locks map[string]lockSighting
+	// leases are the locks and the members' Leases. They are recorded between terms too, so that a new term knows how old the leases are.
+	leases map[string]leaseSighting
 }
 
-// lockSighting is the state of a lock and when it was first seen.
-type lockSighting struct {
+// leaseSighting is the state of a Lease and when it was first seen.
+type leaseSighting struct {
 	state leaseState
 	since time.Time
-}
-
-// renewal is the last renewal of a member and when it was seen.
-type renewal struct {
-	renewed int64
-	at      time.Time
 }
 
 type parsedMember struct {
@@ -91,7 +73,7 @@ type parsedMember struct {
 }
 
 func newSightings() *sightings {
-	return &sightings{renewals: map[string]renewal{}, locks: map[string]lockSighting{}, members: map[string]parsedMember{}}
+	return &sightings{leases: map[string]leaseSighting{}, members: map[string]parsedMember{}}
 }
 
 func (s *sightings) member(lease *coordinationv1.Lease) (members.Member, error) {
@@ -200,12 +182,11 @@ func (c *Controller) handle(object any) {
 	case *coordinationv1beta1.LeaseCandidate:
 		c.enqueue(o.Spec.LeaseName)
 	case *coordinationv1.Lease:
+		c.seen.record(o)
 		if o.Labels[members.Label] != members.LabelValue {
-			c.seen.recordLock(o)
 			c.enqueue(o.Name)
 			return
 		}
-		c.seen.recordRenewal(o)
 		names, _ := c.seen.memberElections(o)
 		for _, name := range names {
 			c.enqueue(name)
@@ -213,44 +194,34 @@ func (c *Controller) handle(object any) {
 	}
 }
 
-func (s *sightings) recordRenewal(lease *coordinationv1.Lease) {
+// record records a renewal. The clock of the holder may have been set back, so each change counts.
+func (s *sightings) record(lease *coordinationv1.Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The member's clock may have been set back, so each change counts.
-	renewed := micros(lease.Spec.RenewTime)
-	if known, ok := s.renewals[lease.Name]; !ok || renewed != known.renewed {
-		s.renewals[lease.Name] = renewal{renewed: renewed, at: time.Now()}
-	}
-}
-
-func (s *sightings) recordLock(lease *coordinationv1.Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state := stateOf(lease); s.locks[lease.Name].state != state {
-		s.locks[lease.Name] = lockSighting{state: state, since: time.Now()}
+	if state := stateOf(lease); s.leases[lease.Name].state != state {
+		s.leases[lease.Name] = leaseSighting{state: state, since: time.Now()}
 	}
 }
 
 func (s *sightings) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.locks, name)
+	delete(s.leases, name)
 	delete(s.members, name)
-	delete(s.renewals, name)
 }
 
 // observer returns an observer with what has been seen of the lock.
 func (s *sightings) observer(name string) *observer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &observer{lease: s.locks[name].state, since: s.locks[name].since}
+	return &observer{lease: s.leases[name].state, since: s.leases[name].since}
 }
 
 // renewedAt returns when the last renewal of a member was seen.
 func (s *sightings) renewedAt(name string) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.renewals[name].at
+	return s.leases[name].since
 }
 
 // elections returns the names of all elections with candidates or members.

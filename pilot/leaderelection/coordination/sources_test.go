@@ -80,13 +80,13 @@ func TestSightings_LeaseAgeBeforeTerm(t *testing.T) {
 		e.Lease = renewed
 		wantHolder("after a renewal", c.seen.observer("x"), "a")
 		handler.OnDelete(renewed)
-		if o := c.seen.observer("x"); o.lease != (leaseState{}) || len(c.seen.locks) > 0 {
+		if o := c.seen.observer("x"); o.lease != (leaseState{}) || len(c.seen.leases) > 0 {
 			t.Errorf("state of a deleted lock: %+v", o.lease)
 		}
 		handler.OnUpdate(lease, renewed)
 		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/x", Obj: renewed})
-		if len(c.seen.locks) > 0 {
-			t.Errorf("state of a lock whose deletion was missed: %+v", c.seen.locks)
+		if len(c.seen.leases) > 0 {
+			t.Errorf("state of a lock whose deletion was missed: %+v", c.seen.leases)
 		}
 	})
 }
@@ -113,7 +113,7 @@ func memberLease(t *testing.T, c *Controller, pod, state string) *coordinationv1
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &pod, LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
 	}
-	c.seen.recordRenewal(lease)
+	c.seen.record(lease)
 	if err := c.leases.GetIndexer().Add(lease); err != nil {
 		t.Fatal(err)
 	}

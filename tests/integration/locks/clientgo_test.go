@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -113,61 +112,4 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An elector of client-go acquires a released lock. The lock is not changed while client-go holds it.
-func TestClientGo_Elector(t *testing.T) {
-	s := newScene(t, locktest.Lease, func(*rest.Config) {})
-	a := s.lock("pod-a", "stable")
-	held := write(t, a, k8sresourcelock.Snapshot{}, ours("pod-a", "stable", 1), nil)
-	free := k8sresourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, AcquireTime: second(20), RenewTime: second(20), LeaderTransitions: 1}
-	write(t, a, held, free, nil)
-
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	led := false
-	looked := make(chan struct{})
-	// Stopped while a renewal is under way, client-go may release with a version that
-	// is behind, and fail. So it is stopped when a renewal has been answered.
-	lock := &renewing{Interface: s.peer(t, "theirs", "operator"), renewed: func() {
-		select {
-		case <-looked:
-			cancel()
-		default:
-		}
-	}}
-	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: time.Second,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) {
-				snap, err := a.Read(ctx)
-				led = err == nil && snap.Record.HolderIdentity == "theirs" && snap.Record.LeaderTransitions == 2 && snap.Record.HolderKey == ""
-				if !led {
-					t.Errorf("while client-go leads: %+v, %v", snap.Record, err)
-				}
-				close(looked)
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	snap := read(t, a)
-	if !led || snap.Record.HolderIdentity != "" || snap.Record.LeaseDurationSeconds != 1 || snap.Record.LeaderTransitions != 2 {
-		t.Errorf("after client-go's release: %+v", snap.Record)
-	}
-	write(t, a, snap, ours("pod-a", "stable", 3), nil)
-}
-
-// renewing is the lock of client-go. It reports when an update has been acknowledged.
-type renewing struct {
-	resourcelock.Interface
-	renewed func()
-}
-
-func (r *renewing) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	err := r.Interface.Update(ctx, record)
-	if err == nil && record.HolderIdentity != "" {
-		r.renewed()
-	}
-	return err
 }

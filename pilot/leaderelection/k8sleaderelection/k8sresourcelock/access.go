@@ -233,10 +233,7 @@ func (a access[T]) update(ctx context.Context, base Snapshot, obj T, dryRun []st
 	}
 	stored, err := a.client.Update(ctx, obj, metav1.UpdateOptions{DryRun: dryRun})
 	if err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			err = conflict(err)
-		}
-		return Snapshot{}, err
+		return Snapshot{}, conflict(err)
 	}
 	return a.snapshot(stored), nil
 }

@@ -35,9 +35,8 @@ func needsBoth(r LeaderElectionRecord, other string) string {
 	return formatNeeds(core.NeedsBoth{Identity: r.HolderIdentity, Transitions: r.LeaderTransitions, Other: other})
 }
 
-// one parses one object of a pair: "@version", then "absent", "no-record",
-// "unreadable", or "holder/transitions" ("-" for an empty holder), and optionally "half" (with the
-// other object's UID after "="), "nominated", "renewed", "marker", "request=…", "hold=…".
+// one parses one object of a pair: "@version", then "absent", "unreadable", or "holder/transitions" ("-" for an empty
+// holder), and optionally "half" (with the other object's UID after "="), "nominated", "marker", "request=…", "hold=…".
 func one(t *testing.T, uid, text string) side {
 	t.Helper()
 	words := strings.Fields(text)
@@ -45,11 +44,10 @@ func one(t *testing.T, uid, text string) side {
 	if _, err := fmt.Sscanf(words[0], "@%d", &version); err != nil {
 		t.Fatal(err)
 	}
-	s := Snapshot{Exists: true, UID: "", ResourceVersion: words[0][1:], Annotations: map[string]string{}}
+	s := Snapshot{Exists: true, UID: types.UID(uid), ResourceVersion: words[0][1:], Annotations: map[string]string{}}
 	switch what := words[1]; what {
 	case "absent":
 		return side{version: version}
-	case "no-record":
 	case "unreadable":
 		s.Raw, s.Unreadable = []byte("{"), unreadable("broken")
 	default:
@@ -71,19 +69,14 @@ func one(t *testing.T, uid, text string) side {
 			s.Annotations[NominatedAnnotation] = s.Record.HolderIdentity
 		case "marker":
 			s.Annotations[MarkerAnnotation] = needsBoth(s.Record, "")
-		case "renewed":
-			s.Record.RenewTime = at("2026-01-02T03:04:12Z")
 		case "request":
 			s.Annotations[HandoverRequestAnnotation] = value
 		case "hold":
 			s.Annotations[HoldAnnotation] = value
-		case "uid":
-			uid = value
 		default:
 			t.Fatalf("word %q", word)
 		}
 	}
-	s.UID = types.UID(uid)
 	return side{Snapshot: s, version: version}
 }
 
@@ -111,9 +104,6 @@ func TestCombine_Annotations(t *testing.T) {
 		{"no request is no empty request", "@5 b/3 half", "@6 b/3 half marker", map[string]string{MarkerAnnotation: "v1 b 3"}},
 		{"an old replica's request, and a secondary without notes", "@5 b/3 half request=old", "@6 b/3 half", map[string]string{HandoverRequestAnnotation: "old"}},
 		{"the newer request", "@7 b/3 half request=later", "@6 b/3 half request=earlier", map[string]string{HandoverRequestAnnotation: "later"}},
-		{"the newer hold", "@5 b/3 half hold=earlier", "@6 b/3 half hold=later", map[string]string{HoldAnnotation: "later"}},
-		{"of stores that count alike the primary's", "@6 b/3 half request=p", "@6 b/3 half request=s", map[string]string{HandoverRequestAnnotation: "p"}},
-		{"another term's request", "@5 b/3 half=s request=old", "@9 -/4", nil},
 		{"annotations of two free objects, the primary newer", "@7 -/3 request=p", "@6 -/3 hold=s", map[string]string{HandoverRequestAnnotation: "p", HoldAnnotation: "s"}},
 		{"a hold of a nominee, and a label on the primary", "@9 me/4 nominated", "@8 me/4 nominated hold=s", map[string]string{NominatedAnnotation: "me", HoldAnnotation: "s"}},
 		{"an unreadable record's", "@9 unreadable request=a", "@8 b/3 half request=b", map[string]string{HandoverRequestAnnotation: "a"}},

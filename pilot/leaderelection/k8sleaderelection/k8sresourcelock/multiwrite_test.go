@@ -136,7 +136,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 type recordedEvents struct{ all []string }
 
 func (s *recordedEvents) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
-	s.all = append(s.all, kind+" "+obj.GetObjectKind().GroupVersionKind().Kind+" "+args[0].(string))
+	s.all = append(s.all, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+" "+args[0].(string))
 }
 
 // noWarnings is a lock that does not implement Warning.
@@ -152,45 +152,15 @@ func TestMultiLock_Events(t *testing.T) {
 	both.RecordWarning("is stuck")
 	mute.RecordWarning("is stuck")
 	want := []string{
-		"Normal ConfigMap b leads", "Normal Lease b leads",
-		"Warning ConfigMap b is stuck", "Warning Lease b is stuck",
-		"Normal ConfigMap b is stuck", "Warning Lease b is stuck",
+		"Normal /v1, Kind=ConfigMap b leads", "Normal coordination.k8s.io/v1, Kind=Lease b leads",
+		"Warning /v1, Kind=ConfigMap b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease b is stuck",
+		"Normal /v1, Kind=ConfigMap b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease b is stuck",
 	}
 	if !reflect.DeepEqual(events.all, want) {
 		t.Errorf("%q, want %q", events.all, want)
 	}
 	if both.Key() != "stable" || both.Identity() != "b" || (&k8sresourcelock.MultiLock{}).Key() != "" {
 		t.Errorf("key %q, identity %q", both.Key(), both.Identity())
-	}
-}
-
-// If the holds of both objects differ after a renewal, the hold that was set last counts.
-func TestMultiLock_HoldDuringRenewal(t *testing.T) {
-	for name, c := range map[string]struct {
-		between, afterwards func(pairTrial)
-		want                string
-	}{
-		"none":                        {func(pairTrial) {}, func(pairTrial) {}, "old"},
-		"on the primary":              {func(p pairTrial) { p.Primary.Annotate(hold, "new") }, func(pairTrial) {}, "new"},
-		"on the secondary":            {func(p pairTrial) { p.Secondary.Annotate(hold, "new") }, func(pairTrial) {}, "new"},
-		"on the primary, and later":   {func(p pairTrial) { p.Primary.Annotate(hold, "new") }, func(p pairTrial) { p.Secondary.Annotate(hold, "newest") }, "newest"},
-		"on the secondary, and later": {func(p pairTrial) { p.Secondary.Annotate(hold, "new") }, func(p pairTrial) { p.Primary.Annotate(hold, "newest") }, "newest"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newPairTrial(t)
-			base, err := p.lock.Write(t.Context(), p.held(), termOf("b", 3, 1), notes{hold: "old"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			p.betweenTheWrites(func() { c.between(p) })
-			if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 2), base.Annotations); err != nil {
-				t.Fatal(err)
-			}
-			c.afterwards(p)
-			if got := p.read().Annotations[hold]; got != c.want {
-				t.Errorf("hold %q, want %q", got, c.want)
-			}
-		})
 	}
 }
 
