@@ -70,15 +70,17 @@ func (o Options) connect(cluster string) (c clients, err error) {
 func (o Options) shared(cluster string) func(rejected clients) (clients, error) {
 	var mu sync.Mutex
 	var current clients
-	return func(rejected clients) (_ clients, err error) {
+	return func(rejected clients) (clients, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if current == rejected {
-			if current, err = o.connect(cluster); err != nil {
-				current = clients{}
+			renewed, err := o.connect(cluster)
+			if err != nil {
+				return clients{}, err
 			}
+			current = renewed
 		}
-		return current, err
+		return current, nil
 	}
 }
 
