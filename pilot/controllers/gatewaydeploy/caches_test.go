@@ -125,8 +125,8 @@ func TestCaches_Lookup(t *testing.T) {
 	if err := c.Warm(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, bound, true, func(context.Context) (bool, error) { return c.Problem() == nil, nil }); err != nil {
-		t.Errorf("%v: %v", err, c.Problem())
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, bound, true, func(context.Context) (bool, error) { return c.loop.Problem() == nil, nil }); err != nil {
+		t.Errorf("%v: %v", err, c.loop.Problem())
 	}
 	names := func(keys []key) string {
 		var all []string
@@ -163,7 +163,7 @@ func TestCaches_Lookup(t *testing.T) {
 	gw := c.gateways.Get("shop", "web")
 	view, seen := c.view(keyOf(gw), gw)
 	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
-		view.Class == nil || view.Class.Annotations != nil || view.Image != "auto" || view.Parameters("params").Data["else"] != "" || !*seen {
+		view.Class == nil || view.Class.Annotations != nil || view.Parameters("params").Data["else"] != "" || !*seen {
 		t.Errorf("the view is %+v, %v", view, *seen)
 	}
 	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {

@@ -131,11 +131,9 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // the Gateway is deleted too
-	case err == nil, apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
-		// Repairs of an object are equal if they write the same content. The replaced content does not matter.
-		return k.target(of, s.Name).Answered(identityOf(s.Kind, have), object, err)
 	}
-	return fmt.Errorf("%s %s %s/%s: %w", s.Action, s.Kind, s.Namespace, s.Name, err)
+	// Repairs of an object are equal if they write the same content. The replaced content does not matter.
+	return k.target(of, s.Name).Answered(identityOf(s.Kind, have), object, err, fmt.Sprintf("%s %s %s/%s", s.Action, s.Kind, s.Namespace, s.Name))
 }
 
 // remove deletes the object that was read.

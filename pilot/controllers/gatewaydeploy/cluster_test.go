@@ -112,8 +112,8 @@ func (w *world) new() *Controller {
 		w.Fatal(err)
 	}
 	c, err := New(client, Config{
-		Namespace: w.namespace, Image: "proxy",
-		IsMine: func(meta metav1.ObjectMeta) bool { return meta.Namespace == w.namespace },
+		Namespace: w.namespace,
+		IsMine:    func(meta metav1.ObjectMeta) bool { return meta.Namespace == w.namespace },
 		Event: func(o runtime.Object, kind, reason, message string, args ...any) {
 			about, ok := o.(*corev1.ObjectReference)
 			if !ok || kind != corev1.EventTypeWarning || about.Kind != "Gateway" || about.UID == "" {

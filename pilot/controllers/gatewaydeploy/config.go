@@ -19,8 +19,8 @@ const (
 	DefaultTemplateName = "istio-gateway-template"
 	// TemplateKey is the key of the template in the ConfigMap.
 	TemplateKey = "template.yaml"
-	// defaultImage is the image of Istio's own templates. A webhook replaces it by the proxy image.
-	defaultImage = "auto"
+	// proxyImage is the image of Istio's own templates. A webhook replaces it by the proxy image.
+	proxyImage = "auto"
 )
 
 // Config configures a Controller.
@@ -35,8 +35,6 @@ type Config struct {
 	IsMine func(metav1.ObjectMeta) bool
 	// Await blocks until the inputs of IsMine are up to date. It is called before each reconcile. Optional.
 	Await func(ctx context.Context)
-	// Image is the proxy image. Default: "auto".
-	Image string
 	// Event records problems on the Gateway. If nil, problems are only logged.
 	Event reconcile.Event
 	// Logger logs failures and their ends. Default: slog.Default().
@@ -48,7 +46,6 @@ func (c Config) withDefaults() Config {
 	if c.IsMine == nil {
 		c.IsMine = func(metav1.ObjectMeta) bool { return true }
 	}
-	c.Image = cmp.Or(c.Image, defaultImage)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

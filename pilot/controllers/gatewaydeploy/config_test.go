@@ -12,11 +12,11 @@ import (
 
 func TestConfig(t *testing.T) {
 	got := Config{}.withDefaults()
-	if got.Revision != "default" || got.Image != "auto" || got.Logger == nil || !got.IsMine(metav1.ObjectMeta{}) {
+	if got.Revision != "default" || got.Logger == nil || !got.IsMine(metav1.ObjectMeta{}) {
 		t.Errorf("the defaults are %+v", got)
 	}
-	set := Config{Revision: "a", Image: "c", IsMine: func(metav1.ObjectMeta) bool { return false }}.withDefaults()
-	if set.Revision != "a" || set.Image != "c" || set.IsMine(metav1.ObjectMeta{}) {
+	set := Config{Revision: "a", IsMine: func(metav1.ObjectMeta) bool { return false }}.withDefaults()
+	if set.Revision != "a" || set.IsMine(metav1.ObjectMeta{}) {
 		t.Errorf("configured values became %+v", set)
 	}
 	if err := (Config{Namespace: "system"}).Validate(); err != nil {

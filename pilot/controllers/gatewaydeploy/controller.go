@@ -170,9 +170,6 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 // again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
-// Problem returns the error that keeps the caches from being filled or up to date, or nil.
-func (c *Controller) Problem() error { return c.loop.Problem() }
-
 // Refresh reconciles all Gateways. Call it when the results of IsMine change.
 func (c *Controller) Refresh() { c.loop.EnqueueAll() }
 
@@ -310,7 +307,7 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 		Shared: func(kind Kind, name string) bool {
 			return slices.ContainsFunc(c.indexed(byChild, indexed(kind, gw.Namespace, name)), func(by key) bool { return by != of })
 		},
-		Image: c.config.Image, Revision: c.config.Revision,
+		Revision: c.config.Revision,
 	}
 	v.Template, v.TemplateProblem = c.currentTemplate()
 	return v, &all

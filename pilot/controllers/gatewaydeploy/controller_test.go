@@ -250,7 +250,7 @@ func TestReconcile_Change(t *testing.T) {
 	p.configs["params"] = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
 	}
-	p.Image, p.Revision = "auto", "default" // as in the controller
+	p.Revision = "default" // as in the controller
 	for _, step := range p.plan().Steps {
 		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
 	}
@@ -428,7 +428,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan runtime.Object) {
 	t.Helper()
 	made := play(t, named("made"), annotated(versionAnnotation, "5"))
-	made.Image, made.Revision = "auto", "default" // as in the controller
+	made.Revision = "default" // as in the controller
 	lists, added = map[string]any{
 		"gateways": listed([]*gateway.Gateway{
 			play(t, func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway,

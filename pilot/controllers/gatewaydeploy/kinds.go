@@ -53,37 +53,27 @@ var known = map[Kind]facts{
 	ServiceAccount: {
 		gvk: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), resource: "serviceaccounts", overlay: "serviceAccount",
 		empty: func() metav1.Object { return &corev1.ServiceAccount{} },
-		owned: extract[corev1.ServiceAccount](func(o *corev1.ServiceAccount) (any, error) {
-			return corev1ac.ExtractServiceAccount(o, ControllerName)
-		}),
+		owned: extract(corev1ac.ExtractServiceAccount),
 	},
 	Service: {
 		gvk: corev1.SchemeGroupVersion.WithKind("Service"), resource: "services", overlay: "service",
 		empty: func() metav1.Object { return &corev1.Service{} },
-		owned: extract[corev1.Service](func(o *corev1.Service) (any, error) {
-			return corev1ac.ExtractService(o, ControllerName)
-		}),
+		owned: extract(corev1ac.ExtractService),
 	},
 	Deployment: {
 		gvk: appsv1.SchemeGroupVersion.WithKind("Deployment"), resource: "deployments", overlay: "deployment",
 		empty: func() metav1.Object { return &appsv1.Deployment{} },
-		owned: extract[appsv1.Deployment](func(o *appsv1.Deployment) (any, error) {
-			return appsv1ac.ExtractDeployment(o, ControllerName)
-		}),
+		owned: extract(appsv1ac.ExtractDeployment),
 	},
 	Autoscaler: {
 		gvk: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", overlay: "horizontalPodAutoscaler",
 		empty: func() metav1.Object { return &autoscalingv2.HorizontalPodAutoscaler{} },
-		owned: extract[autoscalingv2.HorizontalPodAutoscaler](func(o *autoscalingv2.HorizontalPodAutoscaler) (any, error) {
-			return autoscalingv2ac.ExtractHorizontalPodAutoscaler(o, ControllerName)
-		}),
+		owned: extract(autoscalingv2ac.ExtractHorizontalPodAutoscaler),
 	},
 	Budget: {
 		gvk: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", overlay: "podDisruptionBudget",
 		empty: func() metav1.Object { return &policyv1.PodDisruptionBudget{} },
-		owned: extract[policyv1.PodDisruptionBudget](func(o *policyv1.PodDisruptionBudget) (any, error) {
-			return policyv1ac.ExtractPodDisruptionBudget(o, ControllerName)
-		}),
+		owned: extract(policyv1ac.ExtractPodDisruptionBudget),
 	},
 }
 
@@ -93,17 +83,17 @@ func (k Kind) Resource() schema.GroupVersionResource {
 }
 
 // extract converts client-go's apply configurations into objects, which can be compared.
-func extract[T any, P interface {
+func extract[T, A any, P interface {
 	*T
 	metav1.Object
-}](of func(P) (any, error),
+}](of func(o P, manager string) (A, error),
 ) func(metav1.Object) (metav1.Object, error) {
 	return func(o metav1.Object) (metav1.Object, error) {
 		typed, ok := o.(P)
 		if !ok {
 			return nil, fmt.Errorf("unexpected type %T, want %T", o, typed)
 		}
-		fields, err := of(typed)
+		fields, err := of(typed, ControllerName)
 		if err != nil {
 			return nil, err
 		}

@@ -84,47 +84,18 @@ func listeners(t *testing.T, texts ...string) (all []gateway.Listener) {
 }
 
 // A port number can be used once for each transport protocol, and names are unique across them.
-func TestPortsOf_UDP(t *testing.T) {
-	for name, c := range map[string]struct {
-		listeners []string
-		want      string
-	}{
-		"only UDP":                    {[]string{"dns:53/UDP"}, "status-port:15021/TCP dns:53/UDP=udp"},
-		"with TCP of the same number": {[]string{"tcp:53/TCP", "udp:53/UDP"}, "status-port:15021/TCP tcp:53/TCP udp:53/UDP=udp"},
-		"HTTP/3":                      {[]string{"web:443", "quic:443/UDP"}, "status-port:15021/TCP web:443/TCP quic:443/UDP=udp"},
-		"two of one number":           {[]string{"a:53/UDP", "b:53/UDP"}, "status-port:15021/TCP a:53/UDP=udp"},
-		"the status port's number":    {[]string{"u:15021/UDP"}, "status-port:15021/TCP u:15021/UDP=udp"},
-		"one name after cutting":      {[]string{"a.b:53/TCP", "a-b:53/UDP"}, "status-port:15021/TCP a-b:53/TCP a-b-53:53/UDP=udp"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			plan := play(t, func(gw *gateway.Gateway) { gw.Spec.Listeners = listeners(t, c.listeners...) }).plan()
-			service, err := Service.typed(plan.document(Service).Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, port := range service.(*corev1.Service).Spec.Ports {
-				text := fmt.Sprintf("%s:%d/%s", port.Name, port.Port, port.Protocol)
-				if port.Protocol == corev1.ProtocolUDP {
-					text += "=" + *port.AppProtocol
-				}
-				if got = append(got, text); port.TargetPort.IntVal != port.Port {
-					t.Errorf("%s has the target %v", text, port.TargetPort)
-				}
-			}
-			if all := strings.Join(got, " "); all != c.want {
-				t.Errorf("the ports are %s, want %s", all, c.want)
-			}
-		})
-	}
-}
-
 func TestPortsOf(t *testing.T) {
 	long := strings.Repeat("x", 70)
 	for name, c := range map[string]struct {
-		listeners []string // name:port
+		listeners []string // name:port or name:port/protocol
 		want      string
 	}{
+		"only UDP":                      {[]string{"dns:53/UDP"}, "status-port:15021 dns:53/UDP=udp"},
+		"with TCP of the same number":   {[]string{"tcp:53/TCP", "udp:53/UDP"}, "status-port:15021 tcp:53 udp:53/UDP=udp"},
+		"HTTP/3":                        {[]string{"web:443", "quic:443/UDP"}, "status-port:15021 web:443 quic:443/UDP=udp"},
+		"two UDP of one number":         {[]string{"a:53/UDP", "b:53/UDP"}, "status-port:15021 a:53/UDP=udp"},
+		"the status port's UDP number":  {[]string{"u:15021/UDP"}, "status-port:15021 u:15021/UDP=udp"},
+		"one name after cutting":        {[]string{"a.b:53/TCP", "a-b:53/UDP"}, "status-port:15021 a-b:53 a-b-53:53/UDP=udp"},
 		"none":                          {nil, "status-port:15021"},
 		"one":                           {[]string{"http:80"}, "status-port:15021 http:80"},
 		"two of one number":             {[]string{"a:80", "b:80"}, "status-port:15021 a:80"},
@@ -141,7 +112,13 @@ func TestPortsOf(t *testing.T) {
 			p := play(t, func(gw *gateway.Gateway) { gw.Spec.Listeners = listeners(t, c.listeners...) })
 			var got []string
 			for _, port := range portsOf(p.Gateway) {
-				got = append(got, fmt.Sprintf("%s:%d", port.Name, port.Port))
+				text := fmt.Sprintf("%s:%d", port.Name, port.Port)
+				if port.Protocol == corev1.ProtocolUDP {
+					text += "/UDP=" + *port.AppProtocol
+				}
+				if got = append(got, text); port.TargetPort.IntVal != port.Port {
+					t.Errorf("%s has the target %v", text, port.TargetPort)
+				}
 			}
 			if all := strings.Join(got, " "); all != c.want {
 				t.Errorf("the ports are %s, want %s", all, c.want)

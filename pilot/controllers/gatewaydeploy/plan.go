@@ -48,8 +48,6 @@ type Step struct {
 
 // Plan lists the actions for one Gateway.
 type Plan struct {
-	// Skipped is the reason why this controller does not serve the Gateway, or "".
-	Skipped string
 	// Foreign reports whether another controller serves the Gateway or it is being deleted.
 	Foreign bool
 	// Problem is the reason why the Gateway cannot be deployed, or why the deployment ignores parameters, or
@@ -82,17 +80,17 @@ type View struct {
 	Owned func(kind Kind) []metav1.Object
 	// Shared reports whether another Gateway uses an object.
 	Shared func(kind Kind, name string) bool
-	// Image and Revision are values for the template.
-	Image, Revision string
+	// Revision is a value for the template.
+	Revision string
 }
 
 // Decide returns the plan for a Gateway.
 func Decide(v View) Plan {
-	if reason := v.foreign(); reason != "" {
-		return Plan{Skipped: reason, Foreign: true}
+	if v.foreign() {
+		return Plan{Foreign: true}
 	}
-	if reason := v.skipped(); reason != "" {
-		return Plan{Skipped: reason, Steps: v.abandoned()}
+	if !v.served() {
+		return Plan{Steps: v.abandoned()}
 	}
 	_, version := checkVersion(v.Gateway)
 	// The version is written even if the Gateway cannot be deployed.
@@ -100,35 +98,20 @@ func Decide(v View) Plan {
 	return Plan{Version: version, Problem: p, Steps: append(steps, v.obsolete(steps)...)}
 }
 
-// foreign returns the reason why no object of the Gateway may be written, or "".
-func (v View) foreign() string {
-	gw := v.Gateway
-	ours, _ := checkVersion(gw)
-	switch {
-	case gw.DeletionTimestamp != nil:
-		return "Gateway is being deleted"
-	case !v.IsMine(gw.ObjectMeta):
-		return "Gateway belongs to another revision"
-	case !ours:
-		return "controller version " + gw.Annotations[versionAnnotation] + " has precedence"
-	}
-	return ""
+// foreign reports whether no object of the Gateway may be written, because the Gateway is being deleted, belongs to another
+// revision, or has a controller version with precedence.
+func (v View) foreign() bool {
+	ours, _ := checkVersion(v.Gateway)
+	return v.Gateway.DeletionTimestamp != nil || !v.IsMine(v.Gateway.ObjectMeta) || !ours
 }
 
-// skipped returns the reason why the Gateway is not deployed, or "".
-func (v View) skipped() string {
-	gw := v.Gateway
-	switch {
-	case v.Class != nil && v.Class.Spec.ControllerName != ControllerName:
-		return "class belongs to another controller"
-	case v.Class == nil && gw.Spec.GatewayClassName != DefaultClass:
-		return "class does not exist"
-	case v.Class != nil && v.Class.Spec.ParametersRef != nil:
-		return "class is not accepted, because parameters of a class are not supported"
-	case !managed(gw):
-		return "addresses refer to an existing deployment"
+// served reports whether the Gateway is deployed: its class belongs to this controller and is accepted, which excludes
+// parameters, and its addresses do not refer to an existing deployment.
+func (v View) served() bool {
+	if v.Class == nil {
+		return v.Gateway.Spec.GatewayClassName == DefaultClass && managed(v.Gateway)
 	}
-	return ""
+	return v.Class.Spec.ControllerName == ControllerName && v.Class.Spec.ParametersRef == nil && managed(v.Gateway)
 }
 
 // steps renders the desired objects and compares them with the existing ones. A problem without steps prevents
@@ -317,6 +300,6 @@ func (v View) values(called names) Values {
 		Selector: map[string]string{GatewayLabel: labelValue(gw.Name)},
 		Ports:    ports, Listen: strings.Join(listen, ","),
 		ServiceType: serviceType, Address: address,
-		Image: v.Image, Revision: v.Revision,
+		Image: proxyImage, Revision: v.Revision,
 	}
 }

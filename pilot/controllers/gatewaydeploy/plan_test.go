@@ -30,31 +30,32 @@ func TestDecide_Skipped(t *testing.T) {
 		change  func(*gateway.Gateway)
 		class   *gateway.GatewayClass
 		others  bool
-		skipped string
+		foreign bool
+		skipped bool
 		version bool
 	}{
 		"default class without object":            {version: true},
 		"our class":                               {change: other, class: class(ControllerName), version: true},
-		"missing class":                           {change: other, skipped: "does not exist"},
-		"a class of another controller":           {change: other, class: class("example.com/c"), skipped: "another controller"},
-		"default class of another controller":     {class: class("example.com/c"), skipped: "another controller"},
-		"another revision":                        {others: true, skipped: "another revision"},
-		"being deleted":                           {change: func(gw *gateway.Gateway) { gw.DeletionTimestamp = &metav1.Time{} }, skipped: "deleted"},
+		"missing class":                           {change: other, skipped: true},
+		"a class of another controller":           {change: other, class: class("example.com/c"), skipped: true},
+		"default class of another controller":     {class: class("example.com/c"), skipped: true},
+		"another revision":                        {others: true, foreign: true},
+		"being deleted":                           {change: func(gw *gateway.Gateway) { gw.DeletionTimestamp = &metav1.Time{} }, foreign: true},
 		"an address without a type":               {change: address(nil), version: true},
 		"an IP address":                           {change: address(&ip), version: true},
-		"a host name":                             {change: address(&hostname), skipped: "addresses"},
-		"two addresses":                           {change: address(&ip, &ip), skipped: "addresses"},
+		"a host name":                             {change: address(&hostname), skipped: true},
+		"two addresses":                           {change: address(&ip, &ip), skipped: true},
 		"the controller version of an old istiod": {change: annotated(versionAnnotation, "1"), version: true},
 		"class that is not accepted": {change: other, class: func() *gateway.GatewayClass {
 			c := class(ControllerName)
 			c.Spec.ParametersRef = &gateway.ParametersReference{}
 			return c
-		}(), skipped: "not accepted"},
+		}(), skipped: true},
 		"our controller version":             {change: annotated(versionAnnotation, "5")},
-		"a larger controller version":        {change: annotated(versionAnnotation, "6"), skipped: "controller version 6"},
-		"controller version is not a number": {change: annotated(versionAnnotation, "v5"), skipped: "controller version v5"},
-		"an empty controller version":        {change: annotated(versionAnnotation, ""), skipped: "controller version"},
-		"controller version exceeds int":     {change: annotated(versionAnnotation, "99999999999999999999"), skipped: "controller version"},
+		"a larger controller version":        {change: annotated(versionAnnotation, "6"), foreign: true},
+		"controller version is not a number": {change: annotated(versionAnnotation, "v5"), foreign: true},
+		"an empty controller version":        {change: annotated(versionAnnotation, ""), foreign: true},
+		"controller version exceeds int":     {change: annotated(versionAnnotation, "99999999999999999999"), foreign: true},
 		"negative controller version":        {change: annotated(versionAnnotation, "-1"), version: true},
 		"name override":                      {change: annotated(NameOverride, "edge"), version: true},
 	} {
@@ -67,9 +68,9 @@ func TestDecide_Skipped(t *testing.T) {
 			p.Class = c.class
 			p.IsMine = func(metav1.ObjectMeta) bool { return !c.others }
 			plan := p.plan()
-			if c.skipped == "" && (plan.Skipped != "" || len(plan.Steps) != 3 || plan.Problem != nil) ||
-				c.skipped != "" && (!strings.Contains(plan.Skipped, c.skipped) || len(plan.Steps) != 0 || plan.Problem != nil) {
-				t.Errorf("the plan is %+v, want skipped %q", plan, c.skipped)
+			deployed := len(plan.Steps) == 3
+			if plan.Problem != nil || plan.Foreign != c.foreign || deployed == (c.foreign || c.skipped) || !deployed && len(plan.Steps) > 0 {
+				t.Errorf("the plan is %+v", plan)
 			}
 			if plan.Version != c.version {
 				t.Errorf("the version is written: %v, want %v", plan.Version, c.version)
@@ -104,7 +105,7 @@ func TestDecide_NewGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	container := deployment.Spec.Template.Spec.Containers[0]
-	if deployment.Spec.Template.Spec.ServiceAccountName != "web-istio" || container.Image != "proxy" || strings.Join(container.Args, " ") != "--ports 8080" {
+	if deployment.Spec.Template.Spec.ServiceAccountName != "web-istio" || container.Image != "auto" || strings.Join(container.Args, " ") != "--ports 8080" {
 		t.Errorf("the Pods are %+v", deployment.Spec.Template.Spec)
 	}
 	if deployment.Spec.Replicas != nil {

@@ -3,7 +3,6 @@ package gatewaydeploy
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,10 +74,8 @@ func (c *Controller) annotate(ctx context.Context, self reconcile.Target[key, *g
 		return false, err
 	}
 	got, rejected := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: ControllerName})
-	if err := self.Answered(gw, got, rejected); err != nil {
-		return false, fmt.Errorf("write annotations of Gateway %s/%s: %w", gw.Namespace, gw.Name, err)
-	}
-	return rejected == nil, nil
+	err = self.Answered(gw, got, rejected, "write annotations of Gateway "+keyOf(gw).String())
+	return rejected == nil, err
 }
 
 // recordProblems writes the problems to the Gateway if they have changed.

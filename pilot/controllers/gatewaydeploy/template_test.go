@@ -137,7 +137,7 @@ func TestTemplate_Values(t *testing.T) {
 		t.Fatalf("%v, %v", documents, err)
 	}
 	o := unstructured.Unstructured{Object: documents[0]}
-	if got, want := o.GetAnnotations()["all"], "web istio shop uid-1 web-istio sa proxy canary LoadBalancer 8080"; got != want {
+	if got, want := o.GetAnnotations()["all"], "web istio shop uid-1 web-istio sa auto canary LoadBalancer 8080"; got != want {
 		t.Errorf("the values are %q, want %q", got, want)
 	}
 }

@@ -39,7 +39,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
 	p.View = View{
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
-		Template: DefaultTemplate(), Image: "proxy", Revision: "canary",
+		Template: DefaultTemplate(), Revision: "canary",
 		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
 		Existing:   func(kind Kind, name string) metav1.Object { return p.objects[string(kind)+"/"+name] },
 		Owned: func(kind Kind) (all []metav1.Object) {

@@ -243,11 +243,11 @@ func ownerKeys(o metav1.Object) []key {
 	return nil
 }
 
-func gatewayNames(o metav1.Object) []string {
-	if name := ownerName(o); name != "" {
-		return []string{o.GetNamespace() + "/" + name}
+func gatewayNames(o metav1.Object) (all []string) {
+	for _, k := range ownerKeys(o) {
+		all = append(all, k.namespace+"/"+k.name)
 	}
-	return nil
+	return all
 }
 
 // ownerName returns the name of the Gateway of a labelled object, or "". The label has a long name only
@@ -275,7 +275,7 @@ func certificateNames(g *gateway.Gateway) (all []string) {
 			all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace)))+"/"+string(ref.Name))
 		}
 	}
-	return distinct(all)
+	return all
 }
 
 // parentNames returns the Gateways to which a route refers.
@@ -285,7 +285,7 @@ func parentNames(r *route) (all []string) {
 			all = append(all, name.Namespace+"/"+name.Name)
 		}
 	}
-	return distinct(all)
+	return all
 }
 
 // backendNames returns the backends to which a route refers.
@@ -293,10 +293,5 @@ func backendNames(r *route) (all []string) {
 	for _, ref := range backends(r) {
 		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace)))+"/"+string(ref.Name))
 	}
-	return distinct(all)
-}
-
-func distinct(all []string) []string {
-	slices.Sort(all)
-	return slices.Compact(all)
+	return all
 }

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -288,7 +289,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 				c := s.controller(Config{})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || c.Problem() == nil {
+				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || c.loop.Problem() == nil {
 					t.Errorf("Warm returned %v", err)
 				}
 				c.Close()
@@ -325,14 +326,10 @@ func TestReconcile_AddressChange(t *testing.T) {
 				t.Errorf("Programmed is %s", got)
 			}
 			time.Sleep(time.Hour)
-			s.put(&corev1.Service{
-				ObjectMeta: metav1.ObjectMeta{
-					Namespace: "apps", Name: "gw-istio", UID: "u", ResourceVersion: "200", Labels: map[string]string{gateway.GatewayNameLabelKey: "gw"},
-					OwnerReferences: []metav1.OwnerReference{{Kind: "Gateway", Name: "gw", UID: "u"}},
-				},
-				Spec:   corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 443}}},
-				Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.8"}}}},
-			})
+			service := func(uid types.UID, ingress ...corev1.LoadBalancerIngress) {
+				changed("gw-istio", func(o *corev1.Service) { o.UID, o.Status.LoadBalancer.Ingress = uid, ingress })(s)
+			}
+			service("u", corev1.LoadBalancerIngress{IP: "192.0.2.8"})
 			synctest.Wait()
 			after := s.gateway().Status
 			if n := after.Listeners[0].AttachedRoutes; n != 1 {
@@ -350,6 +347,23 @@ func TestReconcile_AddressChange(t *testing.T) {
 			if got := s.tried(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}
+			// While the Service is recreated, the Gateway keeps its addresses.
+			check := func(programmed, address string) {
+				t.Helper()
+				synctest.Wait()
+				status := s.gateway().Status
+				if got := state(status.Conditions, "Programmed"); got != programmed || len(status.Addresses) != 1 || status.Addresses[0].Value != address {
+					t.Errorf("Programmed is %s, the addresses are %v, want %s, %s", got, status.Addresses, programmed, address)
+				}
+			}
+			if err := s.core.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "apps", "gw-istio"); err != nil {
+				t.Fatal(err)
+			}
+			check("False/Pending", "192.0.2.8")
+			service("new")
+			check("False/AddressNotAssigned", "192.0.2.8")
+			service("new", corev1.LoadBalancerIngress{IP: "192.0.2.9"})
+			check("True/Programmed", "192.0.2.9")
 		})
 	})
 }

@@ -48,14 +48,14 @@ func TestOwnerName(t *testing.T) {
 
 func TestReferencedNames(t *testing.T) {
 	g := newGateway(t, plain, fmt.Sprintf(secure, "b, namespace: web}, {name: a"), `{name: c, port: 1, protocol: HTTPS, tls: {certificateRefs: [{name: a}]}}`)
-	if got := certificateNames(g); !slices.Equal(got, []string{"infra/a", "web/b"}) {
+	if got := certificateNames(g); !slices.Equal(got, []string{"web/b", "infra/a", "infra/a"}) {
 		t.Errorf("certificates are %q", got)
 	}
 	route := newRoute(t, "web", "{parentRefs: [{name: b}, {name: a, namespace: infra}, {name: b, port: 1}, {kind: Service, group: '', name: x}], rules: [{backendRefs: [{name: z, namespace: infra}, {name: x}, {name: x}]}]}")
-	if got := parentNames(route); !slices.Equal(got, []string{"infra/a", "web/b"}) {
+	if got := parentNames(route); !slices.Equal(got, []string{"web/b", "infra/a", "web/b"}) {
 		t.Errorf("parents are %q", got)
 	}
-	if got := backendNames(route); !slices.Equal(got, []string{"infra/z", "web/x"}) {
+	if got := backendNames(route); !slices.Equal(got, []string{"infra/z", "web/x", "web/x"}) {
 		t.Errorf("backends are %q", got)
 	}
 }

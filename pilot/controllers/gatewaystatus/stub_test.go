@@ -177,7 +177,10 @@ func changed[T runtime.Object](name string, change func(T)) func(*stub) {
 			object, ok := o.(T)
 			if meta, is := o.(metav1.Object); ok && is && meta.GetName() == name {
 				change(object)
-				meta.SetResourceVersion("2")
+				s.set(func() {
+					s.version++
+					meta.SetResourceVersion(strconv.Itoa(s.version))
+				})
 				s.put(object)
 				return
 			}

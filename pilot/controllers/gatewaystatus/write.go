@@ -31,13 +31,10 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 		return nil
 	case have == nil:
 		created, err := c.api.GatewayClasses().Create(ctx, newClass(), metav1.CreateOptions{})
-		if err := target.Answered(nil, created, err); err != nil {
-			return fmt.Errorf("create GatewayClass %s: %w", k.name, err)
-		}
 		if err == nil {
-			c.loop.Enqueue(k) // to write its status
+			defer c.loop.Enqueue(k) // to write its status
 		}
-		return nil
+		return target.Answered(nil, created, err, "create GatewayClass "+k.name)
 	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil:
 		return nil
 	case !c.isMine(have.ObjectMeta) && judged(have):
@@ -51,10 +48,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	got, err := c.api.GatewayClasses().Patch(ctx, k.name, types.MergePatchType, mergePatch(have, map[string]any{
 		"conditions": wanted.Conditions, "supportedFeatures": wanted.SupportedFeatures,
 	}), metav1.PatchOptions{}, statusSubresource)
-	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("update status of GatewayClass %s: %w", k.name, err)
-	}
-	return nil
+	return target.Answered(have, got, err, "update status of GatewayClass "+k.name)
 }
 
 // keepAddresses keeps the addresses of a Gateway while its Service is recreated. Otherwise external-dns deletes the records.
@@ -122,10 +116,7 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	got, err := c.api.Gateways(k.namespace).Patch(ctx, k.name, types.MergePatchType, mergePatch(have, map[string]any{
 		"addresses": wanted.Addresses, "conditions": wanted.Conditions, "listeners": wanted.Listeners,
 	}), metav1.PatchOptions{}, statusSubresource)
-	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("update status of Gateway %s/%s: %w", k.namespace, k.name, err)
-	}
-	return nil
+	return target.Answered(have, got, err, fmt.Sprintf("update status of %s %s/%s", k.kind, k.namespace, k.name))
 }
 
 // reconcileRoute updates the entries for the Gateways of the revision in the status of a route.
@@ -157,10 +148,7 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 		return nil
 	}
 	got, err := c.api.routes(routeKinds[k.kind], k.namespace).Patch(ctx, k.name, change.kind, change.body, metav1.PatchOptions{}, statusSubresource)
-	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("update status of %s %s/%s: %w", k.kind, k.namespace, k.name, err)
-	}
-	return nil
+	return target.Answered(have, got, err, fmt.Sprintf("update status of %s %s/%s", k.kind, k.namespace, k.name))
 }
 
 // obsoleteEntries returns the indexes of the entries of this controller that must be removed.

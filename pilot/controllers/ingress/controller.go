@@ -161,10 +161,7 @@ func (c *Controller) reconcile(ctx context.Context, name key) error {
 	})
 	got, err := c.loop.Client().Kube().NetworkingV1().Ingresses(name.Namespace).
 		Patch(ctx, name.Name, types.MergePatchType, body, metav1.PatchOptions{}, "status")
-	if err := target.Answered(have, got, err); err != nil {
-		return fmt.Errorf("update status of Ingress %s: %w", name, err)
-	}
-	return nil
+	return target.Answered(have, got, err, "update status of Ingress "+name.String())
 }
 
 // class returns the IngressClass of an Ingress, or nil if the spec names no class or a missing class.

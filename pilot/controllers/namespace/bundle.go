@@ -69,8 +69,8 @@ func (b *bundle) beingWritten(content string) bool {
 }
 
 // follow refreshes the bundle until ctx is done and calls changed after each change.
-func (b *bundle) follow(ctx context.Context, every time.Duration, changed func()) {
-	ticker := time.NewTicker(every)
+func (b *bundle) follow(ctx context.Context, changed func()) {
+	ticker := time.NewTicker(bundleInterval)
 	defer ticker.Stop()
 	for {
 		select {

@@ -24,8 +24,9 @@ const (
 	// configLabel marks created ConfigMaps in the same way as istiod.
 	configLabel = "istio.io/config"
 
-	defaultBundleInterval = time.Second
-	name                  = "namespace controller"
+	// bundleInterval is the interval at which the bundle file is read.
+	bundleInterval = time.Second
+	name           = "namespace controller"
 )
 
 // DefaultExcluded returns the namespaces that get no bundle by default, because no mesh
@@ -43,8 +44,6 @@ type Config struct {
 	Excluded []string
 	// DiscoverySelectors are label selectors. Namespaces that match none get no bundle. If empty, all namespaces match.
 	DiscoverySelectors []string
-	// BundleInterval is the interval at which the file is read. Default: 1 s.
-	BundleInterval time.Duration
 	// Event records on the ConfigMap of a namespace why it is not written. Optional.
 	Event reconcile.Event
 	// Logger logs failures and their ends. Default: slog.Default().
@@ -55,7 +54,6 @@ func (c Config) withDefaults() Config {
 	if c.Excluded == nil {
 		c.Excluded = DefaultExcluded()
 	}
-	c.BundleInterval = cmp.Or(c.BundleInterval, defaultBundleInterval)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }
@@ -74,9 +72,6 @@ func (c Config) Validate() error {
 	}
 	if _, err := c.selectors(); err != nil {
 		errs = append(errs, err)
-	}
-	if c.BundleInterval < 0 {
-		errs = append(errs, fmt.Errorf("CA bundle interval %v is negative", c.BundleInterval))
 	}
 	return errors.Join(errs...)
 }

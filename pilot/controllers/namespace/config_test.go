@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -17,8 +16,8 @@ func TestNew_ReportsAllErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, BundleInterval: -time.Second, DiscoverySelectors: []string{"a=b", "a in b", " "}})
-	for _, want := range []string{"file is not set", `"No_Name"`, "-1s", `discovery selector "a in b"`, `discovery selector " " selects all namespaces`} {
+	_, err = New(client, Config{Excluded: []string{"kube-system", "No_Name"}, DiscoverySelectors: []string{"a=b", "a in b", " "}})
+	for _, want := range []string{"file is not set", `"No_Name"`, `discovery selector "a in b"`, `discovery selector " " selects all namespaces`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
@@ -36,12 +35,12 @@ func TestConfigDefaults(t *testing.T) {
 	if want := []string{"kube-system", "kube-public", "kube-node-lease", "local-path-storage"}; !slices.Equal(got.Excluded, want) {
 		t.Errorf("excluded: %q, want %q", got.Excluded, want)
 	}
-	if got.BundleInterval != time.Second || got.Logger != slog.Default() {
+	if got.Logger != slog.Default() {
 		t.Errorf("defaults: %+v", got)
 	}
 	log := slog.New(slog.DiscardHandler)
-	got = Config{Excluded: []string{}, BundleInterval: time.Minute, Logger: log}.withDefaults()
-	if len(got.Excluded) != 0 || got.BundleInterval != time.Minute || got.Logger != log {
+	got = Config{Excluded: []string{}, Logger: log}.withDefaults()
+	if len(got.Excluded) != 0 || got.Logger != log {
 		t.Errorf("configured values became %+v", got)
 	}
 }

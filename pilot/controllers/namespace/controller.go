@@ -74,7 +74,7 @@ func (c *Controller) Close() { c.loop.Close() }
 func (c *Controller) Run(ctx context.Context) error {
 	c.bundle.refresh()
 	return c.loop.Run(ctx, func(ctx context.Context) {
-		c.bundle.follow(ctx, c.config.BundleInterval, func() { c.loop.EnqueueAll() })
+		c.bundle.follow(ctx, func() { c.loop.EnqueueAll() })
 	})
 }
 

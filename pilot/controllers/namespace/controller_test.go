@@ -93,34 +93,28 @@ func TestRun_WithoutReadPermission(t *testing.T) {
 func TestRun_BundleChanges(t *testing.T) {
 	one := string(harness.CA(t))
 	two := string(harness.CA(t))
-	for name, test := range map[string]struct{ configured, interval time.Duration }{
-		"default": {0, time.Second}, "configured": {20 * time.Second, 20 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file := bundleFile(t, "")
-			synctest.Test(t, func(t *testing.T) {
-				s := newStub(t, space("a"), space("b"))
-				s.run(s.controller(Config{BundleFile: file, BundleInterval: test.configured}), func() {
-					time.Sleep(10*time.Minute + time.Millisecond)
-					if n := s.count(); n != 0 {
-						t.Errorf("%d writes without a bundle", n)
-					}
-					for _, content := range []string{one, two} {
-						write(t, file, content)
-						start := time.Now()
-						time.Sleep(time.Minute)
-						want := test.interval - time.Millisecond
-						if got := s.since(start); !slices.Equal(got, []time.Duration{want, want}) {
-							t.Errorf("writes after %v, want 2 after %v", got, want)
-						}
-						if s.bundle("a") != content || s.bundle("b") != content {
-							t.Error("the bundle is not distributed")
-						}
-					}
-				})
-			})
+	file := bundleFile(t, "")
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t, space("a"), space("b"))
+		s.run(s.controller(Config{BundleFile: file}), func() {
+			time.Sleep(10*time.Minute + time.Millisecond)
+			if n := s.count(); n != 0 {
+				t.Errorf("%d writes without a bundle", n)
+			}
+			for _, content := range []string{one, two} {
+				write(t, file, content)
+				start := time.Now()
+				time.Sleep(time.Minute)
+				const want = time.Second - time.Millisecond
+				if got := s.since(start); !slices.Equal(got, []time.Duration{want, want}) {
+					t.Errorf("writes after %v, want 2 after %v", got, want)
+				}
+				if s.bundle("a") != content || s.bundle("b") != content {
+					t.Error("the bundle is not distributed")
+				}
+			}
 		})
-	}
+	})
 }
 
 func TestRun_NamespaceLifecycle(t *testing.T) {

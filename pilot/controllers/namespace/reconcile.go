@@ -59,10 +59,7 @@ func (c *Controller) create(ctx context.Context, target target, namespace, conte
 		target.Behind(nil) // a later event will show the termination
 		return nil
 	}
-	if err := target.Answered(nil, created, err); err != nil {
-		return fmt.Errorf("create ConfigMap %s/%s: %w", namespace, ConfigMapName, err)
-	}
-	return nil
+	return target.Answered(nil, created, err, "create ConfigMap "+namespace+"/"+ConfigMapName)
 }
 
 // patch sets the bundle key without a resourceVersion, because the value does not depend on the

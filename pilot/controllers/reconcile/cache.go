@@ -154,14 +154,8 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 	})
 	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // tried reports
 	handled, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { k.shown(nil, obj) },
-		UpdateFunc: func(before, obj any) {
-			if equalContent(before, obj) {
-				before = nil
-				obj = unchanged{obj}
-			}
-			k.shown(before, obj)
-		},
+		AddFunc:    func(obj any) { k.shown(nil, obj) },
+		UpdateFunc: k.shown,
 		DeleteFunc: func(obj any) { k.shown(nil, obj) },
 	})
 	k.informer.Store(&informer{i})
@@ -195,16 +189,8 @@ func (k *Cache[K, T]) keys(each func(K)) {
 	}
 }
 
-// unchanged marks an object whose kept fields did not change. It must not cause a reconcile,
-// which would bypass the back-off of a failing key.
-type unchanged struct{ object any }
-
 // shown handles one event of the informer.
 func (k *Cache[K, T]) shown(before, now any) {
-	same, isSame := now.(unchanged)
-	if isSame {
-		now = same.object
-	}
 	if gone, ok := now.(cache.DeletedFinalStateUnknown); ok {
 		now = gone.Obj
 	}
@@ -215,7 +201,8 @@ func (k *Cache[K, T]) shown(before, now any) {
 	if a := k.answers.seen(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, o.GetResourceVersion()); a != nil {
 		k.controller.Enqueue(a.key)
 	}
-	if isSame {
+	// Otherwise a change of dropped fields would bypass the back-off of a failing key.
+	if before != nil && equalContent(before, now) {
 		return
 	}
 	keys := k.kind.Keys(o)

@@ -134,7 +134,6 @@ func changes(in types.UID, from, to any) fields {
 			after[path] = hash(nil)
 		}
 	}
-	after[""] = hash(in)
 	return after
 }
 

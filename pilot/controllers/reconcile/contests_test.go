@@ -72,26 +72,19 @@ func testPause(t *testing.T, theirs func(i int) string) {
 }
 
 func TestContests_NoPause(t *testing.T) {
-	for name, theirs := range map[string]func(i int) (data string, after time.Duration){
-		"rarely": func(int) (string, time.Duration) { return "theirs", contestGap + time.Second },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, c := newWriter(t, 0)
-				stop := start(t, c)
-				for i := range 20 {
-					data, after := theirs(i)
-					time.Sleep(after)
-					w.store.put(configMap("a", data))
-					synctest.Wait()
-					if n := len(w.written()); n != i+1 {
-						t.Fatalf("%d repairs after %d changes", n, i+1)
-					}
-				}
-				stop()
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, c := newWriter(t, 0)
+		stop := start(t, c)
+		for i := range 20 {
+			time.Sleep(contestGap + time.Second)
+			w.store.put(configMap("a", "theirs"))
+			synctest.Wait()
+			if n := len(w.written()); n != i+1 {
+				t.Fatalf("%d repairs after %d changes", n, i+1)
+			}
+		}
+		stop()
+	})
 	synctest.Test(t, func(t *testing.T) {
 		none := func(key string) { t.Errorf("retry of %q", key) }
 		c := newContests(func(key string, _ types.NamespacedName) { none(key) }, none)

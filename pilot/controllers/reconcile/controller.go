@@ -21,7 +21,8 @@ import (
 var ErrRunning = errors.New("controller is already running")
 
 const (
-	defaultWorkers = 4
+	// workers is the number of concurrent reconciles.
+	workers = 4
 	// writeLimit bounds the wait for the response to a write, also after a stop.
 	writeLimit = 5 * time.Second
 	// The retry delay of a failed key doubles from firstRetry to lastRetry.
@@ -48,8 +49,6 @@ type Config[K comparable] struct {
 	// Failing is called when a key starts to fail or fails for a new reason, or when another writer
 	// keeps reverting an object of the key, for example to record an Event. Optional.
 	Failing func(key K, err error)
-	// Workers is the number of concurrent reconciles. Default: 4.
-	Workers int
 	// Logger logs failures and their ends. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -92,7 +91,6 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
 	}
-	config.Workers = cmp.Or(config.Workers, defaultWorkers)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	instead := map[string]string{}
 	return &Controller[K]{
@@ -214,7 +212,7 @@ func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.
 	for _, f := range background {
 		ended.Go(func() { f(ctx) })
 	}
-	for range c.config.Workers {
+	for range workers {
 		ended.Go(func() { c.work(ctx, queue) })
 	}
 	<-ctx.Done()

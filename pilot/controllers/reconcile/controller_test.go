@@ -25,27 +25,30 @@ import (
 func TestController_First(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		for _, name := range strings.Split("abcdefgh", "") {
+		const all = "abcdefghijklmnopqrstuvwxyz"
+		for _, name := range strings.Split(all, "") {
 			s.put(configMap(name, "1"))
 		}
-		var order []string
-		c, _ := newController(t, &recorder{}, s, nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
-			config.Workers = 1
+		r := &recorder{result: func(context.Context, string) error {
+			time.Sleep(time.Second)
+			return nil
+		}}
+		c, _ := newController(t, r, s, nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
 			config.First = func(key string) bool { return key == "e" || key == "g" }
-			config.Reconcile = func(_ context.Context, key string) error {
-				order = append(order, key)
-				return nil
-			}
 		})
 		if err := c.Warm(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		stop := start(t, c)
-		time.Sleep(time.Second)
+		synctest.Wait()
+		if first := r.since(); len(first) != workers || !slices.Contains(first, "e") || !slices.Contains(first, "g") {
+			t.Errorf("first keys: %q", first)
+		}
+		time.Sleep(time.Minute)
 		stop()
-		if len(order) != 8 || !slices.Contains(order[:2], "e") || !slices.Contains(order[:2], "g") {
-			t.Errorf("order is %q", order)
+		if n := len(r.since()); n != len(all)-workers {
+			t.Errorf("%d keys later", n)
 		}
 	})
 }
@@ -112,7 +115,6 @@ func TestController_Failing(t *testing.T) {
 		var fails []string
 		var attempts []time.Time
 		c, _ := newController(t, &recorder{}, newStore(configMap("a", "1")), nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
-			config.Workers = 1
 			config.Reconcile = func(context.Context, string) error {
 				mu.Lock()
 				attempts = append(attempts, time.Now())
@@ -230,8 +232,8 @@ func TestRun_Stop(t *testing.T) {
 		if took := stop(); took < 2*time.Second || took > 3*time.Second || !ended.Load() {
 			t.Errorf("the stop took %v; background function ended: %v", took, ended.Load())
 		}
-		if n := len(r.since()); n != 4 {
-			t.Errorf("%d reconciles, want 4, the number of workers", n)
+		if n := len(r.since()); n != workers {
+			t.Errorf("%d reconciles, want %d", n, workers)
 		}
 		if log.Count("reconcile failed") != 0 {
 			t.Errorf("an error of the stop is logged:\n%s", &log)
@@ -279,10 +281,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Errorf("New without a client returned %v", err)
 	}
 	c, err := New(client(t), Config[string]{})
-	if err != nil || c.config.Workers != 4 || c.config.Logger != slog.Default() {
-		t.Errorf("%v, %+v", err, c.config)
-	}
-	if c, err := New(client(t), Config[string]{Workers: 7}); err != nil || c.config.Workers != 7 {
+	if err != nil || c.config.Logger != slog.Default() {
 		t.Errorf("%v, %+v", err, c.config)
 	}
 }

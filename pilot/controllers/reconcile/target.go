@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"fmt"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -52,16 +54,16 @@ func (t Target[K, T]) Latest() (object T, known bool) {
 }
 
 // Answered records the response to a write. have is the object that Latest returned. It returns err
-// if the write must be retried. After Conflict, AlreadyExists and NotFound it returns nil, because
-// the cache is stale and its next event causes a reconcile.
-func (t Target[K, T]) Answered(have, got T, err error) error {
+// with a description of the write if the write must be retried. After Conflict, AlreadyExists and
+// NotFound it returns nil, because the cache is stale and its next event causes a reconcile.
+func (t Target[K, T]) Answered(have, got T, err error, write string) error {
 	switch {
 	case err == nil:
 		t.Wrote(have, got)
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
 		t.Behind(have)
 	default:
-		return err
+		return fmt.Errorf("%s: %w", write, err)
 	}
 	return nil
 }

@@ -36,7 +36,6 @@ func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*
 	w := &writer{store: newStore(objects...)}
 	w.store.lag = lag
 	c, cached := newController(t, &recorder{}, w.store, slog.New(slog.NewTextHandler(&w.log, nil)), func(config *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
-		config.Workers = 1
 		config.Reconcile = w.write
 		kind.Keep = func(o *corev1.ConfigMap) *corev1.ConfigMap {
 			return &corev1.ConfigMap{ObjectMeta: Meta(o.ObjectMeta), Data: o.Data}
@@ -66,7 +65,7 @@ func (w *writer) write(_ context.Context, name string) error {
 		w.before = nil
 	}
 	if w.fails != nil {
-		return target.Answered(have, nil, w.fails)
+		return target.Answered(have, nil, w.fails, "write")
 	}
 	wanted := have.DeepCopy()
 	wanted.Data = map[string]string{"data": "wanted"}
@@ -74,7 +73,7 @@ func (w *writer) write(_ context.Context, name string) error {
 	if w.after != nil {
 		w.after()
 	}
-	return target.Answered(have, got, err)
+	return target.Answered(have, got, err, "write")
 }
 
 func TestTarget_CacheLag(t *testing.T) {
@@ -232,7 +231,7 @@ func TestTarget_Answered(t *testing.T) {
 			{errors.New("refused"), true},
 		} {
 			cached.answers.clear()
-			if err := target.Answered(have, nil, test.err); (err != nil) != test.returned || test.returned && !errors.Is(err, test.err) {
+			if err := target.Answered(have, nil, test.err, "write"); (err != nil) != test.returned || test.returned && !errors.Is(err, test.err) {
 				t.Errorf("%v: returned %v", test.err, err)
 			}
 			if _, known := target.Latest(); known != test.returned {

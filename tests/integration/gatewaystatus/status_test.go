@@ -129,38 +129,6 @@ func TestStatus_FollowsCluster(t *testing.T) {
 	c.quiet()
 }
 
-// While the Service is recreated, the Gateway keeps its addresses until the new Service has some.
-func TestStatus_ServiceRecreated(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	c.put("Gateway", "gw", listening)
-	d, s := c.deploy("gw")
-	c.available(d, corev1.ConditionTrue)
-	c.address(s, "192.0.2.1")
-	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "True/Programmed")
-	changes, err := c.api.Gateways(c.namespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=gw"})
-	c.must(err)
-	defer changes.Stop()
-	services := c.admin.Kube().CoreV1().Services(c.namespace)
-	c.must(services.Delete(t.Context(), s.Name, metav1.DeleteOptions{}))
-	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "False/Pending")
-	s, err = services.Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: s.Labels, OwnerReferences: s.OwnerReferences}, Spec: corev1.ServiceSpec{Type: s.Spec.Type, Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})
-	c.must(err)
-	c.awaitCondition("gw", c.ofGateway("gw"), "Programmed", "False/AddressNotAssigned")
-	c.address(s, "192.0.2.2")
-	for event := range changes.ResultChan() {
-		g, ok := event.Object.(*gateway.Gateway)
-		if !ok || len(g.Status.Addresses) == 0 {
-			t.Fatalf("addresses were removed, or the watch ended: %v", event)
-		}
-		if g.Status.Addresses[0].Value == "192.0.2.2" {
-			return
-		}
-	}
-}
-
 // quiet checks that irrelevant changes and a restart cause no writes.
 func (c *cell) quiet() {
 	c.t.Helper()
