@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -249,28 +248,6 @@ func TestDefaultWatcher_WithoutHandlers(t *testing.T) {
 	}
 	endRed()
 	await(t, "green leads again", green.IsLeader)
-}
-
-// Before Run, the comparison has the results of istiod for every pair of keys.
-func TestComparison_BeforeRun(t *testing.T) {
-	client := double{clientset: fake.NewClientset()}
-	keys := []string{"", "^", "default", "^default", "red", "^red", "green"}
-	for _, dflt := range []string{"", "default", "red"} {
-		for _, own := range []string{"default", "red"} {
-			for _, remote := range []bool{false, true} {
-				l := elect(t, client, "a", own, func(c *leaderelection.Config) {
-					c.Remote, c.DefaultWatcher = remote, &istiodsDouble{revision: dflt}
-				})
-				for _, key := range keys {
-					revision, theirsRemote := strings.CutPrefix(key, "^")
-					want := own != revision && dflt != "" && dflt == own || own == revision && !remote && theirsRemote
-					if got := leaderelection.LocationPrioritizedComparison(key, l); got != want {
-						t.Errorf("default %q, own %q, remote %v, holder %q: %v, want %v", dflt, own, remote, key, got, want)
-					}
-				}
-			}
-		}
-	}
 }
 
 // A fake clientset ignores field selectors. The watcher reads only its own webhook.
