@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/internal/testutil/lives"
 )
 
 // Spec describes a candidate and its election.
@@ -16,16 +18,11 @@ type Spec struct {
 	Timing                                  Timing
 	// PerRevision and Remote select a constructor of istiod. client-go supports neither.
 	PerRevision, Remote bool
-	// Drain is the time that the run function takes to return.
-	Drain time.Duration
 	// PeerGrace is Config.PeerGrace of incumbent.
 	PeerGrace time.Duration
 	// Work is the run function. It gets the client for writes, which incumbent gates. Optional.
 	Work func(stop <-chan struct{}, client kubernetes.Interface) `json:"-"`
 }
-
-// Span is one run of a run function. Told is the time of its cancellation. Told and To are zero until then.
-type Span struct{ From, Told, To time.Time }
 
 // elector is the common interface of the libraries. It campaigns until ctx ends and calls work when it leads.
 type elector interface {
@@ -33,17 +30,16 @@ type elector interface {
 	client() kubernetes.Interface
 }
 
-// Candidate is a candidate of one process in one election.
+// Candidate is a candidate of one process in one election, with the spans of its run function.
 type Candidate struct {
 	Spec
+	lives.Recorder
 	Library Library
 	elector elector
+	process lives.Process
 
 	mu      sync.Mutex
-	spans   []Span
-	changed chan struct{} // closed and replaced when spans change
-	cancel  context.CancelFunc
-	ended   chan struct{}
+	changed chan struct{} // closed and replaced when the spans change
 }
 
 // Sees returns the last seen holder. istiod does not report it.
@@ -57,120 +53,75 @@ func (c *Candidate) Sees() (holder string, known bool) {
 
 // Start starts to campaign.
 func (c *Candidate) Start(ctx context.Context) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c.cancel, c.ended = cancel, make(chan struct{})
-	go func() {
-		defer close(c.ended)
+	c.process.Start(ctx, func(ctx context.Context) error {
 		c.elector.campaign(ctx)
-	}()
+		return nil
+	})
 }
-
-// Leave stops the candidate without waiting.
-func (c *Candidate) Leave() { c.cancel() }
 
 // Stop stops the candidate and waits for it and its run function.
 func (c *Candidate) Stop() {
-	c.cancel()
-	<-c.ended
-	for {
-		live, changed := c.look()
-		if !live {
-			return
-		}
-		<-changed
-	}
+	_ = c.process.Quit() // it has no error
+	_ = c.Await(context.Background(), false)
 }
 
 // work is the run function.
 func (c *Candidate) work(stop <-chan struct{}) {
-	c.mu.Lock()
-	i := len(c.spans)
-	c.spans = append(c.spans, Span{From: time.Now()})
+	stopping, ended := c.Begin()
 	c.tell()
-	c.mu.Unlock()
 	if c.Work != nil {
 		c.Work(stop, c.elector.client())
 	}
 	<-stop
-	c.note(func() { c.spans[i].Told = time.Now() })
-	if c.Drain > 0 {
-		drained := time.NewTimer(c.Drain)
-		<-drained.C
-	}
-	c.note(func() { c.spans[i].To = time.Now() })
-}
-
-func (c *Candidate) note(change func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	change()
+	stopping()
+	ended()
 	c.tell()
 }
 
-// tell wakes waiting goroutines. The caller holds the mutex.
+// tell wakes waiting goroutines.
 func (c *Candidate) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
 
-func (c *Candidate) look() (live bool, changed <-chan struct{}) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.spans, func(s Span) bool { return s.To.IsZero() }), c.changed
-}
-
-// Spans returns the spans so far.
-func (c *Candidate) Spans() []Span {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.spans)
-}
-
-// Last returns the newest span, or the zero Span.
-func (c *Candidate) Last() Span {
-	spans := c.Spans()
-	if len(spans) == 0 {
-		return Span{}
-	}
-	return spans[len(spans)-1]
-}
-
-// Live reports whether a run function runs.
+// Live reports whether a run function runs. After a lost term, the former one may still run.
 func (c *Candidate) Live() bool {
-	live, _ := c.look()
-	return live
+	return slices.ContainsFunc(c.Spans(), func(s lives.Span) bool { return s.To.IsZero() })
 }
 
 // Await waits until the run function runs, or has stopped.
 func (c *Candidate) Await(ctx context.Context, live bool) error {
+	return c.until(ctx, func() bool { return c.Live() == live })
+}
+
+// AwaitStart waits for the first span that begins at or after since.
+func (c *Candidate) AwaitStart(ctx context.Context, since time.Time) (span lives.Span, err error) {
+	err = c.until(ctx, func() bool {
+		spans := c.Spans()
+		i := slices.IndexFunc(spans, func(s lives.Span) bool { return !s.From.Before(since) })
+		if i >= 0 {
+			span = spans[i]
+		}
+		return i >= 0
+	})
+	return span, err
+}
+
+// until waits until a condition of the spans holds.
+func (c *Candidate) until(ctx context.Context, holds func() bool) error {
 	for {
-		now, changed := c.look()
-		if now == live {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		if holds() {
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-	}
-}
-
-// AwaitStart waits for the first span that begins at or after since.
-func (c *Candidate) AwaitStart(ctx context.Context, since time.Time) (Span, error) {
-	for {
-		c.mu.Lock()
-		spans, changed := slices.Clone(c.spans), c.changed
-		c.mu.Unlock()
-		for _, s := range spans {
-			if !s.From.Before(since) {
-				return s, nil
-			}
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return Span{}, ctx.Err()
 		}
 	}
 }
@@ -186,7 +137,7 @@ func Overlap(a, b *Candidate, since, now time.Time) time.Duration {
 	return total
 }
 
-func overlap(x, y Span, since, now time.Time) time.Duration {
+func overlap(x, y lives.Span, since, now time.Time) time.Duration {
 	from, to := later(since, later(x.From, y.From)), now
 	for _, end := range []time.Time{x.To, y.To} {
 		if !end.IsZero() && end.Before(to) {

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // Member is a candidate in its own process.
@@ -46,18 +47,11 @@ const revisionLabel = "istio.io/rev"
 
 // SetDefault sets the default revision and returns when its request was sent.
 func SetDefault(ctx context.Context, admin kubernetes.Interface, revision string) (sent time.Time, err error) {
-	hooks := admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	hook, err := hooks.Get(ctx, DefaultTag, metav1.GetOptions{})
-	sent = time.Now()
-	if apierrors.IsNotFound(err) {
-		hook = &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-			Name: DefaultTag, Labels: map[string]string{revisionLabel: revision},
-		}}
-		_, err = hooks.Create(ctx, hook, metav1.CreateOptions{})
-	} else if err == nil {
-		hook.Labels[revisionLabel] = revision
-		_, err = hooks.Update(ctx, hook, metav1.UpdateOptions{})
-	}
+	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: DefaultTag}}
+	err = cluster.Edit(ctx, admin.AdmissionregistrationV1().MutatingWebhookConfigurations(), hook, func(hook *admissionv1.MutatingWebhookConfiguration) {
+		hook.Labels = map[string]string{revisionLabel: revision}
+		sent = time.Now()
+	})
 	if err != nil {
 		return sent, fmt.Errorf("set default revision %s: %w", revision, err)
 	}

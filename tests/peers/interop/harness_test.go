@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 	"incumbent.dev/incumbent/tests/peers/wire"
@@ -21,9 +22,6 @@ import (
 
 // timing is about a seventh of istiod's timing. A lease in a record has whole seconds.
 var timing = electors.Timing{Lease: 4 * time.Second, Deadline: 2 * time.Second, Retry: time.Second}
-
-// soon bounds every wait.
-const soon = time.Minute
 
 const (
 	stable = "stable"
@@ -76,7 +74,7 @@ type stage struct {
 	members   []*member
 	journal   *journal
 	began     time.Time
-	log       logs
+	log       logs.Buffer // of incumbent candidates
 }
 
 // member is a candidate in its own process.
@@ -159,34 +157,23 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 // leads waits for the run function of a member.
 func (s *stage) leads(m *member) {
 	s.t.Helper()
-	s.await(m.what("leads"), func(ctx context.Context) error { return m.Await(ctx, true) })
+	waits.Until(s.t, m.what("leads"), m.Live)
 }
 
 // stops waits for the end of a member's run function.
 func (s *stage) stops(m *member) {
 	s.t.Helper()
-	s.await(m.what("stops"), func(ctx context.Context) error { return m.Await(ctx, false) })
-}
-
-func (s *stage) await(what string, f func(context.Context) error) {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), soon)
-	defer cancel()
-	if err := f(ctx); err != nil {
-		s.t.Fatalf("%s: %v", what, err)
-	}
+	waits.Until(s.t, m.what("stops"), func() bool { return !m.Live() })
 }
 
 // joined waits until a candidate has seen the lock and follows.
 func (s *stage) joined(m *member) {
 	s.t.Helper()
-	s.await(m.what("sees the lock"), func(ctx context.Context) error {
-		return until(ctx, func() bool {
-			if seen, tells := m.Sees(); tells {
-				return seen == s.journal.holder()
-			}
-			return s.sent(m) > 0
-		})
+	waits.Until(s.t, m.what("sees the lock"), func() bool {
+		if seen, tells := m.Sees(); tells {
+			return seen == s.journal.holder()
+		}
+		return s.sent(m) > 0
 	})
 }
 
@@ -195,13 +182,11 @@ func (s *stage) joined(m *member) {
 func (s *stage) sees(m *member, holder string) {
 	s.t.Helper()
 	from := s.sent(m)
-	s.await(m.what("sees the holder"), func(ctx context.Context) error {
-		return until(ctx, func() bool {
-			if seen, tells := m.Sees(); tells {
-				return seen == holder
-			}
-			return s.sent(m) >= from+2
-		})
+	waits.Until(s.t, m.what("sees the holder"), func() bool {
+		if seen, tells := m.Sees(); tells {
+			return seen == holder
+		}
+		return s.sent(m) >= from+2
 	})
 }
 
@@ -227,20 +212,6 @@ func (m *member) what(does string) string {
 	return fmt.Sprintf("%v's %s %s", m.Library, m.Identity, does)
 }
 
-// until polls a condition.
-func until(ctx context.Context, f func() bool) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !f() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
-}
-
 // end stops all members and checks the records.
 func (s *stage) end() {
 	var all sync.WaitGroup
@@ -258,16 +229,4 @@ func (s *stage) end() {
 	s.journal.stop()
 	s.judge()
 	s.tell()
-}
-
-// logs collects the logs of incumbent candidates.
-type logs struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
 }

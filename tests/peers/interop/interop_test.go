@@ -1,9 +1,11 @@
 package interop
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/peers/electors"
 	"incumbent.dev/incumbent/tests/peers/wire"
 )
@@ -50,7 +52,7 @@ func TestRelease(t *testing.T) {
 func TestCrash(t *testing.T) {
 	for _, mode := range []wire.Mode{wire.Refused, wire.Swallowed} {
 		t.Run(mode.String(), func(t *testing.T) {
-			each(t, pairings, func(_ *testing.T, s *stage, p pairing) {
+			each(t, pairings, func(t *testing.T, s *stage, p pairing) {
 				first := s.enter(p.first, "first")
 				s.leads(first)
 				second := s.enter(p.second, "second")
@@ -65,7 +67,7 @@ func TestCrash(t *testing.T) {
 				s.sees(first, "second")
 				second.Process.Wire.Set(mode)
 				s.stops(second)
-				s.await("another member leads", anyOf(first, third))
+				waits.Until(t, "another member leads", anyOf(first, third))
 				second.Process.Wire.Set(wire.Open)
 			})
 		})
@@ -135,17 +137,10 @@ func TestDeletedLock(t *testing.T) {
 		s.joined(third)
 		s.steady(first)
 		s.deleteLock()
-		s.await("there is a new lock", func(ctx ctx) error { return until(ctx, s.journal.recreated) })
-		s.await("a member leads with the new lock", func(ctx ctx) error {
-			return until(ctx, func() bool {
-				holder := s.journal.holder()
-				for _, m := range s.members {
-					if m.Identity == holder && m.Live() {
-						return true
-					}
-				}
-				return false
-			})
+		waits.Until(t, "there is a new lock", s.journal.recreated)
+		waits.Until(t, "a member leads with the new lock", func() bool {
+			holder := s.journal.holder()
+			return slices.ContainsFunc(s.members, func(m *member) bool { return m.Identity == holder && m.Live() })
 		})
 		s.stopOthers()
 	})
@@ -163,7 +158,7 @@ func TestThreeElectors(t *testing.T) {
 	}
 	left := append([]*member{}, s.members...)
 	for len(left) > 0 {
-		s.await("a remaining member leads", anyOf(left...))
+		waits.Until(t, "a remaining member leads", anyOf(left...))
 		for i, m := range left {
 			if m.Live() {
 				m.Stop()

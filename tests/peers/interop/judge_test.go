@@ -2,9 +2,11 @@ package interop
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -40,18 +42,12 @@ func (s *stage) judge() {
 }
 
 func (s *stage) oursNeverOverlap() {
-	now := time.Now()
-	for i, a := range s.members {
-		for _, b := range s.members[i+1:] {
-			if a.Library != electors.Incumbent || b.Library != electors.Incumbent {
-				continue
-			}
-			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
-				s.t.Errorf("%s and %s of incumbent ran concurrently for %v", a.Identity, b.Identity, d)
-			}
-		}
-	}
+	ours := slices.DeleteFunc(slices.Clone(s.members), func(m *member) bool { return m.Library != electors.Incumbent })
+	lives.Apart(s.t, ours...)
 }
+
+// Lives implements lives.Candidate.
+func (m *member) Lives() (name string, spans lives.Spans) { return m.Identity, m.Spans() }
 
 // oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before was cancelled, or
 // its last lease had expired.
@@ -190,5 +186,5 @@ func (s *stage) tell() {
 		s.t.Logf("%s version %s deleted=%v holder %q key %q transitions %d notes %v", at(e.at), e.meta.ResourceVersion,
 			e.deleted, r.HolderIdentity, r.HolderKey, r.LeaderTransitions, e.snap.Annotations)
 	}
-	s.t.Log(s.log.b.String())
+	s.t.Log(s.log.String())
 }

@@ -2,45 +2,29 @@ package interop
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-type ctx = context.Context
-
-// anyOf waits until one of the members runs.
-func anyOf(members ...*member) func(ctx) error {
-	return func(ctx ctx) error {
-		return until(ctx, func() bool {
-			for _, m := range members {
-				if m.Live() {
-					return true
-				}
-			}
-			return false
-		})
-	}
+// anyOf returns a condition that holds while one of the members runs.
+func anyOf(members ...*member) func() bool {
+	return func() bool { return slices.ContainsFunc(members, func(m *member) bool { return m.Live() }) }
 }
 
 // stopOthers waits until only the holder runs.
 func (s *stage) stopOthers() {
 	s.t.Helper()
-	s.await("only the holder runs", func(ctx ctx) error {
-		return until(ctx, func() bool {
-			holder := s.journal.holder()
-			for _, m := range s.members {
-				if m.Live() && m.Identity != holder {
-					return false
-				}
-			}
-			return true
-		})
+	waits.Until(s.t, "only the holder runs", func() bool {
+		holder := s.journal.holder()
+		return !slices.ContainsFunc(s.members, func(m *member) bool { return m.Live() && m.Identity != holder })
 	})
 }
 
@@ -89,7 +73,7 @@ func newFlip(t *testing.T, p pairing) flip {
 // moved waits until one side runs and the other has stopped.
 func (f flip) moved(to, from []*member) {
 	f.t.Helper()
-	f.await("the other revision leads", anyOf(to...))
+	waits.Until(f.t, "the other revision leads", anyOf(to...))
 	for _, m := range from {
 		f.stops(m)
 	}
