@@ -13,6 +13,14 @@ import (
 // bound bounds a round.
 const bound = 2 * time.Minute
 
+// relay is an election in which candidates lead one after the other.
+type relay struct {
+	setup
+	namespace, name string
+	row             *row
+	holder          *electors.Member
+}
+
 // graceful measures the time from the return of a stopping leader's run function to the start of the successor's.
 // Elections of all setups run concurrently and stop at random times.
 func (l *lab) graceful(s *report.Scenario) error {
@@ -21,29 +29,27 @@ func (l *lab) graceful(s *report.Scenario) error {
 		return err
 	}
 	var (
-		r     rows
-		all   sync.WaitGroup
-		start = newGate(choose(l, 35*time.Second, 220*time.Second))
+		r      rows
+		all    sync.WaitGroup
+		relays []*relay
 	)
 	for _, setup := range setups {
 		row := r.add(setup.series(""))
 		for i := range l.sideBySide(setup.timing) {
-			name := fmt.Sprintf("e%d-%d", len(r.all), i)
-			ready := start.enter()
-			all.Go(func() { r.failed(l.handOn(setup, namespace, name, start, ready, row)) })
+			e := &relay{setup: setup, namespace: namespace, name: fmt.Sprintf("e%d-%d", len(r.all), i), row: row}
+			relays = append(relays, e)
+			all.Go(func() { r.failed(l.begin(e)) })
 		}
+	}
+	all.Wait() // until then hundreds of processes connect
+	until := time.Now().Add(choose(l, 35*time.Second, 220*time.Second))
+	for _, e := range relays {
+		all.Go(func() { r.failed(l.handOn(e, until)) })
 	}
 	limit := r.add(report.Series{Library: report.Limit, Case: "two writes and an event"})
 	for i := range inFlight {
-		all.Go(func() {
-			until, err := start.wait(l.ctx)
-			if err == nil {
-				err = l.limit(namespace, fmt.Sprintf("limit-%d", i), until, limit)
-			}
-			r.failed(err)
-		})
+		all.Go(func() { r.failed(l.limit(namespace, fmt.Sprintf("limit-%d", i), until, limit)) })
 	}
-	start.open()
 	all.Wait()
 	return r.into(s)
 }
@@ -57,29 +63,33 @@ func (l *lab) sideBySide(t electors.Timing) int {
 	return choose(l, 15, 40)
 }
 
-// handOn runs one election: a leader, a follower that joins, a stop, and so on. The first stop follows after all
-// elections have leaders. ready reports that this one has.
-func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(), row *row) error {
-	defer ready()
-	holder, err := l.enter(s, namespace, name, "replica-0")
+// begin starts the first leader of an election.
+func (l *lab) begin(e *relay) error {
+	first, err := l.enter(e.setup, e.namespace, e.name, "replica-0")
 	if err != nil {
 		return err
+	}
+	if err := l.await(first.Candidate); err != nil {
+		first.End()
+		return err
+	}
+	e.holder = first
+	return nil
+}
+
+// handOn runs one election: a follower joins, the leader stops, and so on.
+func (l *lab) handOn(e *relay, until time.Time) error {
+	holder := e.holder
+	if holder == nil {
+		return nil // begin has failed
 	}
 	defer func() { holder.End() }()
-	if err := l.await(holder.Candidate); err != nil {
-		return err
-	}
-	ready()
-	until, err := start.wait(l.ctx)
-	if err != nil {
-		return err
-	}
 	for round := 1; time.Now().Before(until); round++ {
-		next, err := l.enter(s, namespace, name, fmt.Sprintf("replica-%d", round))
+		next, err := l.enter(e.setup, e.namespace, e.name, fmt.Sprintf("replica-%d", round))
 		if err != nil {
 			return err
 		}
-		if err := l.phase(s.timing); err != nil {
+		if err := l.phase(e.timing); err != nil {
 			next.End()
 			return err
 		}
@@ -88,14 +98,14 @@ func (l *lab) handOn(s setup, namespace, name string, start *gate, ready func(),
 		ctx, cancel := context.WithTimeout(l.ctx, bound)
 		span, err := next.AwaitStart(ctx, asked)
 		cancel()
+		last := holder
+		holder = next
 		if err != nil {
-			row.lost()
-			next.End()
+			e.row.lost()
 			return l.ctx.Err()
 		}
-		row.time(span.From.Sub(holder.Last().To))
-		row.overlap(electors.Overlap(holder.Candidate, next.Candidate, asked, time.Now()))
-		holder = next
+		e.row.time(span.From.Sub(last.Last().To))
+		e.row.overlap(electors.Overlap(last.Candidate, next.Candidate, asked, time.Now()))
 	}
 	return nil
 }

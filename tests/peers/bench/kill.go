@@ -76,7 +76,7 @@ func (l *lab) killAll(k killing, row *row) error {
 		return err
 	}
 	defer func() { leader.end() }()
-	if _, err := l.led(leader, k.elections); err != nil {
+	if _, err := l.leading(leader, k.elections); err != nil {
 		return err
 	}
 	for round := range k.rounds {
@@ -99,29 +99,15 @@ func (l *lab) killAll(k killing, row *row) error {
 		if err != nil {
 			return err
 		}
-		starts, err := l.led(leader, k.elections)
+		state, err = l.leading(leader, k.elections)
 		if err != nil {
 			return err
 		}
-		for _, start := range starts {
+		for _, start := range state.Began {
 			row.time(start.Sub(killed))
 		}
 	}
 	return nil
-}
-
-// led waits until a process leads all elections, and returns when it began to.
-func (l *lab) led(c *child, elections int) ([]time.Time, error) {
-	for began := time.Now(); time.Since(began) < bound; {
-		state, err := c.tell(order{})
-		if err != nil || state.Live == elections {
-			return state.Began, err
-		}
-		if err := l.pause(50 * time.Millisecond); err != nil {
-			return nil, err
-		}
-	}
-	return nil, fmt.Errorf("no process led %d elections within %v", elections, bound)
 }
 
 // enterKilled starts a process with candidates. Its kubeconfig is in the folder if it has a witness.

@@ -65,7 +65,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 			return nil, err
 		}
 		if i == 0 {
-			if err := l.leading(c, quietElections); err != nil {
+			if _, err := l.leading(c, quietElections); err != nil {
 				return nil, err
 			}
 		}
@@ -73,14 +73,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	if err := l.pause(2 * s.timing.Retry); err != nil {
 		return nil, err
 	}
-	before, err := samples(children)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.pause(choose(l, 40*time.Second, 300*time.Second)); err != nil {
-		return nil, err
-	}
-	after, err := samples(children)
+	before, after, err := l.during(choose(l, 40*time.Second, 300*time.Second), children)
 	if err != nil {
 		return nil, err
 	}
@@ -115,23 +108,32 @@ func (s setup) load(replica int, before, after sample) report.Load {
 var errNotAll = errors.New("too many elections")
 
 // leading waits until a child leads that many elections.
-func (l *lab) leading(c *child, elections int) error {
+func (l *lab) leading(c *child, elections int) (sample, error) {
 	deadline := time.Now().Add(bound)
 	for {
 		s, err := c.tell(order{})
-		if err != nil {
-			return err
-		}
-		if s.Live == elections {
-			return nil
+		if err != nil || s.Live == elections {
+			return s, err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%w: it leads %d of %d elections after %v", errNotAll, s.Live, elections, bound)
+			return s, fmt.Errorf("%w: it leads %d of %d elections after %v", errNotAll, s.Live, elections, bound)
 		}
 		if err := l.pause(200 * time.Millisecond); err != nil {
-			return err
+			return s, err
 		}
 	}
+}
+
+// during returns samples of the processes before and after a period.
+func (l *lab) during(period time.Duration, children []*child) (before, after []sample, err error) {
+	if before, err = samples(children); err != nil {
+		return nil, nil, err
+	}
+	if err := l.pause(period); err != nil {
+		return nil, nil, err
+	}
+	after, err = samples(children)
+	return before, after, err
 }
 
 func samples(children []*child) ([]sample, error) {

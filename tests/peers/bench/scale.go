@@ -93,7 +93,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 			return nil, err
 		}
 		if i == 0 {
-			if err := l.leading(c, elections+1); err != nil {
+			if _, err := l.leading(c, elections+1); err != nil {
 				return nil, err
 			}
 		}
@@ -106,14 +106,7 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 	if err := l.pause(choose(l, 10*time.Second, 20*time.Second)); err != nil {
 		return nil, err
 	}
-	before, err := samples(children)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.pause(choose(l, 20*time.Second, 45*time.Second)); err != nil {
-		return nil, err
-	}
-	after, err := samples(children)
+	before, after, err := l.during(choose(l, 20*time.Second, 45*time.Second), children)
 	if err != nil {
 		return nil, err
 	}
