@@ -78,27 +78,18 @@ func TestValues_Invalid(t *testing.T) {
 	} {
 		t.Run(c.chart+" "+c.set[:min(len(c.set), 40)], func(t *testing.T) {
 			t.Parallel()
-			args := []string{"template", "stable", charts(c.chart), "--namespace", "istio-system"}
+			args := []string{"--set", c.set}
 			if c.chart == "pilot" {
-				args = append(args, "--set", "image=pilot,caBundle.file=/ca.pem")
+				args = append([]string{"--set", "image=pilot,caBundle.file=/ca.pem"}, args...)
 			}
-			a := helm(t, append(args, "--set", c.set)...)
-			if a.err == nil {
-				t.Error("accepted")
-			}
-			for _, word := range c.want {
-				if !strings.Contains(a.complaints, word) {
-					t.Errorf("missing %q in: %s", word, a.complaints)
-				}
-			}
+			_, err := template(t, "stable", c.chart, args...)
+			wantError(t, err, c.want...)
 		})
 	}
-	if a := helm(t, "template", "Stable.1", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); a.err == nil {
-		t.Errorf("accepted a release name that is not a revision: %s", a.out)
-	}
-	if a := helm(t, "template", "v1.2", charts("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem"); !strings.Contains(a.complaints, `revision is "v1.2", which is invalid`) {
-		t.Errorf("release v1.2: %v %s", a.err, a.complaints)
-	}
+	_, err := template(t, "Stable.1", "pilot", "--set", "image=pilot,caBundle.file=/ca.pem")
+	wantError(t, err) // the name is not a revision
+	_, err = template(t, "v1.2", "pilot", "--set", "image=pilot,caBundle.file=/ca.pem")
+	wantError(t, err, `revision is "v1.2", which is invalid`)
 }
 
 // Existing objects are not changed.
@@ -127,9 +118,8 @@ func TestInstall_ExistingObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.refused(t, pilot("install", "mine"), "revision mine already exists and belongs to no Helm release", "pilot-mine")
-	if a := helm(t, append(pilot("install", "stable"), "--namespace", "not-there", "--kubeconfig", p.Kubeconfig())...); a.err == nil || !strings.Contains(a.complaints, `namespaces "not-there" not found`) {
-		t.Errorf("without the namespace: %v %s", a.err, a.complaints)
-	}
+	_, err := runHelm(t, "not-there", p.Kubeconfig(), pilot("install", "stable")...)
+	wantError(t, err, `namespaces "not-there" not found`)
 	// This cluster has no Gateway API definitions.
 	notes := p.mustHelm(t, pilot("install", "stable")...)
 	for _, want := range []string{"does not serve gateway.networking.k8s.io/v1 GatewayClass, Gateway, ReferenceGrant. ", "Revision stable of pilot is in namespace " + p.namespace} {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -20,6 +21,9 @@ import (
 
 // method is the apply method of docs/upgrade.md.
 const method = "--server-side=false"
+
+// limit bounds one command line.
+const limit = 2 * time.Minute
 
 // cli runs the commands that people type, in a folder like the root of the repository.
 type cli struct {
@@ -52,10 +56,14 @@ func newCLI(t *testing.T, p place) cli {
 	return cli{p, t, folder}
 }
 
-// withElectionctl makes electionctl available.
+// withElectionctl makes electionctl available. The first test builds it.
 func (c cli) withElectionctl() cli {
 	c.t.Helper()
-	if err := os.Rename(build(c.t, "electionctl", "."), filepath.Join(c.folder, "bin", "electionctl")); err != nil {
+	program := filepath.Join(c.Dir(), "electionctl")
+	if _, err := os.Stat(program); err != nil {
+		build(c.t, "electionctl", ".", program) // before the test runs in parallel
+	}
+	if err := os.Symlink(program, filepath.Join(c.folder, "bin", "electionctl")); err != nil {
 		c.t.Fatal(err)
 	}
 	return c
@@ -179,11 +187,13 @@ const (
 	tagsChart  = " tags deploy/charts/tags --set force=true,default="
 )
 
+// both runs commands of the two releases concurrently.
+func (f *fields) both(pilot, tags string) { f.run(pilot + " & " + tags + "; wait $!") }
+
 func (f *fields) install() {
 	f.want = 2
 	f.rev = f.next()
-	f.run("helm install" + pilotChart + " " + method)
-	f.run("helm install" + tagsChart + f.rev + " " + method)
+	f.both("helm install"+pilotChart+" "+method, "helm install"+tagsChart+f.rev+" "+method)
 	f.pilots = []int32{f.want}
 	f.defaults = []string{f.rev}
 	f.upgrade() // the first rollback has a target
@@ -191,14 +201,13 @@ func (f *fields) install() {
 
 func (f *fields) upgrade() {
 	f.rev = f.next()
-	f.run("helm upgrade" + pilotChart)
-	f.run("helm upgrade" + tagsChart + f.rev)
+	f.both("helm upgrade"+pilotChart, "helm upgrade"+tagsChart+f.rev)
 	f.pilots = append(f.pilots, f.want)
 	f.defaults = append(f.defaults, f.rev)
 }
 
 func (f *fields) rollback() {
-	f.run("helm rollback stable && helm rollback tags")
+	f.both("helm rollback stable", "helm rollback tags")
 	f.want = f.pilots[len(f.pilots)-2]
 	f.rev = f.defaults[len(f.defaults)-2]
 	f.pilots = append(f.pilots, f.want)
@@ -206,7 +215,7 @@ func (f *fields) rollback() {
 }
 
 func (f *fields) uninstall() {
-	f.run("helm uninstall stable && helm uninstall tags")
+	f.both("helm uninstall stable", "helm uninstall tags")
 	f.install()
 }
 
@@ -251,6 +260,7 @@ func everyPair(n int) (sequence []int) {
 // Helm works after each pair of changes by people and by Helm. It sets the fields of its values and keeps the others.
 func TestFields_EveryOrderOfTwo(t *testing.T) {
 	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
+	t.Parallel()
 	f.install()
 	changes := []struct {
 		name string
@@ -276,9 +286,9 @@ func TestFields_EveryOrderOfTwo(t *testing.T) {
 // With Helm's default method, the release takes over one change by kubectl with the documented flag, and then works as above.
 func TestFields_ServerSideApply(t *testing.T) {
 	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
+	t.Parallel()
 	f.want = 2
-	f.run("helm install" + pilotChart)
-	f.run("helm install" + tagsChart + "a")
+	f.both("helm install"+pilotChart, "helm install"+tagsChart+"a")
 	f.scale()
 	f.upgrade()
 	f.check("scale")
@@ -310,73 +320,77 @@ func TestFields_ServerSideApply(t *testing.T) {
 // Enabling an autoscaler never resets the number of replicas.
 func TestFields_Autoscaling(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, newPlace(t))
 	const scaled = " --set autoscaling.enabled=true,resources.requests.cpu=100m"
-	for _, install := range []struct {
+	for name, install := range map[string]struct {
 		args, method string
 		replicas     int32
-	}{{"", method, 2}, {scaled, method, 1}, {scaled, "", 1}} {
-		c.run("helm install" + pilotChart + install.args + " " + install.method)
-		if got := c.replicas(); got != install.replicas {
-			t.Errorf("install %v: %d replicas", install, got)
-		}
-		for i, args := range []string{scaled, scaled, "", scaled} {
-			want := int32(4 + i)
-			c.autoscale(want)
-			c.run("helm upgrade" + pilotChart + args)
-			if got := c.replicas(); got != want {
-				t.Errorf("%v, upgrade %q: %d replicas, want %d", install, args, got, want)
+	}{"enabled later": {"", method, 2}, "enabled": {scaled, method, 1}, "server-side apply": {scaled, "", 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCLI(t, newPlace(t))
+			c.run("helm install" + pilotChart + install.args + " " + install.method)
+			if got := c.replicas(); got != install.replicas {
+				t.Errorf("install: %d replicas", got)
 			}
-		}
-		c.run("helm uninstall stable")
+			for i, args := range []string{scaled, scaled, "", scaled} {
+				want := int32(4 + i)
+				c.autoscale(want)
+				c.run("helm upgrade" + pilotChart + args)
+				if got := c.replicas(); got != want {
+					t.Errorf("upgrade %q: %d replicas, want %d", args, got, want)
+				}
+			}
+		})
 	}
 }
 
 // Changes of fence.mode in every order keep the lock, which the chart or a server has created.
 func TestFields_FenceModes(t *testing.T) {
 	t.Parallel()
-	c := newCLI(t, newPlace(t))
-	leases := c.kube.CoordinationV1().Leases(c.namespace)
 	const name = "istio-gateway-deployment-stable"
 	const release = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode="
-	deleted := func() {
-		if err := leases.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	created := func() {
-		holder := "pilot-stable-0"
-		lock := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
-		if _, err := leases.Create(t.Context(), lock, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
 	modes := []string{"deny", "audit", "warn", "none"}
-	for _, start := range []struct {
-		name, mode string
-		then       []func()
-		changes    []int
+	for title, c := range map[string]struct {
+		mode             string
+		deleted, created bool // by a server after the installation
+		changes          []int
 	}{
-		{"created by the chart", "deny", nil, []int{1, 0}},
-		{"created by a server", "audit", []func(){created}, []int{0}},
-		{"created again by a server", "deny", []func(){deleted, created}, everyPair(len(modes))},
+		"created by the chart":      {"deny", false, false, []int{1, 0}},
+		"created by a server":       {"audit", false, true, []int{0}},
+		"created again by a server": {"deny", true, true, everyPair(len(modes))},
 	} {
-		c.run("helm install" + release + start.mode + " " + method)
-		for _, change := range start.then {
-			change()
-		}
-		before, err := leases.Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatalf("%s: %v", start.name, err)
-		}
-		for _, i := range start.changes {
-			c.run("helm upgrade" + release + modes[i])
-			after, err := leases.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-				t.Fatalf("%s, changed to %s: the lock is %s@%s, want %s@%s (%v)", start.name, modes[i], after.UID, after.ResourceVersion, before.UID, before.ResourceVersion, err)
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			cli := newCLI(t, newPlace(t))
+			leases := cli.kube.CoordinationV1().Leases(cli.namespace)
+			cli.run("helm install" + release + c.mode + " " + method)
+			if c.deleted {
+				if err := leases.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		c.run("helm uninstall stable")
-		deleted() // uninstalling keeps the lock
+			if c.created {
+				holder := "pilot-stable-0"
+				lock := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+				if _, err := leases.Create(t.Context(), lock, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range c.changes {
+				cli.run("helm upgrade" + release + modes[i])
+				after, err := leases.Get(t.Context(), name, metav1.GetOptions{})
+				if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+					t.Fatalf("changed to %s: the lock is %s@%s, want %s@%s (%v)", modes[i], after.UID, after.ResourceVersion, before.UID, before.ResourceVersion, err)
+				}
+			}
+			cli.run("helm uninstall stable")
+			if _, err := leases.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+				t.Errorf("uninstalling deleted the lock: %v", err)
+			}
+		})
 	}
 }

@@ -6,12 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/helm"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -24,51 +23,43 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asHelm) != "" {
 		os.Exit(run())
 	}
+	if err := os.Setenv(asHelm, "1"); err != nil { // for child processes
+		panic(err)
+	}
 	cluster.Main(m, cluster.Options{Services: true})
-}
-
-// limit bounds one run of helm.
-const limit = 2 * time.Minute
-
-// answer is the result of a run of helm.
-type answer struct {
-	out, complaints string
-	err             error
 }
 
 // charts returns the folder of a chart.
 func charts(name string) string { return filepath.Join("..", "..", "deploy", "charts", name) }
 
-// helm runs helm.
-func helm(t testing.TB, args ...string) answer {
+// runHelm runs helm. kubeconfig may be empty.
+func runHelm(t testing.TB, namespace, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit) // cleanup functions call it, too
-	defer cancel()
-	if args[0] == "template" {
-		// Without a cluster, helm in a test program assumes an old Kubernetes.
-		args = append(args, "--kube-version", "v1.36.3")
-	}
-	command := exec.CommandContext(ctx, self, args...)
-	home := t.TempDir()
-	command.Env = []string{asHelm + "=1", "HOME=" + home, "PATH=" + os.Getenv("PATH"), "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home}
-	var out, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &out, &complaints
-	err = command.Run()
-	return answer{out.String(), complaints.String(), err}
+	program := helm.Helm{Program: self, Namespace: namespace, Kubeconfig: kubeconfig, Home: t.TempDir()}
+	return program.Run(context.WithoutCancel(t.Context()), args...) // cleanup functions call it, too
 }
 
-// mustHelm fails the test if helm fails.
-func mustHelm(t testing.TB, args ...string) string {
+// kubeVersion is an argument of helm template. Without a cluster, helm in a test program assumes an old Kubernetes.
+const kubeVersion = "--kube-version=v1.36.3"
+
+// template renders a chart for namespace istio-system.
+func template(t testing.TB, release, chart string, args ...string) (string, error) {
 	t.Helper()
-	a := helm(t, args...)
-	if a.err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), a.err, a.complaints)
+	return runHelm(t, "istio-system", "", append([]string{"template", release, charts(chart), kubeVersion}, args...)...)
+}
+
+// mustTemplate fails the test if the chart rejects the arguments.
+func mustTemplate(t testing.TB, release, chart string, args ...string) string {
+	t.Helper()
+	out, err := template(t, release, chart, args...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return a.out
+	return out
 }
 
 // golden compares a file with the rendered content, or writes the file.

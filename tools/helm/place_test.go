@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +10,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -36,30 +35,37 @@ func newPlace(t *testing.T) place {
 }
 
 // helm runs helm in the namespace.
-func (p place) helm(t *testing.T, args ...string) answer {
+func (p place) helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	return helm(t, append(args, "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace)...)
+	return runHelm(t, p.namespace, p.Kubeconfig(), args...)
 }
 
 func (p place) mustHelm(t *testing.T, args ...string) string {
 	t.Helper()
-	a := p.helm(t, args...)
-	if a.err != nil {
-		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), a.err, a.complaints)
+	out, err := p.helm(t, args...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return a.out
+	return out
 }
 
 // refused checks that helm fails with all of the given words.
 func (p place) refused(t *testing.T, args []string, what ...string) {
 	t.Helper()
-	a := p.helm(t, args...)
-	if a.err == nil {
-		t.Errorf("helm %s succeeded: %s", strings.Join(args, " "), a.out)
+	_, err := p.helm(t, args...)
+	wantError(t, err, what...)
+}
+
+// wantError checks that an error of helm has all of the given words.
+func wantError(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("helm succeeded, want an error with %q", words)
+		return
 	}
-	for _, word := range what {
-		if !strings.Contains(a.complaints, word) {
-			t.Errorf("helm %s: missing %q in %s", strings.Join(args, " "), word, a.complaints)
+	for _, word := range words {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("missing %q in: %v", word, err)
 		}
 	}
 }
@@ -82,15 +88,12 @@ func (p place) clear(t *testing.T) {
 }
 
 // build builds a program of a module of the repository.
-func build(t *testing.T, module, what string) string {
+func build(t *testing.T, module, what, program string) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "program")
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", program, what)
-	command.Dir, command.Env = filepath.Join("..", "..", module), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", what, err, out)
+	err := example.Build(t.Context(), filepath.Join("..", "..", module), what, program, "-trimpath", "-buildvcs=false", "-ldflags=-s -w")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return program
 }
 
 // runPods runs Pods as processes until the test ends.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -291,7 +292,10 @@ func TestChart_NotShared(t *testing.T) {
 		"a hyphen on one side":  {"canary-a", "mesh", "pilot"},
 		"a hyphen on the other": {"canary", "a-mesh", "pilot"},
 	} {
-		text := mustHelm(t, append(pilot("template", c.release, "--set", "fence.mode=none,name="+c.name), "--namespace", c.namespace)...)
+		text, err := runHelm(t, c.namespace, "", pilot("template", c.release, kubeVersion, "--set", "fence.mode=none,name="+c.name)...)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, o := range parse(t, text) {
 			key := fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
 			if other := seen[key]; other != "" {
@@ -332,11 +336,18 @@ func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 	return objects
 }
 
+// texts has the rendered chart of trials, by their values.
+var texts sync.Map
+
 // text returns the rendered chart.
-func (c trial) text(t *testing.T, namespace string) string {
+func (c trial) text(t *testing.T) string {
 	t.Helper()
+	key := c.release + c.values
+	if text, ok := texts.Load(key); ok {
+		return text.(string)
+	}
 	folder := t.TempDir()
-	args := []string{"template", cmp.Or(c.release, "stable"), charts("pilot"), "--namespace", namespace}
+	var args []string
 	for i, values := range []string{always, c.values} {
 		file := filepath.Join(folder, fmt.Sprintf("%d.yaml", i))
 		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
@@ -344,13 +355,15 @@ func (c trial) text(t *testing.T, namespace string) string {
 		}
 		args = append(args, "--values", file)
 	}
-	return mustHelm(t, args...)
+	text := mustTemplate(t, cmp.Or(c.release, "stable"), "pilot", args...)
+	texts.Store(key, text)
+	return text
 }
 
 // rendered returns the objects of the chart.
 func (c trial) rendered(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
-	for _, o := range parse(t, c.text(t, "istio-system")) {
+	for _, o := range parse(t, c.text(t)) {
 		for _, forHelm := range []string{"resource-policy", "hook", "hook-delete-policy"} {
 			unstructured.RemoveNestedField(o.Object, "metadata", "annotations", "helm.sh/"+forHelm)
 		}

@@ -85,19 +85,17 @@ func TestValues_NullAndWrongType(t *testing.T) {
 			}
 			t.Run(chart+" "+name, func(t *testing.T) {
 				t.Parallel()
-				a := helm(t, append([]string{"template", "stable", charts(chart), "--namespace", "istio-system"}, valueFiles(t, base[chart], c.paths, c.value)...)...)
+				_, err := template(t, "stable", chart, valueFiles(t, base[chart], c.paths, c.value)...)
 				if c.accepted {
-					if a.err != nil {
-						t.Error(a.complaints)
+					if err != nil {
+						t.Error(err)
 					}
 					return
 				}
-				if a.err == nil || !strings.Contains(a.complaints, "values don't meet the specifications of the schema") {
-					t.Fatalf("%v: %s", a.err, a.complaints)
-				}
+				wantError(t, err, "values don't meet the specifications of the schema")
 				for _, path := range c.paths {
-					if !strings.Contains(a.complaints, "'/"+strings.ReplaceAll(path, ".", "/")) && !strings.Contains(a.complaints, "'"+path[strings.LastIndex(path, ".")+1:]+"'") {
-						t.Errorf("%s is not named in\n%s", path, a.complaints)
+					if text := fmt.Sprint(err); !strings.Contains(text, "'/"+strings.ReplaceAll(path, ".", "/")) && !strings.Contains(text, "'"+path[strings.LastIndex(path, ".")+1:]+"'") {
+						t.Errorf("%s is not named in\n%s", path, text)
 					}
 				}
 			})

@@ -12,7 +12,7 @@ import (
 )
 
 // limit bounds one run.
-const limit = time.Minute
+const limit = 2 * time.Minute
 
 // Helm runs Helm for one namespace of a cluster.
 type Helm struct {
