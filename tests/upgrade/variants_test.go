@@ -193,8 +193,7 @@ func TestFlip_LeaderCutOff(t *testing.T) {
 	far := stable
 	far.Node = rollout.FarNode
 	w.must(w.Install(ctx, far))
-	w.must(w.Flip(ctx, "stable"))
-	w.must(w.AwaitLeads(ctx, "stable"))
+	w.must(w.Lead(ctx, "stable"))
 	w.must(w.StartLoad(ctx))
 	w.must(w.Install(ctx, canary))
 	w.must(server.Pause())

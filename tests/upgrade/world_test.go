@@ -139,11 +139,11 @@ func (w *world) showUnready() {
 }
 
 // finish stops the load, waits for the desired state, logs the figures, and fails the test for each violation.
-func (w *world) finish(change ...func(*verdict.Config)) verdict.Verdict {
+func (w *world) finish() verdict.Verdict {
 	w.t.Helper()
 	w.Step(w.t.Context(), "stop the load")
 	w.must(w.StopLoad())
-	v, err := w.AwaitWanted(w.t.Context(), change...)
+	v, err := w.AwaitWanted(w.t.Context())
 	w.must(err)
 	w.t.Logf("figures:\n%v", v.Figures)
 	if err := v.Err(); err != nil {
@@ -165,8 +165,7 @@ func (w *world) begin() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.must(w.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3}))
-	w.must(w.Flip(ctx, "stable"))
-	w.must(w.AwaitLeads(ctx, "stable"))
+	w.must(w.Lead(ctx, "stable"))
 	w.must(w.StartLoad(ctx))
 }
 

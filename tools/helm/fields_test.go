@@ -47,7 +47,7 @@ func newCLI(t *testing.T, p place) cli {
 	for _, err := range []error{
 		os.Symlink(deploy, filepath.Join(folder, "deploy")), os.Mkdir(filepath.Join(folder, "bin"), 0o700),
 		os.Symlink(p.Kubectl(), filepath.Join(folder, "bin", "kubectl")),
-		os.WriteFile(filepath.Join(folder, "bin", "helm"), []byte("#!/bin/sh\n"+asHelm+"=1 exec "+self+` "$@"`+"\n"), 0o700),
+		os.WriteFile(filepath.Join(folder, "bin", "helm"), []byte("#!/bin/sh\nexec "+self+` "$@"`+"\n"), 0o700),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -96,9 +96,9 @@ func (c cli) try(line string) (string, error) {
 	defer cancel()
 	command := exec.CommandContext(ctx, "bash", "-ec", line)
 	command.Dir = c.folder
-	command.Env = []string{
-		"PATH=" + filepath.Join(c.folder, "bin") + ":" + os.Getenv("PATH"), "HOME=" + c.folder, "KUBECONFIG=" + c.Kubeconfig(), "HELM_NAMESPACE=" + c.namespace,
-	}
+	command.Env = append(environment,
+		"PATH="+filepath.Join(c.folder, "bin")+":"+os.Getenv("PATH"), "HOME="+c.folder, "KUBECONFIG="+c.Kubeconfig(), "HELM_NAMESPACE="+c.namespace,
+	)
 	out, err := command.CombinedOutput()
 	return string(out), err
 }

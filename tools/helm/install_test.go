@@ -100,6 +100,10 @@ func TestInstall_BothRevisions(t *testing.T) {
 	p.waitForFence(t, program, "stable")
 	p.mustHelm(t, "uninstall", "tags")
 	p.mustHelm(t, "uninstall", "stable", "--wait")
+	// Otherwise electionctl knows members, and in other tests rejects revisions that do not run.
+	if err := p.kube.CoordinationV1().Leases(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // waitForFence waits until `pilot fence verify` succeeds.

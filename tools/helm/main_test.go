@@ -19,12 +19,18 @@ var rewrite = flag.Bool("rewrite", false, "write the rendered files to deploy")
 // asHelm makes the test program run as helm, so that no other program has to be built.
 const asHelm = "BE_HELM"
 
+// environment is the environment of child processes. By default, helm waits after 100 requests; a fence needs more.
+var environment = []string{asHelm + "=1", "HELM_QPS=1000", "HELM_BURST_LIMIT=1000"}
+
 func TestMain(m *testing.M) {
 	if os.Getenv(asHelm) != "" {
 		os.Exit(run())
 	}
-	if err := os.Setenv(asHelm, "1"); err != nil { // for child processes
-		panic(err)
+	for _, entry := range environment {
+		name, value, _ := strings.Cut(entry, "=")
+		if err := os.Setenv(name, value); err != nil {
+			panic(err)
+		}
 	}
 	cluster.Main(m, cluster.Options{Services: true})
 }

@@ -64,24 +64,12 @@ func upgradeAndBack(t *testing.T, stable, canary string) verdict.Verdict {
 		must(r.Apply(ctx, rollout.Release{Revision: revision, Replicas: replicas, Image: image}))
 		must(r.AwaitReady(ctx, revision, int(replicas)))
 	}
-	settle := func() {
-		t.Helper()
-		_, err := r.AwaitWanted(ctx)
-		must(err)
-	}
-	flip := func(revision string) {
-		t.Helper()
-		must(r.Flip(ctx, revision))
-		must(r.AwaitLeads(ctx, revision))
-	}
 	install("stable", stable, 3)
-	flip("stable")
+	must(r.Lead(ctx, "stable"))
 	must(r.StartLoad(ctx))
 	install("canary", canary, 2)
-	flip("canary")
-	settle()
-	flip("stable")
-	settle()
+	must(r.Lead(ctx, "canary"))
+	must(r.Lead(ctx, "stable"))
 	must(r.StopLoad())
 	var peers []string
 	for revision, image := range map[string]string{"stable": stable, "canary": canary} {

@@ -124,6 +124,39 @@ func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	return err
 }
 
+// Lead makes a revision the default revision, and waits until it leads and every object is in its desired state.
+func (r *Rollout) Lead(ctx context.Context, revision string) error {
+	if err := r.Flip(ctx, revision); err != nil {
+		return err
+	}
+	if err := r.AwaitLeads(ctx, revision); err != nil {
+		return err
+	}
+	_, err := r.AwaitWanted(ctx)
+	return err
+}
+
+// UpgradeAndBack upgrades from stable to canary and back under load. At the end only stable is installed.
+func (r *Rollout) UpgradeAndBack(ctx context.Context) error {
+	stable, canary := Release{Revision: "stable", Replicas: 3}, Release{Revision: "canary", Replicas: 2}
+	for _, step := range []func() error{
+		func() error { return r.Install(ctx, stable) },
+		func() error { return r.Lead(ctx, stable.Revision) },
+		func() error { return r.StartLoad(ctx) },
+		func() error { return r.Install(ctx, canary) },
+		func() error { return r.Lead(ctx, canary.Revision) },
+		func() error { return r.Uninstall(ctx, stable.Revision) },
+		func() error { return r.Install(ctx, stable) },
+		func() error { return r.Lead(ctx, stable.Revision) },
+		func() error { return r.Uninstall(ctx, canary.Revision) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // FlipLabel makes a revision the default revision by the label alone, which takes less than a second.
 func (r *Rollout) FlipLabel(ctx context.Context, revision string) error {
 	r.Step(ctx, "label "+revision+" as the default revision")

@@ -248,7 +248,7 @@ func (r *Rollout) StartLoad(ctx context.Context) error {
 	}
 	r.requests = &workload.Requests{URLs: urls, Every: betweenRequests, Drain: Linger + Drain}
 	r.writer = &workload.Writer{
-		Kube: r.Kube, Gateways: r.gateways, Seed: r.options.Seed, Every: betweenWrites, Bundle: bundleName, Most: 6,
+		Objects: r.objects, Seed: r.options.Seed, Every: betweenWrites, Bundle: bundleName, Most: 6,
 		WithoutGateways: r.options.WithoutGateways,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -4,22 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/dynamic"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 )
 
 // writeLimit bounds one write with its retries.
@@ -27,8 +27,7 @@ const writeLimit = time.Minute
 
 // Writer creates, edits and deletes namespaces, Ingresses, Gateways and routes at random.
 type Writer struct {
-	Kube     kubernetes.Interface
-	Gateways gatewayclient.GatewayV1Interface
+	Objects dynamic.Interface
 	// Seed determines the operations and their order.
 	Seed uint64
 	// Every is the time between two writes.
@@ -43,8 +42,6 @@ type Writer struct {
 	random *rand.Rand
 	made   int
 	there  map[string][]place // by kind
-
-	mu     sync.Mutex
 	writes int
 }
 
@@ -58,14 +55,39 @@ func Wrote(namespace string) bool {
 	return ok && err == nil
 }
 
-// place identifies an object.
+// place identifies an object. A namespace is in no namespace.
 type place struct{ namespace, name string }
 
-// Writes returns the number of writes so far.
-func (w *Writer) Writes() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.writes
+// kind is a kind of object.
+type kind struct {
+	schema.GroupVersionResource
+	object func(meta metav1.ObjectMeta, parent string) runtime.Object
+	// patch changes an object so that a controller has to reconcile it. It has a number.
+	patch string
+}
+
+var (
+	gatewayVersion = schema.GroupVersion(gateway.GroupVersion)
+	configMaps     = corev1.SchemeGroupVersion.WithResource("configmaps")
+	kinds          = map[string]kind{
+		"namespace": {corev1.SchemeGroupVersion.WithResource("namespaces"), func(meta metav1.ObjectMeta, _ string) runtime.Object {
+			return &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: meta}
+		}, ""},
+		"ingress": {networkingv1.SchemeGroupVersion.WithResource("ingresses"), func(meta metav1.ObjectMeta, _ string) runtime.Object {
+			return Ingress(meta)
+		}, `{"metadata":{"annotations":{"edited":"%d"}}}`},
+		"gateway": {gatewayVersion.WithResource("gateways"), func(meta metav1.ObjectMeta, _ string) runtime.Object {
+			return Gateway(meta, "")
+		}, `{"spec":{"infrastructure":{"labels":{"edited":"n%d"}}}}`},
+		"route": {gatewayVersion.WithResource("httproutes"), func(meta metav1.ObjectMeta, parent string) runtime.Object {
+			return Route(meta, parent)
+		}, `{"spec":{"hostnames":["h%d.example"]}}`},
+	}
+)
+
+// client returns the client for an object of a kind.
+func (w *Writer) client(kind string, at place) dynamic.ResourceInterface {
+	return w.Objects.Resource(kinds[kind].GroupVersionResource).Namespace(at.namespace)
 }
 
 // Run writes until ctx ends. It retries while the API server is unavailable, and returns any other error.
@@ -80,18 +102,18 @@ func (w *Writer) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := w.step(ctx); err != nil {
-			return fmt.Errorf("write %[2]d of seed %[1]d: %[3]w", w.Seed, w.Writes(), err)
+			return fmt.Errorf("write %[2]d of seed %[1]d: %[3]w", w.Seed, w.writes, err)
 		}
 	}
 }
 
 // step does one operation. It finishes after ctx has ended, so that the writer knows which objects exist.
 func (w *Writer) step(ctx context.Context) error {
-	kinds := []string{"namespace", "ingress", "gateway", "route"}
+	names := []string{"namespace", "ingress", "gateway", "route"}
 	if w.WithoutGateways {
-		kinds = kinds[:2]
+		names = names[:2]
 	}
-	kind := kinds[w.random.IntN(len(kinds))]
+	kind := names[w.random.IntN(len(names))]
 	if len(w.there["namespace"]) == 0 {
 		kind = "namespace"
 	}
@@ -110,9 +132,7 @@ func (w *Writer) step(ctx context.Context) error {
 	default:
 		do = w.remove(kind, w.random.IntN(n))
 	}
-	w.mu.Lock()
 	w.writes++
-	w.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
 	defer cancel()
 	for {
@@ -146,97 +166,58 @@ func unless(err error, already func(error) bool) error {
 func (w *Writer) create(kind string) func(context.Context) error {
 	w.made++
 	at := place{name: fmt.Sprint(prefix, w.made)}
-	if kind == "namespace" {
-		at.namespace = at.name
-	} else {
-		all := w.there["namespace"]
-		at.namespace = all[w.random.IntN(len(all))].name
-	}
-	w.there[kind] = append(w.there[kind], at)
-	parent := at.name
-	if gateways := w.there["gateway"]; kind == "route" && len(gateways) > 0 {
-		// A route is in the namespace of its Gateway.
+	parent := ""
+	switch namespaces, gateways := w.there["namespace"], w.there["gateway"]; {
+	case kind == "route" && len(gateways) == 0:
+		return func(context.Context) error { return nil }
+	case kind == "route": // it is in the namespace of its Gateway
 		of := gateways[w.random.IntN(len(gateways))]
 		at.namespace, parent = of.namespace, of.name
-		w.there[kind][len(w.there[kind])-1] = at
-	} else if kind == "route" {
-		w.there[kind] = w.there[kind][:len(w.there[kind])-1]
-		return func(context.Context) error { return nil } // there is no Gateway
+	case kind != "namespace":
+		at.namespace = namespaces[w.random.IntN(len(namespaces))].name
 	}
-	meta := metav1.ObjectMeta{Namespace: at.namespace, Name: at.name}
+	w.there[kind] = append(w.there[kind], at)
 	return func(ctx context.Context) error {
-		var err error
-		switch kind {
-		case "namespace":
-			_, err = w.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: at.name}}, metav1.CreateOptions{})
-		case "ingress":
-			_, err = w.Kube.NetworkingV1().Ingresses(at.namespace).Create(ctx, Ingress(meta), metav1.CreateOptions{})
-		case "gateway":
-			_, err = w.Gateways.Gateways(at.namespace).Create(ctx, Gateway(meta, ""), metav1.CreateOptions{})
-		case "route":
-			_, err = w.Gateways.HTTPRoutes(at.namespace).Create(ctx, Route(meta, parent), metav1.CreateOptions{})
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kinds[kind].object(metav1.ObjectMeta{Namespace: at.namespace, Name: at.name}, parent))
+		if err != nil {
+			return err
 		}
+		_, err = w.client(kind, at).Create(ctx, &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
 		return unless(err, apierrors.IsAlreadyExists)
 	}
 }
 
-// edit changes an object so that a controller has to reconcile it.
+// edit changes an object so that a controller has to reconcile it. In a namespace it changes or deletes the bundle.
 func (w *Writer) edit(kind string, at place) func(context.Context) error {
 	n := w.random.IntN(1000)
 	spoil := w.random.IntN(2) == 0
+	client, name, patch := w.client(kind, at), at.name, fmt.Sprintf(kinds[kind].patch, n)
+	var subresources []string
+	switch {
+	case kind == "namespace":
+		client, name, patch = w.Objects.Resource(configMaps).Namespace(at.name), w.Bundle, fmt.Sprintf(`{"data":{"root-cert.pem":"changed %d"}}`, n)
+	case kind == "ingress" && spoil:
+		patch, subresources = `{"status":{"loadBalancer":{"ingress":null}}}`, []string{"status"}
+	}
 	return func(ctx context.Context) error {
-		var err error
-		switch kind {
-		case "namespace":
-			err = w.editBundle(ctx, at.name, n, spoil)
-		case "ingress":
-			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"edited":"%d"}}}`, n)
-			if spoil {
-				_, err = w.Kube.NetworkingV1().Ingresses(at.namespace).Patch(ctx, at.name, types.MergePatchType, []byte(`{"status":{"loadBalancer":{"ingress":null}}}`), metav1.PatchOptions{}, "status")
-				break
-			}
-			_, err = w.Kube.NetworkingV1().Ingresses(at.namespace).Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{})
-		case "gateway":
-			patch := fmt.Appendf(nil, `{"spec":{"infrastructure":{"labels":{"edited":"n%d"}}}}`, n)
-			_, err = w.Gateways.Gateways(at.namespace).Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{})
-		case "route":
-			patch := fmt.Appendf(nil, `{"spec":{"hostnames":["h%d.example"]}}`, n)
-			_, err = w.Gateways.HTTPRoutes(at.namespace).Patch(ctx, at.name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if kind == "namespace" && spoil {
+			return unless(client.Delete(ctx, name, metav1.DeleteOptions{}), apierrors.IsNotFound)
 		}
+		_, err := client.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 		return unless(err, apierrors.IsNotFound)
 	}
-}
-
-func (w *Writer) editBundle(ctx context.Context, namespace string, n int, spoil bool) error {
-	maps := w.Kube.CoreV1().ConfigMaps(namespace)
-	if spoil {
-		return unless(maps.Delete(ctx, w.Bundle, metav1.DeleteOptions{}), apierrors.IsNotFound)
-	}
-	_, err := maps.Patch(ctx, w.Bundle, types.MergePatchType, fmt.Appendf(nil, `{"data":{"root-cert.pem":"changed %d"}}`, n), metav1.PatchOptions{})
-	return unless(err, apierrors.IsNotFound)
 }
 
 func (w *Writer) remove(kind string, i int) func(context.Context) error {
 	at := w.there[kind][i]
 	w.there[kind] = slices.Delete(w.there[kind], i, i+1)
 	if kind == "namespace" {
-		for _, other := range slices.Collect(maps.Keys(w.there)) {
+		for other := range kinds {
 			w.there[other] = slices.DeleteFunc(w.there[other], func(p place) bool { return p.namespace == at.name })
 		}
 	}
 	return func(ctx context.Context) error {
-		var err error
-		switch kind {
-		case "namespace":
-			err = w.Kube.CoreV1().Namespaces().Delete(ctx, at.name, metav1.DeleteOptions{})
-		case "ingress":
-			err = w.Kube.NetworkingV1().Ingresses(at.namespace).Delete(ctx, at.name, metav1.DeleteOptions{})
-		case "gateway":
-			err = w.Gateways.Gateways(at.namespace).Delete(ctx, at.name, metav1.DeleteOptions{})
-		case "route":
-			err = w.Gateways.HTTPRoutes(at.namespace).Delete(ctx, at.name, metav1.DeleteOptions{})
-		}
-		return unless(err, apierrors.IsNotFound)
+		return unless(w.client(kind, at).Delete(ctx, at.name, metav1.DeleteOptions{}), apierrors.IsNotFound)
 	}
 }
 
