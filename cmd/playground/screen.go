@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"golang.org/x/term"
@@ -104,24 +105,18 @@ func (s *screen) draw() {
 	s.drawn = len(lines)
 }
 
-// columns aligns the cells of rows.
+// columns aligns the cells of rows. The first row has the most cells.
 func columns(rows [][]string) []string {
-	var widths []int
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 1, ' ', 0)
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], len([]rune(cell)))
-		}
+		// A row with fewer cells would end the columns.
+		fmt.Fprintln(table, strings.Join(row, "\t")+strings.Repeat("\t", len(rows[0])-len(row)))
 	}
-	lines := make([]string, len(rows))
-	for r, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			line.WriteString(cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+1))
-		}
-		lines[r] = strings.TrimRight(line.String(), " ")
+	table.Flush()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
 	}
 	return lines
 }

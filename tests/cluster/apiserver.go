@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -34,8 +33,12 @@ type APIServer struct {
 	further []string         // additional arguments
 }
 
-// newAPIServer returns the n-th API server of the cluster, not started.
-func (c *Cluster) newAPIServer(n int) (*APIServer, error) {
+// newAPIServer adds an API server to the cluster. It does not start it.
+func (c *Cluster) newAPIServer() (*APIServer, error) {
+	n := len(c.servers) + 1
+	if n > maxAPIServers {
+		return nil, fmt.Errorf("add API server: a cluster has at most %d", maxAPIServers)
+	}
 	address, err := c.block.Address(n)
 	if err != nil {
 		return nil, err
@@ -45,8 +48,11 @@ func (c *Cluster) newAPIServer(n int) (*APIServer, error) {
 		name = fmt.Sprintf("%s-%d", apiServerProgram, n)
 	}
 	s := &APIServer{cluster: c, name: name, address: address, further: c.options.APIServerArgs}
-	s.admin, err = c.certified(s.URL(), "admin", "system:masters")
-	return s, err
+	if s.admin, err = c.certified(s.URL(), "admin", "system:masters"); err != nil {
+		return nil, err
+	}
+	c.servers = append(c.servers, s)
+	return s, nil
 }
 
 // certified returns the configuration of a user with a client certificate.
@@ -84,16 +90,8 @@ func (s *APIServer) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.name, err)
 	}
-	started, err := process.Start(process.Spec{
-		Name: s.name,
-		Path: filepath.Join(s.cluster.assets, apiServerProgram),
-		Args: s.arguments(),
-		Env:  serverEnvironment(),
-		Dir:  s.cluster.folder.path,
-		Log:  s.cluster.folder.file(s.name + ".log"),
-		// etcd must outlive it.
-		Needs: []*process.Process{s.cluster.etcd},
-	})
+	// etcd must outlive it.
+	started, err := s.cluster.run(apiServerProgram, s.name, s.arguments(), s.cluster.etcd)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (c *Cluster) Restore(ctx context.Context, b *Backup) error {
 func (c *Cluster) runningServers() (ran []*APIServer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, server := range append([]*APIServer{c.api}, c.further...) {
+	for _, server := range c.servers {
 		server.mu.Lock()
 		if server.running() {
 			ran = append(ran, server)

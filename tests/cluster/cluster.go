@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -17,6 +18,9 @@ import (
 
 // maxAPIServers is the maximum number of API servers of a cluster.
 const maxAPIServers = 4
+
+// startTimeout limits a start.
+const startTimeout = time.Minute
 
 // Cluster is a started control plane.
 type Cluster struct {
@@ -30,22 +34,21 @@ type Cluster struct {
 	address     string
 	etcd        *process.Process
 	etcdURL     string
-	api         *APIServer
+	api         *APIServer // the first
 	controllers *process.Process
 
 	mu      sync.Mutex
-	further []*APIServer
+	servers []*APIServer
 
 	stop    sync.Once
 	stopErr error
 }
 
-// Start starts a cluster and waits until the API server is ready and the controllers work. ctx and Options.StartTimeout
-// limit the start only. A failed start leaves nothing behind, and its error contains the end of the server's log.
+// Start starts a cluster and waits until the API server is ready and the controllers work. ctx limits the
+// start only. A failed start leaves nothing behind, and its error contains the end of the server's log.
 func Start(ctx context.Context, options Options) (*Cluster, error) {
 	options = options.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, options.StartTimeout,
-		fmt.Errorf("start took longer than %v: %w", options.StartTimeout, context.DeadlineExceeded))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("start took longer than %v: %w", startTimeout, context.DeadlineExceeded))
 	defer cancel()
 	c := &Cluster{options: options}
 	if err := c.begin(ctx); err != nil {
@@ -105,7 +108,7 @@ func (c *Cluster) prepare() error {
 	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {
 		return fmt.Errorf("write audit policy: %w", err)
 	}
-	if c.api, err = c.newAPIServer(1); err != nil {
+	if c.api, err = c.newAPIServer(); err != nil {
 		return err
 	}
 	c.admin = c.api.Admin()
@@ -146,8 +149,8 @@ func (c *Cluster) AuditLog() string {
 func (c *Cluster) AuditLogs() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	paths := []string{c.api.auditLog()}
-	for _, server := range c.further {
+	var paths []string
+	for _, server := range c.servers {
 		paths = append(paths, server.auditLog())
 	}
 	return paths
@@ -160,15 +163,10 @@ func (c *Cluster) APIServer() *APIServer { return c.api }
 func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	number := len(c.further) + 2
-	if number > maxAPIServers {
-		return nil, fmt.Errorf("add API server: a cluster has at most %d", maxAPIServers)
-	}
-	server, err := c.newAPIServer(number)
+	server, err := c.newAPIServer()
 	if err != nil {
 		return nil, err
 	}
-	c.further = append(c.further, server)
 	return server, server.Start(ctx)
 }
 
@@ -185,13 +183,10 @@ func (c *Cluster) end() error {
 		errs = append(errs, c.controllers.Stop(controllersGrace))
 	}
 	c.mu.Lock()
-	for _, server := range c.further {
+	for _, server := range c.servers {
 		errs = append(errs, server.Stop())
 	}
 	c.mu.Unlock()
-	if c.api != nil {
-		errs = append(errs, c.api.Stop())
-	}
 	if c.etcd != nil {
 		errs = append(errs, c.etcd.Stop(etcdGrace))
 	}
@@ -205,6 +200,14 @@ func (c *Cluster) end() error {
 		return fmt.Errorf("stop cluster: %w", err)
 	}
 	return nil
+}
+
+// run starts a program of the cluster. needs must outlive it.
+func (c *Cluster) run(program, name string, args []string, needs ...*process.Process) (*process.Process, error) {
+	return process.Start(process.Spec{
+		Name: name, Path: filepath.Join(c.assets, program), Args: args, Env: serverEnvironment(),
+		Dir: c.folder.path, Log: c.folder.file(name + ".log"), Needs: needs,
+	})
 }
 
 // serverEnvironment returns the environment of this process without the variables that would affect the servers.

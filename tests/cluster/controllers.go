@@ -2,13 +2,10 @@ package cluster
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
 // controllersGrace limits the shutdown of the controller manager.
@@ -48,14 +45,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 	if err := WriteKubeconfig(kubeconfig, config, ""); err != nil {
 		return err
 	}
-	c.controllers, err = process.Start(process.Spec{
-		Name: controllerManagerProgram,
-		Path: filepath.Join(c.assets, controllerManagerProgram),
-		Args: c.controllerArguments(kubeconfig),
-		Env:  serverEnvironment(),
-		Dir:  c.folder.path,
-		Log:  c.folder.file(controllerManagerProgram + ".log"),
-	})
+	c.controllers, err = c.run(controllerManagerProgram, controllerManagerProgram, c.controllerArguments(kubeconfig))
 	if err != nil {
 		return err
 	}

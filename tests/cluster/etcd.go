@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"time"
-
-	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
 const (
@@ -21,14 +18,7 @@ const (
 func (c *Cluster) startEtcd(ctx context.Context) error {
 	clients := fmt.Sprintf("http://%s:%d", c.address, etcdClientPort)
 	peers := fmt.Sprintf("http://%s:%d", c.address, etcdPeerPort)
-	etcd, err := process.Start(process.Spec{
-		Name: etcdProgram,
-		Path: filepath.Join(c.assets, etcdProgram),
-		Args: c.etcdArguments(clients, peers),
-		Env:  serverEnvironment(),
-		Dir:  c.folder.path,
-		Log:  c.folder.file("etcd.log"),
-	})
+	etcd, err := c.run(etcdProgram, etcdProgram, c.etcdArguments(clients, peers))
 	if err != nil {
 		return err
 	}

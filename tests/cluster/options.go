@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"cmp"
-	"time"
-)
+import "cmp"
 
 // Options describe a cluster. The zero value has controllers and no audit log.
 type Options struct {
@@ -22,13 +19,10 @@ type Options struct {
 	AuditPolicy string
 	// APIServerArgs are additional arguments of the API server, such as "--feature-gates=…". They override the others.
 	APIServerArgs []string
-	// StartTimeout limits Start. Default: a minute.
-	StartTimeout time.Duration
 }
 
 // withDefaults replaces empty fields.
 func (o Options) withDefaults() Options {
-	o.StartTimeout = cmp.Or(o.StartTimeout, time.Minute)
 	o.AuditPolicy = cmp.Or(o.AuditPolicy, metadataPolicy)
 	return o
 }

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -35,20 +36,6 @@ func background(t *testing.T, run func(ctx context.Context)) {
 		cancel()
 		ended.Wait()
 	})
-}
-
-// periodically calls a function until ctx is done.
-func periodically(ctx context.Context, every time.Duration, do func()) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		do()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // flipEvery is long enough to replace the Pods of a Gateway, which depend on the default revision.
@@ -102,14 +89,14 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 		}
 	})
 	background(t, func(ctx context.Context) {
-		periodically(ctx, flipEvery, func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			n++
 			revision := []string{"stable", "canary"}[n%2]
 			_, err := hooks.Patch(ctx, tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-		})
+		}, flipEvery)
 	})
 }
 
@@ -129,12 +116,12 @@ func simulateNodes(t *testing.T, admin kube.Client) {
 		must(t, err)
 	}
 	background(t, func(ctx context.Context) {
-		periodically(ctx, 100*time.Millisecond, func() {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			err := errors.Join(readyPods(ctx, admin, pod.Namespace), addressServices(ctx, admin, pod.Namespace))
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
-		})
+		}, 100*time.Millisecond)
 	})
 }
 

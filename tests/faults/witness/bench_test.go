@@ -16,21 +16,12 @@ import (
 // ledAt returns when a candidate began to lead the last of its elections, from its output.
 func (p *process) ledAt(b *testing.B, elections int) time.Time {
 	b.Helper()
-	var at time.Time
+	var times []time.Time
 	harness.Until(b, p.name+" leads", func() bool {
-		led := 0
-		for line := range strings.Lines(p.Out.String()) {
-			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "leading "); ok {
-				var nanos int64
-				if _, err := fmt.Sscan(text, &nanos); err == nil {
-					led++
-					at = time.Unix(0, nanos)
-				}
-			}
-		}
-		return led == elections
+		times = p.times("leading")
+		return len(times) == elections
 	})
-	return at
+	return times[elections-1]
 }
 
 // BenchmarkDeath measures the time from SIGKILL of the leader until the run function of a follower in another process starts, at
