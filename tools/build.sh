@@ -16,7 +16,7 @@ if [ $# -gt 0 ]; then
 	bin=$bin/kubernetes-$1
 	source=$bin/source
 	mkdir -p "$source"
-	cp -r lifeline "${programs[@]}" "$source/"
+	cp -r "${programs[@]}" "$source/"
 	modfile=$(GOFLAGS=-mod=mod go mod download -json "k8s.io/kubernetes@v$1" | awk -F'"' '$2 == "GoMod" {print $4}')
 	{
 		printf 'module incumbent.dev/incumbent/tools\n\nrequire k8s.io/kubernetes v%s\n' "$1"

@@ -90,8 +90,7 @@ func (s *APIServer) Start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("starting %s: %w", s.name, err)
 	}
-	// etcd must outlive it.
-	started, err := s.cluster.run(apiServerProgram, s.name, s.arguments(), s.cluster.etcd)
+	started, err := s.cluster.run(apiServerProgram, s.name, s.arguments())
 	if err != nil {
 		return err
 	}

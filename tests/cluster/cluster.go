@@ -202,11 +202,11 @@ func (c *Cluster) end() error {
 	return nil
 }
 
-// run starts a program of the cluster. needs must outlive it.
-func (c *Cluster) run(program, name string, args []string, needs ...*process.Process) (*process.Process, error) {
+// run starts a program of the cluster.
+func (c *Cluster) run(program, name string, args []string) (*process.Process, error) {
 	return process.Start(process.Spec{
 		Name: name, Path: filepath.Join(c.assets, program), Args: args, Env: serverEnvironment(),
-		Dir: c.folder.path, Log: c.folder.file(name + ".log"), Needs: needs,
+		Dir: c.folder.path, Log: c.folder.file(name + ".log"),
 	})
 }
 

@@ -1,4 +1,4 @@
-// Command kube-apiserver is kube-apiserver with a lifeline: it ends together with its starter.
+// Command kube-apiserver is the API server of Kubernetes.
 package main
 
 import (
@@ -9,11 +9,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of its clients
 	_ "k8s.io/component-base/metrics/prometheus/version"  // kubernetes_build_info
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
-
-	"incumbent.dev/incumbent/tools/lifeline"
 )
 
 func main() {
-	lifeline.Hold()
 	os.Exit(cli.Run(app.NewAPIServerCommand()))
 }

@@ -54,7 +54,6 @@ func TestProcessEnvironmentAndToken(t *testing.T) {
 
 	environment := w.ask(pod, "/env")
 	names := []string{
-		"INCUMBENT_LIFELINE", // ends the process together with the node
 		"PATH", "HOME", "TMPDIR", "KUBECONFIG", "POD_NAME", "POD_NAMESPACE", "POD_IP", "NAME", "PLACE", "ADDRESS", "UID", "BOTH", roleVariable,
 	}
 	for _, entry := range environment {

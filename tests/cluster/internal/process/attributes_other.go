@@ -4,7 +4,7 @@ package process
 
 import "syscall"
 
-// attributes sets a process group. On this system only the lifeline ends the process.
+// attributes sets a process group. On this system the process outlives a killed starter.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

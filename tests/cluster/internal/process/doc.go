@@ -2,9 +2,7 @@
 //
 // On Linux the kernel sends SIGKILL when the starter dies (PR_SET_PDEATHSIG). The kernel binds this to the *thread* that
 // forked, and Go ends threads at any time. So each process has a goroutine that is locked to a thread, which forks and
-// waits there. A program with a lifeline (incumbent.dev/incumbent/tools/lifeline) also inherits a pipe: it delays the
-// SIGKILL and shuts down when the pipe is closed. Other processes can hold the pipe too (Spec.Needs), so a program
-// outlives the programs that need it.
+// waits there. Other systems have no such signal.
 //
 // Each process leads a process group, so that Ctrl-C in a terminal reaches only the starter.
 package process

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +19,6 @@ const stopWait = 10 * time.Second
 type Process struct {
 	name, log string
 	process   *os.Process
-	lifeline  *os.File
 	done      chan struct{}
 	state     *os.ProcessState // set before done is closed
 }
@@ -32,18 +30,16 @@ func Start(spec Spec) (*Process, error) {
 		return nil, err
 	}
 	defer log.Close()
-	cmd, child, keep, err := spec.command()
-	if err != nil {
-		return nil, err
-	}
-	defer child.Close()
+	cmd := exec.Command(spec.Path, spec.Args...)
+	cmd.Dir, cmd.Env = spec.Dir, append([]string{}, spec.Env...) // an empty environment is not inherited
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = attributes()
 
-	p := &Process{name: spec.Name, log: spec.Log, lifeline: keep, done: make(chan struct{})}
+	p := &Process{name: spec.Name, log: spec.Log, done: make(chan struct{})}
 	started := make(chan error)
 	go p.own(cmd, started)
 	if err := <-started; err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", spec.Name, err), keep.Close())
+		return nil, fmt.Errorf("starting %s: %w", spec.Name, err)
 	}
 	return p, nil
 }
@@ -61,7 +57,6 @@ func (p *Process) own(cmd *exec.Cmd, started chan<- error) {
 	// The error repeats the state.
 	_ = cmd.Wait()
 	p.state = cmd.ProcessState
-	_ = p.lifeline.Close()
 	close(p.done)
 }
 
