@@ -11,37 +11,24 @@ import (
 
 // bind binds the Pod to this node. It returns false if another node runs the Pod.
 func (w *worker) bind() bool {
-	if w.latest.Load().Spec.NodeName != "" {
-		return true
-	}
 	return retry(w.wanted, w.complain("binding"), func(ctx context.Context) error {
+		switch name := w.latest.Load().Spec.NodeName; name {
+		case "":
+		case w.node.options.Name:
+			return nil
+		default:
+			return fmt.Errorf("Pod is bound to node %q (%w)", name, errFinal)
+		}
 		binding := &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: w.name, Namespace: w.namespace, UID: w.uid},
 			Target:     corev1.ObjectReference{Kind: "Node", Name: w.node.options.Name},
 		}
 		err := w.node.client.CoreV1().Pods(w.namespace).Bind(ctx, binding, metav1.CreateOptions{})
-		switch {
-		case apierrors.IsConflict(err):
-			return w.checkBound(ctx)
-		case apierrors.IsNotFound(err):
+		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("%w (%w)", err, errFinal)
 		}
-		return err
+		return err // after a conflict, the watch shows the node of the Pod
 	})
-}
-
-// checkBound checks whether an earlier attempt with a lost response has bound the Pod.
-func (w *worker) checkBound(ctx context.Context) error {
-	pod, err := w.node.client.CoreV1().Pods(w.namespace).Get(ctx, w.name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w (%w)", err, errFinal)
-	case err != nil:
-		return err
-	case pod.UID != w.uid || pod.Spec.NodeName != w.node.options.Name:
-		return fmt.Errorf("Pod is bound to node %q (%w)", pod.Spec.NodeName, errFinal)
-	}
-	return nil
 }
 
 // deleteObject deletes the object of a Pod whose process has ended.

@@ -6,29 +6,19 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// same compares records by field.
+// same compares records.
 func same(who string, theirs, ours k8sresourcelock.LeaderElectionRecord) error {
-	var differ []string
-	check := func(field string, a, b any, equal bool) {
-		if !equal {
-			differ = append(differ, fmt.Sprintf("%s %v, not %v", field, a, b))
-		}
+	if !equality.Semantic.DeepEqual(theirs, ours) {
+		return fmt.Errorf("%s reads a different record than incumbent: %+v, not %+v", who, theirs, ours)
 	}
-	check("holderIdentity", theirs.HolderIdentity, ours.HolderIdentity, theirs.HolderIdentity == ours.HolderIdentity)
-	check("holderKey", theirs.HolderKey, ours.HolderKey, theirs.HolderKey == ours.HolderKey)
-	check("leaseDurationSeconds", theirs.LeaseDurationSeconds, ours.LeaseDurationSeconds, theirs.LeaseDurationSeconds == ours.LeaseDurationSeconds)
-	check("acquireTime", theirs.AcquireTime, ours.AcquireTime, theirs.AcquireTime.Equal(&ours.AcquireTime))
-	check("renewTime", theirs.RenewTime, ours.RenewTime, theirs.RenewTime.Equal(&ours.RenewTime))
-	check("leaderTransitions", theirs.LeaderTransitions, ours.LeaderTransitions, theirs.LeaderTransitions == ours.LeaderTransitions)
-	if len(differ) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s reads a different record than incumbent: %s", who, strings.Join(differ, "; "))
+	return nil
 }
 
 // judge checks the records.
@@ -137,22 +127,19 @@ func (s *stage) writer(e entry) electors.Library {
 }
 
 func (s *stage) foreignParts(e entry) {
-	for key, value := range foreignAnnotation {
-		if e.meta.Annotations[key] != value {
-			s.t.Errorf("version %s lost the annotation %s", e.meta.ResourceVersion, key)
-		}
+	type part struct {
+		what      string
+		want, got map[string]string
 	}
-	for key, value := range foreignLabel {
-		if e.meta.Labels[key] != value {
-			s.t.Errorf("version %s lost the label %s", e.meta.ResourceVersion, key)
-		}
+	parts := []part{{"annotation", foreignAnnotation, e.meta.Annotations}, {"label", foreignLabel, e.meta.Labels}}
+	if e.cm != nil {
+		parts = append(parts, part{"data", foreignData, e.cm.Data})
 	}
-	if e.cm == nil {
-		return
-	}
-	for key, value := range foreignData {
-		if e.cm.Data[key] != value {
-			s.t.Errorf("version %s lost the data of the key %s", e.meta.ResourceVersion, key)
+	for _, p := range parts {
+		for key, value := range p.want {
+			if p.got[key] != value {
+				s.t.Errorf("version %s lost the %s of the key %s", e.meta.ResourceVersion, p.what, key)
+			}
 		}
 	}
 }

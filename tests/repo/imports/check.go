@@ -100,9 +100,6 @@ func (c *checker) imports() {
 				c.report(imp.Line, "%s must not import %s", c.here.path, imp.Path)
 			}
 		}
-		if imp.Path == "k8s.io/client-go/kubernetes/fake" && below(c.here.path, elections) && c.here.path != testKit {
-			c.report(imp.Line, "the fake clientset does not check resourceVersion, so it must not be used for elections")
-		}
 	}
 }
 

@@ -87,8 +87,6 @@ func TestCheck_Violations(t *testing.T) {
 		{"controller's test knows elections", "pilot/controllers/namespace/a_test.go", importing("namespace", module+elections),
 			"pilot/controllers must not import pilot/leaderelection"},
 		{"server's test uses the cluster", "pilot/bootstrap/a_test.go", importing("bootstrap", module+"tests/cluster"), ""},
-		{"fake clientset", elections + "/a_test.go", importing("leaderelection", "k8s.io/client-go/kubernetes/fake"),
-			"must not be used for elections"},
 		{"environment read below", "pkg/kube/a.go", "package kube\n\nimport \"os\"\n\nvar home = os.Getenv(\"HOME\")\n",
 			"pass the value as an argument"},
 		{"environment read where constructors do", elections + "/environment.go",

@@ -3,7 +3,7 @@ package imports
 // Paths that several rules use.
 const (
 	elections = "pilot/leaderelection"
-	testKit   = "pilot/leaderelection/electiontest" // its tests have a fake clientset for the objects of controllers
+	testKit   = "pilot/leaderelection/electiontest"
 	elector   = "pilot/leaderelection/k8sleaderelection"
 	core      = "pilot/leaderelection/k8sleaderelection/internal/core"
 	locks     = "pilot/leaderelection/k8sleaderelection/k8sresourcelock"
