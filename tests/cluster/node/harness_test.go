@@ -21,7 +21,7 @@ import (
 )
 
 // bound limits each wait.
-const bound = 30 * time.Second
+const bound = time.Minute
 
 // world is a cluster with a node and a namespace.
 type world struct {
