@@ -284,7 +284,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 					f.PrependReactor("list", kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
 					f.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
 				}
-				forbid(&s.core.Fake)
+				forbid(&s.Clientset.Fake)
 				forbid(&s.api.Fake)
 				c := s.controller(Config{})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -296,7 +296,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 				if s.log.Count("permission denied", " "+kind, "no status of Gateways and routes is written") != 1 {
 					t.Errorf("log:\n%s", &s.log)
 				}
-				for _, action := range append(s.core.Actions(), s.api.Actions()...) {
+				for _, action := range append(s.Clientset.Actions(), s.api.Actions()...) {
 					list, ok := action.(k8stesting.ListAction)
 					if !ok || action.GetResource().Resource != kind {
 						continue
@@ -356,7 +356,7 @@ func TestReconcile_AddressChange(t *testing.T) {
 					t.Errorf("Programmed is %s, the addresses are %v, want %s, %s", got, status.Addresses, programmed, address)
 				}
 			}
-			if err := s.core.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "apps", "gw-istio"); err != nil {
+			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "apps", "gw-istio"); err != nil {
 				t.Fatal(err)
 			}
 			check("False/Pending", "192.0.2.8")
@@ -402,7 +402,7 @@ func TestReconcile_LateNamespace(t *testing.T) {
 		s.run(Config{}, func() {
 			labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps", ResourceVersion: "2", Labels: map[string]string{revisionLabel: "other"}}}
 			var removed atomic.Bool
-			s.core.PrependReactor("list", "namespaces", func(k8stesting.Action) (bool, runtime.Object, error) {
+			s.Clientset.PrependReactor("list", "namespaces", func(k8stesting.Action) (bool, runtime.Object, error) {
 				return !removed.Load(), &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}, nil
 			})
 			g := newGateway(t, plain)
@@ -431,7 +431,7 @@ func TestReconcile_Deletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.run(Config{LeaveClass: true}, func() {
-			if err := s.core.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "apps"); err != nil {
+			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "apps"); err != nil {
 				t.Fatal(err)
 			}
 			for _, resource := range []string{"gatewayclasses", "httproutes", "gateways"} {

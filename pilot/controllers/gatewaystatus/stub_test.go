@@ -2,7 +2,6 @@ package gatewaystatus
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,10 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,15 +21,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -40,8 +36,8 @@ import (
 // stub is a client without an API server and a tag watcher. It counts attempts to write.
 type stub struct {
 	*testing.T
-	core *kubefake.Clientset
-	api  *gatewayfake.Clientset
+	fakes.Client
+	api *gatewayfake.Clientset
 	// routeTracker has the routes of all kinds.
 	routeTracker k8stesting.ObjectTracker
 	log          harness.Log
@@ -56,12 +52,6 @@ type stub struct {
 	tags    []string
 	handler revisions.TagHandler
 }
-
-func (s *stub) Kube() kubernetes.Interface { return s.core }
-
-func (s *stub) Dynamic() dynamic.Interface { return nil }
-
-func (s *stub) RESTConfig() *rest.Config { return &rest.Config{} }
 
 func (s *stub) Run(<-chan struct{}) {}
 
@@ -102,7 +92,7 @@ func (s *stub) tried() map[string]int {
 
 func newStub(t *testing.T) *stub {
 	known := routeScheme()
-	s := &stub{T: t, core: kubefake.NewClientset(), api: gatewayfake.NewSimpleClientset(), routeTracker: k8stesting.NewObjectTracker(known, serializer.NewCodecFactory(known).UniversalDecoder()), tries: map[string]int{}, version: 100, synced: true}
+	s := &stub{T: t, Client: fakes.Client{Clientset: kubefake.NewClientset()}, api: gatewayfake.NewSimpleClientset(), routeTracker: k8stesting.NewObjectTracker(known, serializer.NewCodecFactory(known).UniversalDecoder()), tries: map[string]int{}, version: 100, synced: true}
 	for _, verb := range []string{"patch", "create"} {
 		s.api.PrependReactor(verb, "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
 			what := action.GetVerb() + " " + action.GetResource().Resource
@@ -231,33 +221,21 @@ func world() []runtime.Object {
 // put creates or updates an object.
 func (s *stub) put(o runtime.Object) {
 	s.Helper()
-	resource, tracker := schema.GroupVersionResource{Version: "v1"}, s.core.Tracker()
-	switch o.(type) {
-	case *corev1.Namespace:
-		resource.Resource = "namespaces"
-	case *corev1.Secret:
-		resource.Resource = "secrets"
-	case *corev1.Service:
-		resource.Resource = "services"
-	case *appsv1.Deployment:
-		resource.Group, resource.Resource = "apps", "deployments"
+	resource := ""
+	switch o := o.(type) {
+	case *gateway.GatewayClass:
+		resource = "gatewayclasses"
+	case *gateway.Gateway:
+		resource = "gateways"
+	case *gateway.ReferenceGrant:
+		resource = "referencegrants"
+	case *route:
+		resource = cmp.Or(routeKinds[o.Kind], "httproutes")
 	default:
-		resource.Group = gateway.GroupName
-		resource.Resource = strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1.")) + "s"
-		resource.Resource = strings.Replace(resource.Resource, "classs", "classes", 1)
-		if r, is := o.(*route); is {
-			resource.Resource = cmp.Or(routeKinds[r.Kind], "httproutes")
-		}
-		tracker = s.tracker(resource.Resource)
+		s.Put(s.T, o)
+		return
 	}
-	namespace := o.(metav1.Object).GetNamespace()
-	err := tracker.Update(resource, o, namespace)
-	if apierrors.IsNotFound(err) {
-		err = tracker.Create(resource, o, namespace)
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	fakes.Put(s.T, s.tracker(resource), routeVersion.WithResource(resource), o)
 }
 
 // remove deletes the object of the world of each resource.
@@ -287,16 +265,7 @@ func (s *stub) controller(config Config) *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(config Config, during func()) {
 	s.Helper()
-	c := s.controller(config)
-	ctx, cancel := context.WithCancel(s.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
-	synctest.Wait()
-	during()
-	cancel()
-	if err := <-ended; err != nil {
-		s.Error(err)
-	}
+	fakes.Run(s.T, s.controller(config).Run, during)
 }
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("no right"))

@@ -143,7 +143,7 @@ func TestReconcile_FollowsService(t *testing.T) {
 			check("addresses removed", "null")
 			s.put(balanced("u", "3", corev1.LoadBalancerIngress{IP: "192.0.2.7"}))
 			check("addresses", `[{"ip":"192.0.2.7"}]`)
-			if err := s.clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
+			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
 				t.Fatal(err)
 			}
 			check("Service deleted")
@@ -160,7 +160,7 @@ func TestReconcile_FollowsService(t *testing.T) {
 func TestReconcile_ServiceMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		if err := s.clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
+		if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
 			t.Fatal(err)
 		}
 		s.put(changedIngress(func(i *networkingv1.Ingress) { i.Status.LoadBalancer.Ingress = []address{ip("192.0.2.9")} }))
@@ -211,9 +211,9 @@ func TestWarm_ReadForbidden(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				for _, verb := range []string{"list", "watch"} {
-					s.clientset.PrependReactor(verb, kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
+					s.Clientset.PrependReactor(verb, kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
 				}
-				s.clientset.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
+				s.Clientset.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
 				c := s.controller()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -224,7 +224,7 @@ func TestWarm_ReadForbidden(t *testing.T) {
 				if s.log.Count("permission denied", " "+kind, "no status is written") != 1 {
 					t.Errorf("log:\n%s", &s.log)
 				}
-				for _, action := range s.clientset.Actions() {
+				for _, action := range s.Clientset.Actions() {
 					want, ok := map[string]string{"services": "home metadata.name=gateway", "pods": "home "}[action.GetResource().Resource]
 					if list, is := action.(k8stesting.ListAction); ok && is {
 						if got := action.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != want {
@@ -257,7 +257,7 @@ func TestReconcile_UnknownClass(t *testing.T) {
 			}
 			check(1, 0)
 			ingresses := schema.GroupVersionResource{Group: networkingv1.GroupName, Version: "v1", Resource: "ingresses"}
-			if err := s.clientset.Tracker().Delete(ingresses, "apps", "lost"); err != nil {
+			if err := s.Clientset.Tracker().Delete(ingresses, "apps", "lost"); err != nil {
 				t.Fatal(err)
 			}
 			check(1, 1)

@@ -1,14 +1,12 @@
 package ingress
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -16,38 +14,30 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // stub is a client without an API server. It counts attempts to write.
 type stub struct {
 	*testing.T
-	clientset *fake.Clientset
-	attempts  atomic.Int32
-	mu        sync.Mutex
-	answer    error // result of each write; if nil, the write succeeds
-	log       harness.Log
-	events    events
+	fakes.Client
+	attempts atomic.Int32
+	mu       sync.Mutex
+	answer   error // result of each write; if nil, the write succeeds
+	log      harness.Log
+	events   events
 }
-
-func (s *stub) Kube() kubernetes.Interface { return s.clientset }
-
-func (s *stub) Dynamic() dynamic.Interface { return nil }
-
-func (s *stub) RESTConfig() *rest.Config { return &rest.Config{} }
 
 // newStub has a Service without addresses and its pod on a node, so that all kinds affect the result.
 func newStub(t *testing.T, more ...runtime.Object) *stub {
 	t.Helper()
 	app := map[string]string{"app": "gateway"}
 	class := "ours"
-	s := &stub{T: t, clientset: fake.NewClientset(append([]runtime.Object{
+	s := &stub{T: t, Client: fakes.Client{Clientset: fake.NewClientset(append([]runtime.Object{
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u", ResourceVersion: "1"}, Spec: corev1.ServiceSpec{Selector: app}},
 		&corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway-1", UID: "u", Labels: app, ResourceVersion: "1"},
@@ -65,8 +55,8 @@ func newStub(t *testing.T, more ...runtime.Object) *stub {
 		&networkingv1.Ingress{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "one", UID: "u", ResourceVersion: "1"}, Spec: networkingv1.IngressSpec{IngressClassName: &class},
 		},
-	}, more...)...)}
-	s.clientset.PrependReactor("patch", "ingresses", func(k8stesting.Action) (bool, runtime.Object, error) {
+	}, more...)...)}}
+	s.Clientset.PrependReactor("patch", "ingresses", func(k8stesting.Action) (bool, runtime.Object, error) {
 		s.attempts.Add(1)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -96,44 +86,13 @@ func (s *stub) controller() *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(c *Controller, during func()) {
 	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
-	synctest.Wait()
-	during()
-	cancel()
-	if err := <-ended; err != nil {
-		s.Error(err)
-	}
+	fakes.Run(s.T, c.Run, during)
 }
 
 // put creates or updates an object.
 func (s *stub) put(o runtime.Object) {
 	s.Helper()
-	tracker := s.clientset.Tracker()
-	resource := schema.GroupVersionResource{Version: "v1"}
-	var at metav1.Object
-	switch o := o.(type) {
-	case *corev1.Service:
-		resource.Resource, at = "services", o
-	case *corev1.Pod:
-		resource.Resource, at = "pods", o
-	case *corev1.Node:
-		resource.Resource, at = "nodes", o
-	case *networkingv1.IngressClass:
-		resource.Group, resource.Resource, at = networkingv1.GroupName, "ingressclasses", o
-	case *networkingv1.Ingress:
-		resource.Group, resource.Resource, at = networkingv1.GroupName, "ingresses", o
-	default:
-		s.Fatalf("a %T", o)
-	}
-	err := tracker.Update(resource, o, at.GetNamespace())
-	if apierrors.IsNotFound(err) {
-		err = tracker.Create(resource, o, at.GetNamespace())
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	s.Put(s.T, o)
 }
 
 var (
@@ -143,7 +102,7 @@ var (
 
 // patches returns the attempted patches.
 func (s *stub) patches() (all []string) {
-	for _, action := range s.clientset.Actions() {
+	for _, action := range s.Clientset.Actions() {
 		if patch, ok := action.(k8stesting.PatchAction); ok {
 			all = append(all, patch.GetName()+" "+patch.GetSubresource()+" "+string(patch.GetPatch()))
 		}

@@ -52,7 +52,7 @@ func TestWarm_ReadsOnce(t *testing.T) {
 		}
 		c.Close()
 		var reads []string
-		for _, action := range s.clientset.Actions() {
+		for _, action := range s.Clientset.Actions() {
 			if list, ok := action.(k8stesting.ListAction); ok {
 				reads = append(reads, action.GetResource().Resource+" "+list.GetListRestrictions().Fields.String())
 			}
@@ -71,7 +71,7 @@ func TestRun_WithoutReadPermission(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t, space("a"))
 				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no"))
-				s.clientset.PrependReactor("list", kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
+				s.Clientset.PrependReactor("list", kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
 				c := s.controller(Config{BundleFile: file})
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("not in time"))
 				defer cancel()

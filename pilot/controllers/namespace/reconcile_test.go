@@ -151,7 +151,7 @@ func TestReconcile_NamespaceRecreated(t *testing.T) {
 	file := bundleFile(t, string(harness.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"))
-		s.clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watch.NewFake(), nil))
+		s.Clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watch.NewFake(), nil))
 		s.run(s.controller(Config{BundleFile: file}), func() {
 			labelled := space("a")
 			labelled.Status.Phase = corev1.NamespaceActive

@@ -1,7 +1,6 @@
 package namespace
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -10,19 +9,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
@@ -34,8 +30,8 @@ var (
 // stub is a client without an API server. It records the time of each attempt to write.
 type stub struct {
 	*testing.T
-	clientset *fake.Clientset
-	log       harness.Log
+	fakes.Client
+	log harness.Log
 
 	mu      sync.Mutex
 	version int
@@ -43,17 +39,13 @@ type stub struct {
 	writes  []time.Time
 }
 
-func (s *stub) Kube() kubernetes.Interface { return s.clientset }
-func (s *stub) Dynamic() dynamic.Interface { return nil }
-func (s *stub) RESTConfig() *rest.Config   { return &rest.Config{} }
-
 func newStub(t *testing.T, objects ...runtime.Object) *stub {
-	s := &stub{T: t, clientset: fake.NewClientset(), version: 100}
+	s := &stub{T: t, Client: fakes.Client{Clientset: fake.NewClientset()}, version: 100}
 	for _, o := range objects {
 		s.put(o)
 	}
 	for _, verb := range []string{"create", "patch"} {
-		s.clientset.PrependReactor(verb, "configmaps", s.write)
+		s.Clientset.PrependReactor(verb, "configmaps", s.write)
 	}
 	return s
 }
@@ -77,7 +69,7 @@ func (s *stub) write(action k8stesting.Action) (bool, runtime.Object, error) {
 		}
 		patch["metadata"] = map[string]any{"resourceVersion": s.nextVersion()}
 		action.Patch, _ = json.Marshal(patch)
-		return k8stesting.ObjectReaction(s.clientset.Tracker())(action)
+		return k8stesting.ObjectReaction(s.Clientset.Tracker())(action)
 	case k8stesting.CreateActionImpl:
 		action.GetObject().(metav1.Object).SetResourceVersion(s.nextVersion())
 	}
@@ -96,33 +88,22 @@ func (s *stub) put(o runtime.Object) {
 	s.Helper()
 	object := o.(metav1.Object)
 	object.SetResourceVersion(s.nextVersion())
-	resource := configMapResource
-	if _, ok := o.(*corev1.Namespace); ok {
-		resource = namespaceResource
-		if object.GetUID() == "" {
-			object.SetUID("first")
-		}
+	if _, ok := o.(*corev1.Namespace); ok && object.GetUID() == "" {
+		object.SetUID("first")
 	}
-	tracker := s.clientset.Tracker()
-	if _, err := tracker.Get(resource, object.GetNamespace(), object.GetName()); err == nil {
-		if err := tracker.Update(resource, o, object.GetNamespace()); err != nil {
-			s.Fatal(err)
-		}
-	} else if err := tracker.Create(resource, o, object.GetNamespace()); err != nil {
-		s.Fatal(err)
-	}
+	s.Put(s.T, o)
 }
 
 func (s *stub) remove(resource schema.GroupVersionResource, namespace, name string) {
 	s.Helper()
-	if err := s.clientset.Tracker().Delete(resource, namespace, name); err != nil {
+	if err := s.Clientset.Tracker().Delete(resource, namespace, name); err != nil {
 		s.Fatal(err)
 	}
 }
 
 // stored returns the ConfigMap of a namespace, or nil.
 func (s *stub) stored(namespace string) *corev1.ConfigMap {
-	o, _ := s.clientset.Tracker().Get(configMapResource, namespace, ConfigMapName)
+	o, _ := s.Clientset.Tracker().Get(configMapResource, namespace, ConfigMapName)
 	stored, _ := o.(*corev1.ConfigMap)
 	return stored
 }
@@ -161,15 +142,7 @@ func (s *stub) controller(config Config) *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(c *Controller, during func()) {
 	s.Helper()
-	ctx, cancel := context.WithCancel(s.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
-	synctest.Wait()
-	during()
-	cancel()
-	if err := <-ended; err != nil {
-		s.Error(err)
-	}
+	fakes.Run(s.T, c.Run, during)
 }
 
 func space(name string) *corev1.Namespace {

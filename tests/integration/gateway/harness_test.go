@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,8 +20,6 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
@@ -94,18 +90,18 @@ func (p *plane) identity(pod string) *rest.Config {
 // replica is a running server.
 type replica struct {
 	*bootstrap.Server
-	log  *logs.Buffer
-	sent *sent
+	log  *harness.Log
+	sent *harness.Log
 	end  func()
 }
 
 // serve runs a server until end is called or the test ends.
 func (p *plane) serve(pod string, as *rest.Config) *replica {
 	p.Helper()
-	r := &replica{log: &logs.Buffer{}, sent: &sent{}}
+	r := &replica{log: &harness.Log{}, sent: &harness.Log{}}
 	config := p.config
 	config.Identity, config.RESTConfig = pod, rest.CopyConfig(as)
-	config.RESTConfig.Wrap(r.sent.wrap)
+	config.RESTConfig.Wrap(harness.Requests(r.sent))
 	config.Logger = slog.New(slog.NewTextHandler(r.log, nil))
 	var err error
 	r.Server, err = bootstrap.New(config)
@@ -154,43 +150,9 @@ func (r *replica) leading(p *plane) (ids []string) {
 	return ids
 }
 
-// sent records requests.
-type sent struct {
-	mu  sync.Mutex
-	all []string
-}
-
-type noted struct {
-	next http.RoundTripper
-	s    *sent
-}
-
-func (s *sent) wrap(next http.RoundTripper) http.RoundTripper { return noted{next, s} }
-
-func (n noted) WrappedRoundTripper() http.RoundTripper { return n.next }
-
-func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
-	n.s.mu.Lock()
-	n.s.all = append(n.s.all, req.Method+" "+req.URL.Path)
-	n.s.mu.Unlock()
-	return n.next.RoundTrip(req)
-}
-
-// count returns the number of requests that contain all words.
-func (s *sent) count(words ...string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.all {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(one, word) }) {
-			n++
-		}
-	}
-	return n
-}
-
 func (p *plane) until(what string, holds func() bool) {
 	p.Helper()
-	waits.Until(p.T, what, holds)
+	harness.Until(p.T, what, holds)
 }
 
 // gateway creates a Gateway.

@@ -34,13 +34,13 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 
 	p.removeDefinitions()
 	p.until("all missing kinds are logged", func() bool { return r.log.Count(gone) == 5 && r.log.Count(absent, "kind=httproutes") == 1 })
-	made := r.sent.count("POST", "/deployments")
+	made := r.sent.Count("POST", "/deployments")
 	p.must(p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))
 	p.othersWork()
 	if all := r.leading(p); len(all) != 3 {
 		t.Errorf("it leads %q", all)
 	}
-	if n := r.sent.count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
+	if n := r.sent.Count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
 		t.Errorf("%d Deployments created for deleted Gateways", n)
 	}
 	if n, m := r.log.Count(gone), r.log.Count(absent, "kind=httproutes"); n != 5 || m != 1 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +14,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -33,53 +31,10 @@ type cell struct {
 	namespace string
 	admin     kube.Client
 	api       versioned.GatewayV1Interface
-	writes    *writes
-	log       *logs.Buffer
+	sent      *harness.Log // requests
+	log       *harness.Log
 	identity  *rest.Config
 	end       func()
-}
-
-// writes records writes by method, path and response.
-type writes struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (w *writes) wrap(next http.RoundTripper) http.RoundTripper { return counted{next, w} }
-
-type counted struct {
-	next http.RoundTripper
-	w    *writes
-}
-
-func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
-	response, err := c.next.RoundTrip(req)
-	if req.Method != http.MethodGet {
-		what := req.Method + " " + req.URL.Path
-		if err == nil {
-			what += " " + response.Status
-		}
-		c.w.mu.Lock()
-		defer c.w.mu.Unlock()
-		c.w.all = append(c.w.all, what)
-	}
-	return response, err
-}
-
-// count returns the number of writes that contain all words.
-func (w *writes) count(words ...string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, what := range w.all {
-		n++
-		for _, word := range words {
-			if !strings.Contains(what, word) {
-				n--
-				break
-			}
-		}
-	}
-	return n
 }
 
 // newCell creates a namespace with a revision of its own.
@@ -89,7 +44,7 @@ func newCell(t *testing.T) *cell {
 	if err := shared.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), writes: &writes{}, log: &logs.Buffer{}}
+	c := &cell{t: t, c: shared, namespace: shared.Namespace(t), sent: &harness.Log{}, log: &harness.Log{}}
 	c.admin = c.client(shared.Admin())
 	var err error
 	if c.api, err = versioned.NewForConfig(c.admin.RESTConfig()); err != nil {
@@ -125,16 +80,16 @@ func (c *cell) must(err error) {
 // start runs the controller of the revision of the cell until end is called or the test ends.
 func (c *cell) start() {
 	c.t.Helper()
-	c.end = c.serve(c.namespace, c.writes)
+	c.end = c.serve(c.namespace, c.sent)
 }
 
 // serve runs a controller until the returned function is called or the test ends.
-func (c *cell) serve(revision string, recorded *writes) (end func()) {
+func (c *cell) serve(revision string, sent *harness.Log) (end func()) {
 	c.t.Helper()
 	if c.identity == nil {
 		c.identity = c.c.Identity(c.t, cluster.IdentityOptions{Namespace: c.namespace, PodName: "pilot", ClusterRules: gatewaystatus.ClusterRules(true)})
 	}
-	client := c.client(c.identity, kube.WithWrapTransport(recorded.wrap))
+	client := c.client(c.identity, kube.WithWrapTransport(harness.Requests(sent)))
 	log := slog.New(slog.NewTextHandler(c.log, nil))
 	tags := revisions.NewTags(c.admin, revisions.Config{Revision: revision, Namespace: c.namespace, Logger: log})
 	controller, err := gatewaystatus.New(client, gatewaystatus.Config{Tags: tags, Logger: log})
@@ -196,7 +151,7 @@ func (c *cell) stored(resource, name string) map[string]any {
 // await waits until a function returns true.
 func (c *cell) await(what string, holds func() bool) {
 	c.t.Helper()
-	waits.Until(c.t, what, holds)
+	harness.Until(c.t, what, holds)
 }
 
 // awaitCondition waits until a condition has this status and reason.

@@ -10,13 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // rivals are two revisions in one cell. Their tag default can move.
 type rivals struct {
 	*cell
-	writes [2]*writes
-	names  [2]string
+	sent  [2]*harness.Log // requests of each revision
+	names [2]string
 }
 
 func newRivals(t *testing.T) *rivals {
@@ -30,8 +32,8 @@ func newRivals(t *testing.T) *rivals {
 	r.must(err)
 	t.Cleanup(func() { r.must(hooks.Delete(context.WithoutCancel(t.Context()), r.namespace, metav1.DeleteOptions{})) })
 	for i, name := range r.names {
-		r.writes[i] = &writes{}
-		r.serve(name, r.writes[i])
+		r.sent[i] = &harness.Log{}
+		r.serve(name, r.sent[i])
 	}
 	return r
 }
@@ -178,7 +180,7 @@ func TestOwner_NewNamespace(t *testing.T) {
 	r := newRivals(t)
 	r.flip(1)
 	r.put("Gateway", "unlabelled", listening)
-	r.await("the default revision writes", func() bool { return r.writes[1].count("unlabelled") > 0 })
+	r.await("the default revision writes", func() bool { return r.sent[1].Count("PATCH", "unlabelled") > 0 })
 	home := r.namespace
 	for i := range 20 {
 		r.namespace = r.c.Namespace(t)
@@ -187,7 +189,7 @@ func TestOwner_NewNamespace(t *testing.T) {
 		r.put("HTTPRoute", "route", routing)
 		r.awaitCondition(fmt.Sprint("Gateway ", i), r.ofGateway("gw"), "Accepted", "True/Accepted")
 		r.awaitCondition(fmt.Sprint("route ", i), r.ofRoute("route", "gw"), "Accepted", "True/Accepted")
-		if n := r.writes[1].count("/namespaces/" + r.namespace + "/"); n != 0 {
+		if n := r.sent[1].Count("PATCH", "/namespaces/"+r.namespace+"/"); n != 0 {
 			t.Errorf("the other revision wrote %d times", n)
 		}
 	}

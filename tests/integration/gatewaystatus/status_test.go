@@ -133,7 +133,7 @@ func TestStatus_FollowsCluster(t *testing.T) {
 func (c *cell) quiet() {
 	c.t.Helper()
 	for i, restart := range []bool{false, true} {
-		before, _ := c.settled()
+		before := c.settled()
 		if restart {
 			c.end()
 			c.start()
@@ -147,21 +147,24 @@ func (c *cell) quiet() {
 		last := fmt.Sprintf("last-%d-%d", i, before)
 		c.put("Gateway", last, listening)
 		c.awaitCondition(last, c.ofGateway(last), "Accepted", "True/Accepted")
-		c.await("last write recorded", func() bool { return c.writes.count(last) > 0 })
-		if n := c.writes.count("/gw/") + c.writes.count("/route/"); n != before {
-			c.t.Errorf("%d unnecessary writes (restarted: %v): %q", n-before, restart, c.writes.all)
+		c.await("last write recorded", func() bool { return c.sent.Count("PATCH", last) > 0 })
+		if n := c.writes(); n != before {
+			c.t.Errorf("%d unnecessary writes (restarted: %v):\n%s", n-before, restart, c.sent)
 		}
 	}
 }
 
-// settled returns the number of writes to gw and route after a further write was recorded.
-func (c *cell) settled() (n, all int) {
+// writes returns the number of writes to gw and route.
+func (c *cell) writes() int { return c.sent.Count("PATCH", "/gw/") + c.sent.Count("PATCH", "/route/") }
+
+// settled returns the number of writes after a further write was recorded.
+func (c *cell) settled() int {
 	c.t.Helper()
-	name := fmt.Sprintf("settle-%d", c.writes.count())
+	name := fmt.Sprintf("settle-%d", c.sent.Count("PATCH"))
 	c.put("Gateway", name, listening)
 	c.awaitCondition(name, c.ofGateway(name), "Accepted", "True/Accepted")
-	c.await("recorded", func() bool { return c.writes.count(name) > 0 })
-	return c.writes.count("/gw/") + c.writes.count("/route/"), c.writes.count()
+	c.await("recorded", func() bool { return c.sent.Count("PATCH", name) > 0 })
+	return c.writes()
 }
 
 // foreign returns an entry of another controller, with a time that a typed client does not preserve.

@@ -1,0 +1,2 @@
+// Package fakes runs controllers without an API server.
+package fakes

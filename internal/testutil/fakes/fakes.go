@@ -1,0 +1,72 @@
+package fakes
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	k8stesting "k8s.io/client-go/testing"
+)
+
+// Client is a kube.Client with a fake clientset.
+type Client struct{ Clientset *fake.Clientset }
+
+// Kube returns the fake clientset.
+func (c Client) Kube() kubernetes.Interface { return c.Clientset }
+
+// Dynamic returns nil.
+func (c Client) Dynamic() dynamic.Interface { return nil }
+
+// RESTConfig returns an empty configuration.
+func (c Client) RESTConfig() *rest.Config { return &rest.Config{} }
+
+// Put creates or updates an object of the clientset.
+func (c Client) Put(t testing.TB, o runtime.Object) {
+	t.Helper()
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	Put(t, c.Clientset.Tracker(), resource, o)
+}
+
+// Put creates or updates an object of a resource.
+func Put(t testing.TB, tracker k8stesting.ObjectTracker, resource schema.GroupVersionResource, o runtime.Object) {
+	t.Helper()
+	object, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = tracker.Update(resource, o, object.GetNamespace(), metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		err = tracker.Create(resource, o, object.GetNamespace(), metav1.CreateOptions{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Run runs a controller in a bubble of synctest while a function runs.
+func Run(t testing.TB, run func(context.Context) error, during func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- run(ctx) }()
+	synctest.Wait()
+	during()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
