@@ -31,7 +31,7 @@ import (
 )
 
 // bound limits each wait.
-const bound = 30 * time.Second
+const bound = harness.Patience
 
 // world is a namespace with a running controller that has no additional permissions. It is also the system
 // namespace.

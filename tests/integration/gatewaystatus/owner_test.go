@@ -90,11 +90,12 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 	r.relabel("gateways", r.namespace, "pinned", r.names[0])
 	r.must(r.api.RESTClient().Post().Namespace(elsewhere).Resource("httproutes").Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"route"},
 		"spec":{"parentRefs":[{"name":"free","namespace":"` + r.namespace + `"},{"name":"pinned","namespace":"` + r.namespace + `"}]}}`)).Do(t.Context()).Error())
-	bound := int64(60)
+	bound := int64(300) // all steps together
 	w, err := r.api.HTTPRoutes(elsewhere).Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: &bound})
 	r.must(err)
 	settled := make(chan struct{})
 	ended := make(chan struct{})
+	t.Cleanup(func() { w.Stop(); <-ended })
 	go func() {
 		defer close(ended)
 		complete := false
@@ -150,7 +151,6 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 	}
 	r.patch("httproutes", elsewhere, "route", `{"metadata":{"annotations":{"last":"1"}}}`)
 	<-ended
-	w.Stop()
 	if strings.Contains(r.log.String(), "keeps reverting") {
 		t.Error("changes of owners count as reverts")
 	}
