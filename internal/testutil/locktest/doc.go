@@ -7,7 +7,7 @@
 //
 //	store := locktest.NewStore(locktest.Lease)
 //	a, b := store.Lock("pod-a", "stable"), store.Lock("pod-b", "canary")
-//	a.SetLatency(time.Second, 0)                       // each request takes a second to arrive
+//	a.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Before: time.Second} }) // each request takes a second to arrive
 //	a.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply, Hang: true})
 //	store.Delete()                                     // as kubectl delete does
 //

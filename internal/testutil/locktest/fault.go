@@ -62,7 +62,6 @@ type Client struct {
 	name  string
 
 	mu        sync.Mutex
-	latency   Fault
 	next      map[Verb][]Fault
 	hook      func(Verb) Fault
 	forbidden map[Verb]bool
@@ -80,23 +79,15 @@ func (s *Store) Client(name string) *Client {
 	return c
 }
 
-// SetLatency sets the latency of each request and each reply.
-func (c *Client) SetLatency(before, after time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.latency = Fault{Before: before, After: after}
-}
-
-// FailNext sets the faults of the next requests of this verb, one for each request. They replace SetFault and
-// SetLatency.
+// FailNext sets the faults of the next requests of this verb, one for each request. They replace SetFault.
 func (c *Client) FailNext(verb Verb, faults ...Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next[verb] = append(c.next[verb], faults...)
 }
 
-// SetFault sets a function that returns the fault of each request. nil removes it. It replaces SetLatency. hook
-// may call the store and the client.
+// SetFault sets a function that returns the fault of each request. nil removes it. hook may call the store and the
+// client.
 func (c *Client) SetFault(hook func(Verb) Fault) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +119,7 @@ func (c *Client) Requests() map[Verb]int {
 func (c *Client) fault(verb Verb) Fault {
 	c.mu.Lock()
 	c.requests[verb]++
-	f, hook := c.latency, c.hook
+	f, hook := Fault{}, c.hook
 	if queue := c.next[verb]; len(queue) > 0 {
 		f, hook = queue[0], nil
 		c.next[verb] = queue[1:]

@@ -33,15 +33,19 @@ func (s *Store) Lock(identity, key string) *Lock {
 // LockWith returns the lock of a new candidate with this configuration.
 func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	c := s.Client(config.Identity)
+	return &Lock{Client: c, Locker: c.lock(config)}
+}
+
+func (c *Client) lock(config k8sresourcelock.ResourceLockConfig) Locker {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
-	if s.kind == Lease {
-		lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
-		if s.sharing() {
-			lock.Shared = &k8sresourcelock.Shared{Client: c, MinSharedWatches: 1}
-		}
-		return &Lock{Client: c, Locker: lock}
+	if c.store.kind == ConfigMap {
+		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}
 	}
-	return &Lock{Client: c, Locker: &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}}
+	lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
+	if c.store.sharing() {
+		lock.Shared = &k8sresourcelock.Shared{Client: c, MinSharedWatches: 1}
+	}
+	return lock
 }
 
 // Plain returns the lock with the methods of Interface only. An elector must poll it.

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -21,23 +20,22 @@ type Peer struct {
 	Identity, Key string
 	// Lease, Renew and Retry are LeaseDuration, RenewDeadline and RetryPeriod.
 	Lease, Renew, Retry time.Duration
-	// Outranks reports whether the peer overwrites a live holder with this key. If nil, it overwrites no live
-	// holder.
+	// Outranks reports whether the peer overwrites a live holder with this key.
 	Outranks func(key string) bool
 	// Work runs while the peer regards itself as leader.
 	Work func(ctx context.Context)
 
-	// object is the object of the last reply. It is the base of the next write.
-	object   Object // as the last call showed it; the guard of the next
-	record   k8sresourcelock.LeaderElectionRecord
+	lock     k8sresourcelock.Interface
+	record   k8sresourcelock.LeaderElectionRecord // as last read or written
 	raw      string
 	observed time.Time
 }
 
 // Run takes part in the election until ctx is done and the work has returned.
 func (p *Peer) Run(ctx context.Context) {
+	p.lock = p.Client.lock(k8sresourcelock.ResourceLockConfig{Identity: p.Identity, Key: p.Key})
 	for ctx.Err() == nil {
-		p.object, p.raw = nil, ""
+		p.raw = ""
 		for !p.try(ctx, p.Renew) {
 			if pass(ctx, p.Retry+rand.N(p.Retry*12/10)) != nil {
 				return
@@ -53,9 +51,7 @@ func (p *Peer) lead(ctx context.Context) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		if p.Work != nil {
-			p.Work(working)
-		}
+		p.Work(working)
 	}()
 	for p.renew(ctx) {
 		if pass(ctx, p.Retry) != nil {
@@ -67,7 +63,7 @@ func (p *Peer) lead(ctx context.Context) {
 		released := p.record
 		released.HolderIdentity, released.HolderKey, released.LeaseDurationSeconds = "", "", 1
 		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Renew)
-		_ = p.put(late, released)
+		_ = p.lock.Update(late, released)
 		cancel()
 	}
 	<-returned
@@ -94,60 +90,33 @@ func (p *Peer) try(ctx context.Context, limit time.Duration) bool {
 		HolderIdentity: p.Identity, HolderKey: p.Key, LeaseDurationSeconds: int(p.Lease / time.Second),
 		AcquireTime: stamp, RenewTime: stamp,
 	}
-	found, err := p.get(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
-		p.object = nil
-		return p.put(ctx, next) == nil
-	case err != nil || found.Unreadable != nil:
+	write := p.lock.Update
+	found, raw, err := p.lock.Get(ctx)
+	if apierrors.IsNotFound(err) {
+		write = p.lock.Create
+	} else if err != nil || !p.claims(*found, raw, &next) {
 		return false
 	}
-	if string(found.Raw) != p.raw {
-		p.raw, p.record, p.observed = string(found.Raw), found.Record, now()
-	}
-	holder := found.Record.HolderIdentity
-	live := holder != "" && now().Before(p.observed.Add(p.Lease))
-	switch {
-	case holder == p.Identity:
-		next.AcquireTime, next.LeaderTransitions = found.Record.AcquireTime, found.Record.LeaderTransitions
-	case live && (p.Outranks == nil || !p.Outranks(found.Record.HolderKey)):
+	if write(ctx, next) != nil {
 		return false
-	case found.Raw != nil:
-		next.LeaderTransitions = found.Record.LeaderTransitions + 1
 	}
-	return p.put(ctx, next) == nil
+	p.record = next
+	return true
 }
 
-func (p *Peer) get(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-	obj, err := p.Client.exchange(ctx, Get, func() (Object, error) { return p.Client.store.get(Name) })
-	if err != nil {
-		return k8sresourcelock.Snapshot{}, err
+// claims reports whether the peer writes next, and completes next.
+func (p *Peer) claims(found k8sresourcelock.LeaderElectionRecord, raw []byte, next *k8sresourcelock.LeaderElectionRecord) bool {
+	if string(raw) != p.raw {
+		p.raw, p.record, p.observed = string(raw), found, now()
 	}
-	p.object = obj
-	return snapshotOf(obj), nil
-}
-
-// put writes the record to the object of the last reply.
-func (p *Peer) put(ctx context.Context, r k8sresourcelock.LeaderElectionRecord) error {
-	store := p.Client.store
-	verb, obj := Create, store.blank()
-	if p.object != nil {
-		verb, obj = Update, clone(p.object)
+	live := found.HolderIdentity != "" && now().Before(p.observed.Add(p.Lease))
+	switch {
+	case found.HolderIdentity == p.Identity:
+		next.AcquireTime, next.LeaderTransitions = found.AcquireTime, found.LeaderTransitions
+	case live && !p.Outranks(found.HolderKey):
+		return false
+	case raw != nil:
+		next.LeaderTransitions = found.LeaderTransitions + 1
 	}
-	setRecord(obj, r)
-	stored, err := p.Client.exchange(ctx, verb, func() (Object, error) {
-		if verb == Create {
-			return store.create(p.Client.name, obj, false)
-		}
-		return store.update(p.Client.name, obj, false)
-	})
-	if err != nil {
-		return err
-	}
-	if stored == nil {
-		return errors.New("no reply")
-	}
-	snap := snapshotOf(stored)
-	p.object, p.raw, p.record, p.observed = stored, string(snap.Raw), snap.Record, now()
-	return nil
+	return true
 }

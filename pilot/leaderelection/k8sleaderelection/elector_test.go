@@ -42,7 +42,8 @@ func TestElectorRequestRate(t *testing.T) {
 		a := startCandidate(t, store, "a")
 		advance(time.Second)
 		b := startCandidate(t, store, "b")
-		a.lock.SetLatency(time.Second, time.Second) // RetryPeriod counts from the time of sending
+		slow := locktest.Fault{Before: time.Second, After: time.Second}
+		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return slow }) // RetryPeriod counts from the time of sending
 		advance(time.Minute)
 		beforeA := total(a.lock.Requests())
 		beforeB := total(b.lock.Requests())

@@ -62,7 +62,7 @@ func TestMultiLock_RequestHangs(t *testing.T) {
 func TestMultiLock_DefaultChange(t *testing.T) {
 	playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, lockA, lockB *locktest.PairLock) {
 		for _, lock := range []*locktest.Lock{lockA.Primary, lockA.Secondary, lockB.Primary, lockB.Secondary} {
-			lock.SetLatency(time.Millisecond, time.Millisecond)
+			lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Before: time.Millisecond, After: time.Millisecond} })
 		}
 		changed := time.Now()
 		setDefault("canary", a, b)
