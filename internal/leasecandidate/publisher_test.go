@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -101,7 +102,11 @@ func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	object, err := until(w, is)
+	var object *coordinationv1beta1.LeaseCandidate
+	_, err = watchtools.UntilWithoutRetry(ctx, w, func(event watch.Event) (found bool, _ error) {
+		object, found = event.Object.(*coordinationv1beta1.LeaseCandidate)
+		return found && event.Type != watch.Deleted && is(object), nil
+	})
 	if err != nil {
 		p.t.Fatalf("%s: %v", what, err)
 	}
@@ -258,7 +263,8 @@ func TestConfig_Invalid(t *testing.T) {
 		object := &coordinationv1beta1.LeaseCandidate{
 			ObjectMeta: metav1.ObjectMeta{Name: coordination.CandidateName(cfg.Pod, cfg.Lease), Labels: cfg.Labels},
 			Spec: coordinationv1beta1.LeaseCandidateSpec{
-				LeaseName: cfg.Lease, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion, Strategy: strategyOf(cfg),
+				LeaseName: cfg.Lease, BinaryVersion: cfg.BinaryVersion, EmulationVersion: cfg.EmulationVersion,
+				Strategy: coordinationv1.CoordinatedLeaseStrategy(cfg.Strategy),
 			},
 		}
 		_, err := p.client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -274,18 +280,3 @@ func TestConfig_Invalid(t *testing.T) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func strategyOf(cfg Config) coordinationv1.CoordinatedLeaseStrategy {
-	return coordinationv1.CoordinatedLeaseStrategy(cfg.Strategy)
-}
-
-// until waits for an object that satisfies is, and stops the watch.
-func until(w watch.Interface, is func(*coordinationv1beta1.LeaseCandidate) bool) (*coordinationv1beta1.LeaseCandidate, error) {
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		if object, ok := event.Object.(*coordinationv1beta1.LeaseCandidate); ok && event.Type != watch.Deleted && is(object) {
-			return object, nil
-		}
-	}
-	return nil, context.DeadlineExceeded
-}

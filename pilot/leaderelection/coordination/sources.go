@@ -56,7 +56,7 @@ type sightings struct {
 	servedAgain time.Time
 	// members caches parsed member Leases, because a member can be in many elections.
 	members map[string]parsedMember
-	// leases are the locks and the members' Leases. They are recorded between terms too, so that a new term knows how old the leases are.
+	// leases are the locks and the Leases of members. They are recorded between terms too, so that a new term has their ages.
 	leases map[string]leaseSighting
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,15 +47,22 @@ func (h *history) versions() []*coordinationv1.Lease {
 	return slices.Clone(h.all)
 }
 
-// led returns the holders that wrote the lock themselves, in order; "" is a free lock.
-func (h *history) led() (all []string) {
+// led returns the holders that wrote the lock themselves, in order. It fails if a term has two holders or the transitions decrease.
+func (h *history) led(t *testing.T) (all []string) {
+	t.Helper()
+	last := int32(-1)
 	for _, l := range h.versions() {
-		holder := value(l.Spec.HolderIdentity)
-		if holder == "" || !nominated(l) {
+		holder, term := value(l.Spec.HolderIdentity), value(l.Spec.LeaseTransitions)
+		switch same := len(all) > 0 && all[len(all)-1] == holder; {
+		case holder == "" || nominated(l) || same && term == last:
+		case !same && term > last:
 			all = append(all, holder)
+			last = term
+		default:
+			t.Errorf("%s leads in term %d after term %d of %q", holder, term, last, all)
 		}
 	}
-	return slices.Compact(all)
+	return all
 }
 
 // nominated reports whether another process wrote the holder.
@@ -71,11 +79,4 @@ func (h *history) renewals(who string) (n int) {
 		n++
 	}
 	return n - 1
-}
-
-// falls reports whether the transitions ever decreased.
-func (h *history) falls() bool {
-	return !slices.IsSortedFunc(h.versions(), func(a, b *coordinationv1.Lease) int {
-		return int(value(a.Spec.LeaseTransitions)) - int(value(b.Spec.LeaseTransitions))
-	})
 }

@@ -11,14 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// sent records writes and returns them as stored with version 9.
+// sent records writes and returns them as stored with version 9. The test sets the result of watch requests.
 type sent struct {
 	corev1client.ConfigMapInterface
-	all []*corev1.ConfigMap
-	err error
+	all   []*corev1.ConfigMap
+	watch func(metav1.ListOptions) (watch.Interface, error)
 }
 
 func (s *sent) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
@@ -27,13 +28,13 @@ func (s *sent) take(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	s.all = append(s.all, cm)
 	stored := cm.DeepCopy()
 	stored.UID, stored.ResourceVersion = "u", "9"
-	return stored, s.err
+	return stored, nil
 }
 
 func (s *sent) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
 	cm := configMap("istio-leader", "7")
 	cm.UID = "u"
-	return cm, s.err
+	return cm, nil
 }
 
 func (s *sent) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
@@ -42,6 +43,10 @@ func (s *sent) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOp
 
 func (s *sent) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
 	return s.take(cm)
+}
+
+func (s *sent) Watch(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(opts)
 }
 
 func (s *sent) last() *corev1.ConfigMap { return s.all[len(s.all)-1] }

@@ -17,18 +17,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// scripted is a client with scripted watch events.
-type scripted struct {
-	corev1client.ConfigMapInterface
-	watch func(metav1.ListOptions) (watch.Interface, error)
-}
-
-func (s scripted) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
-
-func (s scripted) Watch(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return s.watch(opts)
-}
-
 func lockOn(client corev1client.ConfigMapsGetter) *ConfigMapLock {
 	return &ConfigMapLock{
 		ConfigMapMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "istio-leader"},
@@ -39,7 +27,7 @@ func lockOn(client corev1client.ConfigMapsGetter) *ConfigMapLock {
 
 // playing returns a lock with a watch that shows these events and ends.
 func playing(events ...watch.Event) *ConfigMapLock {
-	return lockOn(scripted{watch: func(metav1.ListOptions) (watch.Interface, error) {
+	return lockOn(&sent{watch: func(metav1.ListOptions) (watch.Interface, error) {
 		w := watch.NewFakeWithChanSize(len(events), false)
 		for _, e := range events {
 			w.Action(e.Type, e.Object)
@@ -115,7 +103,7 @@ func TestWatch_ContextDone(t *testing.T) {
 
 func TestWatchOptions(t *testing.T) {
 	var got metav1.ListOptions
-	l := lockOn(scripted{watch: func(opts metav1.ListOptions) (watch.Interface, error) {
+	l := lockOn(&sent{watch: func(opts metav1.ListOptions) (watch.Interface, error) {
 		got = opts
 		return watch.NewEmptyWatch(), nil
 	}})
