@@ -113,9 +113,9 @@ const freshPrefix = "fresh-"
 func (w *world) fresh(i int) {
 	w.Helper()
 	name := fmt.Sprint(freshPrefix, i)
-	w.must(w.namespace(w.Context(), name))
-	w.must(w.ingress(w.Context(), name, name))
-	w.must(w.gateway(w.Context(), name, name))
+	w.must(w.namespace(name))
+	w.must(w.ingress(name, name))
+	w.must(w.gateway(name, name))
 }
 
 // settled waits until all controllers have reconciled fresh objects.

@@ -1,12 +1,11 @@
 package server
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	versioned "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
@@ -111,54 +111,32 @@ func (w *world) must(err error) {
 // populate creates user objects in all namespaces.
 func (w *world) populate(n size) {
 	w.Helper()
-	w.each(n.namespaces, func(ctx context.Context, i int) error { return w.namespace(ctx, space(i)) })
-	w.each(n.ingresses, func(ctx context.Context, i int) error {
-		return w.ingress(ctx, space(i%n.namespaces), fmt.Sprint("web-", i))
-	})
-	w.each(n.gateways, func(ctx context.Context, i int) error {
-		return w.gateway(ctx, space(i%n.namespaces), fmt.Sprint("gw-", i))
-	})
+	w.each(n.namespaces, func(i int) error { return w.namespace(space(i)) })
+	w.each(n.ingresses, func(i int) error { return w.ingress(space(i%n.namespaces), fmt.Sprint("web-", i)) })
+	w.each(n.gateways, func(i int) error { return w.gateway(space(i%n.namespaces), fmt.Sprint("gw-", i)) })
 }
 
 func space(i int) string { return fmt.Sprint("space-", i) }
 
 // each calls do for each number below n, concurrently.
-func (w *world) each(n int, do func(ctx context.Context, i int) error) {
+func (w *world) each(n int, do func(i int) error) {
 	w.Helper()
-	numbers, failed := make(chan int), make(chan error, concurrently)
-	var ended sync.WaitGroup
-	for range concurrently {
-		ended.Go(func() {
-			for i := range numbers {
-				if err := do(w.Context(), i); err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
-				}
-			}
-		})
-	}
-	for i := range n {
-		numbers <- i
-	}
-	close(numbers)
-	ended.Wait()
-	close(failed)
-	w.must(<-failed)
+	errs := make([]error, n)
+	workqueue.ParallelizeUntil(w.Context(), concurrently, n, func(i int) { errs[i] = do(i) })
+	w.must(errors.Join(errs...))
 }
 
-func (w *world) namespace(ctx context.Context, name string) error {
-	_, err := w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
+func (w *world) namespace(name string) error {
+	_, err := w.admin.CoreV1().Namespaces().Create(w.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"istio.io/rev": revision}},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-func (w *world) ingress(ctx context.Context, namespace, name string) error {
+func (w *world) ingress(namespace, name string) error {
 	class, prefix := "istio", networkingv1.PathTypePrefix
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}}}
-	_, err := w.admin.NetworkingV1().Ingresses(namespace).Create(ctx, &networkingv1.Ingress{
+	_, err := w.admin.NetworkingV1().Ingresses(namespace).Create(w.Context(), &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/ingress.class": class}},
 		Spec: networkingv1.IngressSpec{Rules: []networkingv1.IngressRule{{Host: name + ".example", IngressRuleValue: networkingv1.IngressRuleValue{
 			HTTP: &networkingv1.HTTPIngressRuleValue{Paths: []networkingv1.HTTPIngressPath{{Path: "/", PathType: &prefix, Backend: backend}}},
@@ -167,8 +145,8 @@ func (w *world) ingress(ctx context.Context, namespace, name string) error {
 	return err
 }
 
-func (w *world) gateway(ctx context.Context, namespace, name string) error {
-	_, err := w.gateways.Gateways(namespace).Create(ctx, &gateway.Gateway{
+func (w *world) gateway(namespace, name string) error {
+	_, err := w.gateways.Gateways(namespace).Create(w.Context(), &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: gateway.GatewaySpec{
 			GatewayClassName: "istio",
