@@ -40,7 +40,8 @@ func (t *Trouble) Tried(verb string, err error) {
 		return
 	}
 	t.mu.Lock()
-	away := t.answered()
+	away := t.away != nil
+	t.away = nil
 	before := t.failed[verb]
 	if err == nil {
 		delete(t.failed, verb)
@@ -104,13 +105,6 @@ func (t *Trouble) unanswered(verb string, err error) {
 	if first {
 		t.log.Warn("API server does not respond; retrying", "verb", verb, "err", err)
 	}
-}
-
-// answered records a response, and reports whether the server did not respond before.
-func (t *Trouble) answered() (wasAway bool) {
-	wasAway = t.away != nil
-	t.away = nil
-	return wasAway
 }
 
 // Moot removes a failure of the verb without a log message, because requests of that verb are no longer needed.

@@ -66,13 +66,19 @@ type attribution struct {
 	given   []Guard
 	// rivals are the locks for which each account is a candidate.
 	rivals map[string][]Lock
-	// found counts the writes of each matter without a given guard. Writers of another namespace can have the same matter.
-	found map[string]map[Lock]*coverage
+	// found counts the writes without a given guard. Writers of another namespace can have the same matter.
+	found map[claim]coverage
 	// Unclear counts the writes of candidates by matter that belong to no lock.
 	unclear map[string]int
 }
 
-// coverage counts the writes of one matter by the candidates of one lock.
+// claim is a lock that may guard a matter.
+type claim struct {
+	matter string
+	lock   Lock
+}
+
+// coverage counts the writes of a claim.
 type coverage struct{ held, late, unelected int }
 
 // clear reports whether the holder makes the writes. Replicas that never held the lock do not make them.
@@ -84,7 +90,7 @@ func (c coverage) part() float64 { return float64(c.held) / float64(c.held+c.lat
 func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
 	a := &attribution{
 		history: h, courses: courses, given: given, rivals: map[string][]Lock{},
-		found: map[string]map[Lock]*coverage{}, unclear: map[string]int{},
+		found: map[claim]coverage{}, unclear: map[string]int{},
 	}
 	a.findRivals()
 	books := newBooks(courses)
@@ -92,16 +98,9 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 		if !a.judged(w) || len(a.byGuard(w)) > 0 {
 			continue
 		}
-		matter := w.matter()
-		if a.found[matter] == nil {
-			a.found[matter] = map[Lock]*coverage{}
-		}
 		for _, lock := range a.rivals[w.account] {
-			c := a.found[matter][lock]
-			if c == nil {
-				c = &coverage{}
-				a.found[matter][lock] = c
-			}
+			key := claim{w.matter(), lock}
+			c := a.found[key]
 			switch own, in := books[lock].own(w); {
 			case own == nil:
 				c.unelected++
@@ -110,6 +109,7 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 			default:
 				c.late++
 			}
+			a.found[key] = c
 		}
 	}
 	return a
@@ -134,8 +134,8 @@ func (a *attribution) findRivals() {
 func (a *attribution) learned(account, matter string) (locks []Lock) {
 	most := 0.0
 	for _, lock := range a.rivals[account] {
-		c := a.found[matter][lock]
-		if c == nil || !c.clear() || c.part() < most {
+		c := a.found[claim{matter, lock}]
+		if !c.clear() || c.part() < most {
 			continue
 		}
 		if c.part() > most {

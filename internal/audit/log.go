@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,14 +51,7 @@ type verb uint8
 
 var verbs = []string{"", "create", "update", "patch", "delete", "deletecollection"}
 
-func verbOf(name string) verb {
-	for i, known := range verbs {
-		if known == name {
-			return verb(i)
-		}
-	}
-	return 0
-}
+func verbOf(name string) verb { return verb(max(0, slices.Index(verbs, name))) }
 
 // actor is a writer. Without a pod in the token, the address and the program identify it.
 type actor struct{ user, pod, source, program string }

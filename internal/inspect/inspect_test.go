@@ -116,22 +116,6 @@ func TestFromLease_OtherLeases(t *testing.T) {
 	}
 }
 
-func TestElections_Problems(t *testing.T) {
-	none := k8sleaderelection.DefaultRevision{}
-	apart := Elections([]Lock{lease(t, "e", "a"), configMap(t, "e", recordOf("b", "stable", 3))}, nil, none)
-	if len(apart) != 2 || len(apart[0].Problems) != 1 || !strings.Contains(apart[0].Problems[0], "delete configmap e") {
-		t.Errorf("%+v", apart)
-	}
-	together := []Lock{lease(t, "e", "a", "incumbent.dev/multilock", "v1 a 3"), configMap(t, "e", recordOf("a", "stable", 3))}
-	if e := Elections(together, nil, none); len(e) != 1 || e[0].Lock != Both || len(e[0].Problems) != 0 {
-		t.Errorf("%+v", e)
-	}
-	together[1] = configMap(t, "e", recordOf("b", "stable", 3))
-	if e := Elections(together, nil, none); len(e) != 1 || len(e[0].Problems) != 1 {
-		t.Errorf("%+v", e)
-	}
-}
-
 func TestCompare(t *testing.T) {
 	before := configMap(t, "e", recordOf("a", "stable", 3))
 	recreated := before
@@ -158,13 +142,13 @@ func TestCandidates(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
 	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
-	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}}
+	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}, {Name: "fit", Candidate: true, Fit: true}}
 	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1", Witness: "none"}
-	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 1 || got[0] != want {
+	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 2 || got[0] != want || got[1].Warm || !got[1].Fit {
 		t.Errorf("%+v", got)
 	}
 	want.Late = true
-	if got := Candidates([]members.Member{m}, at.Add(151*time.Second)); len(got) != 1 || got[0] != want {
+	if got := Candidates([]members.Member{m}, at.Add(151*time.Second)); len(got) != 2 || got[0] != want {
 		t.Errorf("%+v", got)
 	}
 	e := Elections([]Lock{configMap(t, "e", recordOf("a", "^stable", 3))}, []Candidate{want}, k8sleaderelection.DefaultRevision{})[0]

@@ -41,37 +41,34 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		switch {
 		case !p.hosts.answer(req.Host):
 			p.config.Log.Debug("elections page requested with an unknown host", "host", req.Host)
-			refuse(w, http.StatusMisdirectedRequest, fmt.Sprintf(
-				"Unknown host %.100q. Use localhost (kubectl port-forward) or the listen address of the page.", req.Host))
+			http.Error(w, fmt.Sprintf("Unknown host %.100q. Use localhost (kubectl port-forward) or the listen address of the page.", req.Host),
+				http.StatusMisdirectedRequest)
 		case req.Method != http.MethodGet && req.Method != http.MethodHead:
 			header.Set("Allow", "GET, HEAD")
-			refuse(w, http.StatusMethodNotAllowed, "This page is read-only. Use GET or HEAD.")
+			http.Error(w, "This page is read-only. Use GET or HEAD.", http.StatusMethodNotAllowed)
 		default:
 			next.ServeHTTP(w, req)
 		}
 	})
 }
 
-// refuse sends an error as one line of plain text.
-func refuse(w http.ResponseWriter, status int, text string) { http.Error(w, text, status) }
-
 // show sends the whole page.
 func (p *Page) show(w http.ResponseWriter, req *http.Request) {
 	f := p.newest.Load()
 	if f == nil {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, http.StatusServiceUnavailable, "The page has no state yet. Retry in a second.")
+		http.Error(w, "The page has no state yet. Retry in a second.", http.StatusServiceUnavailable)
 		return
 	}
 	q, err := parse(req.URL.Query())
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	body, err := f.page(q)
 	if err != nil {
 		p.config.Log.Error("failed to render the elections page", "err", err)
-		refuse(w, http.StatusInternalServerError, "The page cannot be rendered. See the server's log.")
+		http.Error(w, "The page cannot be rendered. See the server's log.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"regexp"
 	"time"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // query has the parameters of a request.
@@ -92,8 +90,4 @@ func (q query) span(f *frame) span {
 		to = to.Add(step)
 	}
 	return span{from: to.Add(-length), to: to}
-}
-
-func (q query) revision() k8sleaderelection.DefaultRevision {
-	return k8sleaderelection.DefaultRevision{Revision: q.Default, Synced: true}
 }

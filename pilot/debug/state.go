@@ -83,9 +83,3 @@ func (e Election) inspected() inspect.Election {
 		Strategy: e.Strategy, HandsOver: e.HandsOver, LeaseSeconds: e.LeaseSeconds, Hold: e.Hold, Candidates: e.Candidates,
 	}
 }
-
-// ifDefault predicts the outcome of another default revision.
-func (e Election) ifDefault(d k8sleaderelection.DefaultRevision) inspect.Outcome {
-	i := e.inspected()
-	return i.If(d, i.Known(e.Candidates != nil))
-}

@@ -14,12 +14,12 @@ var longAgo = time.Unix(1, 0)
 func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 	q, err := parse(req.URL.Query())
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err.Error())
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	r := p.running.Load()
 	if r == nil || r.ctx.Err() != nil || p.newest.Load() == nil {
-		refuse(w, http.StatusServiceUnavailable, "The page is not running.")
+		http.Error(w, "The page is not running.", http.StatusServiceUnavailable)
 		return
 	}
 	select {
@@ -27,7 +27,7 @@ func (p *Page) stream(w http.ResponseWriter, req *http.Request) {
 		defer func() { <-p.streams }()
 	default:
 		w.Header().Set("Retry-After", "5")
-		refuse(w, http.StatusServiceUnavailable, "Too many pages are open. Close some, or reload this page manually.")
+		http.Error(w, "Too many pages are open. Close some, or reload this page manually.", http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // view has the values of the template.
@@ -160,7 +161,7 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 	}
 	f.followers(&r)
 	if q.Asks {
-		r.If = f.outcome(e, q)
+		r.If = f.outcome(e.inspected(), q)
 	}
 	return r
 }
@@ -198,8 +199,9 @@ func stateOf(c inspect.Candidate) string {
 	return "ready"
 }
 
-func (f *frame) outcome(e Election, q query) *outcome {
-	o := e.ifDefault(q.revision())
+// outcome predicts the outcome of the default revision of the query.
+func (f *frame) outcome(e inspect.Election, q query) *outcome {
+	o := e.If(k8sleaderelection.DefaultRevision{Revision: q.Default, Synced: true}, e.Known(e.Candidates != nil))
 	return &outcome{Outcome: o, Chip: f.history.chip(o.Revision), Moves: o.Move != inspect.Stays && o.Move != inspect.Unknown}
 }
 

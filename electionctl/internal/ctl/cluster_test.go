@@ -17,10 +17,9 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// tag creates the webhook of the default revision for the test.
+// tag creates the webhook of the default revision.
 func (e *environment) tag(revision string, hooks int, labels map[string]string) {
 	e.t.Helper()
-	labels["istio.io/rev"] = revision
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: defaultTag, Labels: labels, Annotations: map[string]string{"meta.helm.sh/release-name": "tags", "meta.helm.sh/release-namespace": "istio-system"},
 	}}
@@ -31,12 +30,17 @@ func (e *environment) tag(revision string, hooks int, labels map[string]string) 
 			ClientConfig: admissionv1.WebhookClientConfig{URL: &url},
 		})
 	}
+	e.hook(hook, revision)
+}
+
+// hook creates a webhook of a revision until the test ends.
+func (e *environment) hook(hook *admissionv1.MutatingWebhookConfiguration, revision string) {
+	e.t.Helper()
+	hook.Labels[revisionLabel] = revision
 	all := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if _, err := all.Create(e.t.Context(), hook, metav1.CreateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(all.Create(e.t.Context(), hook, metav1.CreateOptions{}))
 	e.t.Cleanup(func() {
-		if err := all.Delete(context.Background(), defaultTag, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := all.Delete(context.Background(), hook.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			e.t.Error(err)
 		}
 	})
@@ -73,30 +77,12 @@ func TestDefault(t *testing.T) {
 	e.expect(e.run("default", "get"), Done, "stable\n")
 
 	// The webhook of the namespace counts first.
-	e.hook(revisions.DefaultTagWebhook(e.namespace), "default", "east", "app.kubernetes.io/part-of", "incumbent")
+	e.hook(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: revisions.DefaultTagWebhook(e.namespace), Labels: map[string]string{tagLabel: "default", "app.kubernetes.io/part-of": "incumbent"},
+	}}, "east")
 	e.expect(e.run("default", "set", "west", "--yes"), Done, "The default revision is west; it was east")
 	e.expect(e.run("default", "get"), Done, "west\n")
 	e.untag()
-}
-
-// hook creates a webhook of a tag with more labels.
-func (e *environment) hook(name, tag, revision string, labels ...string) {
-	e.t.Helper()
-	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision},
-	}}
-	for i := 0; i < len(labels); i += 2 {
-		hook.Labels[labels[i]] = labels[i+1]
-	}
-	all := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	if _, err := all.Create(e.t.Context(), hook, metav1.CreateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
-	e.t.Cleanup(func() {
-		if err := all.Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
-			e.t.Error(err)
-		}
-	})
 }
 
 func TestDoctor_Tags(t *testing.T) {
@@ -107,10 +93,10 @@ func TestDoctor_Tags(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{tagLabel: "prod-" + e.namespace, revisionLabel: "stable"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 	}
-	if _, err := e.kube.CoreV1().Services(e.namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	e.hook("team-b-"+e.namespace, "prod-"+e.namespace, "canary")
+	e.must(e.kube.CoreV1().Services(e.namespace).Create(t.Context(), service, metav1.CreateOptions{}))
+	e.hook(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
+		Name: "team-b-" + e.namespace, Labels: map[string]string{tagLabel: "prod-" + e.namespace},
+	}}, "canary")
 	result := e.run("doctor")
 	e.expect(result, Unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
 	e.expect(result, Unhealthy, "→ kubectl delete mutatingwebhookconfiguration team-b-NAMESPACE, or change its label istio.io/rev")
@@ -165,9 +151,7 @@ func TestDoctor_Cluster(t *testing.T) {
 	e.tag("stable", 0, map[string]string{})
 	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: defaultValidator, Labels: map[string]string{"istio.io/rev": "canary"}}}
 	validators := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	if _, err := validators.Create(t.Context(), validator, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.must(validators.Create(t.Context(), validator, metav1.CreateOptions{}))
 	result := e.run("doctor")
 	e.expect(result, Unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
 	e.expect(result, Unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
@@ -240,9 +224,7 @@ func TestFence_Discovered(t *testing.T) {
 	if first == gone {
 		first = policies.Items[1].Name
 	}
-	if _, err := admission.ValidatingAdmissionPolicies().Patch(t.Context(), first, types.MergePatchType, release, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.must(admission.ValidatingAdmissionPolicies().Patch(t.Context(), first, types.MergePatchType, release, metav1.PatchOptions{}))
 	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

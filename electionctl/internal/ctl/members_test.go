@@ -41,9 +41,7 @@ func (e *environment) memberOf(identity, revision string, pod types.UID, ago tim
 	if ago > time.Minute {
 		options.FieldManager = "old" // the time in the Lease counts
 	}
-	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, options); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, options))
 }
 
 func TestMembers(t *testing.T) {

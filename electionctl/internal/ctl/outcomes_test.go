@@ -132,12 +132,8 @@ func TestForbidden(t *testing.T) {
 	role := &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"list"}}}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "reader"}, Subjects: []rbacv1.Subject{{Kind: "User", Name: "reader"}}}
 	rbac := e.kube.RbacV1()
-	if _, err := rbac.Roles(e.namespace).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rbac.RoleBindings(e.namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	e.must(rbac.Roles(e.namespace).Create(t.Context(), role, metav1.CreateOptions{}))
+	e.must(rbac.RoleBindings(e.namespace).Create(t.Context(), binding, metav1.CreateOptions{}))
 	reads := func(args ...string) (got result) {
 		harness.Until(t, "the role is in effect", func() bool {
 			got = e.run(append(args, "--as", "reader")...)

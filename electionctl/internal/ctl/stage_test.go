@@ -36,6 +36,14 @@ func newEnvironment(t testing.TB) *environment {
 	return &environment{t: t, cluster: c, kube: client, namespace: c.Namespace(t)}
 }
 
+// must fails the test if a request failed.
+func (e *environment) must(_ any, err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
 // result is what a command printed, and its exit code.
 type result struct {
 	out, errs string
@@ -133,9 +141,7 @@ const record = `{"holderIdentity":"istiod-stable-1","holderKey":"stable","leaseD
 func (e *environment) istiod(name, record string) {
 	e.t.Helper()
 	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": record}}}
-	if _, err := e.kube.CoreV1().ConfigMaps(e.namespace).Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: "pilot-discovery"}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(e.kube.CoreV1().ConfigMaps(e.namespace).Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: "pilot-discovery"}))
 }
 
 // clientGo creates a lock as client-go does.
@@ -148,9 +154,7 @@ func (e *environment) clientGo(name, holder string) {
 			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: &transitions,
 		},
 	}
-	if _, err := e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{FieldManager: "operator"}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(e.kube.CoordinationV1().Leases(e.namespace).Create(e.t.Context(), lease, metav1.CreateOptions{FieldManager: "operator"}))
 }
 
 // lock creates a ConfigMap lock with annotations: key, value, key, value.
@@ -165,9 +169,7 @@ func (e *environment) lock(name, record string, notes ...string) {
 	for i := 0; i < len(notes); i += 2 {
 		cm.Annotations[notes[i]] = notes[i+1]
 	}
-	if _, err := cms.Update(e.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(cms.Update(e.t.Context(), cm, metav1.UpdateOptions{}))
 }
 
 // pod creates a pod without a process.
@@ -184,9 +186,7 @@ func (e *environment) pod(name, revision string) {
 	if _, err := e.kube.CoreV1().ServiceAccounts(e.namespace).Create(e.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		e.t.Fatal(err)
 	}
-	if _, err := e.kube.CoreV1().Pods(e.namespace).Create(e.t.Context(), pod, metav1.CreateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(e.kube.CoreV1().Pods(e.namespace).Create(e.t.Context(), pod, metav1.CreateOptions{}))
 }
 
 // starts sets the status of a pod to running.
@@ -199,9 +199,7 @@ func (e *environment) starts(name string) {
 	}
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "pilot", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	if _, err := pods.UpdateStatus(e.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(pods.UpdateStatus(e.t.Context(), pod, metav1.UpdateOptions{}))
 }
 
 // running creates a running pod.
@@ -220,9 +218,7 @@ func (e *environment) event(name, message string) {
 		InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: e.namespace, Name: name},
 		Type:           corev1.EventTypeNormal, Reason: "LeaderElection", Message: message, FirstTimestamp: metav1.NewTime(at.Add(-time.Hour)), LastTimestamp: at, Count: 3,
 	}
-	if _, err := e.kube.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}); err != nil {
-		e.t.Fatal(err)
-	}
+	e.must(e.kube.CoreV1().Events(e.namespace).Create(e.t.Context(), event, metav1.CreateOptions{}))
 }
 
 // begin runs a command that ends with ctx.

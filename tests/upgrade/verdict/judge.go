@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"incumbent.dev/incumbent/internal/audit"
 )
 
@@ -261,9 +263,9 @@ func (j *judge) flippedTo(revision string, after, before uint64) bool {
 
 // content returns the content of a write without the fields that every write changes.
 func content(w audit.Write) string {
-	parts := map[string]any{"labels": at(w.Object, "metadata", "labels"), "annotations": at(w.Object, "metadata", "annotations")}
+	parts := map[string]any{"labels": at[any](w.Object, "metadata", "labels"), "annotations": at[any](w.Object, "metadata", "annotations")}
 	if strings.HasSuffix(w.Resource, "/status") {
-		parts = map[string]any{"status": withoutTimes(at(w.Object, "status"))}
+		parts = map[string]any{"status": withoutTimes(at[any](w.Object, "status"))}
 	} else {
 		for key, value := range w.Object {
 			if key != "metadata" && key != "status" {
@@ -316,30 +318,13 @@ func (j *judge) judgeLog(all map[string][]guarded) {
 	}
 }
 
-// at returns the value at a path of keys, or nil.
-func at(object map[string]any, path ...string) any {
-	var value any = object
-	for _, key := range path {
-		fields, ok := value.(map[string]any)
-		if !ok {
-			return nil
-		}
-		value = fields[key]
-	}
-	return value
+// at returns the value at a path of keys, or the zero value.
+func at[T any](object map[string]any, path ...string) T {
+	found, _, _ := unstructured.NestedFieldNoCopy(object, path...) // nil with an error
+	of, _ := found.(T)
+	return of
 }
 
-func text(object map[string]any, path ...string) string {
-	s, _ := at(object, path...).(string)
-	return s
-}
+func text(object map[string]any, path ...string) string { return at[string](object, path...) }
 
-func number(object map[string]any, path ...string) int {
-	f, _ := at(object, path...).(float64)
-	return int(f)
-}
-
-func list(object map[string]any, path ...string) []any {
-	l, _ := at(object, path...).([]any)
-	return l
-}
+func list(object map[string]any, path ...string) []any { return at[[]any](object, path...) }

@@ -252,7 +252,7 @@ func (s *state) missingDeployment(t target, gateway map[string]any) string {
 func condition(object map[string]any, conditions []any, name string) string {
 	for _, entry := range conditions {
 		c, _ := entry.(map[string]any)
-		if text(c, "type") == name && number(c, "observedGeneration") == number(object, "metadata", "generation") {
+		if text(c, "type") == name && at[float64](c, "observedGeneration") == at[float64](object, "metadata", "generation") {
 			return text(c, "status")
 		}
 	}
