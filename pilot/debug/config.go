@@ -18,12 +18,8 @@ type Config struct {
 	// Address is the listen address. The page accepts its host, localhost and loopback addresses in the Host header. If it
 	// has no host (":15016", "0.0.0.0:15016"), the page accepts any address, but no other names.
 	Address string
-	// Hosts are further accepted names and addresses, without port.
-	Hosts []string
 	// Log receives errors of clients at level debug. Optional.
 	Log *slog.Logger
-	// Now is the clock for the history and the timeline. If nil, time.Now.
-	Now func() time.Time
 }
 
 const (
@@ -54,9 +50,6 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
-	}
-	if c.Now == nil {
-		c.Now = time.Now
 	}
 	return c
 }

@@ -84,15 +84,12 @@ type hosts struct {
 	addresses bool
 }
 
-func newHosts(address string, more []string) hosts {
+func newHosts(address string) hosts {
 	h := hosts{names: map[string]bool{"localhost": true}}
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		ip, err := netip.ParseAddr(host)
 		h.addresses = host == "" || err == nil && ip.IsUnspecified()
 		h.names[canonical(host)] = host != ""
-	}
-	for _, name := range more {
-		h.names[canonical(name)] = name != ""
 	}
 	return h
 }

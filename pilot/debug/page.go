@@ -53,7 +53,7 @@ func New(config Config) (*Page, error) {
 	}
 	config = config.withDefaults()
 	return &Page{
-		config: config, hosts: newHosts(config.Address, config.Hosts),
+		config: config, hosts: newHosts(config.Address),
 		streams: make(chan struct{}, maxStreams), past: make(chan past), ended: make(chan struct{}),
 	}, nil
 }
@@ -111,7 +111,7 @@ func (p *Page) Record(ctx context.Context, of Election, changes []Change) error 
 
 // look returns a frame of the current state.
 func (p *Page) look(h *history) *frame {
-	state, now := p.config.Source(), p.config.Now()
+	state, now := p.config.Source(), time.Now()
 	h.observe(now, state)
 	return &frame{at: now, state: state, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(now, state, p.newest.Load())}
 }

@@ -50,7 +50,7 @@ func (p *Page) send(ctx context.Context, w http.ResponseWriter, req *http.Reques
 		if err != nil {
 			return err
 		}
-		if err := out.SetWriteDeadline(p.config.Now().Add(writeTimeout)); err != nil {
+		if err := out.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil { // checked after setting the deadline, which overwrites the deadline of stop
