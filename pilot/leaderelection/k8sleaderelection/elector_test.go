@@ -332,36 +332,3 @@ func TestGateFollowsTerm(t *testing.T) {
 		g.wants(t, false, 1)
 	})
 }
-
-// renewTime stays near the wall clock in a Lease with a short RetryPeriod and while terms follow each other in seconds.
-func TestRenewTime_FollowsClock(t *testing.T) {
-	ahead := func(store *locktest.Store) time.Duration { return time.Until(record(store).RenewTime.Time) }
-	synctest.Test(t, func(t *testing.T) {
-		store := locktest.NewStore(locktest.Lease)
-		startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
-			c.LeaseDuration = 2 * time.Second
-			c.RenewDeadline = time.Second
-			c.RetryPeriod = 100 * time.Millisecond
-			c.DrainLimit = 0
-		})
-		advance(12 * time.Second)
-		if got := ahead(store); got > 0 {
-			t.Errorf("renewTime is %v ahead after 12 s", got)
-		}
-	})
-	forEachLock(t, func(t *testing.T, store *locktest.Store) {
-		for range 20 {
-			c := startCandidate(t, store, "a")
-			advance(100 * time.Millisecond)
-			if c.terms() != 1 {
-				t.Fatalf("terms: %d", c.terms())
-			}
-			if err := c.stop(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got := ahead(store); got > 0 {
-			t.Errorf("renewTime is %v ahead after 20 terms in 2 s", got)
-		}
-	})
-}
