@@ -24,8 +24,10 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		w, rest, reported := &registered{}, &recorder{}, &recorder{}
 		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Witness = w })
 		advance(time.Second)
-		startRecorded(t, store, "b", "stable", reported)
-		startRecorded(t, store, "c", "stable", rest)
+		for identity, w := range map[string]*recorder{"b": reported, "c": rest} {
+			follower := startRecorded(t, store, identity, "stable", w)
+			follower.lock.SetLatency(time.Millisecond, 0) // the release is read before the next write
+		}
 		advance(time.Minute)
 		a.disconnect(true)
 		released, why, err := w.term.ReleaseEnded(t.Context(), store.Lock("witness", "").Locker, time.Now().Add(-53*time.Millisecond))
