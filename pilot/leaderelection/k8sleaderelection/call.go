@@ -65,7 +65,7 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	}
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
-		ev.in.Snap, err = l.le.codec.Snapshot(snap)
+		ev.in.Snap, err = codec.Snapshot(snap)
 	}
 	ev.in.Result = resultOf(err)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {

@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/atomic"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -31,7 +30,6 @@ type LeaderElector struct {
 	config  LeaderElectionConfig
 	core    core.Config // without OneCycle
 	lock    k8sresourcelock.Versioned
-	codec   codec.Codec
 	clock   *Clock
 	exit    func(code int)
 	running atomic.Bool
@@ -63,7 +61,6 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		config: lec,
 		core:   lec.core(),
 		lock:   versioned(lec.Lock),
-		codec:  codec.New(),
 		clock:  lec.Clock,
 		exit:   os.Exit,
 	}

@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -37,7 +38,7 @@ func (l *loop) decodeWatchEvent(ev *event) {
 			l.report.watching(n.Err)
 		}
 	case k8sresourcelock.Changed:
-		snap, err := l.le.codec.Snapshot(n.Snapshot)
+		snap, err := codec.Snapshot(n.Snapshot)
 		if err != nil {
 			l.report.watching(err)
 			return

@@ -59,7 +59,7 @@ func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Ve
 	if err != nil {
 		return false, "", err
 	}
-	snap, err := codec.New().Snapshot(base)
+	snap, err := codec.Snapshot(base)
 	if err != nil {
 		return false, "", fmt.Errorf("lock %s: %w", lock.Describe(), err)
 	}

@@ -267,15 +267,10 @@ func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
 	return nil
 }
 
-// inOneObject reports whether only one object of a MultiLock has the record.
-func inOneObject(snap core.Snapshot) bool {
-	return snap.Halves == core.InFirst || snap.Halves == core.InSecond
-}
-
 // hidden reports whether the command may exist on the other object of a MultiLock only. A leader that releases has written
 // one object, and the snapshot shows the other until it is written too.
 func (w *progress) hidden(snap core.Snapshot, now core.Instant) bool {
-	return inOneObject(snap) && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
+	return snap.Halves.IsHalf() && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
 }
 
 // leads reports whether the candidate, which holds the lock, leads. An incumbent leader has a marker. Another elector keeps
@@ -286,9 +281,9 @@ func (w *progress) leads(snap core.Snapshot, now core.Instant) (done bool, err e
 	}
 	overdue := w.heldSince.Until(now) > 2*w.lease
 	switch {
-	case inOneObject(snap) && overdue:
+	case snap.Halves.IsHalf() && overdue:
 		return false, fmt.Errorf("%w: only one of the two lock objects names %s", ErrNotExecuted, snap.Record.Holder)
-	case inOneObject(snap): // the other object is not written yet
+	case snap.Halves.IsHalf(): // the other object is not written yet
 	case snap.Acting(), snap.Named() && !snap.Nominated():
 		return true, nil
 	case !snap.Named() && overdue:
@@ -362,7 +357,7 @@ func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snap
 	case !base.Exists:
 		return core.Snapshot{}, base, errNoLock
 	}
-	snap, err := codec.New().Snapshot(base)
+	snap, err := codec.Snapshot(base)
 	return snap, base, err
 }
 

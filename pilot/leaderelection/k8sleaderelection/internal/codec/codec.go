@@ -15,14 +15,11 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Codec decodes locks for one elector. Hashes of records are comparable within one Codec.
-type Codec struct{ seed maphash.Seed }
-
-// New returns a Codec.
-func New() Codec { return Codec{seed: maphash.MakeSeed()} }
+// seed makes hashes of records comparable within this process.
+var seed = maphash.MakeSeed()
 
 // Snapshot decodes a snapshot of a lock. It fails if the version of the object is not a number.
-func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
+func Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 	out := Decode(s)
 	if s.Parts == [2]k8sresourcelock.Part{} {
 		version, err := ParseVersion(s.ResourceVersion)
@@ -42,7 +39,7 @@ func (c Codec) Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 		}
 	}
 	if s.Exists {
-		out.Sum = maphash.Bytes(c.seed, s.Raw)
+		out.Sum = maphash.Bytes(seed, s.Raw)
 	}
 	return out, nil
 }

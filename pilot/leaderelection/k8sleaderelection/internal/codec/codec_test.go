@@ -76,7 +76,7 @@ func TestSnapshot_Content(t *testing.T) {
 		"unreadable": {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{"), Unreadable: k8sresourcelock.ErrUnreadable}, core.Unreadable},
 		"a record":   {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{}")}, core.Readable},
 	} {
-		got, err := New().Snapshot(c.snap)
+		got, err := Snapshot(c.snap)
 		if err != nil || got.Content != c.want || got.Version != 7 || got.Floor != 5 {
 			t.Errorf("%s: %+v, error %v", name, got, err)
 		}
@@ -91,13 +91,12 @@ func TestSnapshot_Content(t *testing.T) {
 }
 
 func TestSnapshot_InvalidOrAbsent(t *testing.T) {
-	c := New()
 	for _, odd := range []string{"12x", "12+30"} {
-		if _, err := c.Snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: odd}); err == nil {
+		if _, err := Snapshot(k8sresourcelock.Snapshot{Exists: true, ResourceVersion: odd}); err == nil {
 			t.Errorf("%s is accepted as a version", odd)
 		}
 	}
-	got, err := c.Snapshot(k8sresourcelock.Snapshot{
+	got, err := Snapshot(k8sresourcelock.Snapshot{
 		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
 		Annotations: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
 	})

@@ -29,7 +29,7 @@ func (t EndedTerm) Left(s Snapshot) Reason {
 		return RecordEmptied
 	case !r.isTerm(t.Holder, t.Transitions) || r.Acquired != t.Acquired:
 		return Superseded
-	case s.Halves.isHalf():
+	case s.Halves.IsHalf():
 		return HalfLost
 	case !s.Acting():
 		return EarlierHolderMayAct

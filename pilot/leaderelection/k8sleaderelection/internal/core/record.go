@@ -88,8 +88,8 @@ const (
 	InSecond
 )
 
-// isHalf reports whether the record is in one of two objects only. No candidate may act on that.
-func (s Halves) isHalf() bool { return s == InFirst || s == InSecond }
+// IsHalf reports whether the record is in one of two objects only. No candidate may act on that.
+func (s Halves) IsHalf() bool { return s == InFirst || s == InSecond }
 
 // continues reports whether b can follow a: the lock was not recreated, and b shows an object that had the
 // record in a.
