@@ -26,7 +26,8 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		advance(time.Second)
 		for identity, w := range map[string]*recorder{"b": reported, "c": rest} {
 			follower := startRecorded(t, store, identity, "stable", w)
-			follower.lock.SetLatency(time.Millisecond, 0) // the release is read before the next write
+			// The release is read before the next write.
+			follower.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Before: time.Millisecond} })
 		}
 		advance(time.Minute)
 		a.disconnect(true)
