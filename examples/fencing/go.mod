@@ -1,5 +1,4 @@
-// The fencing token outside Kubernetes, and the gate in clients that incumbent does not
-// know. A module of its own, so that what databases need stays out of incumbent's.
+// The fencing token outside Kubernetes. A module of its own, so that what databases need stays out of incumbent's.
 module incumbent.dev/incumbent/examples/fencing
 
 go 1.26.0
@@ -8,10 +7,7 @@ require (
 	go.etcd.io/etcd/client/v3 v3.6.8
 	incumbent.dev/incumbent v0.0.0
 	k8s.io/api v0.36.3
-	k8s.io/apimachinery v0.36.3
-	k8s.io/client-go v0.36.3
 	modernc.org/sqlite v1.61.1
-	sigs.k8s.io/controller-runtime v0.24.1
 )
 
 require (
@@ -21,7 +17,6 @@ require (
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
 	github.com/dustin/go-humanize v1.1.0 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
-	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.1 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-openapi/jsonpointer v0.23.1 // indirect
@@ -76,6 +71,8 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 	gopkg.in/evanphx/json-patch.v4 v4.13.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
+	k8s.io/apimachinery v0.36.3 // indirect
+	k8s.io/client-go v0.36.3 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260501160325-927ab1f70cd6 // indirect
 	k8s.io/utils v0.0.0-20260319190234-28399d86e0b5 // indirect

@@ -105,9 +105,7 @@ func (s *stage) install(declarations ...fence.Declaration) {
 		s.t.Fatal(err)
 	}
 	s.set = set
-	if _, err := install.Apply(s.t.Context(), s.admin, set); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(install.Apply(s.t.Context(), s.admin, set))
 	s.t.Cleanup(func() {
 		if _, err := install.Remove(cleanup(s.t), s.admin, set.Name); err != nil {
 			s.t.Error(err)
@@ -201,20 +199,18 @@ func (s *stage) create(as kubernetes.Interface, r record, options ...metav1.Crea
 }
 
 func (s *stage) update(as kubernetes.Interface, r record) error {
-	var err error
-	if s.kind == fence.Lease {
-		// A Lease is not updated without a version.
-		present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		lease := r.lease()
-		lease.ResourceVersion = present.ResourceVersion
-		_, err = as.CoordinationV1().Leases(s.namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
+	if s.kind == fence.ConfigMap {
+		_, err := as.CoreV1().ConfigMaps(s.namespace).Update(s.t.Context(), r.configMap(), metav1.UpdateOptions{})
 		return err
-	} else {
-		_, err = as.CoreV1().ConfigMaps(s.namespace).Update(s.t.Context(), r.configMap(), metav1.UpdateOptions{})
 	}
+	// A Lease is not updated without a version.
+	present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	lease := r.lease()
+	lease.ResourceVersion = present.ResourceVersion
+	_, err = as.CoordinationV1().Leases(s.namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
 	return err
 }
 
@@ -265,6 +261,14 @@ func (s *stage) guarded() (holder, other kubernetes.Interface) {
 	s.install(s.declaration())
 	s.stands(holder, other)
 	return holder, other
+}
+
+// must ends the test if a request of its preparation failed.
+func (s *stage) must(_ any, err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *stage) allowed(what string, err error) {

@@ -28,9 +28,7 @@ func TestFence_NamespaceOfLock(t *testing.T) {
 	s.stands(a, b)
 	err := s.admin.CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{})
 	s.refused("deleting the lock's namespace", err, "pilot fence remove --set "+s.namespace)
-	if _, err := install.Remove(t.Context(), s.admin, s.set.Name); err != nil {
-		t.Fatal(err)
-	}
+	s.must(install.Remove(t.Context(), s.admin, s.set.Name))
 	s.allowed("deleting it without the fence", s.admin.CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{}))
 	eventually(t, "the namespace is gone", func() bool {
 		_, err := s.admin.CoreV1().Namespaces().Get(t.Context(), s.namespace, metav1.GetOptions{})

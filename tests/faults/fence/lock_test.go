@@ -104,6 +104,9 @@ func TestLock_Changes(t *testing.T) {
 func TestLock_CreateAndDelete(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
+		if kind == fence.ConfigMap {
+			s.refused("a follower makes it immutable", s.patch(b, `{"data":{"x":"y"},"immutable":true}`), "immutable")
+		}
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
 		err := b.CoordinationV1().Leases(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 		if kind == fence.ConfigMap {
@@ -116,6 +119,9 @@ func TestLock_CreateAndDelete(t *testing.T) {
 		s.refused("making it with an unbound token", s.create(s.unbound(account), record{holder: "b"}, dry))
 		s.allowed("creating it without a holder", s.create(b, record{}, dry))
 		s.allowed("making it for oneself", s.create(a, record{holder: "a"}, dry))
+		other := s.podOf("o", "other").Kube()
+		s.refused("making it at the maximum of transitions", s.create(other, record{transitions: 2147483647}, dry), "only the holder may release")
+		s.allowed("another account creates it", s.create(other, record{}, dry))
 	})
 }
 
@@ -227,6 +233,18 @@ func TestLock_Size(t *testing.T) {
 		s.allowed("an operator", s.patch(s.admin, fill("annotations", 100<<10)))
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
 		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 90<<10)}}))
+
+		t.Log("a write that changes the record is limited too: otherwise one acquisition could fill the object")
+		s.put(record{holder: "a", transitions: 3})
+		notes := func(bytes int) map[string]string { return map[string]string{"x": strings.Repeat("x", bytes)} }
+		s.refused("a renewal that fills the lock", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: notes(250 << 10)}), "too large")
+		s.refused("an acquisition that fills the lock", s.update(b, record{holder: "b", transitions: 4, notes: notes(250 << 10)}), "too large")
+		s.refused("an acquisition with 70 KiB", s.update(b, record{holder: "b", transitions: 4, notes: notes(70 << 10)}), "too large")
+		s.allowed("an acquisition with 60 KiB", s.update(b, record{holder: "b", transitions: 4, notes: notes(60 << 10)}))
+		s.put(record{holder: "a", transitions: 3, notes: notes(100 << 10)})
+		s.allowed("an acquisition of a large lock, with a marker", s.update(b, record{holder: "b", transitions: 4, notes: map[string]string{
+			"x": strings.Repeat("x", 100<<10), locks.MarkerAnnotation: "v1 b 4 handover",
+		}}))
 	})
 }
 
@@ -305,11 +323,7 @@ func (s *stage) podElsewhere(name string) kubernetes.Interface {
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: there.namespace}, Rules: rights()}
 	binding.RoleRef.Name = role.Name
-	if _, err := s.admin.RbacV1().ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := s.admin.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.admin.RbacV1().ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}))
+	s.must(s.admin.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}))
 	return cluster.ClientFor(s.t, config).Kube()
 }

@@ -42,9 +42,7 @@ func TestFence_MemberLeases(t *testing.T) {
 	}
 	leases := s.admin.CoordinationV1().Leases(s.namespace)
 	for _, name := range []string{"not-a-lock", "another-lock"} {
-		if _, err := leases.Create(t.Context(), named(name, "somebody"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		s.must(leases.Create(t.Context(), named(name, "somebody"), metav1.CreateOptions{}))
 	}
 	d := s.declaration()
 	d.Members = true

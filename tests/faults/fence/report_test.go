@@ -28,9 +28,7 @@ func TestReport_AuditLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
-		t.Fatal(err)
-	}
+	s.must(install.Apply(t.Context(), s.admin, set))
 	s.refused("a write of another pod", s.write(b))
 	var would, was install.Found
 	eventually(t, "both are in the audit log", func() bool {

@@ -79,9 +79,10 @@ func TestRights_Table(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	s.put(record{holder: "a", transitions: 3})
-	labels := s.createWeb()
+	target := deployment()
+	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), target, metav1.CreateOptions{}))
 	declared := s.declaration()
-	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: labels, Namespaces: []string{s.namespace}})
+	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: target.Labels, Namespaces: []string{s.namespace}})
 	s.install(declared)
 	s.stands(s.pod("a"), s.pod("b"))
 
@@ -134,8 +135,8 @@ func TestRights_Table(t *testing.T) {
 				return c.CoordinationV1().Leases(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
 			}
 		}},
-		{"write a guarded object", func(string) attempt { return s.patchWeb() }},
-		{"write its `/status`", func(string) attempt { return s.patchWeb("status") }},
+		{"write a guarded object", func(string) attempt { return s.patchTarget() }},
+		{"write its `/status`", func(string) attempt { return s.patchTarget("status") }},
 	}
 	var table strings.Builder
 	table.WriteString("| |")
@@ -154,9 +155,9 @@ func TestRights_Table(t *testing.T) {
 	golden.Section(t, "../../../docs/safety.md", "<!-- begin of the table of rights -->\n\n", "\n<!-- end of the table of rights -->", table.String())
 }
 
-func (s *stage) patchWeb(subresource ...string) attempt {
+func (s *stage) patchTarget(subresource ...string) attempt {
 	return func(ctx context.Context, as kubernetes.Interface) error {
-		_, err := as.AppsV1().Deployments(s.namespace).Patch(ctx, "web", mergePatch, []byte(`{"metadata":{"annotations":{"x":"y"}}}`),
+		_, err := as.AppsV1().Deployments(s.namespace).Patch(ctx, guarded, mergePatch, []byte(`{"metadata":{"annotations":{"x":"y"}}}`),
 			metav1.PatchOptions{DryRun: dryRun}, subresource...)
 		return err
 	}

@@ -40,16 +40,12 @@ func (s *stage) renewing() (stop func()) {
 // the fence up again.
 func (s *stage) reinstall(other kubernetes.Interface, holder string) {
 	s.t.Helper()
-	if _, err := install.Remove(s.t.Context(), s.admin, s.set.Name); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(install.Remove(s.t.Context(), s.admin, s.set.Name))
 	eventually(s.t, "the fence is gone", func() bool { return s.write(other) == nil })
 	// The API server looks at what changed once a second, and stops informers then.
 	lapse(s.t, 2*second)
 	s.handTo(holder)
-	if _, err := install.Apply(s.t.Context(), s.admin, s.set); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(install.Apply(s.t.Context(), s.admin, s.set))
 }
 
 // lapse waits for a state that cannot be observed.
@@ -105,9 +101,7 @@ func (s *stage) tallyOf(write func() error) (stop func() (admitted, refused int)
 func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
 	s.t.Helper()
 	leader := s.tally(a)
-	if _, err := install.Apply(s.t.Context(), s.admin, set); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(install.Apply(s.t.Context(), s.admin, set))
 	s.stands(a, b)
 	other := s.tally(b)
 	for _, verbs := range [][]string{{"create"}, nil} {
@@ -119,9 +113,7 @@ func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
 			s.t.Fatal(err)
 		}
 		for _, next := range []fence.Set{changed, set} {
-			if _, err := install.Apply(s.t.Context(), s.admin, next); err != nil {
-				s.t.Fatal(err)
-			}
+			s.must(install.Apply(s.t.Context(), s.admin, next))
 			lapse(s.t, 1200*time.Millisecond) // the API server takes changes in once a second
 		}
 	}
@@ -162,9 +154,7 @@ func TestFence_Reinstalled(t *testing.T) {
 		t.Error("the API server has kept up without keepers: if it always does so, they are not needed any more")
 	}
 	t.Log("the former leader is let to and the new one is not; installing with keepers does not mend it, a restart does")
-	if _, err := install.Apply(t.Context(), s.admin, set); err != nil {
-		t.Fatal(err)
-	}
+	s.must(install.Apply(t.Context(), s.admin, set))
 	s.restart()
 	s.stands(b, a)
 }

@@ -22,7 +22,7 @@ const (
 func deployment() *appsv1.Deployment {
 	labels := map[string]string{"a": "b"}
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: guarded},
+		ObjectMeta: metav1.ObjectMeta{Name: guarded, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{

@@ -64,9 +64,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 		fence.Guard{Group: "apps", Resources: []string{"deployments", "deployments/scale"}, Names: []string{guarded}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/eviction"}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/exec"}, Verbs: []string{"connect"}, Namespaces: []string{s.namespace}})
-	if _, err := s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}))
 	s.install(d)
 	s.stands(a, b)
 	verify := func() []install.Finding {
@@ -87,9 +85,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	if err := install.Judge(findings, install.Judging{AllowUnclear: true}); err != nil {
 		t.Errorf("what could not be tried was to be accepted: %v", err)
 	}
-	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}))
 	before := s.versions()
 	findings = verify()
 	if err := install.Judge(findings, install.Judging{Strict: true}); err != nil {
@@ -115,9 +111,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
 	for _, p := range s.set.Work {
 		if within := p.Binding.Spec.MatchResources; within != nil && len(within.ObjectSelector.MatchLabels) > 0 {
-			if _, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), jsonPatch, []byte(soften), metav1.PatchOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			s.must(s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), jsonPatch, []byte(soften), metav1.PatchOptions{}))
 		}
 	}
 	eventually(t, "the deletion is admitted", func() bool { return finding(t, verify(), "guards secrets ", "does not lead").Verdict == install.Fails })

@@ -59,20 +59,14 @@ func TestFence_EveryVerb(t *testing.T) {
 	s.put(record{holder: "a", transitions: 3})
 	maps, dry := s.admin.CoreV1().ConfigMaps(s.namespace), []string{metav1.DryRunAll}
 	for _, name := range []string{guarded, "free"} {
-		if _, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		s.must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	}
-	if _, err := s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}))
 	secret := func(name string, labels map[string]string) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	}
 	managed := map[string]string{"managed": "yes"}
-	if _, err := s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("managed", managed), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	s.must(s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), secret("managed", managed), metav1.CreateOptions{}))
 	s.install(d)
 	s.stands(a, b)
 

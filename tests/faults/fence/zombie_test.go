@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -126,33 +126,21 @@ func (s *stage) follow() *history {
 	return h
 }
 
-// holder is the holder of the lock, with the version of the lock.
-func (s *stage) holder() (string, uint64) {
+// holder is the holder of the lock, or "" if it cannot be read.
+func (s *stage) holder() string {
 	s.t.Helper()
-	var object metav1.Object
-	var name string
 	if s.kind == fence.Lease {
 		lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
 		if err != nil {
-			return "", 0
+			return ""
 		}
-		object, name = lease, *lease.Spec.HolderIdentity
-	} else {
-		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
-		if err != nil {
-			return "", 0
-		}
-		var r struct{ HolderIdentity string }
-		if json.Unmarshal([]byte(cm.Annotations["control-plane.alpha.kubernetes.io/leader"]), &r) != nil {
-			return "", 0
-		}
-		object, name = cm, r.HolderIdentity
+		return locks.LeaseSnapshot(lease).Record.HolderIdentity
 	}
-	number, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
 	if err != nil {
-		s.t.Fatal(err)
+		return ""
 	}
-	return name, number
+	return locks.ConfigMapSnapshot(cm).Record.HolderIdentity
 }
 
 // runNode runs Pods as processes of this program.
@@ -179,9 +167,7 @@ func TestFence_PausedLeader(t *testing.T) {
 			n := s.runNode()
 			history := s.prepare()
 			for _, name := range []string{"a", "b"} {
-				if _, err := s.admin.CoreV1().Pods(s.namespace).Create(t.Context(), writerPod(name, test.kind, test.gate), metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				s.must(s.admin.CoreV1().Pods(s.namespace).Create(t.Context(), writerPod(name, test.kind, test.gate), metav1.CreateOptions{}))
 			}
 			eventually(t, "one leads and writes", func() bool { by := history.last(); return by != "" && history.by(by, 0) > 20 })
 			zombie := history.last()
@@ -189,7 +175,7 @@ func TestFence_PausedLeader(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "another leads and writes", func() bool { return history.last() != zombie && history.by(history.last(), 0) > 20 })
-			successor, _ := s.holder()
+			successor := s.holder()
 			var taken uint64 // the successor's first write came after its lock's
 			for _, v := range history.all() {
 				if v.by == successor {
@@ -204,7 +190,7 @@ func TestFence_PausedLeader(t *testing.T) {
 			}
 			eventually(t, "the zombie has tried hundreds of times", func() bool { return s.tries(n, zombie) > before+300 })
 			s.judge(test.gate, zombie, awake, history, taken)
-			if leads, _ := s.holder(); leads != successor {
+			if leads := s.holder(); leads != successor {
 				t.Errorf("%s leads, and no longer %s", leads, successor)
 			}
 		})
@@ -215,9 +201,7 @@ func TestFence_PausedLeader(t *testing.T) {
 func (s *stage) prepare() *history {
 	s.t.Helper()
 	s.identity("nobody", account) // the account and its rights
-	if _, err := s.admin.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{}); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(s.admin.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{}))
 	history := s.follow()
 	s.install(s.declaration())
 	return history
