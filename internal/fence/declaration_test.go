@@ -35,14 +35,8 @@ func TestValidate_Accepts(t *testing.T) {
 func TestRender_DefaultMode(t *testing.T) {
 	said := good()
 	said.Mode = fence.Deny
-	a, err := fence.Render("s", good())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := fence.Render("s", said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := render(t, "s", good())
+	b := render(t, "s", said)
 	if len(a.All()) != len(b.All()) {
 		t.Fatalf("%d policies and %d", len(a.All()), len(b.All()))
 	}
@@ -93,46 +87,5 @@ func TestProbes_WithoutObjects(t *testing.T) {
 	d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"a": "b"}}}
 	if p := fence.Probes(d)[0]; p.Object.GetName() != "incumbent-fence-probe" || p.Object.GetNamespace() != d.Namespace {
 		t.Errorf("without names and namespaces: %v", p.Object)
-	}
-}
-
-func TestValidate_ClusterScopedKinds(t *testing.T) {
-	for group, resources := range map[string][]string{
-		"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
-		"admissionregistration.k8s.io": {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
-		"apiextensions.k8s.io":         {"customresourcedefinitions"},
-		"apiregistration.k8s.io":       {"apiservices"},
-		"certificates.k8s.io":          {"certificatesigningrequests", "clustertrustbundles"},
-		"rbac.authorization.k8s.io":    {"clusterroles", "clusterrolebindings"},
-		"storage.k8s.io":               {"storageclasses", "volumeattachments", "csinodes", "csidrivers"},
-		"scheduling.k8s.io":            {"priorityclasses"},
-		"networking.k8s.io":            {"ingressclasses", "ipaddresses", "servicecidrs"},
-		"node.k8s.io":                  {"runtimeclasses"},
-	} {
-		for _, resource := range resources {
-			d := good()
-			d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Namespaces: []string{"x"}}}
-			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), resource) || !strings.Contains(err.Error(), "it is cluster-scoped") {
-				t.Errorf("%s: %v", resource, err)
-			}
-		}
-	}
-}
-
-func TestRender_OneLockPolicyPerNamespace(t *testing.T) {
-	other := good()
-	other.Election = "other"
-	set, err := fence.Render("s", good(), other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	both := 0
-	for _, p := range set.Locks {
-		if p.Policy.Annotations[fence.LocksAnnotation] == "configmap istio-system/istio-leader,configmap istio-system/other" {
-			both++
-		}
-	}
-	if both != 2 || len(set.Locks) != 4 {
-		t.Errorf("%d policies about locks, %d of them about both", len(set.Locks), both)
 	}
 }

@@ -29,10 +29,7 @@ func TestRender_Golden(t *testing.T) {
 	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
 	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}
 	perRevision.Others = []string{"istio-system/twin-{revision}", "istio-system/pilot-*"}
-	set, err := fence.Render("s", configMap, lease, perRevision)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", configMap, lease, perRevision)
 	barrier, _ := fence.Barrier("s", "0123", "default")
 	var got bytes.Buffer
 	for _, p := range append(set.All(), barrier) {

@@ -19,6 +19,16 @@ func good() fence.Declaration {
 	}
 }
 
+// render returns the policies of valid declarations.
+func render(t *testing.T, set string, declarations ...fence.Declaration) fence.Set {
+	t.Helper()
+	rendered, err := fence.Render(set, declarations...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
+}
+
 func TestValidate_Errors(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*fence.Declaration)
@@ -118,10 +128,7 @@ func TestRender_DeniesByDefault(t *testing.T) {
 	lease.Lock, lease.Election = fence.Lease, "other"
 	lease.Revisions = []string{"stable", "canary"}
 	lease.ServiceAccounts = []string{"istio-system/pilot-{revision}"}
-	set, err := fence.Render("s", good(), lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", good(), lease)
 	// Each lock has its guard, each place with locks two more: collections and the namespace.
 	if len(set.Permanent) != 2 || len(set.Locks) != 6 || len(set.Work) != 6 {
 		t.Errorf("%d permanent, %d of locks, %d of work", len(set.Permanent), len(set.Locks), len(set.Work))
@@ -158,10 +165,7 @@ func TestRender_DeniesByDefault(t *testing.T) {
 func TestRender_DuplicateGuards(t *testing.T) {
 	twice := good()
 	twice.Guards = append(twice.Guards, twice.Guards[0])
-	one, err := fence.Render("s", good())
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := render(t, "s", good())
 	if two, err := fence.Render("s", twice); err != nil || len(two.All()) != len(one.All()) {
 		t.Errorf("%d policies instead of %d, %v", len(two.All()), len(one.All()), err)
 	}
@@ -171,10 +175,7 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 	one, two, three := good(), good(), good()
 	two.Election, two.Guards[0] = "two", fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}}
 	three.Election, three.ServiceAccounts = "three", []string{"istio-system/other"}
-	set, err := fence.Render("s", one, two, three)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", one, two, three)
 	var got []string
 	for _, p := range set.Work {
 		if p.Policy.Spec.ParamKind == nil {
@@ -195,13 +196,12 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 		more.Election = fmt.Sprint("more-", i)
 		many = append(many, more)
 	}
-	set, err = fence.Render("s", many...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last := set.Work[len(set.Work)-1].Policy
-	if message := last.Spec.Validations[0].Message; len(set.Work) != 6 || !strings.HasSuffix(message, "configmap istio-system/more-0 and 2 more cannot be deleted as a collection: delete them by name") {
-		t.Errorf("of five locks: %d policies, %q", len(set.Work), message)
+	for n, want := range map[int]string{3: "configmap istio-system/more-0", 5: "configmap istio-system/more-0 and 2 more"} {
+		set := render(t, "s", many[:n]...)
+		message := set.Work[len(set.Work)-1].Policy.Spec.Validations[0].Message
+		if len(set.Work) != n+1 || !strings.HasSuffix(message, want+" cannot be deleted as a collection: delete them by name") {
+			t.Errorf("of %d locks: %d policies, %q", n, len(set.Work), message)
+		}
 	}
 	for name, change := range map[string]func(*fence.Declaration){
 		"mode":       func(d *fence.Declaration) { d.Mode = fence.Warn },
@@ -220,36 +220,13 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 	}
 }
 
-func TestRender_EscapesNames(t *testing.T) {
-	// Validation lets no quote through; rendering does not rely on it.
-	d := good()
-	d.Coordinators = []string{`system:apiserver`, `CN=a b,O=c`}
-	set, err := fence.Render("s", d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := false
-	for _, v := range set.Locks[0].Policy.Spec.Variables {
-		found = found || v.Name == "coordinator"
-		if v.Name == "coordinator" && v.Expression != `request.userInfo.username in ['system:apiserver', 'CN=a b,O=c']` {
-			t.Errorf("got %s", v.Expression)
-		}
-	}
-	if !found {
-		t.Error("no coordinator is declared")
-	}
-}
-
 func TestRender_RulesWithoutDuplicates(t *testing.T) {
 	d := good()
 	d.Guards = []fence.Guard{{
 		Group: "apps", Resources: []string{"deployments/scale", "deployments/*", "deployments", "deployments/*", "deployments"},
 		Versions: []string{"v1", "*"}, Names: []string{"x", "y", "x"}, Verbs: []string{"update", "update"},
 	}, {Resources: []string{"pods/*"}, Versions: []string{"v1", "v1"}, Names: []string{"x"}, Verbs: []string{"create"}}}
-	set, err := fence.Render("s", d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", d)
 	for i, want := range []string{"[x y] [UPDATE] [*] [deployments/* deployments]", "[x] [CREATE] [v1] [pods/* bindings]"} {
 		rule := set.Work[i].Policy.Spec.MatchConstraints.ResourceRules[0]
 		if got := fmt.Sprintf("%v %v %v %v", rule.ResourceNames, rule.Operations, rule.APIVersions, rule.Resources); got != want {

@@ -16,17 +16,33 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-func TestValidate_KindsWithoutAdmission(t *testing.T) {
-	for group, resources := range map[string][]string{
-		"admissionregistration.k8s.io": {"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
-		"authentication.k8s.io":        {"selfsubjectreviews", "tokenreviews"},
-		"authorization.k8s.io":         {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"},
+func TestValidate_Kinds(t *testing.T) {
+	for want, groups := range map[string]map[string][]string{
+		"use RBAC instead": {
+			"admissionregistration.k8s.io": {"validatingadmissionpolicies", "validatingadmissionpolicybindings", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings"},
+			"authentication.k8s.io":        {"selfsubjectreviews", "tokenreviews"},
+			"authorization.k8s.io":         {"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews"},
+		},
+		"it is cluster-scoped": {
+			"":                             {"namespaces", "nodes", "persistentvolumes", "componentstatuses"},
+			"admissionregistration.k8s.io": {"validatingwebhookconfigurations", "mutatingwebhookconfigurations"},
+			"apiextensions.k8s.io":         {"customresourcedefinitions"},
+			"apiregistration.k8s.io":       {"apiservices"},
+			"certificates.k8s.io":          {"certificatesigningrequests", "clustertrustbundles"},
+			"rbac.authorization.k8s.io":    {"clusterroles", "clusterrolebindings"},
+			"storage.k8s.io":               {"storageclasses", "volumeattachments", "csinodes", "csidrivers"},
+			"scheduling.k8s.io":            {"priorityclasses"},
+			"networking.k8s.io":            {"ingressclasses", "ipaddresses", "servicecidrs"},
+			"node.k8s.io":                  {"runtimeclasses"},
+		},
 	} {
-		for _, resource := range resources {
-			d := good()
-			d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Names: []string{"x"}}}
-			if err := d.Validate(); err == nil || !strings.Contains(err.Error(), "use RBAC instead") {
-				t.Errorf("%s of %q: %v", resource, group, err)
+		for group, resources := range groups {
+			for _, resource := range resources {
+				d := good()
+				d.Guards = []fence.Guard{{Group: group, Resources: []string{resource}, Names: []string{"x"}, Namespaces: []string{"x"}}}
+				if err := d.Validate(); err == nil || !strings.Contains(err.Error(), resource) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s of %q: %v", resource, group, err)
+				}
 			}
 		}
 	}
@@ -50,10 +66,7 @@ func TestRender_NamespacesAndLabels(t *testing.T) {
 	d := good()
 	d.WithoutLockGuard = true
 	d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{"a"}, Labels: map[string]string{"b": "c"}}}
-	set, err := fence.Render("s", d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", d)
 	if len(set.Work) < 2 {
 		t.Errorf("%d policies, none is of collections", len(set.Work))
 	}
@@ -70,55 +83,12 @@ func TestRender_NamespacesAndLabels(t *testing.T) {
 	}
 }
 
-func TestBarrier(t *testing.T) {
-	p, object := fence.Barrier("set", "nonce", "somewhere")
-	rule := p.Policy.Spec.MatchConstraints.ResourceRules[0]
-	if object.Namespace != "somewhere" || len(rule.ResourceNames) != 1 || rule.ResourceNames[0] != object.Name || !strings.HasSuffix(object.Name, "nonce") {
-		t.Errorf("%s/%s, and the rule is %+v", object.Namespace, object.Name, rule)
-	}
-	if p.Policy.Labels[fence.SetLabel] != "set" {
-		t.Errorf("it is of the set %q", p.Policy.Labels[fence.SetLabel])
-	}
-}
-
-func TestRender_MessageNamesLocks(t *testing.T) {
-	for n, want := range map[int]string{1: "istio-system/e1", 3: "istio-system/e3", 4: " and 1 more", 6: " and 3 more"} {
-		var all []fence.Declaration
-		for i := range n {
-			d := good()
-			d.Election = "e" + string(rune('1'+i))
-			d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x" + d.Election}}}
-			all = append(all, d)
-		}
-		set, err := fence.Render("s", all...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		found := false
-		for _, p := range set.Work {
-			message := p.Policy.Spec.Validations[0].Message
-			if strings.HasSuffix(message, "delete them by name") {
-				found = true
-				if !strings.Contains(message, want+" cannot be deleted as a collection") || strings.Contains(message, "more") != (n > 3) {
-					t.Errorf("of %d: %q", n, message)
-				}
-			}
-		}
-		if !found {
-			t.Errorf("of %d: no policy of collections", n)
-		}
-	}
-}
-
 func TestValidate_Coordinators(t *testing.T) {
 	d := fence.Declaration{
 		Election: "e", Namespace: "n", Lock: fence.Lease, ServiceAccounts: []string{"n/b", "n/a"},
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
 	}
-	set, err := fence.Render("s", d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "s", d)
 	for _, p := range set.Work {
 		if got := p.Policy.Annotations[fence.AccountsAnnotation]; got != "n/a,n/b" {
 			t.Errorf("%s is for %q, in no order", p.Name(), got)
@@ -156,10 +126,7 @@ func TestRender_MatchPolicy(t *testing.T) {
 	for group, want := range map[string]admissionv1.MatchPolicyType{"": admissionv1.Exact, "x.y": admissionv1.Equivalent} {
 		d := good()
 		d.Guards[0].Group = group
-		set, err := fence.Render("s", d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := render(t, "s", d)
 		for _, p := range set.Work {
 			if got := *p.Policy.Spec.MatchConstraints.MatchPolicy; got != want {
 				t.Errorf("group %q: %s matches %s", group, p.Name(), got)
@@ -176,10 +143,7 @@ func TestRender_PolicyNames(t *testing.T) {
 		"incumbent-fence.s.istio-system.istio-leader.configmap.collection-": {one},
 		"incumbent-fence.s.collection-":                                     {one, two, idle},
 	} {
-		set, err := fence.Render("s", declarations...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := render(t, "s", declarations...)
 		if !slices.ContainsFunc(set.Work, func(p fence.Pair) bool { return strings.HasPrefix(p.Name(), want) }) {
 			t.Errorf("none is named %s…", want)
 		}
@@ -237,10 +201,7 @@ func TestRender_ModesOfOneNamespace(t *testing.T) {
 	two := one
 	two.Election = "two"
 	two.Mode = fence.Audit
-	set, err := fence.Render("ns", two, one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "ns", two, one)
 	denied := map[string]bool{}
 	for _, p := range slices.Concat(set.Locks, set.Work) {
 		about := strings.Split(p.Policy.Annotations[fence.LocksAnnotation], ",")

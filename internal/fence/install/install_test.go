@@ -246,12 +246,17 @@ func calm(servers int) *world {
 
 func simple(t *testing.T, set string, accounts ...string) fence.Set {
 	t.Helper()
-	rendered, err := fence.Render(set, fence.Declaration{
+	return render(t, set, fence.Declaration{
 		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: accounts,
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
 	})
+}
+
+func render(t *testing.T, name string, declarations ...fence.Declaration) fence.Set {
+	t.Helper()
+	set, err := fence.Render(name, declarations...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rendered
+	return set
 }

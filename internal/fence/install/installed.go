@@ -158,21 +158,16 @@ func Remove(ctx context.Context, client kubernetes.Interface, set string, option
 	}
 	ours := func(o object) bool { return o.of(set) }
 	changes, err := remove(ctx, client, ours)
-	if err != nil || len(changes) == 0 {
-		return changes, wrapped(err, "remove fence %q", set)
+	if err == nil && len(changes) > 0 {
+		if err := seen(ctx, set, client, append(options, Options{})[0]); err != nil {
+			return changes, fmt.Errorf("fence %q is removed, but API servers may still enforce it: %w", set, err)
+		}
+		_, err = remove(ctx, client, ours) // the barrier
 	}
-	if err := seen(ctx, set, client, append(options, Options{})[0]); err != nil {
-		return changes, fmt.Errorf("fence %q is removed, but API servers may still enforce it: %w", set, err)
+	if err != nil {
+		err = fmt.Errorf("remove fence %q: %w", set, err)
 	}
-	_, err = remove(ctx, client, ours)
-	return changes, wrapped(err, "remove fence %q", set)
-}
-
-func wrapped(err error, format string, args ...any) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf(format+": %w", append(args, err)...)
+	return changes, err
 }
 
 // remove deletes the wanted objects, bindings first.

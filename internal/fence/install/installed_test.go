@@ -75,21 +75,18 @@ func TestConflicts(t *testing.T) {
 			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{election}}},
 		}
 	}
-	rendered := func(name string, declarations ...fence.Declaration) (set fence.Set, all inventory) {
-		set, err := fence.Render(name, declarations...)
-		if err != nil {
-			t.Fatal(err)
-		}
+	installing := func(name string, declarations ...fence.Declaration) (set fence.Set, all inventory) {
+		set = render(t, name, declarations...)
 		for _, p := range set.All() {
 			all = append(all, object{storable: p.Policy}, object{storable: p.Binding})
 		}
 		return set, all
 	}
-	set, installed := rendered(home, declared("one", "home/p1"), declared("two", "home/p2"))
+	set, installed := installing(home, declared("one", "home/p1"), declared("two", "home/p2"))
 	if err := installed.conflicts(set); err != nil {
 		t.Errorf("a set conflicts with itself: %v", err)
 	}
-	_, others := rendered("another", declared("one", "home/p1"))
+	_, others := installing("another", declared("one", "home/p1"))
 	err := others.conflicts(set)
 	if err == nil || strings.Count(err.Error(), `already guarded by fence "another"`) != strings.Count(err.Error(), "\n")+1 {
 		t.Fatalf("%v", err)
@@ -101,17 +98,13 @@ func TestConflicts(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	rendered := func(guard fence.Guard) fence.Set {
-		set, err := fence.Render(home, fence.Declaration{
+	guarded := func(guard fence.Guard) fence.Set {
+		return render(t, home, fence.Declaration{
 			Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"}, Guards: []fence.Guard{guard},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return set
 	}
 	byNamespace := func(group, resource string) fence.Set {
-		return rendered(fence.Guard{Group: group, Resources: []string{resource}, Namespaces: []string{work}})
+		return guarded(fence.Guard{Group: group, Resources: []string{resource}, Namespaces: []string{work}})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		client := calm(1).clients()[0]
@@ -129,7 +122,7 @@ func TestScopes(t *testing.T) {
 	if err := scopes(failing("get", "group", errAway), byNamespace("", "pods")); !errors.Is(err, errAway) || !strings.Contains(err.Error(), "discover cluster-scoped kinds") {
 		t.Errorf("without discovery: %v", err)
 	}
-	byLabel := rendered(fence.Guard{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}})
+	byLabel := guarded(fence.Guard{Group: "x.y", Resources: []string{"widgets"}, Labels: map[string]string{"a": "b"}})
 	byLabel.Work = slices.DeleteFunc(byLabel.Work, func(p fence.Pair) bool { return p.Policy.Spec.MatchConstraints.ResourceRules[0].APIGroups[0] != "x.y" })
 	if err := scopes(nil, byLabel); err != nil { // without a request
 		t.Errorf("by label: %v", err)

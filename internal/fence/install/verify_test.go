@@ -25,10 +25,7 @@ func guarding(guards ...fence.Guard) fence.Declaration {
 // fenced is an API server with a fence in effect: only pod-1 leads and may write.
 func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 	t.Helper()
-	set, err := fence.Render("sys", d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := render(t, "sys", d)
 	j := newJudging(t)
 	j.installed(set)
 	j.has("v1", "ServiceAccount", "/api/v1", "sys", "serviceaccounts", "pilot", nil)
