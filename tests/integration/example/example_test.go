@@ -1,13 +1,11 @@
 package example
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -22,8 +21,6 @@ import (
 
 const (
 	root = "../../.."
-	// patience bounds every wait; tests need much less time.
-	patience = 2 * time.Minute
 	// home and election are the names in the example.
 	home     = "default"
 	election = "my-controller"
@@ -67,45 +64,30 @@ func TestExample_ReleasesLock(t *testing.T) {
 		if _, err := admin.CoreV1().Pods(home).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		leads(t, name, n, snapshot)
-		process, err := n.Pod(home, name)
-		if err != nil {
-			t.Fatal(err)
+		file := ""
+		log := func() string {
+			if process, err := n.Pod(home, name); err == nil {
+				file = process.Log
+			}
+			text, _ := os.ReadFile(file) // none until the Pod runs
+			return string(text)
 		}
-		args := []string{"--kubeconfig", c.Kubeconfig(), "--namespace", home, "delete", "pod", name, "--timeout", patience.String()}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("Pod %s logged:\n%s", name, log())
+			}
+		})
+		harness.Until(t, "Pod "+name+" leads", func() bool { return strings.Contains(log(), " leading") && snapshot().Record.HolderIdentity == name })
+		args := []string{"--kubeconfig", c.Kubeconfig(), "--namespace", home, "delete", "pod", name, "--timeout", harness.Patience.String()}
 		if said, err := exec.CommandContext(t.Context(), c.Kubectl(), args...).CombinedOutput(); err != nil {
 			t.Fatalf("kubectl delete pod: %v\n%s", err, said)
 		}
 		now := snapshot()
 		if now.Unreadable != nil || now.Record.HolderIdentity != "" || now.Record.LeaseDurationSeconds != 1 || now.Record.LeaderTransitions != transitions {
-			said, err := os.ReadFile(process.Log)
-			t.Errorf("after Pod %s was deleted the record is %+v; its log (%v):\n%s", name, now.Record, err, said)
+			t.Errorf("after Pod %s was deleted the record is %+v", name, now.Record)
 		}
 		if len(now.Annotations) != 0 {
 			t.Errorf("still on the lock: %v", now.Annotations)
-		}
-	}
-}
-
-// leads waits until a Pod holds the lock and its run function has logged that.
-func leads(t *testing.T, name string, n *node.Node, snapshot func() k8sresourcelock.Snapshot) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(20 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		var said []byte
-		if process, err := n.Pod(home, name); err == nil {
-			said, _ = os.ReadFile(process.Log)
-		}
-		if strings.Contains(string(said), " leading") && snapshot().Record.HolderIdentity == name {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("Pod %s does not lead within %v; the record is %+v; its log:\n%s", name, patience, snapshot().Record, said)
-		case <-ticker.C:
 		}
 	}
 }

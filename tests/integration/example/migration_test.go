@@ -7,12 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -70,46 +70,14 @@ func TestMigration_FromClientGo(t *testing.T) {
 				}
 				return k8sresourcelock.LeaseSnapshot(lease).Record.HolderIdentity
 			}
-			output, err := os.Create(filepath.Join(folder, name+".log"))
-			if err != nil {
-				t.Fatal(err)
+			program := harness.Start(t, name, nil, binary, "-kubeconfig", c.Kubeconfig(), "-lease-lock-namespace", home, "-lease-lock-name", name, "-id", "me")
+			harness.Until(t, "the run function has started", func() bool { return strings.Contains(program.Errors.String(), "Controller loop") })
+			program.Signal(t, syscall.SIGTERM)
+			if code := program.Exit(t); code != 0 {
+				t.Errorf("exit code %d", code)
 			}
-			defer output.Close()
-			log := func() string {
-				text, err := os.ReadFile(output.Name())
-				if err != nil {
-					t.Fatal(err)
-				}
-				return string(text)
-			}
-			program := exec.CommandContext(t.Context(), binary, "-kubeconfig", c.Kubeconfig(), "-lease-lock-namespace", home, "-lease-lock-name", name, "-id", "me")
-			program.Stderr = output
-			if err := program.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- program.Wait() }()
-			ticker := time.NewTicker(20 * time.Millisecond)
-			defer ticker.Stop()
-			for limit := time.After(patience); !strings.Contains(log(), "Controller loop"); { // the run function has started
-				select {
-				case err := <-ended:
-					t.Fatalf("ended: %v\n%s", err, log())
-				case <-limit:
-					t.Fatal("does not lead")
-				case <-ticker.C:
-				}
-			}
-			stopped := time.Now()
-			if err := program.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			if err := <-ended; err != nil {
-				t.Errorf("%v\n%s", err, log())
-			}
-			t.Logf("stopped in %v", time.Since(stopped))
-			if (holder() == "") != x.released || strings.Contains(log(), "have not returned") != (x.logged != "") || !strings.Contains(log(), x.logged) {
-				t.Errorf("holder %q; log:\n%s", holder(), log())
+			if log := program.Errors.String(); (holder() == "") != x.released || strings.Contains(log, "have not returned") != (x.logged != "") || !strings.Contains(log, x.logged) {
+				t.Errorf("holder %q; log:\n%s", holder(), log)
 			}
 		})
 	}

@@ -93,7 +93,8 @@ func TestLabelPod_APIServer(t *testing.T) {
 	labelled("a")
 	stopA()
 	labelled("")
-	if strings.Contains(log.String(), "WARN") {
+	// A stop can cut a write of the label that this test has seen already.
+	if log.Count("level=WARN") != log.Count("level=WARN", "the outcome of the write is unknown") {
 		t.Error(log.String())
 	}
 }
