@@ -65,31 +65,33 @@ func (p *Pair) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// halves returns both locks as Versioned.
-func (l *MultiLock) halves() (primary, secondary Versioned, err error) {
-	primary, ok := l.Primary.(Versioned)
-	secondary, ok2 := l.Secondary.(Versioned)
-	if !ok || !ok2 {
-		return nil, nil, errors.New("MultiLock: Primary and Secondary must implement Versioned, as the locks of this package do")
+// halves returns both locks as Versioned, primary first.
+func (l *MultiLock) halves() (halves [2]Versioned, err error) {
+	for i, half := range []Interface{l.Primary, l.Secondary} {
+		versioned, ok := half.(Versioned)
+		if !ok {
+			return halves, errors.New("MultiLock: Primary and Secondary must implement Versioned, as the locks of this package do")
+		}
+		halves[i] = versioned
 	}
-	return primary, secondary, nil
+	return halves, nil
 }
 
 // Validate returns all errors in both locks. It sends no request.
 func (l *MultiLock) Validate() error {
-	primary, secondary, err := l.halves()
+	halves, err := l.halves()
 	if err != nil {
 		return err
 	}
 	var errs []error
-	for _, half := range []Versioned{primary, secondary} {
+	for _, half := range halves {
 		if v, ok := half.(interface{ Validate() error }); ok {
 			errs = append(errs, v.Validate())
 		}
 	}
-	if primary.Identity() != secondary.Identity() || keyOf(primary) != keyOf(secondary) {
+	if l.Primary.Identity() != l.Secondary.Identity() || keyOf(l.Primary) != keyOf(l.Secondary) {
 		errs = append(errs, fmt.Errorf("MultiLock: Primary is of candidate %q (key %q), Secondary of candidate %q (key %q). Use one identity and key",
-			primary.Identity(), keyOf(primary), secondary.Identity(), keyOf(secondary)))
+			l.Primary.Identity(), keyOf(l.Primary), l.Secondary.Identity(), keyOf(l.Secondary)))
 	}
 	return errors.Join(errs...)
 }
@@ -97,11 +99,11 @@ func (l *MultiLock) Validate() error {
 // Read implements Versioned. It reads the primary first. If the objects change in between, the primary is outdated
 // and no write can be based on it.
 func (l *MultiLock) Read(ctx context.Context) (Snapshot, error) {
-	primary, secondary, err := l.halves()
+	halves, err := l.halves()
 	if err != nil {
 		return Snapshot{}, err
 	}
-	for i, half := range []Versioned{primary, secondary} {
+	for i, half := range halves {
 		view, _ := l.mem.state()
 		snap, err := half.Read(ctx)
 		if err != nil {
@@ -136,7 +138,7 @@ func (l *MultiLock) DryRun(ctx context.Context, base Snapshot, record LeaderElec
 		return err
 	}
 	for _, h := range []core.Half{core.Primary, core.Secondary} {
-		if r, ok := w.half(h).(dryRunner); ok {
+		if r, ok := w.halves[h].(dryRunner); ok {
 			if err := r.DryRun(ctx, *w.base.half(h), record, annotations); err != nil {
 				return err
 			}
@@ -160,7 +162,7 @@ func (l *MultiLock) Annotate(ctx context.Context, base Snapshot, annotations map
 // write prepares a write with this base.
 func (l *MultiLock) write(base Snapshot, record LeaderElectionRecord, annotations map[string]string) (w pairWrite, err error) {
 	w = pairWrite{lock: l, record: record, annotations: annotations}
-	if w.primary, w.secondary, err = l.halves(); err != nil {
+	if w.halves, err = l.halves(); err != nil {
 		return w, err
 	}
 	if base.Exists {

@@ -12,11 +12,11 @@ import (
 // pairWrite is a write of one record to both objects.
 type pairWrite struct {
 	core.PairWrite
-	lock               *MultiLock
-	primary, secondary Versioned
-	base               Pair
-	record             LeaderElectionRecord
-	annotations        map[string]string
+	lock        *MultiLock
+	halves      [2]Versioned
+	base        Pair
+	record      LeaderElectionRecord
+	annotations map[string]string
 }
 
 // dryRunner is a lock that can check whether the API server would accept a write.
@@ -26,7 +26,7 @@ type dryRunner interface {
 
 // dryRun checks that the secondary could be written, before the primary is written to acquire the lock.
 func (w pairWrite) dryRun(ctx context.Context) error {
-	r, ok := w.secondary.(dryRunner)
+	r, ok := w.halves[core.Secondary].(dryRunner)
 	// The first write of a nominee looks like a renewal, because the record names it already.
 	if !ok || !w.IsClaim() && !w.Base.Primary.Nominated() {
 		return nil
@@ -41,7 +41,7 @@ func (w pairWrite) dryRunRequest(ctx context.Context, shown Snapshot) error {
 		Identity string `json:"identity"`
 	}
 	text := w.annotations[HandoverRequestAnnotation]
-	r, ok := w.secondary.(dryRunner)
+	r, ok := w.halves[core.Secondary].(dryRunner)
 	if !ok || text == shown.Annotations[HandoverRequestAnnotation] || json.Unmarshal([]byte(text), &request) != nil || request.Identity != w.Self {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (w pairWrite) both(ctx context.Context) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	w.lock.mem.recordWrite(core.Primary, w.Record, w.annotations)
-	first, err := w.primary.Write(ctx, w.base.Primary, w.record, w.annotationsFor(w.Base.Secondary))
+	first, err := w.halves[core.Primary].Write(ctx, w.base.Primary, w.record, w.annotationsFor(w.Base.Secondary))
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -97,11 +97,11 @@ func (w pairWrite) writeSecondary(ctx context.Context, first core.Snapshot) (Sna
 	base, annotations := w.base.Secondary, w.annotationsFor(first)
 	for range maxRetries {
 		w.lock.mem.recordWrite(core.Secondary, w.Record, annotations)
-		next, err := w.secondary.Write(ctx, base, w.record, annotations)
+		next, err := w.halves[core.Secondary].Write(ctx, base, w.record, annotations)
 		if !IsConflict(err) {
 			return next, err
 		}
-		now, err := w.secondary.Read(ctx)
+		now, err := w.halves[core.Secondary].Read(ctx)
 		if err != nil {
 			return Snapshot{}, err
 		}
@@ -140,20 +140,13 @@ func (w pairWrite) annotate(ctx context.Context) (Snapshot, error) {
 	return combine(core.PairView{Pair: w.Base}, w.base, w.Self), nil
 }
 
-func (w pairWrite) half(h core.Half) Versioned {
-	if h == core.Primary {
-		return w.primary
-	}
-	return w.secondary
-}
-
 func (w pairWrite) annotateOne(ctx context.Context, h core.Half) (Snapshot, error) {
 	base := *w.base.half(h)
 	annotations := withAnnotation(w.annotations, MultiLockAnnotation, base.Annotations[MultiLockAnnotation])
-	if lock, ok := w.half(h).(Annotated); ok {
+	if lock, ok := w.halves[h].(Annotated); ok {
 		return lock.Annotate(ctx, base, annotations)
 	}
-	return w.half(h).Write(ctx, base, w.record, annotations)
+	return w.halves[h].Write(ctx, base, w.record, annotations)
 }
 
 // update makes next the base of the following writes.
@@ -168,7 +161,7 @@ func (w *pairWrite) update(h core.Half, next Snapshot) error {
 
 // alignHold replaces the hold on the other object of the same term.
 func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
-	annotated, ok := w.half(h).(Annotated)
+	annotated, ok := w.halves[h].(Annotated)
 	for n := 0; ; n++ {
 		if !ok || !w.ReplacesHold(*w.Base.Of(h), coreAnnotations(w.annotations).Hold) {
 			return nil
@@ -179,7 +172,7 @@ func (w *pairWrite) alignHold(ctx context.Context, h core.Half) error {
 		}
 		next, err := annotated.Annotate(ctx, base, withAnnotation(base.Annotations, HoldAnnotation, w.annotations[HoldAnnotation]))
 		if IsConflict(err) {
-			next, err = w.half(h).Read(ctx)
+			next, err = w.halves[h].Read(ctx)
 		}
 		if err == nil {
 			err = w.update(h, next)
