@@ -147,7 +147,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 			if err := a.quits(); err != nil {
 				t.Error(err)
 			}
-			if got := a.log.count("accepts no handlers"); takes != (got == 0) || got > 1 {
+			if got := a.log.Count("accepts no handlers"); takes != (got == 0) || got > 1 {
 				t.Errorf("handlers %v: logged %d times", takes, got)
 			}
 		})

@@ -39,8 +39,8 @@ func TestElection(t *testing.T) {
 					t.Errorf("led by %q of %q", holder, key)
 				}
 				checkLeadersStatus(t, a.Status(), kind)
-				if len(a.events) == 0 || a.log.count("election="+locktest.Name) == 0 {
-					t.Errorf("Events %v, log %s", a.events, &a.log.text)
+				if len(a.events) == 0 || a.log.Count("election="+locktest.Name) == 0 {
+					t.Errorf("Events %v, log %s", a.events, &a.log)
 				}
 				if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.admits(t) {
 					t.Errorf("it ended with %v; its function runs: %v, it leads: %v", err, a.works(), a.IsLeader())
@@ -79,7 +79,7 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 func TestFollowerStatus(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "a").starts(t)
-		if passes(time.Second); a.log.count("accepts no handlers") != 0 {
+		if passes(time.Second); a.log.Count("accepts no handlers") != 0 {
 			t.Error("polls a watcher although there is none")
 		}
 		b := s.candidate(t, "b")
@@ -181,8 +181,8 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 		}
 		a.starts(t)
 		passes(time.Minute)
-		if runs != 1 || a.IsLeader() || a.log.count("waiting for run functions of an earlier run") != 1 {
-			t.Errorf("%d runs while a function of an earlier run is active:\n%s", runs, &a.log.text)
+		if runs != 1 || a.IsLeader() || a.log.Count("waiting for run functions of an earlier run") != 1 {
+			t.Errorf("%d runs while a function of an earlier run is active:\n%s", runs, &a.log)
 		}
 		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("ended while it waited: %v", err)
@@ -249,13 +249,13 @@ func TestRun(t *testing.T) {
 		}
 		close(stop)
 		<-ended
-		if a.works() || a.log.count("ended with an error") != 0 {
-			t.Errorf("%s", &a.log.text)
+		if a.works() || a.log.Count("ended with an error") != 0 {
+			t.Errorf("%s", &a.log)
 		}
 		a.AddWarmup(func(context.Context) error { return errPlay })
 		a.Run(make(chan struct{}))
-		if a.log.count("election ended with an error") != 1 || a.log.count(errPlay.Error()) != 1 {
-			t.Errorf("%s", &a.log.text)
+		if a.log.Count("election ended with an error") != 1 || a.log.Count(errPlay.Error()) != 1 {
+			t.Errorf("%s", &a.log)
 		}
 	})
 }

@@ -1,11 +1,9 @@
 package leaderelection
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +11,7 @@ import (
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
 // lockServer is an API server with only the locks.
@@ -27,30 +26,12 @@ func inBubble(t *testing.T, f func(t *testing.T, s *lockServer)) {
 	})
 }
 
-// lines is a log that is safe for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) count(what string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), what)
-}
-
 // candidate is an election of one process, with a run function that records its calls.
 type candidate struct {
 	*LeaderElection
 	client *locktest.Client // to the Lease
 	old    *locktest.Client // to the ConfigMap
-	log    lines
+	log    logs.Buffer
 	cancel context.CancelFunc
 	ended  chan error
 

@@ -96,7 +96,7 @@ func TestPredecessor_HeldIsAwaited(t *testing.T) {
 		if !old.works() || a.works() || !a.Status().Waiting || a.admits(t) {
 			t.Fatalf("old works %v, new works %v, waiting %v", old.works(), a.works(), a.Status().Waiting)
 		}
-		if n := a.log.count("waiting for the predecessor's lock"); n != 1 {
+		if n := a.log.Count("waiting for the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times that it waits, want once", n)
 		}
 		if err := old.quits(); err != nil {
@@ -169,7 +169,7 @@ func TestPredecessor_ReadFails(t *testing.T) {
 		if a.works() || !a.Status().Waiting {
 			t.Fatalf("works %v, waiting %v while the old lock cannot be read", a.works(), a.Status().Waiting)
 		}
-		if n := a.log.count("failed to read the predecessor's lock"); n != 1 {
+		if n := a.log.Count("failed to read the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times, want once", n)
 		}
 		a.old.SetFault(nil)

@@ -2,7 +2,9 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/klog/v2"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -69,7 +72,7 @@ func (w *world) stores() []*locktest.Store {
 type playKube struct {
 	kubernetes.Interface
 	configMaps, leases *locktest.Client
-	wrap               func(coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter
+	faulty             *faultyLeases // used for Leases, if it is not nil
 }
 
 type playCore struct {
@@ -99,8 +102,8 @@ func (k playKube) CoordinationV1() coordinationv1client.CoordinationV1Interface 
 }
 
 func (k playKube) getter() coordinationv1client.LeasesGetter {
-	if k.wrap != nil {
-		return k.wrap(k.leases)
+	if k.faulty != nil {
+		return k.faulty
 	}
 	return k.leases
 }
@@ -172,4 +175,28 @@ type played struct {
 	terms, orders int
 	most          int // requests of one process to one object in a span
 	log           string
+}
+
+// playedSeeds is how many runs an ordinary test plays.
+const playedSeeds = 400
+
+// The promises hold under random faults. A seed determines the faults, but not the order of goroutines.
+func TestRandomElections(t *testing.T) {
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go's candidates would bury a failure
+	defer klog.ClearLogger()
+	first, n := numberFrom(t, "PLAY_FIRST", 0), numberFrom(t, "SIM_SEEDS", playedSeeds)
+	var failed []string
+	var terms, orders, most int
+	for seed := first; seed < first+n && len(failed) < 5; seed++ {
+		p := playElection(t, uint64(seed), bug{})
+		terms, orders, most = terms+p.terms, orders+p.orders, max(most, p.most)
+		if len(p.violations) > 0 {
+			failed = append(failed, fmt.Sprintf("seed %d: %s", seed, strings.Join(p.violations, "; ")))
+			t.Logf("%s:\n%s", failed[len(failed)-1], p.log) // the seed alone does not bring it back
+		}
+	}
+	t.Logf("%d seeds, %d terms, %d orders, at most %d requests about an object in %v", n, terms, orders, most, budgetSpan)
+	for _, violations := range failed {
+		t.Error(violations) // at the end of the log
+	}
 }

@@ -14,123 +14,117 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// between is a client for Leases with a bug.
-type between struct {
-	coordinationv1client.LeasesGetter
-	make func(coordinationv1client.LeaseInterface) coordinationv1client.LeaseInterface
+// bug is a planted bug.
+type bug struct {
+	client     func(*process, *faultyLeases)
+	ungated    bool // the work's writes pass no gate
+	leavesWork bool // functions return before their work has ended
+	token      bool // the token stays the same
+	deaf       bool // the watchers miss each change of the default revision
+	// wavers is the interval at which each watcher changes its default revision.
+	wavers time.Duration
 }
 
-func (b between) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return b.make(b.LeasesGetter.Leases(namespace))
+// faultyLeases is a client for Leases with a bug in one of its functions.
+type faultyLeases struct {
+	leasesOf
+	// write replaces creates and updates, if it is not nil. send sends a request.
+	write func(ctx context.Context, lease *coordinationv1.Lease, dryRun bool, send sendLease) (*coordinationv1.Lease, error)
+	deaf  bool // its watches have no events
 }
 
-type leasesOf = coordinationv1client.LeaseInterface
+type (
+	leasesOf  = coordinationv1client.LeaseInterface
+	sendLease = func(*coordinationv1.Lease) (*coordinationv1.Lease, error)
+)
 
-func through(f func(*process, leasesOf) leasesOf) func(*process, coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter {
-	return func(p *process, c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter {
-		return between{c, func(l leasesOf) leasesOf { return f(p, l) }}
+func (f faultyLeases) Leases(string) leasesOf { return f }
+
+func (f faultyLeases) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+	send := func(l *coordinationv1.Lease) (*coordinationv1.Lease, error) { return f.leasesOf.Create(ctx, l, opts) }
+	if f.write == nil {
+		return send(lease)
 	}
+	return f.write(ctx, lease, len(opts.DryRun) > 0, send)
+}
+
+func (f faultyLeases) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	send := func(l *coordinationv1.Lease) (*coordinationv1.Lease, error) { return f.leasesOf.Update(ctx, l, opts) }
+	if f.write == nil {
+		return send(lease)
+	}
+	return f.write(ctx, lease, len(opts.DryRun) > 0, send)
+}
+
+func (f faultyLeases) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if f.deaf {
+		return watch.NewFake(), nil
+	}
+	return f.leasesOf.Watch(ctx, opts)
 }
 
 // overwrites updates without a resourceVersion.
-type overwrites struct {
-	coordinationv1client.LeaseInterface
-}
-
-func (o overwrites) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	stored, err := o.LeaseInterface.Update(ctx, lease, opts)
-	if !apierrors.IsConflict(err) {
-		return stored, err
+func overwrites(_ *process, f *faultyLeases) {
+	f.write = func(ctx context.Context, lease *coordinationv1.Lease, _ bool, send sendLease) (*coordinationv1.Lease, error) {
+		stored, err := send(lease)
+		if !apierrors.IsConflict(err) {
+			return stored, err
+		}
+		now, err := f.Get(ctx, lease.Name, metav1.GetOptions{})
+		if err != nil {
+			return nil, err
+		}
+		lease = lease.DeepCopy()
+		lease.ResourceVersion, lease.UID = now.ResourceVersion, now.UID
+		return send(lease)
 	}
-	now, err := o.Get(ctx, lease.Name, metav1.GetOptions{})
-	if err != nil {
-		return nil, err
-	}
-	lease = lease.DeepCopy()
-	lease.ResourceVersion, lease.UID = now.ResourceVersion, now.UID
-	return o.LeaseInterface.Update(ctx, lease, opts)
 }
 
 // hopeful reports each write as stored, even after an error.
-type hopeful struct {
-	coordinationv1client.LeaseInterface
-}
-
-func (h hopeful) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	stored, err := h.LeaseInterface.Update(ctx, lease, opts)
-	if err == nil {
+func hopeful(_ *process, f *faultyLeases) {
+	f.write = func(_ context.Context, lease *coordinationv1.Lease, _ bool, send sendLease) (*coordinationv1.Lease, error) {
+		stored, err := send(lease)
+		version, bad := strconv.ParseUint(lease.ResourceVersion, 10, 64)
+		if err == nil || bad != nil {
+			return stored, err
+		}
+		stored = lease.DeepCopy()
+		stored.ResourceVersion = strconv.FormatUint(version+1, 10)
 		return stored, nil
 	}
-	version, bad := strconv.ParseUint(lease.ResourceVersion, 10, 64)
-	if bad != nil {
-		return nil, err
-	}
-	stored = lease.DeepCopy()
-	stored.ResourceVersion = strconv.FormatUint(version+1, 10)
-	return stored, nil
 }
 
 // insists retries a rejected request without a pause.
-type insists struct {
-	coordinationv1client.LeaseInterface
-}
-
-func (i insists) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (stored *coordinationv1.Lease, err error) {
-	for range 100 {
-		if stored, err = i.LeaseInterface.Update(ctx, lease, opts); err == nil || ctx.Err() != nil {
-			break
+func insists(_ *process, f *faultyLeases) {
+	f.write = func(ctx context.Context, lease *coordinationv1.Lease, _ bool, send sendLease) (stored *coordinationv1.Lease, err error) {
+		for range 100 {
+			if stored, err = send(lease); err == nil || ctx.Err() != nil {
+				break
+			}
 		}
+		return stored, err
 	}
-	return stored, err
-}
-
-// deaf has a watch without events.
-type deaf struct {
-	coordinationv1client.LeaseInterface
-}
-
-func (d deaf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return watch.NewFake(), nil
 }
 
 // givesUp blocks each write after the faults have ended.
-type givesUp struct {
-	coordinationv1client.LeaseInterface
-	p *process
-}
-
-func (g givesUp) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if g.p.w.IsCalm() {
-		<-ctx.Done()
-		return nil, ctx.Err()
+func givesUp(p *process, f *faultyLeases) {
+	f.write = func(ctx context.Context, lease *coordinationv1.Lease, _ bool, send sendLease) (*coordinationv1.Lease, error) {
+		if p.w.IsCalm() {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return send(lease)
 	}
-	return g.LeaseInterface.Update(ctx, lease, opts)
 }
 
-// confident reports each dry run of such a write as admitted.
-type confident struct {
-	coordinationv1client.LeaseInterface
-	of func(*coordinationv1.Lease) bool
-}
-
-func (c confident) Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error) {
-	if len(opts.DryRun) > 0 && c.of(lease) {
-		return lease, nil
+// confident reports each dry run of a write of the process as holder as admitted.
+func confident(p *process, f *faultyLeases) {
+	f.write = func(_ context.Context, lease *coordinationv1.Lease, dryRun bool, send sendLease) (*coordinationv1.Lease, error) {
+		if holder := lease.Spec.HolderIdentity; dryRun && holder != nil && *holder == p.Name {
+			return lease, nil
+		}
+		return send(lease)
 	}
-	return c.LeaseInterface.Update(ctx, lease, opts)
-}
-
-func (c confident) Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
-	if len(opts.DryRun) > 0 && c.of(lease) {
-		return lease, nil
-	}
-	return c.LeaseInterface.Create(ctx, lease, opts)
-}
-
-// claims reports whether the process writes itself as holder.
-func (p *process) claims(lease *coordinationv1.Lease) bool {
-	holder := lease.Spec.HolderIdentity
-	return holder != nil && *holder == p.Name
 }
 
 // playBugs are the planted bugs, each with the violation that must be found.
@@ -144,20 +138,19 @@ var playBugs = map[string]struct {
 	"a token that does not grow":              {bug{token: true}, "has the token"},
 	"the default revision changes unheard":    {bug{deaf: true}, "not of the default revision"},
 	"the default revision wavers":             {bug{wavers: 2 * time.Second}, "for no cause"},
-	"a write is no compare-and-swap":          {bug{client: through(func(_ *process, l leasesOf) leasesOf { return overwrites{l} })}, "started while"},
-	"each write counts as stored":             {bug{client: through(func(_ *process, l leasesOf) leasesOf { return hopeful{l} })}, "started while"},
-	"a refused write is sent again and again": {bug{client: through(func(_ *process, l leasesOf) leasesOf { return insists{l} })}, "about one object"},
-	"a watch without events":                  {bug{client: through(func(_ *process, l leasesOf) leasesOf { return deaf{l} })}, "works false, sent"},
-	"one of two objects is enough": {bug{client: through(func(p *process, l leasesOf) leasesOf {
+	"a write is no compare-and-swap":          {bug{client: overwrites}, "started while"},
+	"each write counts as stored":             {bug{client: hopeful}, "started while"},
+	"a refused write is sent again and again": {bug{client: insists}, "about one object"},
+	"a watch without events":                  {bug{client: func(_ *process, f *faultyLeases) { f.deaf = true }}, "works false, sent"},
+	"one of two objects is enough": {bug{client: func(p *process, f *faultyLeases) {
 		if p.Make == bothLocks {
-			return hopeful{l}
+			hopeful(p, f)
 		}
-		return l
-	})}, "started while"},
-	"acquires without a dry run": {bug{client: through(func(p *process, l leasesOf) leasesOf { return confident{l, p.claims} })}, "no candidate leads"},
+	}}, "started while"},
+	"acquires without a dry run": {bug{client: confident}, "no candidate leads"},
 	// A request without a dry run is rare here, because the elector also makes one after a rejection: see TestMultiLock_DryRunBeforeRequest
 	// in k8sresourcelock and TestBarredChallenger in k8sleaderelection.
-	"no write succeeds after the faults": {bug{client: through(func(p *process, l leasesOf) leasesOf { return givesUp{l, p} })}, "no candidate leads"},
+	"no write succeeds after the faults": {bug{client: givesUp}, "no candidate leads"},
 }
 
 // bugSeeds is the maximum number of seeds until a planted bug is found. The rarest bug appears in one of about forty seeds.

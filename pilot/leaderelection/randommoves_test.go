@@ -25,7 +25,8 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	f := locktest.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
 	switch {
 	case p.Dead || p.cut:
-		return locktest.Fault{Hang: true}
+		f.Lose = locktest.TheRequest
+		return p.hang(f)
 	case p.poor && object == 1 && (v == locktest.Update || v == locktest.Create):
 		f.Err = errForbidden
 		return f
@@ -41,11 +42,21 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	case n < 7:
 		f.Lose = locktest.TheReply
 	case n < 9:
-		f.Lose, f.Hang = locktest.TheReply, true
+		f.Lose = locktest.TheReply
+		return p.hang(f)
 	case n < 15:
 		f.Before, f.Arrives = w.upTo(4*time.Second), true
 	case n < 20:
 		f.After = w.upTo(3 * time.Second)
+	}
+	return f
+}
+
+// hang returns a fault without a response. The elector of client-go does not bound requests while it campaigns. Its requests end as
+// with the Timeout of a rest.Config.
+func (p *process) hang(f locktest.Fault) locktest.Fault {
+	if f.Hang = p.Make != clientGoPeer; !f.Hang {
+		f.Before, f.After = playRenew/2, playRenew/2
 	}
 	return f
 }
@@ -316,4 +327,37 @@ func (w *world) allKnow() bool {
 		}
 	}
 	return true
+}
+
+// moves are the possible moves, with their relative frequency.
+var moves = []struct {
+	weight int
+	do     func(*world)
+}{
+	{2, (*world).Crash},
+	{2, (*world).Replace},
+	{2, (*world).Flip},
+	{1, (*world).CutOff},
+	{1, (*world).EndWatches},
+	{3, (*world).Refuse},
+	{3, (*world).Order},
+	{1, (*world).Edit},
+	{1, (*world).Note},
+	{1, (*world).Fitness},
+	{1, (*world).Rewind},
+}
+
+// makeMove makes a random move.
+func makeMove(w *world) {
+	sum := 0
+	for _, m := range moves {
+		sum += m.weight
+	}
+	n := w.Intn(sum)
+	for _, m := range moves {
+		if n -= m.weight; n < 0 {
+			m.do(w)
+			return
+		}
+	}
 }

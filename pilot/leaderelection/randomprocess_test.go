@@ -11,7 +11,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -83,7 +82,7 @@ func (p *process) elector() (run func(context.Context)) {
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
-				Client:    clientGoClient{p.clients[1]}, LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
+				Client:    p.clients[1], LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
 			},
 			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},
@@ -99,8 +98,10 @@ func (p *process) elector() (run func(context.Context)) {
 	case configMapOnly, bothLocks, leaseOnly:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
-	if wrap := w.bug.client; wrap != nil {
-		k.wrap = func(c coordinationv1client.LeasesGetter) coordinationv1client.LeasesGetter { return wrap(p, c) }
+	if spoil := w.bug.client; spoil != nil {
+		faulty := &faultyLeases{leasesOf: p.clients[1].Leases(locktest.Namespace)}
+		spoil(p, faulty)
+		k.faulty = faulty
 	}
 	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.part))
 	p.l.AddFitnessCheck(w.Fit(&p.part)).AddRunContext(p.work)

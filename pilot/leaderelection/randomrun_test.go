@@ -5,12 +5,49 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
+
+// electorKind is the kind of elector and lock of a process.
+type electorKind int
+
+const (
+	configMapOnly electorKind = iota
+	bothLocks
+	leaseOnly
+	istiodPeer
+	clientGoPeer
+)
+
+func (m electorKind) String() string {
+	return [...]string{"configmap", "both", "lease", "istiod", "client-go"}[m]
+}
+
+// Peer reports whether the elector is not incumbent.
+func (m electorKind) Peer() bool { return m == istiodPeer || m == clientGoPeer }
+
+// mix is kinds of electors that may take part together.
+type mix []electorKind
+
+// mixes are all mixes. Each seed uses one of them.
+var mixes = []mix{
+	{configMapOnly, configMapOnly, istiodPeer},
+	{leaseOnly, leaseOnly, clientGoPeer},
+	{leaseOnly, leaseOnly, istiodPeer},
+	{configMapOnly, bothLocks},
+	{bothLocks, leaseOnly},
+}
+
+// ByLease reports whether all elect by one Lease alone.
+func (m mix) ByLease() bool { return m[0] == leaseOnly }
+
+// playRevisions are the revisions of processes.
+var playRevisions = []string{"stable", "canary"}
 
 // playRun is the random choices of a seed, and their results.
 type playRun struct {
@@ -36,9 +73,9 @@ func newPlayRun(seed uint64) *playRun {
 }
 
 // numberFrom returns the number in an environment variable.
-func numberFrom(t testing.TB, getenv func(string) string, variable string, otherwise int) int {
+func numberFrom(t testing.TB, variable string, otherwise int) int {
 	t.Helper()
-	text := getenv(variable)
+	text := os.Getenv(variable)
 	if text == "" {
 		return otherwise
 	}

@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -89,20 +90,6 @@ func (s *emptyServer) counts() (hooks, open int) {
 	return s.hooks, len(s.open)
 }
 
-// await waits until it holds, within a bound.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	ticker, bound := time.NewTicker(5*time.Millisecond), time.After(30*time.Second)
-	defer ticker.Stop()
-	for !holds() {
-		select {
-		case <-ticker.C:
-		case <-bound:
-			t.Fatalf("not within 30 s: %s", what)
-		}
-	}
-}
-
 // given is a client type of a caller. Some of its values cannot be map keys.
 type given struct {
 	kube.Client
@@ -147,7 +134,7 @@ func TestRegistry(t *testing.T) {
 	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
 		t.Error("the elections of a client do not share a watcher, or share it with others")
 	}
-	await(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
+	waits.Until(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
 	other.release()
 	first.release()
 	if acquire(client) != first {
@@ -155,7 +142,7 @@ func TestRegistry(t *testing.T) {
 	}
 	first.release()
 	first.release()
-	await(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
+	waits.Until(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
 	if again := acquire(client); again == first {
 		t.Error("an unused client was not released")
 	} else {

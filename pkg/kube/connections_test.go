@@ -216,28 +216,3 @@ func TestConnections_Shared(t *testing.T) {
 		t.Error("a configuration with another CA goes over connections that were verified by this one's")
 	}
 }
-
-func TestWatch_OutlivesTimeouts(t *testing.T) {
-	s, config := secure(t)
-	c := made(t, config).Kube()
-	w, err := c.CoreV1().Namespaces().Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		cancel()
-	}
-	select {
-	case _, open := <-w.ResultChan():
-		t.Errorf("the watch has ended, or says something: %v", open)
-	default:
-	}
-	if n := s.made.Load(); n != 3 {
-		t.Errorf("%d connections, one for the watch and two that timed out", n)
-	}
-}

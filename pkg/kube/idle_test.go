@@ -2,41 +2,23 @@ package kube
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+
+	"incumbent.dev/incumbent/internal/testutil/logs"
 )
-
-// locked is a buffer for several goroutines.
-type locked struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *locked) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *locked) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
 
 // A custom transport with connections closes them. A custom transport without connections is ignored without a log message.
 func TestCloseIdleConnections_CustomTransport(t *testing.T) {
-	var log locked
+	var log logs.Buffer
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	defer klog.ClearLogger()
 	for name, test := range map[string]struct {
