@@ -112,11 +112,7 @@ func Elections(config Config) (shared, perRevision []string) {
 	if config.DisableElections {
 		return nil, nil
 	}
-	return electionsOf(config.rows())
-}
-
-func electionsOf(rows []election) (shared, perRevision []string) {
-	for _, row := range rows {
+	for _, row := range config.rows() {
 		if row.perRevision {
 			perRevision = append(perRevision, row.id)
 		} else {

@@ -251,31 +251,20 @@ func (l *LeaderElection) fitness() func(context.Context) error {
 // functions, so that the step-down does not wait for them. An error after the cancellation is ignored. A
 // single function runs in this goroutine, because each goroutine and stack frame of a term costs memory.
 func (l *LeaderElection) work(ctx context.Context) error {
-	only := l.onlyFunction()
-	if only == nil {
-		return l.workInParallel(ctx)
+	functions := l.runFunctions()
+	if len(functions) != 1 {
+		return runAll(ctx, functions)
 	}
-	if err := only(ctx); err != nil && ctx.Err() == nil {
+	if err := functions[0](ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// onlyFunction returns the run function, or nil if there is not exactly one.
-func (l *LeaderElection) onlyFunction() func(context.Context) error {
+func (l *LeaderElection) runFunctions() []func(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.functions) != 1 {
-		return nil
-	}
-	return l.functions[0]
-}
-
-func (l *LeaderElection) workInParallel(ctx context.Context) error {
-	l.mu.Lock()
-	functions := slices.Clone(l.functions)
-	l.mu.Unlock()
-	return runAll(ctx, functions)
+	return slices.Clone(l.functions)
 }
 
 // runAll runs functions in parallel until all have returned.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -79,7 +80,7 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 			return err
 		}
 		// The lock was deleted while this candidate waited. Its last holder may act until its lease has expired.
-		wait(ctx, l.predecessorLease(snapshot.Record)+l.cfg.PeerGrace)
+		_ = apirequest.Pause(ctx, l.predecessorLease(snapshot.Record)+l.cfg.PeerGrace)
 	}
 	return nil
 }
@@ -107,7 +108,7 @@ func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock
 			l.cfg.Logger.Warn("failed to read the predecessor's lock; run functions wait. Grant get, watch and update on it.",
 				"election", l.cfg.lockName(), "lock", lock.Describe(), "err", err)
 		}
-		wait(ctx, l.cfg.RetryPeriod)
+		_ = apirequest.Pause(ctx, l.cfg.RetryPeriod)
 	}
 }
 
@@ -177,16 +178,6 @@ func (l *existingLock) Annotate(ctx context.Context, base k8sresourcelock.Snapsh
 // Subscribe implements k8sresourcelock.Subscribable.
 func (l *existingLock) Subscribe(ctx context.Context, wake func()) k8sresourcelock.Subscription {
 	return k8sresourcelock.Subscribe(ctx, l.Versioned, wake)
-}
-
-// wait returns after d or when ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // knownDefault returns the default revision of the watcher.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -65,7 +66,7 @@ func (l *LeaderElection) begin() error {
 // runDisabled runs the run functions without an election, until ctx ends.
 func (l *LeaderElection) runDisabled(ctx context.Context) error {
 	l.cfg.Logger.Info("leader election is disabled; starting run functions", "election", l.cfg.lockName())
-	if err := l.workInParallel(ctx); err != nil { // runtime.Goexit in a function must not end this goroutine
+	if err := runAll(ctx, l.runFunctions()); err != nil { // runtime.Goexit in a function must not end this goroutine
 		return err
 	}
 	<-ctx.Done()
@@ -78,20 +79,7 @@ func (l *LeaderElection) wrap(err error) error {
 
 // Run runs the election until stop is closed, as RunContext does. It logs an error.
 func (l *LeaderElection) Run(stop <-chan struct{}) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	returned := make(chan struct{})
-	var relay sync.WaitGroup
-	relay.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-returned:
-		}
-	})
-	defer relay.Wait()
-	defer close(returned)
-	if err := l.RunContext(ctx); err != nil {
+	if err := l.RunContext(wait.ContextForChannel(stop)); err != nil {
 		l.cfg.Logger.Error("election ended with an error", "election", l.cfg.lockName(), "err", err)
 	}
 }

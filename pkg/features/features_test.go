@@ -108,7 +108,7 @@ func TestListDescribesEveryVariable(t *testing.T) {
 		t.Errorf("got %+v", flags)
 	}
 	for _, f := range flags {
-		if f.Name == "" || f.Type == "other" || f.Description == "" {
+		if f.Name == "" || f.Type == "" || f.Description == "" {
 			t.Errorf("%+v is not described", f)
 		}
 	}

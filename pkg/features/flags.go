@@ -84,7 +84,7 @@ func List() []Flag { return list(os.LookupEnv) }
 func list(lookup func(string) (string, bool)) []Flag {
 	flags := make([]Flag, 0, len(all))
 	for _, v := range all {
-		f := Flag{Name: v.Name, Type: typeName(v.Type), Default: v.DefaultValue, Description: v.Description}
+		f := Flag{Name: v.Name, Type: typeNames[v.Type], Default: v.DefaultValue, Description: v.Description}
 		f.Value = f.Default
 		if value, _ := lookup(v.Name); value != "" {
 			f.Value, f.Set = value, true
@@ -95,19 +95,5 @@ func list(lookup func(string) (string, bool)) []Flag {
 	return flags
 }
 
-func typeName(t env.VarType) string {
-	switch t {
-	case env.BOOL:
-		return "boolean"
-	case env.INT:
-		return "integer"
-	case env.FLOAT:
-		return "number"
-	case env.DURATION:
-		return "duration"
-	case env.STRING:
-		return "string"
-	case env.OTHER:
-	}
-	return "other"
-}
+// typeNames has the names of the types of the variables above.
+var typeNames = map[env.VarType]string{env.BOOL: "boolean", env.DURATION: "duration", env.STRING: "string"}
