@@ -182,7 +182,6 @@ func TestConfigFromEnvironment(t *testing.T) {
 		err   []string
 	}{
 		"none":         {variables{}, Config{RetryPeriod: 1}, nil},
-		"set to none":  {variables{envEnable: "", envLeaseDuration: "", envRenewDeadline: "", envRetryPeriod: ""}, Config{RetryPeriod: 1}, nil},
 		"on":           {variables{envEnable: "true"}, Config{RetryPeriod: 1}, nil},
 		"off":          {variables{envEnable: "false"}, Config{RetryPeriod: 1, Disabled: true}, nil},
 		"off, as 0":    {variables{envEnable: "0"}, Config{RetryPeriod: 1, Disabled: true}, nil},
@@ -200,10 +199,10 @@ func TestConfigFromEnvironment(t *testing.T) {
 		"one wrong": {variables{envLeaseDuration: "30", envRetryPeriod: "2s"}, Config{RetryPeriod: 2 * time.Second}, []string{envLeaseDuration}},
 	} {
 		// What is there already stays, but for Disabled: without a variable elections are on.
-		got, err := Config{RetryPeriod: 1, Disabled: true}.fromEnvironment(func(name string) (string, bool) {
-			value, found := x.given[name]
-			return value, found
-		})
+		for _, name := range []string{envEnable, envLeaseDuration, envRenewDeadline, envRetryPeriod} {
+			t.Setenv(name, x.given[name])
+		}
+		got, err := Config{RetryPeriod: 1, Disabled: true}.fromEnvironment()
 		if !sameConfig(got, x.want) {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -43,7 +43,7 @@ func NewLeaderElectionMulticluster(namespace, name, electionID, revision string,
 // compatible returns an election that uses the environment variables of istiod's constructors, and
 // the default watcher that all such elections of a client share.
 func compatible(client kube.Client, cfg Config) *LeaderElection {
-	cfg, err := cfg.fromEnvironment(environment)
+	cfg, err := cfg.fromEnvironment()
 	l := newElection(client, cfg)
 	l.sharing = !cfg.PerRevision
 	if err != nil { // it can be the cause of an error that validate found

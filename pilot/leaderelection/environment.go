@@ -20,10 +20,10 @@ const (
 
 // fromEnvironment returns c with the values of the environment. An empty variable counts as not set.
 // The error names every variable with an invalid value.
-func (c Config) fromEnvironment(lookup func(string) (string, bool)) (Config, error) {
+func (c Config) fromEnvironment() (Config, error) {
 	var errs []error
 	c.Disabled = false
-	if value, _ := lookup(envEnable); value != "" {
+	if value := os.Getenv(envEnable); value != "" {
 		enabled, err := strconv.ParseBool(value)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("environment variable %s=%q: give true or false", envEnable, value))
@@ -36,7 +36,7 @@ func (c Config) fromEnvironment(lookup func(string) (string, bool)) (Config, err
 	}{
 		{envLeaseDuration, &c.LeaseDuration}, {envRenewDeadline, &c.RenewDeadline}, {envRetryPeriod, &c.RetryPeriod},
 	} {
-		value, _ := lookup(v.name)
+		value := os.Getenv(v.name)
 		if value == "" {
 			continue
 		}
@@ -49,5 +49,3 @@ func (c Config) fromEnvironment(lookup func(string) (string, bool)) (Config, err
 	}
 	return c, errors.Join(errs...)
 }
-
-var environment = os.LookupEnv

@@ -1,6 +1,7 @@
 package features
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -66,10 +67,8 @@ type Features struct {
 
 // FromEnv reads the environment. An empty variable counts as not set. The error names every variable with an invalid
 // value and describes valid values.
-func FromEnv() (Features, error) { return parse(os.LookupEnv) }
-
-func parse(lookup func(string) (string, bool)) (Features, error) {
-	r := reader{lookup: lookup}
+func FromEnv() (Features, error) {
+	var r reader
 	f := Features{
 		EnableLeaderElection: r.boolean(enableLeaderElection),
 		EnableWriteGate:      r.boolean(enableWriteGate),
@@ -100,24 +99,16 @@ func parse(lookup func(string) (string, bool)) (Features, error) {
 }
 
 // reader converts texts to values and collects errors.
-type reader struct {
-	lookup func(string) (string, bool)
-	errs   []error
-}
+type reader struct{ errs []error }
 
-func (r *reader) raw(v env.Var) string {
-	if value, _ := r.lookup(v.Name); value != "" {
-		return value
-	}
-	return v.DefaultValue
-}
+func raw(v env.Var) string { return cmp.Or(os.Getenv(v.Name), v.DefaultValue) }
 
 func (r *reader) wrong(v env.Var, err error) {
-	r.errs = append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, r.raw(v), err))
+	r.errs = append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, raw(v), err))
 }
 
 func (r *reader) boolean(v env.Var) bool {
-	value, err := strconv.ParseBool(r.raw(v))
+	value, err := strconv.ParseBool(raw(v))
 	if err != nil {
 		r.wrong(v, errors.New("give true or false"))
 	}
@@ -125,7 +116,7 @@ func (r *reader) boolean(v env.Var) bool {
 }
 
 func (r *reader) duration(v env.Var) time.Duration {
-	value, err := time.ParseDuration(r.raw(v))
+	value, err := time.ParseDuration(raw(v))
 	if err != nil || value <= 0 {
 		r.wrong(v, errors.New("give a positive duration with its unit, such as 30s"))
 	}
@@ -134,7 +125,7 @@ func (r *reader) duration(v env.Var) time.Duration {
 
 // text reads a text and checks it unless it is empty.
 func (r *reader) text(v env.Var, check func(string) []string) string {
-	value := r.raw(v)
+	value := raw(v)
 	if value == "" || check == nil {
 		return value
 	}

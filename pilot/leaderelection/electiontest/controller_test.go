@@ -132,25 +132,3 @@ func TestController_StopsOnLoss(t *testing.T) {
 		})
 	}
 }
-
-func TestController_HandsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cluster := electiontest.New()
-		a := start(t, cluster, "a")
-		b := start(t, cluster, "b")
-		if !a.IsLeader() || b.IsLeader() {
-			t.Fatalf("a leads: %v, b leads: %v", a.IsLeader(), b.IsLeader())
-		}
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
-		synctest.Wait()
-		time.Sleep(time.Second)
-		if !b.IsLeader() || cluster.Record().HolderIdentity != "b" {
-			t.Errorf("b leads: %v, record %+v", b.IsLeader(), cluster.Record())
-		}
-		if err := b.stop(); err != nil {
-			t.Error(err)
-		}
-	})
-}
