@@ -159,6 +159,16 @@ func TestGate(t *testing.T) {
 	following := newController()
 	b := start(t, e.config(t, "b"), following.rows())
 	b.follows(t, "a")
+	// Two servers of one process have separate metrics.
+	of := func(r *replica, metric string) string {
+		return r.metric(t, fmt.Sprintf("%s{name=%q}", metric, electionID))
+	}
+	if leads, follows := of(a, "leader_election_master_status"), of(b, "leader_election_master_status"); leads != "1" || follows != "0" {
+		t.Errorf("leading: a %s, b %s", leads, follows)
+	}
+	if token, transitions := of(a, "incumbent_election_term_token"), of(a, "incumbent_election_term_transitions"); token == "" || transitions != "1" {
+		t.Errorf("token %s, transitions %s", token, transitions)
+	}
 	if err := following.write(t.Context(), e.home, "by-b"); !errors.Is(err, fence.ErrNotLeader) {
 		t.Errorf("the follower: %v", err)
 	}

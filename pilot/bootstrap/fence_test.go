@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,11 +11,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // fenced is a table with one election. Its controller writes an object that no other test writes.
@@ -99,24 +96,6 @@ func TestFenceSelfTest(t *testing.T) {
 	}
 	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), e.guardedName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the object of the self-test exists: %v", err)
-	}
-}
-
-func TestFenceSelfTest_OnlyIfConfigured(t *testing.T) {
-	config := goodConfig()
-	config.Fence = true
-	config.DisableGatewayAPI = true
-	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := cluster.WriteKubeconfig(config.RemoteKubeconfig, &rest.Config{Host: "http://127.0.0.2:1"}, ""); err != nil {
-		t.Fatal(err)
-	}
-	s := mustNew(t, config, nil)
-	if s.fence == nil || s.remote.fence != nil {
-		t.Errorf("a self-test in the own cluster: %v, in the remote cluster: %v", s.fence != nil, s.remote.fence != nil)
-	}
-	config.Fence = false
-	if mustNew(t, config, nil).fence != nil {
-		t.Error("a self-test without a fence")
 	}
 }
 

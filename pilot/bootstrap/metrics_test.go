@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,26 +63,5 @@ func TestCandidateMetric(t *testing.T) {
 		if got := canLead(now); got != want {
 			t.Errorf("%+v: %v", now, got)
 		}
-	}
-}
-
-func TestMetrics_PerServer(t *testing.T) {
-	t.Parallel()
-	e := newEnvironment(t)
-	leads := `leader_election_master_status{name="` + electionID + `"}`
-	a := start(t, e.config(t, "a"), newController().rows())
-	a.leads(t)
-	b := start(t, e.config(t, "b"), newController().rows())
-	b.follows(t, "a")
-	if one, other := a.metric(t, leads), b.metric(t, leads); one != "1" || other != "0" {
-		t.Errorf("a: %s, b: %s", one, other)
-	}
-	if token, transitions := a.metric(t, `incumbent_election_term_token{name="`+electionID+`"}`), a.metric(t, `incumbent_election_term_transitions{name="`+electionID+`"}`); token == "" || transitions != strconv.Itoa(a.election(t).Transitions) {
-		t.Errorf("token %s, transitions %s", token, transitions)
-	}
-	a.stop(t)
-	await(t, "b leads", func() bool { return b.metric(t, leads) == "1" })
-	if began := b.metric(t, `incumbent_election_transitions_total{change="began",name="`+electionID+`",reason="lock-free"}`); began != "1" {
-		t.Errorf("terms of b: %q", began)
 	}
 }

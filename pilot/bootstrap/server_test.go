@@ -42,6 +42,9 @@ func TestServerParts(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+	if mustNew(t, goodConfig(), nil).fence != nil {
+		t.Error("a self-test without a fence")
+	}
 }
 
 func TestServerEnd(t *testing.T) {
