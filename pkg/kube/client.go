@@ -25,7 +25,6 @@ type Client interface {
 
 type client struct {
 	config *rest.Config
-	http   *http.Client
 	base   http.RoundTripper // innermost transport, which has the connections
 	// fresh has the connections. It is nil if the configuration has its own transport. wraps are the wrappers of the configuration.
 	fresh   *freshener
@@ -138,14 +137,14 @@ func (c *client) connect() error {
 		c.base = base
 		return base
 	}, c.wraps)
-	var err error
-	if c.http, err = rest.HTTPClientFor(config); err != nil {
+	shared, err := rest.HTTPClientFor(config)
+	if err != nil {
 		return fmt.Errorf("the transport: %w", err)
 	}
-	if c.dynamic, err = dynamic.NewForConfigAndClient(config, c.http); err != nil {
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, shared); err != nil {
 		return fmt.Errorf("the dynamic client: %w", err)
 	}
-	if c.kube, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
+	if c.kube, err = kubernetes.NewForConfigAndClient(config, shared); err != nil {
 		return fmt.Errorf("the typed client: %w", err)
 	}
 	return nil

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -37,11 +35,12 @@ func TestFinishedWrites_Methods(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			read := method == "GET" || method == "HEAD"
 			var sent []context.Context
-			var answered bool
+			var cancelable, answered bool
 			config := &rest.Config{}
 			config.Wrap(func(http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(req *http.Request) (*http.Response, error) {
 					sent = append(sent, req.Context())
+					cancelable = req.Cancel != nil //nolint:staticcheck // the Timeout of a rest.Config uses it
 					return &http.Response{StatusCode: http.StatusOK, Body: answer{req.Context(), &answered}}, nil
 				})
 			})
@@ -55,6 +54,7 @@ func TestFinishedWrites_Methods(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				req.Cancel = make(chan struct{}) //nolint:staticcheck // see above
 				return req, closed
 			}
 
@@ -74,6 +74,9 @@ func TestFinishedWrites_Methods(t *testing.T) {
 			if sent[0].Err() == nil {
 				t.Error("the request's context outlives the answer")
 			}
+			if cancelable != read {
+				t.Errorf("the timeout of the client ends the request: %v", cancelable)
+			}
 
 			req, closed := request(ctx)
 			resp, err = rt.RoundTrip(req)
@@ -89,45 +92,6 @@ func TestFinishedWrites_Methods(t *testing.T) {
 	if err := WithFinishedWrites(0)(&rest.Config{}); err == nil {
 		t.Error("a limit of nothing was taken")
 	}
-}
-
-// rest.Config.Timeout ends requests by a channel, not by the context.
-func TestFinishedWrites_ClientTimeout(t *testing.T) {
-	arrived, release, cut := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(arrived)
-		select {
-		case <-r.Context().Done():
-			cut <- true
-		case <-release:
-			cut <- false
-		}
-	}))
-	defer api.Close()
-	c, err := NewClient(&rest.Config{Host: api.URL, Timeout: 50 * time.Millisecond}, WithFinishedWrites(time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer CloseIdleConnections(c)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = c.Kube().CoreV1().Namespaces().Delete(t.Context(), "a", metav1.DeleteOptions{})
-	}()
-	<-arrived
-	timeout := time.NewTimer(200 * time.Millisecond) // longer than the timeout of the client
-	defer timeout.Stop()
-	select {
-	case <-cut:
-		t.Error("the write was cut")
-	case <-timeout.C:
-		close(release)
-		if <-cut {
-			t.Error("the write was cut")
-		}
-	}
-	<-ended
 }
 
 func TestFinishedWrites_Errors(t *testing.T) {
