@@ -24,13 +24,14 @@ type secured struct {
 	*httptest.Server
 	made   atomic.Int32
 	posts  atomic.Int32
-	accept atomic.Int32 // number of connections to accept without serving them
+	accept atomic.Int32  // number of connections to accept without serving them
+	slow   chan struct{} // receives one value for each request for namespace "slow"
 	end    chan struct{}
 }
 
 func secure(t *testing.T) (*secured, *rest.Config) {
 	t.Helper()
-	s := &secured{end: make(chan struct{})}
+	s := &secured{slow: make(chan struct{}, 10), end: make(chan struct{})}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
@@ -41,6 +42,7 @@ func secure(t *testing.T) (*secured, *rest.Config) {
 			_ = http.NewResponseController(w).Flush()
 			<-s.end
 		case r.URL.Path == "/api/v1/namespaces/slow":
+			s.slow <- struct{}{}
 			select {
 			case <-s.end:
 			case <-r.Context().Done():
@@ -106,6 +108,36 @@ func get(ctx context.Context, c kubernetes.Interface, name string) error {
 	return err
 }
 
+// expiring is a context whose deadline passes when the test closes passed.
+type expiring struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.passed }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// timesOut sends a request whose deadline passes after its arrival.
+func (s *secured) timesOut(t *testing.T, c kubernetes.Interface) {
+	t.Helper()
+	ctx := expiring{t.Context(), make(chan struct{})}
+	go func() {
+		<-s.slow
+		close(ctx.passed)
+	}()
+	if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+}
+
 func TestTimeout_RetiresConnection(t *testing.T) {
 	s, config := secure(t)
 	c := made(t, config).Kube()
@@ -120,11 +152,8 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	// The other request on the connection continues and gets its response.
 	other := make(chan error, 1)
 	go func() { other <- get(t.Context(), c, "slow") }()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(err)
-	}
+	<-s.slow
+	s.timesOut(t, c)
 	if err := get(t.Context(), c, "a"); err != nil || s.made.Load() != 2 {
 		t.Errorf("after a time-out: %v, over connection %d", err, s.made.Load())
 	}
@@ -134,8 +163,11 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	default:
 	}
 	// A cancelled request does not retire the connection.
-	ctx, cancel = context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-s.slow
+		cancel()
+	}()
 	if err := get(ctx, c, "slow"); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,11 +44,7 @@ func TestFreshConnections(t *testing.T) {
 		if err := get(t.Context(), c, "a"); err != nil || s.made.Load() != int32(i+1) {
 			t.Errorf("round %d: %v, over connection %d", i, err, s.made.Load())
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := get(ctx, c, "slow"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
-		cancel()
+		s.timesOut(t, c)
 	}
 	if wrapped != 4 {
 		t.Errorf("the user's wrapper saw %d requests", wrapped)
