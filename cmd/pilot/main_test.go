@@ -93,6 +93,12 @@ func TestInputErrors(t *testing.T) {
 		"log scope":             {nil, []string{"server", "--log-level=info,unknown:debug"}, `unknown scope "unknown"`},
 		"log target":            {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
 		"negative duration":     {map[string]string{"POD_NAME": "a", "KUBECONFIG": ""}, []string{"server", "--ca-bundle=x", "--lease-duration=-1s"}, "--lease-duration=-1s"},
+		"fence file":            {nil, []string{"fence", "render", "--file=/no/such"}, "--file: open /no/such"},
+		"fence account":         {nil, []string{"fence", "render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
+		"fence kubeconfig":      {nil, []string{"fence", "verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
+		"no fence revisions":    {nil, []string{"fence", "render"}, "give the revisions with --revisions"},
+		"fence argument":        {nil, []string{"fence", "render", "now"}, "now"},
+		"fence verb":            {nil, []string{"fence", "dance"}, `unknown command "dance" for "pilot fence"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for variable, value := range test.env {
@@ -105,40 +111,15 @@ func TestInputErrors(t *testing.T) {
 	}
 }
 
-func TestFenceInputErrors(t *testing.T) {
-	file := func(content string) string {
-		name := filepath.Join(t.TempDir(), "fence.yaml")
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return "--file=" + name
+// Package internal/fence/install tests the content of the file.
+func TestFenceFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "fence.yaml")
+	const text = "elections:\n- {election: e, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	const good = "elections:\n- {election: e, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
-	if out, err := pilot(t, "fence", "render", file(good)); err != nil || !strings.Contains(out, "incumbent-fence.istio-system.ns.e.lease.work-") {
+	if out, err := pilot(t, "fence", "render", "--file="+name); err != nil || !strings.Contains(out, "incumbent-fence.istio-system.ns.e.lease.work-") {
 		t.Errorf("%v\n%s", err, out)
-	}
-	for name, test := range map[string]struct {
-		args []string
-		want string
-	}{
-		"no such file":    {[]string{"render", "--file=/no/such"}, "--file: open /no/such"},
-		"unknown field":   {[]string{"render", file(strings.Replace(good, "lock:", "lokc:", 1))}, `unknown field "lokc"`},
-		"no declarations": {[]string{"render", file("{}")}, "give a list of declarations under elections"},
-		"wide":            {[]string{"render", file(strings.Replace(good, ", names: [x]", "", 1))}, "wide: true"},
-		"lock":            {[]string{"render", "--lock=endpoints", "--revisions=only"}, `lock "endpoints"`},
-		"service account": {[]string{"render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
-		"verify":          {[]string{"verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
-		"install":         {[]string{"install", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
-		"remove":          {[]string{"remove", "--kubeconfig=/no/such"}, "/no/such"},
-		"no revisions":    {[]string{"render"}, "give the revisions with --revisions"},
-		"argument":        {[]string{"render", "now"}, "now"},
-		"no such verb":    {[]string{"dance"}, `unknown command "dance" for "pilot fence"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if _, err := pilot(t, append([]string{"fence"}, test.args...)...); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v lacks %s", err, test.want)
-			}
-		})
 	}
 }
 
