@@ -346,6 +346,10 @@ func TestFields_Autoscaling(t *testing.T) {
 
 // Changes of fence.mode in every order keep the lock, which the chart or a server has created.
 func TestFields_FenceModes(t *testing.T) {
+	// The first installation creates policies that stay, so two concurrent ones could conflict.
+	first := newPlace(t)
+	first.mustHelm(t, pilot("install", "first", "--set", "replicas=0")...)
+	first.mustHelm(t, "uninstall", "first")
 	t.Parallel()
 	const name = "istio-gateway-deployment-stable"
 	const release = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode="
