@@ -115,7 +115,7 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	if o.Servers = clients[1:]; w.planted == oneServer {
 		o.Servers = nil
 	}
-	w.standing.shrink(set, ds)
+	w.required.shrink(set, ds)
 	if len(ds) == 0 {
 		_, err := Remove(ctx, clients[0], set, o)
 		return err
@@ -127,7 +127,7 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	if err := applied(ctx, clients[0], rendered, o, w.planted); err != nil {
 		return err
 	}
-	w.standing.grow(set, ds)
+	w.required.grow(set, ds)
 	for _, s := range w.servers {
 		s.judge()
 	}

@@ -46,8 +46,8 @@ type world struct {
 	interrupted bool
 	// lazy is how many of a hundred chances to take something in an API server lets pass.
 	lazy int
-	// standing has the objects that must be guarded now.
-	standing standing
+	// required has the objects that must be guarded now.
+	required required
 	wrong    []string
 	judged   int
 }
@@ -65,7 +65,7 @@ type server struct {
 }
 
 func newWorld(r *rand.Rand, servers int) *world {
-	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], standing: standing{}}
+	w := &world{r: r, left: -1, lazy: []int{10, 60, 90}[r.IntN(3)], required: required{}}
 	w.policies = newPolicies(w)
 	w.bindings = newBindings(w)
 	for range servers {
@@ -206,9 +206,9 @@ func (s *server) refresh() {
 	s.judge()
 }
 
-// judge compares the objects that the server guards with those that must be guarded.
+// judge compares the guarded objects of the server with the required ones.
 func (s *server) judge() {
-	for _, o := range s.w.standing {
+	for _, o := range s.w.required {
 		for object := range o.objects {
 			s.w.judged++
 			if s.guarded[object] == "" {
@@ -218,8 +218,8 @@ func (s *server) judge() {
 	}
 }
 
-// standing has, by election, the objects that must be guarded, and the sets that may have guards of the election.
-type standing map[string]*owned
+// required has, by election, the objects that must be guarded, and the sets that may have guards of the election.
+type required map[string]*owned
 
 type owned struct{ objects, by map[string]bool }
 
@@ -240,7 +240,7 @@ func objects(ds []fence.Declaration) map[string]bool {
 }
 
 // shrink keeps the objects that a set guards before and after a change, and records that the change has begun.
-func (s standing) shrink(set string, ds []fence.Declaration) {
+func (s required) shrink(set string, ds []fence.Declaration) {
 	for e, o := range s {
 		declared := slices.ContainsFunc(ds, func(d fence.Declaration) bool { return d.Election == e })
 		if !declared && !o.by[set] {
@@ -253,7 +253,7 @@ func (s standing) shrink(set string, ds []fence.Declaration) {
 }
 
 // grow is called when a set is in effect.
-func (s standing) grow(set string, ds []fence.Declaration) {
+func (s required) grow(set string, ds []fence.Declaration) {
 	for _, d := range ds {
 		s[d.Election] = &owned{objects: objects([]fence.Declaration{d}), by: map[string]bool{set: true}}
 	}
