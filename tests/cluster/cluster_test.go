@@ -39,7 +39,7 @@ func TestControllers_ServiceAccounts(t *testing.T) {
 	}
 }
 
-func TestAPIServer_WrongState(t *testing.T) {
+func TestServers_WrongState(t *testing.T) {
 	c := cluster.Shared(t)
 	server, err := c.AddAPIServer(t.Context())
 	if err != nil {
