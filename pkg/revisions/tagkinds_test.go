@@ -159,6 +159,9 @@ func TestHasTag(t *testing.T) {
 	if w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); w.HasTag("ours") {
 		t.Error("the tag of a webhook whose labels were removed remains")
 	}
+	if w.sink().replace(nil); w.HasTag("canarys") {
+		t.Error("the tag of a webhook that a later list does not have remains")
+	}
 }
 
 func TestTagWatcher_SyncsAllKinds(t *testing.T) {
