@@ -35,7 +35,7 @@ func TestOurs(t *testing.T) {
 	} {
 		for _, mode := range []Mode{Off, Strict, Default} {
 			for _, revision := range []string{"", "canary"} {
-				i := &networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: map[string]string{"istio.io/rev": revision}}}
+				i := slimIngress(&networkingv1.Ingress{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations, Labels: map[string]string{"istio.io/rev": revision}}})
 				if got, want := ours(mode, "istio", i, test.named), slices.Contains(test.modes, mode); got != want {
 					t.Errorf("%s, mode %s, revision %q: %v, want %v", name, mode, revision, got, want)
 				}
