@@ -173,9 +173,20 @@ func (r *rampage) join(revision string) *contender {
 	c.Process = c.run(env...)
 	r.all = append(r.all, c)
 	if n >= 4 && r.sidecars {
-		r.all[n-4].sidecar.Kill() // it had the time to release
+		r.all[n-4].endSidecar()
 	}
 	return c
+}
+
+// endSidecar ends the sidecar of a killed candidate. If it is releasing the lock, it has finished before.
+func (c *contender) endSidecar() {
+	c.s.Helper()
+	harness.Until(c.s.TB, "the sidecar of "+c.name+" has finished", func() bool {
+		log := c.sidecar.Errors.String()
+		return !strings.Contains(log, "process has ended") || strings.Contains(log, "of a process that has ended has changed") ||
+			strings.Contains(log, released) || strings.Contains(log, "did not release")
+	})
+	c.sidecar.Kill()
 }
 
 // leader waits until one of two candidates leads, and returns it first.
@@ -246,17 +257,35 @@ func (c *contender) terms() (all [][2]time.Time) {
 	return all
 }
 
-// judge compares all terms, and logs the table.
-func (r *rampage) judge() {
+// released is in the message of a witness that has released a lock.
+const released = "released the lock of a process that has ended"
+
+// logged returns the number of releases in the logs of the witnesses.
+func (r *rampage) logged() (n int) {
+	for _, c := range r.all {
+		witness := c.Process
+		if c.sidecar != nil {
+			witness = c.sidecar
+		}
+		n += strings.Count(witness.Errors.String(), released)
+	}
+	return n
+}
+
+// written returns the number of releases that changed the lock.
+func (r *rampage) written() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	logged := 0
+	return r.writes
+}
+
+// judge compares all terms, and logs the table. A witness logs its release after the write.
+func (r *rampage) judge() {
+	r.Helper()
+	harness.Until(r.TB, "the witnesses log each release that they write", func() bool { return r.logged() == r.written() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for i, c := range r.all {
-		log := c.Errors.String()
-		if c.sidecar != nil {
-			log = c.sidecar.Errors.String()
-		}
-		logged += strings.Count(log, "released the lock of a process")
 		for _, other := range r.all[:i] {
 			for _, x := range c.terms() {
 				for _, y := range other.terms() {
@@ -267,9 +296,6 @@ func (r *rampage) judge() {
 				}
 			}
 		}
-	}
-	if logged != r.writes {
-		r.Error("the witnesses logged", logged, "releases, and wrote", r.writes)
 	}
 	table := strings.Builder{}
 	fmt.Fprintf(&table, "\n%-40s%8s%10s%10s%10s%10s", "moment", "kills", "leaders", "releases", "overlaps", "wrong")
