@@ -262,7 +262,19 @@ func (c Config) Report(out io.Writer) error {
 	return errors.Join(printAll(out, c, found), err)
 }
 
-func (c Config) print(out io.Writer, findings []Finding) error { return printAll(out, c, findings) }
+// print writes the findings, and in a table also the number of each verdict.
+func (c Config) print(out io.Writer, findings []Finding) error {
+	err := printAll(out, c, findings)
+	if err != nil || len(findings) == 0 || !c.table() {
+		return err
+	}
+	count := map[Verdict]int{}
+	for _, f := range findings {
+		count[f.Verdict]++
+	}
+	_, err = fmt.Fprintf(out, "%d checks: %d passed, %d skipped, %d unclear, %d failed\n", len(findings), count[Holds], count[Skipped], count[Undecided], count[Fails])
+	return err
+}
 
 func (c Config) table() bool { return c.Output == "" || c.Output == "table" }
 
