@@ -69,7 +69,7 @@ func TestKubectlLogs(t *testing.T) {
 	says("process 2 begins\nprocess 2 continues\n")
 	says("process 1 begins\nprocess 1 continues\nprocess 1 was asked\n", "--previous")
 	w.refuses(t, "supports only --follow, --previous and --tail", "logs", "talker", "--since=5s")
-	w.refuses(t, "serves logs, and nothing at /exec/", "exec", "talker", "--", "true")
+	w.refuses(t, "serves only the logs of Pods, and not /exec/", "exec", "talker", "--", "true")
 }
 
 // refuses checks that kubectl fails with the given words.

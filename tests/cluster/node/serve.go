@@ -38,7 +38,7 @@ func (n *Node) serve(ctx context.Context, address string) (stop func() error, er
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", n.logs)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, "a process node serves logs, and nothing at "+r.URL.Path, http.StatusNotFound)
+		http.Error(w, "this local cluster serves only the logs of Pods, and not "+r.URL.Path+". For ports, use the address of the Pod: kubectl get pods -o wide", http.StatusNotFound)
 	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTimeout,
