@@ -36,8 +36,8 @@ type IdentityOptions struct {
 }
 
 // Identity creates a service account with its permissions and a Pod that does not run. It returns a client
-// configuration with a token bound to that Pod. The API server rejects the token within ten seconds after the Pod is
-// deleted. The token lasts an hour. There is no rate limit.
+// configuration with a token bound to that Pod, after the first API server has loaded the permissions. The API server
+// rejects the token within ten seconds after the Pod is deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	t.Helper()
 	config, err := c.NewIdentity(t.Context(), options)
@@ -71,7 +71,7 @@ func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*re
 	}
 	config := rest.AnonymousClientConfig(c.Admin())
 	config.BearerToken = token
-	return unlimited(config), nil
+	return unlimited(config), awaitRules(ctx, config, options)
 }
 
 func ensureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
