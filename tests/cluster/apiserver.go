@@ -109,6 +109,16 @@ func (s *APIServer) awaitReady(ctx context.Context) error {
 	return await(ctx, s.name+" is ready", s.process, Healthy(client, s.URL()+"/readyz"))
 }
 
+// await waits until the running API server answers without an error.
+func (s *APIServer) await(ctx context.Context, what string, ask func(context.Context) error) error {
+	s.mu.Lock()
+	running := s.process
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return await(ctx, what, running, ask)
+}
+
 // Pause stops the process (SIGSTOP). Connections stay open without a response. Pause returns when the process has
 // stopped.
 func (s *APIServer) Pause() error { return s.signal(syscall.SIGSTOP) }

@@ -19,8 +19,9 @@ import (
 // maxAPIServers is the maximum number of API servers of a cluster.
 const maxAPIServers = 4
 
-// startTimeout limits a start.
-const startTimeout = time.Minute
+// startTimeout limits a start, in case a server hangs. It is long, because a busy machine is not a failure. A server that
+// ends is reported immediately.
+const startTimeout = 5 * time.Minute
 
 // Cluster is a started control plane.
 type Cluster struct {
@@ -170,8 +171,7 @@ func (c *Cluster) AddAPIServer(ctx context.Context) (*APIServer, error) {
 	return server, server.Start(ctx)
 }
 
-// Stop stops the servers and deletes the folder, usually within a second and always within about twenty. It may be
-// called twice.
+// Stop stops the servers and deletes the folder, usually within a second. It may be called twice.
 func (c *Cluster) Stop() error {
 	c.stop.Do(func() { c.stopErr = c.end() })
 	return c.stopErr

@@ -28,14 +28,14 @@ func TestControllers_ServiceAccounts(t *testing.T) {
 		_, err := client.Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	log, err := os.ReadFile(c.AuditLog())
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, user := range []string{"namespace-controller", "generic-garbage-collector"} {
-		if !strings.Contains(string(log), `"username":"system:serviceaccount:kube-system:`+user+`"`) {
-			t.Errorf("no request of %s", user)
-		}
+		waits.Until(t, "a request of "+user+" is logged", func() bool {
+			log, err := os.ReadFile(c.AuditLog())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return strings.Contains(string(log), `"username":"system:serviceaccount:kube-system:`+user+`"`)
+		})
 	}
 }
 

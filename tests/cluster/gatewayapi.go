@@ -11,15 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -34,8 +33,7 @@ var definitions = schema.GroupVersionResource{
 }
 
 // LoadGatewayAPI installs the standard resources of the Gateway API in the version of go.mod, and waits until they are
-// served. Existing definitions are not changed. It needs the go command and
-// Options.Module.
+// served. Existing definitions are not changed. It needs the go command and Options.Module.
 func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
 	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", gatewayModule)
 	command.Dir = c.options.Module
@@ -73,9 +71,15 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 			return fmt.Errorf("installing %s: %w", definition.GetName(), err)
 		}
 	}
+	discover, err := discovery.NewDiscoveryClientForConfigAndClient(config, http)
+	if err != nil {
+		return fmt.Errorf("create client: %w", err)
+	}
 	for _, definition := range found {
-		if err := awaitEstablished(ctx, client, definition.GetName()); err != nil {
-			return err
+		for _, resource := range served(definition) {
+			if err := c.awaitServed(ctx, client, discover, resource); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -112,23 +116,42 @@ func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
 	return found, nil
 }
 
-// awaitEstablished waits until the API server serves the resource.
-func awaitEstablished(ctx context.Context, client dynamic.Interface, name string) error {
-	const bound = 30 * time.Second
-	err := wait.PollUntilContextTimeout(ctx, pollInterval, bound, true, func(ctx context.Context) (bool, error) {
-		object, err := client.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		// A new definition may have no conditions, or null.
-		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-		return slices.ContainsFunc(conditions, func(entry any) bool {
-			condition, _ := entry.(map[string]any)
-			return condition["type"] == "Established" && condition["status"] == "True"
-		}), nil
-	})
-	if err != nil {
-		return fmt.Errorf("wait until %s is served: %w", name, err)
+// served returns the resources of a definition, one for each served version.
+func served(definition *unstructured.Unstructured) (resources []schema.GroupVersionResource) {
+	text := func(object map[string]any, path ...string) string {
+		found, _, _ := unstructured.NestedString(object, path...) // empty with an error
+		return found
 	}
-	return nil
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions") // empty with an error
+	for _, entry := range versions {
+		version, _ := entry.(map[string]any)
+		if version["served"] != true {
+			continue
+		}
+		resources = append(resources, schema.GroupVersionResource{
+			Group: text(definition.Object, "spec", "group"), Version: text(version, "name"), Resource: text(definition.Object, "spec", "names", "plural"),
+		})
+	}
+	return resources
+}
+
+// awaitServed waits until the API server lists the objects of a resource and names the resource in its discovery document. Both
+// begin later than the condition Established.
+func (c *Cluster) awaitServed(ctx context.Context, client dynamic.Interface, discover *discovery.DiscoveryClient, resource schema.GroupVersionResource) error {
+	listed := func(ctx context.Context) error {
+		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		return err
+	}
+	if err := c.api.await(ctx, resource.String()+" is served", listed); err != nil {
+		return err
+	}
+	return c.api.await(ctx, resource.String()+" is in the discovery document", func(context.Context) error {
+		_, documents, _, err := discover.GroupsAndMaybeResources()
+		if document := documents[resource.GroupVersion()]; document != nil && slices.ContainsFunc(document.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == resource.Resource
+		}) {
+			return nil
+		}
+		return errors.Join(err, errors.New("it is missing"))
+	})
 }

@@ -35,9 +35,9 @@ type IdentityOptions struct {
 	Rules, ClusterRules []rbacv1.PolicyRule
 }
 
-// Identity creates a service account with its permissions and a Pod that does not run. It returns a client
-// configuration with a token bound to that Pod, after the first API server has loaded the permissions. The API server
-// rejects the token within ten seconds after the Pod is deleted. The token lasts an hour. There is no rate limit.
+// Identity creates a service account with its permissions and a Pod that does not run. It waits until the first API server has
+// loaded the permissions, and returns a client configuration with a token bound to that Pod. The API server rejects the token within ten seconds after the Pod is
+// deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	t.Helper()
 	config, err := c.NewIdentity(t.Context(), options)
@@ -69,9 +69,12 @@ func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*re
 	if err != nil {
 		return nil, err
 	}
+	if err := c.awaitAllowed(ctx, options); err != nil {
+		return nil, err
+	}
 	config := rest.AnonymousClientConfig(c.Admin())
 	config.BearerToken = token
-	return unlimited(config), awaitRules(ctx, config, options)
+	return unlimited(config), nil
 }
 
 func ensureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // allow sets the rules of the service account.
@@ -51,44 +47,40 @@ func allow(ctx context.Context, client kubernetes.Interface, options IdentityOpt
 	return nil
 }
 
-// rulesWithin limits the wait for the rules of an identity.
-const rulesWithin = time.Minute
-
-var errNotGranted = errors.New("the API server does not grant the rules of the identity")
-
-// awaitRules waits until the API server grants the rules. It loads roles and bindings with a delay, and rejects requests
-// until then.
-func awaitRules(ctx context.Context, config *rest.Config, options IdentityOptions) error {
+// awaitAllowed waits until the rules are in effect. The API server loads roles by a watch, so it may reject the first requests
+// after their creation.
+func (c *Cluster) awaitAllowed(ctx context.Context, options IdentityOptions) error {
 	wanted := slices.Concat(options.Rules, options.ClusterRules)
 	if len(wanted) == 0 {
 		return nil
 	}
+	config := c.Admin() // a request of the identity itself would be in the audit log
+	config.Impersonate.UserName = fmt.Sprintf("system:serviceaccount:%s:%s", options.Namespace, options.ServiceAccount)
 	client, done, err := NewClient(config)
 	if err != nil {
 		return err
 	}
 	defer done()
-	question := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: options.Namespace}}
-	last := errNotGranted
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, rulesWithin, true, func(ctx context.Context) (bool, error) {
-		answer, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, question, metav1.CreateOptions{})
-		if err != nil {
-			last = err
-			return false, nil
+	review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: options.Namespace}}
+	return c.api.await(ctx, "the rules of "+config.Impersonate.UserName+" are in effect", func(ctx context.Context) error {
+		got, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err == nil && !allows(got.Status, wanted) {
+			return errors.New("the API server has not loaded them")
 		}
-		last = errNotGranted
-		return !slices.ContainsFunc(wanted, func(rule rbacv1.PolicyRule) bool { return !granted(rule, answer.Status.ResourceRules) }), nil
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("wait for the rules of service account %s: %w (%w)", options.ServiceAccount, last, err)
-	}
-	return nil
 }
 
-// granted reports whether the rules contain a rule for resources. Other rules count as granted.
-func granted(rule rbacv1.PolicyRule, rules []authorizationv1.ResourceRule) bool {
-	want := authorizationv1.ResourceRule{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames}
-	return len(rule.Resources) == 0 || slices.ContainsFunc(rules, func(r authorizationv1.ResourceRule) bool {
-		return equality.Semantic.DeepEqual(r, want)
-	})
+// allows reports whether the status contains each rule. The API server does not change the rules of roles.
+func allows(status authorizationv1.SubjectRulesReviewStatus, rules []rbacv1.PolicyRule) bool {
+	for _, rule := range rules {
+		resources := slices.ContainsFunc(status.ResourceRules, func(r authorizationv1.ResourceRule) bool {
+			return slices.Equal(r.Verbs, rule.Verbs) && slices.Equal(r.APIGroups, rule.APIGroups) &&
+				slices.Equal(r.Resources, rule.Resources) && slices.Equal(r.ResourceNames, rule.ResourceNames)
+		})
+		if len(rule.Resources) > 0 && !resources {
+			return false
+		}
+	}
+	return true
 }

@@ -11,8 +11,8 @@ import (
 const (
 	// pollInterval is the interval of readiness checks.
 	pollInterval = 20 * time.Millisecond
-	// askTimeout limits one check.
-	askTimeout = 2 * time.Second
+	// askTimeout limits one check. It is long, because a busy server takes seconds.
+	askTimeout = 30 * time.Second
 )
 
 // await checks until there is no error. If ctx or the server ends, it returns the last error and the end of the

@@ -112,7 +112,7 @@ func (w *world) kubectlCommand(args ...string) *exec.Cmd {
 
 // podSpec returns the spec of a replica.
 func podSpec(args ...string) corev1.PodSpec {
-	grace := int64(20)
+	grace := int64(120) // longer than a busy machine needs to end a process
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{

@@ -39,7 +39,7 @@ func newProbed(t *testing.T, change func(*corev1.Probe, *corev1.Container), over
 	}
 	p.address = host
 	n := &Node{options: Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}}
-	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5, ProbeHandler: corev1.ProbeHandler{
+	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 60, ProbeHandler: corev1.ProbeHandler{
 		HTTPGet: &corev1.HTTPGetAction{Path: "/asked", Port: intstr.Parse(port)},
 	}}
 	container := corev1.Container{Name: "replica"}

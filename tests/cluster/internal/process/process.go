@@ -9,11 +9,8 @@ import (
 	"time"
 )
 
-// killWait limits the wait after SIGKILL, in case the process is stuck in the kernel.
-const killWait = 10 * time.Second
-
-// stopWait limits the wait after SIGSTOP.
-const stopWait = 10 * time.Second
+// signalWait limits the wait after SIGKILL or SIGSTOP, in case the process is stuck in the kernel.
+const signalWait = time.Minute
 
 // Process is a started program.
 type Process struct {
@@ -94,9 +91,9 @@ func (p *Process) Signal(signal os.Signal) error {
 	return nil
 }
 
-// awaitStopped waits until the process has stopped, at most for stopWait.
+// awaitStopped waits until the process has stopped, at most for signalWait.
 func (p *Process) awaitStopped() error {
-	bound := time.NewTimer(stopWait)
+	bound := time.NewTimer(signalWait)
 	defer bound.Stop()
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
@@ -109,7 +106,7 @@ func (p *Process) awaitStopped() error {
 		case <-p.done:
 			return fmt.Errorf("%s (process %d) ended instead of stopping: %w", p.name, p.Pid(), os.ErrProcessDone)
 		case <-bound.C:
-			return fmt.Errorf("%s (process %d) still runs %v after SIGSTOP", p.name, p.Pid(), stopWait)
+			return fmt.Errorf("%s (process %d) still runs %v after SIGSTOP", p.name, p.Pid(), signalWait)
 		}
 	}
 }
@@ -124,7 +121,7 @@ func (p *Process) Stop(grace time.Duration) error {
 }
 
 // Kill sends SIGKILL and returns when the process has ended.
-func (p *Process) Kill() error { return p.end(syscall.SIGKILL, killWait) }
+func (p *Process) Kill() error { return p.end(syscall.SIGKILL, signalWait) }
 
 // end sends a signal and waits for the end.
 func (p *Process) end(signal syscall.Signal, bound time.Duration) error {

@@ -40,8 +40,8 @@ func TestStop(t *testing.T) {
 		grace   time.Duration
 		state   string
 	}{
-		"ignores SIGTERM": {"trap '' TERM; echo up; exec sleep 60", false, 10 * time.Millisecond, "signal: killed"}, // exec keeps the signal ignored
-		"is stopped":      {"trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done", true, 20 * time.Second, "exit status 7"},
+		"ignores SIGTERM": {"trap '' TERM; echo up; exec sleep 600", false, 10 * time.Millisecond, "signal: killed"}, // exec keeps the signal ignored
+		"is stopped":      {"trap 'exit 7' TERM; echo up; while :; do sleep 0.02; done", true, time.Minute, "exit status 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, c.script)
