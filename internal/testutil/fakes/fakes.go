@@ -57,16 +57,29 @@ func Put(t testing.TB, tracker k8stesting.ObjectTracker, resource schema.GroupVe
 	}
 }
 
-// Run runs a controller in a bubble of synctest while a function runs.
-func Run(t testing.TB, run func(context.Context) error, during func()) {
+// Controller is a controller with caches.
+type Controller interface {
+	Warm(ctx context.Context) error
+	Run(ctx context.Context) error
+	Close()
+}
+
+// Run runs a controller in a bubble of synctest while a function runs. Its caches are kept until the test ends.
+func Run(t testing.TB, c Controller, during func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	// A fake clientset does not repeat the changes between a list and its watch, so no write precedes a watch.
+	warmed := make(chan error)
+	go func() { warmed <- c.Warm(ctx) }()
+	synctest.Wait()
 	ended := make(chan error)
-	go func() { ended <- run(ctx) }()
+	go func() { ended <- c.Run(ctx) }()
 	synctest.Wait()
 	during()
 	cancel()
+	<-warmed // an error if a kind cannot be read
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	t.Cleanup(c.Close)
 }

@@ -265,7 +265,7 @@ func (s *stub) controller(config Config) *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(config Config, during func()) {
 	s.Helper()
-	fakes.Run(s.T, s.controller(config).Run, during)
+	fakes.Run(s.T, s.controller(config), during)
 }
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("no right"))

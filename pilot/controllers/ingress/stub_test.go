@@ -86,7 +86,7 @@ func (s *stub) controller() *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(c *Controller, during func()) {
 	s.Helper()
-	fakes.Run(s.T, c.Run, during)
+	fakes.Run(s.T, c, during)
 }
 
 // put creates or updates an object.

@@ -142,7 +142,7 @@ func (s *stub) controller(config Config) *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(c *Controller, during func()) {
 	s.Helper()
-	fakes.Run(s.T, c.Run, during)
+	fakes.Run(s.T, c, during)
 }
 
 func space(name string) *corev1.Namespace {
