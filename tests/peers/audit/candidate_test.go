@@ -42,6 +42,7 @@ func campaign(text string) error {
 	}
 	o.Spec.Work = func(stop <-chan struct{}, client kubernetes.Interface) {
 		reconcile(stop, client, o.Spec.Namespace, o.Pod)
+		fmt.Println("the run function has returned")
 	}
 	candidate, err := process.Candidate(o.Spec)
 	if err != nil {
@@ -60,12 +61,18 @@ const (
 
 func object(n int) string { return fmt.Sprint("object-", n) }
 
-// reconcile writes all objects in each pass. Like many controllers, it uses no context of the term, and checks only between two passes
-// whether the term has ended.
+// reconcile writes all objects in each pass. Like many controllers, it uses no context of the term. It notices the end of the term between
+// two passes, and then empties its queue in one more pass. So it always writes after it noticed the end, if it can.
 func reconcile(stop <-chan struct{}, client kubernetes.Interface, namespace, pod string) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
-	for pass := 0; ; pass++ {
+	stopping := false
+	for pass := 0; !stopping; pass++ {
+		select {
+		case <-stop:
+			stopping = true
+		default:
+		}
 		for n := range objects {
 			<-tick.C
 			body := fmt.Appendf(nil, `{"data":{"pod":%q,"pass":"%d"}}`, pod, pass)
@@ -73,11 +80,6 @@ func reconcile(stop <-chan struct{}, client kubernetes.Interface, namespace, pod
 			if err != nil {
 				fmt.Fprintln(os.Stderr, pod, err)
 			}
-		}
-		select {
-		case <-stop:
-			return
-		default:
 		}
 	}
 }

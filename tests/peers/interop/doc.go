@@ -2,7 +2,7 @@
 //
 // It checks in each scenario:
 //   - Two incumbent candidates never lead concurrently.
-//   - An incumbent candidate starts only after the other elector was cancelled or its lease expired.
+//   - An incumbent candidate starts only after the other elector released the lock or its lease expired.
 //   - Each elector reads every record of the others, field by field.
 //   - Foreign labels, annotations and data of the lock object are preserved.
 package interop

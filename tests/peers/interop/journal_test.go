@@ -11,8 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -45,17 +47,9 @@ type entry struct {
 
 func (s *stage) watch() *journal {
 	s.t.Helper()
-	options := metav1.ListOptions{FieldSelector: "metadata.name=" + s.election}
-	var (
-		w   watch.Interface
-		err error
-		ctx = context.WithoutCancel(s.t.Context()) // members release their locks after the test
-	)
-	if s.lock == electors.Lease {
-		w, err = s.admin.CoordinationV1().Leases(s.namespace).Watch(ctx, options)
-	} else {
-		w, err = s.admin.CoreV1().ConfigMaps(s.namespace).Watch(ctx, options)
-	}
+	options := &metav1.ListOptions{Watch: true, FieldSelector: "metadata.name=" + s.election}
+	ctx := context.WithoutCancel(s.t.Context()) // members release their locks after the test
+	w, err := s.locks(rest.Interface.Get).VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}

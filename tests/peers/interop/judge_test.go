@@ -39,8 +39,8 @@ func (s *stage) oursNeverOverlap() {
 // Lives implements lives.Candidate.
 func (m *member) Lives() (name string, spans lives.Spans) { return m.Identity, m.Spans() }
 
-// oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before was cancelled, or
-// its last lease had expired.
+// oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before had released the lock,
+// or its last lease had expired.
 func (s *stage) oursWaitForPeers() {
 	for _, a := range s.members {
 		if a.Library != electors.Incumbent {
@@ -58,34 +58,40 @@ func (s *stage) oursWaitForPeers() {
 
 func (s *stage) waited(a *member, start time.Time, b *member) {
 	for _, span := range b.Spans() {
-		told := !span.Told.IsZero() && !span.Told.After(start)
-		if span.From.After(start) || told {
+		if span.From.After(start) {
 			continue
 		}
-		end := s.leaseEnd(b.Identity, start)
+		end, released := s.leaseEnd(b.Identity, start)
 		if end.IsZero() {
 			s.t.Errorf("%v candidate %s ran at %v without a record", b.Library, b.Identity, span)
 		}
-		over := end.Add(a.PeerGrace)
-		if start.Before(over) {
-			s.t.Errorf("%s started %v before the lease of %v candidate %s expired, which was not cancelled",
+		if over := end.Add(a.PeerGrace); start.Before(over) && !released {
+			s.t.Errorf("%s started %v before the lease of %v candidate %s expired, which had not released it",
 				a.Identity, over.Sub(start), b.Library, b.Identity)
 		}
 	}
 }
 
-// leaseEnd returns the end of the last lease that a peer wrote before a time. All processes use the clock of this
-// machine.
-func (s *stage) leaseEnd(holder string, before time.Time) time.Time {
-	var end time.Time
+// leaseEnd returns the end of the last lease that a peer wrote before a time, and whether the next record had no holder.
+// A peer also releases a lease that it could not renew in time, before it cancels its run function. All processes use the
+// clock of this machine.
+func (s *stage) leaseEnd(holder string, before time.Time) (end time.Time, released bool) {
+	last := ""
 	for _, e := range s.journal.entries() {
 		r := e.snap.Record
-		if e.deleted || r.HolderIdentity != holder || r.RenewTime.After(before) {
+		if e.deleted || r.RenewTime.After(before) {
 			continue
 		}
-		end = r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
+		switch {
+		case r.HolderIdentity == holder:
+			end = r.RenewTime.Add(time.Duration(r.LeaseDurationSeconds) * time.Second)
+			released = false
+		case last == holder:
+			released = r.HolderIdentity == ""
+		}
+		last = r.HolderIdentity
 	}
-	return end
+	return end, released
 }
 
 func (s *stage) recordsAndForeignParts() {
@@ -105,7 +111,11 @@ func (s *stage) recordsAndForeignParts() {
 		if uid != string(e.meta.UID) {
 			uid, transitions = string(e.meta.UID), 0
 		}
-		if n := e.snap.Record.LeaderTransitions; n < transitions {
+		n := e.snap.Record.LeaderTransitions
+		if !deleted && transitions == 0 && n > 1 {
+			s.t.Errorf("version %s: the first term of an object without a record has number %d", e.meta.ResourceVersion, n)
+		}
+		if n < transitions {
 			s.t.Errorf("version %s: leaderTransitions decreased from %d to %d", e.meta.ResourceVersion, transitions, n)
 		} else {
 			transitions = n
@@ -144,29 +154,23 @@ func (s *stage) foreignParts(e entry) {
 	}
 }
 
-// tell logs the spans and overlaps, in seconds since the start.
+// tell logs the spans and records after a failure, in seconds since the start.
 func (s *stage) tell() {
-	now := time.Now()
+	if !s.t.Failed() {
+		return
+	}
 	at := func(t time.Time) string {
 		if t.IsZero() {
 			return "…"
 		}
 		return fmt.Sprintf("%.2f", t.Sub(s.began).Seconds())
 	}
-	for i, a := range s.members {
+	for _, a := range s.members {
 		var spans []string
 		for _, span := range a.Spans() {
 			spans = append(spans, at(span.From)+"–"+at(span.To))
 		}
 		s.t.Logf("%-9v %-10s worked at %s", a.Library, a.Identity, strings.Join(spans, ", "))
-		for _, b := range s.members[:i] {
-			if d := electors.Overlap(a.Candidate, b.Candidate, s.began, now); d > 0 {
-				s.t.Logf("          … concurrently with %v %s for %v", b.Library, b.Identity, d.Round(time.Millisecond))
-			}
-		}
-	}
-	if !s.t.Failed() {
-		return
 	}
 	for _, e := range s.journal.entries() {
 		r := e.snap.Record
