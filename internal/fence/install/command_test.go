@@ -76,25 +76,27 @@ func TestInstall_RepeatsVerification(t *testing.T) {
 func TestCommands_UnreachableServer(t *testing.T) {
 	for _, accepted := range []bool{false, true} {
 		for _, command := range []string{"install", "verify", "remove"} {
-			requests := 0
-			config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r *http.Request) (*http.Response, error) {
-				if r.URL.Hostname() == "10.0.0.1" {
-					requests++
+			synctest.Test(t, func(t *testing.T) { // each server must answer within reachTimeout
+				requests := 0
+				config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r *http.Request) (*http.Response, error) {
+					if r.URL.Hostname() == "10.0.0.1" {
+						requests++
+					}
+					return nil, errAway
+				}, slice([]discoveryv1.EndpointPort{port("https", 6443)}, "10.0.0.2"))}
+				var out bytes.Buffer
+				err := commands[command](config, t.Context(), &out)
+				if err == nil || !strings.Contains(err.Error(), errAway.Error()) {
+					t.Fatalf("%s: %v", command, err)
 				}
-				return nil, errAway
-			}, slice([]discoveryv1.EndpointPort{port("https", 6443)}, "10.0.0.2"))}
-			var out bytes.Buffer
-			err := commands[command](config, t.Context(), &out)
-			if err == nil || !strings.Contains(err.Error(), errAway.Error()) {
-				t.Fatalf("%s: %v", command, err)
-			}
-			unchanged := command == "install" && !accepted
-			if strings.Contains(err.Error(), "nothing was changed") != unchanged || (requests == 0) != unchanged {
-				t.Errorf("%s, accepted: %t: %v, after %d requests", command, accepted, err, requests)
-			}
-			if strings.Contains(out.String(), "API server https://10.0.0.2:6443 (listed by Service default/kubernetes) is reachable") == unchanged {
-				t.Errorf("%s, accepted: %t: output\n%s", command, accepted, &out)
-			}
+				unchanged := command == "install" && !accepted
+				if strings.Contains(err.Error(), "nothing was changed") != unchanged || (requests == 0) != unchanged {
+					t.Errorf("%s, accepted: %t: %v, after %d requests", command, accepted, err, requests)
+				}
+				if strings.Contains(out.String(), "API server https://10.0.0.2:6443 (listed by Service default/kubernetes) is reachable") == unchanged {
+					t.Errorf("%s, accepted: %t: output\n%s", command, accepted, &out)
+				}
+			})
 		}
 	}
 }

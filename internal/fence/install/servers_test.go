@@ -92,20 +92,22 @@ func TestConfig_APIServers(t *testing.T) {
 		"unreachable":  {config: listing(except("10.0.0.2"), three...), want: both[1:], found: map[string]string{both[0]: "; run this command where"}},
 		"list refused": {config: listing(except("")), found: map[string]string{"https://10.0.0.1:6443": "; give them with --api-server"}},
 	} {
-		got, findings := Config{APIServers: x.given}.apiServers(t.Context(), clientOf(t, x.config))
-		if !slices.Equal(hosts(got), x.want) || len(findings) != len(x.found) {
-			t.Errorf("%s: %q, %v", name, hosts(got), findings)
-		}
-		for _, c := range got {
-			if want := map[bool]string{false: "10.0.0.1"}[len(x.given) > 0]; c.ServerName != want {
-				t.Errorf("%s: server name %q of %s", name, c.ServerName, c.Host)
+		synctest.Test(t, func(t *testing.T) { // each server must answer within reachTimeout
+			got, findings := Config{APIServers: x.given}.apiServers(t.Context(), clientOf(t, x.config))
+			if !slices.Equal(hosts(got), x.want) || len(findings) != len(x.found) {
+				t.Errorf("%s: %q, %v", name, hosts(got), findings)
 			}
-		}
-		for _, f := range findings {
-			if f.Verdict != Undecided || x.found[f.Server] == "" || !strings.Contains(f.Why, x.found[f.Server]) || !strings.Contains(f.Why, errAway.Error()) {
-				t.Errorf("%s: %v of %s", name, f, f.Server)
+			for _, c := range got {
+				if want := map[bool]string{false: "10.0.0.1"}[len(x.given) > 0]; c.ServerName != want {
+					t.Errorf("%s: server name %q of %s", name, c.ServerName, c.Host)
+				}
 			}
-		}
+			for _, f := range findings {
+				if f.Verdict != Undecided || x.found[f.Server] == "" || !strings.Contains(f.Why, x.found[f.Server]) || !strings.Contains(f.Why, errAway.Error()) {
+					t.Errorf("%s: %v of %s", name, f, f.Server)
+				}
+			}
+		})
 	}
 }
 

@@ -329,7 +329,7 @@ func TestVerify_ClosesConnections(t *testing.T) {
 	d := guarding(configMap())
 	j, set := fenced(t, d)
 	verified(t, j, set, d)
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
 	if err != nil {
 		t.Errorf("%d connections are open", j.open.Load())
 	}
