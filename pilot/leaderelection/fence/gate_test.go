@@ -3,20 +3,12 @@ package fence_test
 import (
 	"context"
 	"errors"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -194,45 +186,23 @@ func TestGate_DrainWaitsForAbandonedWrite(t *testing.T) {
 	}
 }
 
+// The timeout of an http.Client (rest.Config.Timeout) ends the call, but not the wait for the write.
 func TestGate_ClientTimeoutDoesNotEndDrain(t *testing.T) {
-	release, arrived := make(chan struct{}), make(chan struct{})
-	applied := atomic.Bool{}
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		close(arrived)
-		<-release
-		applied.Store(true)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1"}`)
-	}))
-	defer api.Close()
-	gate, transport := openGate(time.Hour), &http.Transport{}
-	defer transport.CloseIdleConnections()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: api.URL, Timeout: 200 * time.Millisecond, Transport: transport, WrapTransport: gate.Transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = client.CoreV1().ConfigMaps("a").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "b"}}, metav1.CreateOptions{})
-	if err == nil || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the client's time-out: %v", err)
-	}
-	<-arrived
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
+	synctest.Test(t, func(t *testing.T) {
+		gate, begun := openGate(15*time.Second), time.Now()
+		client := http.Client{Timeout: time.Second, Transport: gate.Transport(server{takes: 5 * time.Second})}
+		resp, err := client.Do(write(t.Context(), t))
+		if err == nil {
+			resp.Body.Close()
+		}
+		if took := time.Since(begun); took != time.Second || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after %v: %v", took, err)
+		}
 		gate.Drain()
-		if !applied.Load() {
-			t.Error("drained while the write was pending")
+		if took := time.Since(begun); took != 5*time.Second {
+			t.Errorf("drained after %v, but the API server may still apply the write", took)
 		}
-	}()
-	for gate.Check() == nil { // until it drains
-		select {
-		case <-drained:
-		case <-time.After(time.Millisecond):
-		}
-	}
-	close(release)
-	<-drained
+	})
 }
 
 func TestGate_FinishedWritesAreForgotten(t *testing.T) {

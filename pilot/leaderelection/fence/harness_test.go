@@ -49,6 +49,8 @@ func (s server) RoundTrip(req *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}")), Request: req}, nil
 	case <-req.Context().Done():
 		return nil, context.Cause(req.Context())
+	case <-req.Cancel: //nolint:staticcheck // an http.Client with a timeout closes it
+		return nil, context.DeadlineExceeded
 	}
 }
 
