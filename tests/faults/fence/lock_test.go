@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -313,17 +312,7 @@ func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) er
 // account is called as the candidates' is and may write the lock.
 func (s *stage) podElsewhere(name string) kubernetes.Interface {
 	s.t.Helper()
-	there := *s
-	there.namespace = s.cluster.Namespace(s.t)
-	config := there.identity(name, account)
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: there.namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: there.namespace, Name: account}},
-	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: there.namespace}, Rules: rights()}
-	binding.RoleRef.Name = role.Name
-	s.must(s.admin.RbacV1().ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{}))
-	s.must(s.admin.RbacV1().ClusterRoleBindings().Create(s.t.Context(), binding, metav1.CreateOptions{}))
-	return cluster.ClientFor(s.t, config).Kube()
+	return cluster.ClientFor(s.t, s.cluster.Identity(s.t, cluster.IdentityOptions{
+		Namespace: s.cluster.Namespace(s.t), PodName: name, ServiceAccount: account, ClusterRules: rights(),
+	})).Kube()
 }

@@ -11,6 +11,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -34,7 +35,7 @@ func TestFence_MigrationToLease(t *testing.T) {
 	install := func(lock string) {
 		t.Helper()
 		t.Logf("pilot fence install --lock %s", lock)
-		config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Lock: lock, Wait: soon}
+		config := install.Config{RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayAPI: true}), ServiceAccounts: []string{account}, Lock: lock, Wait: waits.Bound}
 		if err := config.Install(t.Context(), t.Output()); err != nil {
 			t.Fatal(err)
 		}

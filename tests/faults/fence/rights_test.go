@@ -96,6 +96,7 @@ func TestRights_Table(t *testing.T) {
 	all := append(rights(), rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}, Verbs: []string{"patch"}})
 	everything := append(manifests.NamespaceRules(owned), all...)
 	anonymous := rest.AnonymousClientConfig(s.cluster.Admin())
+	leader := as("a2", account, everything)
 	actors := []struct {
 		name   string
 		config *rest.Config
@@ -103,12 +104,15 @@ func TestRights_Table(t *testing.T) {
 		{"no token", anonymous},
 		{"pod of another account", as("o2", "other-account", all)},
 		{"follower", as("b2", account, everything)},
-		{"leader", as("a2", account, everything)},
+		{"leader", leader},
 		{"operator", as("op", "operator-account", manifests.OperatorRules(owned))},
 		{"coordinator", as("co2", "coordinator", all)},
 		{"administrator", s.cluster.Admin()},
 	}
 	s.put(record{holder: "a2", transitions: 3})
+	eventually(t, "the API server has seen the leader", func() bool {
+		return s.patchTarget()(t.Context(), cluster.ClientFor(t, leader).Kube()) == nil
+	})
 	own := map[string]string{"follower": "b2", "leader": "a2", "pod of another account": "o2"}
 	actions := []struct {
 		name string

@@ -59,7 +59,8 @@ func write(ctx context.Context) error {
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: namespace, Identity: pod, ElectionID: election, Lock: lock,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second,
+		// Only a paused leader may lose the lock, also on a busy machine.
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 	})
 	if err != nil {
 		return err
@@ -94,7 +95,8 @@ func writeOn(ctx context.Context, client kube.Client, namespace, pod string) {
 		if err != nil {
 			panic(err)
 		}
-		_, err = client.Kube().CoreV1().ConfigMaps(namespace).Patch(ctx, guarded, mergePatch, body, metav1.PatchOptions{})
+		begun := context.WithValue(ctx, beginning{}, time.Now())
+		_, err = client.Kube().CoreV1().ConfigMaps(namespace).Patch(begun, guarded, mergePatch, body, metav1.PatchOptions{})
 		if n%50 == 0 {
 			fmt.Printf("try %d at %d: %v\n", n, time.Now().UnixNano(), err)
 		}
@@ -114,15 +116,19 @@ func pause(ctx context.Context) {
 	}
 }
 
-// stamped is the transport right below the gate: the audit log shows when each request
-// passed it.
+// beginning is the context key of the time at which a write began. That is before the gate checks it.
+type beginning struct{}
+
+// stamped returns the transport below the gate. It adds the beginning of each write to the request, for the audit log.
 func stamped(next http.RoundTripper) http.RoundTripper { return stamper{next} }
 
 type stamper struct{ next http.RoundTripper }
 
 func (s stamper) RoundTrip(req *http.Request) (*http.Response, error) {
-	req = req.Clone(req.Context())
-	req.Header.Set("User-Agent", stampPrefix+strconv.FormatInt(time.Now().UnixNano(), 10))
+	if begun, ok := req.Context().Value(beginning{}).(time.Time); ok {
+		req = req.Clone(req.Context())
+		req.Header.Set("User-Agent", stampPrefix+strconv.FormatInt(begun.UnixNano(), 10))
+	}
 	return s.next.RoundTrip(req)
 }
 

@@ -34,9 +34,10 @@ rules:
 // auditedWrite is one guarded write as the audit log has it.
 type auditedWrite struct {
 	pod string
-	// passed is when it passed the gate by the process's clock, received when it arrived.
-	passed, received time.Time
-	code             int
+	// begun is the time at which the process began the write, before the check of the gate. received is the time at which
+	// the API server received it.
+	begun, received time.Time
+	code            int
 }
 
 func (s *stage) audited() []auditedWrite {
@@ -88,12 +89,12 @@ func (h *history) all() []version {
 	return append([]version{}, h.versions...)
 }
 
-func (h *history) last() string {
-	all := h.all()
-	if len(all) == 0 {
-		return ""
+// last returns the last version.
+func (h *history) last() (last version) {
+	if all := h.all(); len(all) > 0 {
+		last = all[len(all)-1]
 	}
-	return all[len(all)-1].by
+	return last
 }
 
 // by counts versions by a pod that are later than another.
@@ -104,6 +105,16 @@ func (h *history) by(pod string, after uint64) (n int) {
 		}
 	}
 	return n
+}
+
+// first returns the number of the first version by a pod that is later than another.
+func (h *history) first(pod string, after uint64) uint64 {
+	for _, v := range h.all() {
+		if v.by == pod && v.number > after {
+			return v.number
+		}
+	}
+	return after
 }
 
 // follow notes who wrote each version of the guarded ConfigMap, until the test ends.
@@ -143,46 +154,37 @@ func (s *stage) holder() string {
 	return locks.ConfigMapSnapshot(cm).Record.HolderIdentity
 }
 
-// runNode runs Pods as processes of this program.
-func (s *stage) runNode() *node.Node {
-	s.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return node.Start(s.t, node.Options{
-		Config: s.cluster.Admin(), Dir: s.t.TempDir(), Images: map[string]string{"writer": self}, StopGrace: 3 * time.Second,
-	})
-}
-
 func TestFence_PausedLeader(t *testing.T) {
 	t.Parallel()
 	c := ownCluster(t, cluster.Options{Audit: true, AuditPolicy: auditGuarded})
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := node.Start(t, node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"writer": self}, StopGrace: 3 * time.Second})
 	for _, test := range []struct {
 		kind fence.LockKind
 		gate string
 	}{{fence.ConfigMap, "on"}, {fence.Lease, "off"}} {
 		t.Run(fmt.Sprintf("%s, gate %s", test.kind, test.gate), func(t *testing.T) {
+			t.Parallel()
 			s := stageOn(t, c, test.kind)
-			n := s.runNode()
 			history := s.prepare()
 			for _, name := range []string{"a", "b"} {
 				s.must(s.admin.CoreV1().Pods(s.namespace).Create(t.Context(), writerPod(name, test.kind, test.gate), metav1.CreateOptions{}))
 			}
-			eventually(t, "one leads and writes", func() bool { by := history.last(); return by != "" && history.by(by, 0) > 20 })
-			zombie := history.last()
+			eventually(t, "one leads and writes", func() bool { by := history.last().by; return by != "" && history.by(by, 0) > 20 })
+			paused := history.last()
+			zombie := paused.by
 			if err := n.Signal(s.namespace, zombie, syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "another leads and writes", func() bool { return history.last() != zombie && history.by(history.last(), 0) > 20 })
+			eventually(t, "another leads and writes", func() bool {
+				by := history.last().by
+				return by != zombie && history.by(by, paused.number) > 20
+			})
 			successor := s.holder()
-			var taken uint64 // the successor's first write came after its lock's
-			for _, v := range history.all() {
-				if v.by == successor {
-					taken = v.number
-					break
-				}
-			}
+			taken := history.first(successor, paused.number) // the API server has seen the holder
 			before := s.tries(n, zombie)
 			awake := time.Now()
 			if err := n.Signal(s.namespace, zombie, syscall.SIGCONT); err != nil {
@@ -237,7 +239,7 @@ func (s *stage) judge(gate, zombie string, awake time.Time, history *history, ta
 		if w.pod != zombie || w.received.Before(awake) {
 			continue
 		}
-		if w.passed.After(awake) {
+		if w.begun.After(awake) {
 			out++
 		} else {
 			past++
@@ -250,7 +252,7 @@ func (s *stage) judge(gate, zombie string, awake time.Time, history *history, ta
 		}
 	}
 	if gate == "on" && out > 0 {
-		s.t.Errorf("%d gated writes whose check came after the pause got out", out)
+		s.t.Errorf("%d gated writes that began after the pause got out", out)
 	}
 	if gate == "off" && refused < 200 {
 		s.t.Errorf("only %d writes were refused by the fence", refused)
@@ -258,6 +260,6 @@ func (s *stage) judge(gate, zombie string, awake time.Time, history *history, ta
 	if n := history.by(zombie, taken); n > 0 || admitted > 0 {
 		s.t.Errorf("%d writes of the zombie stand after the successor's first; %d were admitted after it woke", n, admitted)
 	}
-	s.t.Logf("figure: gate %s: of the zombie's writes, %d came out after the pause and %d had passed the check before; the server refused %d and admitted %d",
+	s.t.Logf("figure: gate %s: of the zombie's writes, %d began after the pause and %d before; the server refused %d and admitted %d",
 		gate, out, past, refused, admitted)
 }
