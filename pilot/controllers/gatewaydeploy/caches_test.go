@@ -1,23 +1,22 @@
 package gatewaydeploy
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -35,7 +34,7 @@ func served(t *testing.T, lists map[string]any) *Controller {
 // servedBy is like served, with a handler for writes.
 func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config Config) *Controller {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Content-Type", "application/json")
 			write(w, r)
@@ -56,7 +55,7 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
 		case r.URL.Query().Get("watch") != "":
-			_ = http.NewResponseController(w).Flush() // returns an error after the test
+			w.WriteHeader(http.StatusOK)
 			added, _ := lists["watch "+kind].(chan runtime.Object)
 			for {
 				select {
@@ -64,14 +63,13 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 					return
 				case o := <-added:
 					_ = json.NewEncoder(w).Encode(metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Object: o}})
-					_ = http.NewResponseController(w).Flush()
 				}
 			}
 		}
 		_ = json.NewEncoder(w).Encode(list)
-	}))
-	t.Cleanup(server.Close)
-	client, err := kube.NewClient(&rest.Config{Host: server.URL})
+	})
+	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.WithRateLimit(-1, 0),
+		kube.WithWrapTransport(func(http.RoundTripper) http.RoundTripper { return inProcess{handler} }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,12 +78,39 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		c.Close()
-		kube.CloseIdleConnections(c.loop.Client())
-		server.CloseClientConnections()
-	})
+	t.Cleanup(c.Close)
 	return c
+}
+
+// inProcess sends requests to a handler without a network, so that tests can run in bubbles of synctest.
+type inProcess struct{ http.Handler }
+
+func (p inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+	body, out := io.Pipe()
+	a := &answer{header: http.Header{}, out: out, status: make(chan int, 1)}
+	go func() {
+		p.ServeHTTP(a, req)
+		a.WriteHeader(http.StatusOK)
+		_ = out.Close()
+	}()
+	return &http.Response{StatusCode: <-a.status, Header: a.header, Body: body, Request: req}, nil
+}
+
+// answer is a response that the client reads while it is written.
+type answer struct {
+	header http.Header
+	out    *io.PipeWriter
+	once   sync.Once
+	status chan int
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) { a.once.Do(func() { a.status <- status }) }
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.out.Write(p)
 }
 
 func listed(items any) map[string]any {
@@ -93,88 +118,89 @@ func listed(items any) map[string]any {
 }
 
 func TestCaches_Lookup(t *testing.T) {
-	config := func(namespace, name, class string, created int64) corev1.ConfigMap {
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)}
-		if class != "" {
-			meta.Labels = map[string]string{ClassDefaultsLabel: class}
+	synctest.Test(t, func(t *testing.T) {
+		config := func(namespace, name, class string, created int64) corev1.ConfigMap {
+			meta := metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: metav1.Unix(created, 0)}
+			if class != "" {
+				meta.Labels = map[string]string{ClassDefaultsLabel: class}
+			}
+			return corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"service": name, "else": "long"}}
 		}
-		return corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"service": name, "else": "long"}}
-	}
-	configs := map[string]corev1.ConfigMap{}
-	var all []corev1.ConfigMap
-	for _, one := range []corev1.ConfigMap{
-		config("system", "newer", "istio", 200), config("system", "b", "istio", 100), config("system", "a", "istio", 100),
-		config("shop", "elsewhere", "istio", 1), config("shop", "params", "", 1), config("system", "params", "", 1),
-		config("shop", DefaultTemplateName, "", 1),
-	} {
-		configs[one.Namespace+"/"+one.Name] = one
-		all = append(all, one)
-	}
-	configs["the template"] = config("system", DefaultTemplateName, "", 1)
-	web := play(t, annotated(NameOverride, "edge"), annotated(accountOverride, "sa"), func(gw *gateway.Gateway) {
-		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
-	}).Gateway
-	web.Status.Conditions = []metav1.Condition{{Type: "Accepted"}}
-	other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
-	c := served(t, map[string]any{
-		"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio", Annotations: map[string]string{"long": "text"}}}}), "configmaps": listed(all), "services": listed(nil),
-		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"long": "text"}}}}), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
+		configs := map[string]corev1.ConfigMap{}
+		var all []corev1.ConfigMap
+		for _, one := range []corev1.ConfigMap{
+			config("system", "newer", "istio", 200), config("system", "b", "istio", 100), config("system", "a", "istio", 100),
+			config("shop", "elsewhere", "istio", 1), config("shop", "params", "", 1), config("system", "params", "", 1),
+			config("shop", DefaultTemplateName, "", 1),
+		} {
+			configs[one.Namespace+"/"+one.Name] = one
+			all = append(all, one)
+		}
+		configs["the template"] = config("system", DefaultTemplateName, "", 1)
+		web := play(t, annotated(NameOverride, "edge"), annotated(accountOverride, "sa"), func(gw *gateway.Gateway) {
+			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
+		}).Gateway
+		web.Status.Conditions = []metav1.Condition{{Type: "Accepted"}}
+		other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace, gw.Spec.GatewayClassName = "store", "other" }).Gateway
+		c := served(t, map[string]any{
+			"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio", Annotations: map[string]string{"long": "text"}}}}), "configmaps": listed(all), "services": listed(nil),
+			"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"long": "text"}}}}), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
+		})
+		if err := c.Warm(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := c.loop.Problem(); err != nil {
+			t.Error(err)
+		}
+		names := func(keys []key) string {
+			var all []string
+			for _, k := range keys {
+				all = append(all, k.String())
+			}
+			slices.Sort(all)
+			return strings.Join(all, " ")
+		}
+		for name, want := range map[string]string{
+			"the template": "shop/web store/other", "shop/" + DefaultTemplateName: "", "shop/params": "shop/web", "system/params": "",
+			"system/a": "shop/web", "system/newer": "shop/web", "shop/elsewhere": "",
+		} {
+			one := configs[name]
+			if got := names(c.affected(&one)); got != want {
+				t.Errorf("ConfigMap %s affects %q, want %q", name, got, want)
+			}
+		}
+		for value, want := range map[[2]string]string{
+			{byNamespace, "shop"}: "shop/web", {byNamespace, "store"}: "store/other", {byClass, "istio"}: "shop/web", {byClass, "other"}: "store/other",
+			{byChild, "Service/shop/edge"}: "shop/web", {byChild, "Deployment/shop/edge"}: "shop/web", {byChild, "ServiceAccount/shop/sa"}: "shop/web",
+			{byChild, "Service/shop/web-istio"}: "", {byParameters, "shop/params"}: "shop/web", {byParameters, "store/"}: "",
+		} {
+			if got := names(c.indexed(value[0], value[1])); got != want {
+				t.Errorf("index %v has %q, want %q", value, got, want)
+			}
+		}
+		if got := c.defaults("istio"); got == nil || got.Name != "a" {
+			t.Errorf("defaults are %+v, want a", got)
+		}
+		if got := c.defaults("other"); got != nil {
+			t.Errorf("defaults of a class without defaults: %+v", got)
+		}
+		gw := c.gateways.Get("shop", "web")
+		view, seen := c.view(keyOf(gw), gw)
+		if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
+			view.Class == nil || view.Class.Annotations != nil || view.Parameters("params").Data["else"] != "" || !*seen {
+			t.Errorf("the view is %+v, %v", view, *seen)
+		}
+		if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
+			t.Error("wrong result of isMine or incomplete")
+		}
+		if c.config.IsMine = func(metav1.ObjectMeta) bool { return false }; c.isMine(gw.ObjectMeta) {
+			t.Error("isMine is true for another revision")
+		}
+		if len(gw.Status.Conditions) > 0 || len(c.namespaces.Get("", "shop").Labels) > 0 {
+			t.Errorf("kept Gateway status %+v, namespace labels %+v", gw.Status, c.namespaces.Get("", "shop").Labels)
+		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	if err := c.Warm(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, bound, true, func(context.Context) (bool, error) { return c.loop.Problem() == nil, nil }); err != nil {
-		t.Errorf("%v: %v", err, c.loop.Problem())
-	}
-	names := func(keys []key) string {
-		var all []string
-		for _, k := range keys {
-			all = append(all, k.String())
-		}
-		slices.Sort(all)
-		return strings.Join(all, " ")
-	}
-	for name, want := range map[string]string{
-		"the template": "shop/web store/other", "shop/" + DefaultTemplateName: "", "shop/params": "shop/web", "system/params": "",
-		"system/a": "shop/web", "system/newer": "shop/web", "shop/elsewhere": "",
-	} {
-		one := configs[name]
-		if got := names(c.affected(&one)); got != want {
-			t.Errorf("ConfigMap %s affects %q, want %q", name, got, want)
-		}
-	}
-	for value, want := range map[[2]string]string{
-		{byNamespace, "shop"}: "shop/web", {byNamespace, "store"}: "store/other", {byClass, "istio"}: "shop/web", {byClass, "other"}: "store/other",
-		{byChild, "Service/shop/edge"}: "shop/web", {byChild, "Deployment/shop/edge"}: "shop/web", {byChild, "ServiceAccount/shop/sa"}: "shop/web",
-		{byChild, "Service/shop/web-istio"}: "", {byParameters, "shop/params"}: "shop/web", {byParameters, "store/"}: "",
-	} {
-		if got := names(c.indexed(value[0], value[1])); got != want {
-			t.Errorf("index %v has %q, want %q", value, got, want)
-		}
-	}
-	if got := c.defaults("istio"); got == nil || got.Name != "a" {
-		t.Errorf("defaults are %+v, want a", got)
-	}
-	if got := c.defaults("other"); got != nil {
-		t.Errorf("defaults of a class without defaults: %+v", got)
-	}
-	gw := c.gateways.Get("shop", "web")
-	view, seen := c.view(keyOf(gw), gw)
-	if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || view.Parameters("params") == nil || view.Parameters("a") != nil || view.Defaults.Name != "a" ||
-		view.Class == nil || view.Class.Annotations != nil || view.Parameters("params").Data["else"] != "" || !*seen {
-		t.Errorf("the view is %+v, %v", view, *seen)
-	}
-	if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
-		t.Error("wrong result of isMine or incomplete")
-	}
-	if c.config.IsMine = func(metav1.ObjectMeta) bool { return false }; c.isMine(gw.ObjectMeta) {
-		t.Error("isMine is true for another revision")
-	}
-	if len(gw.Status.Conditions) > 0 || len(c.namespaces.Get("", "shop").Labels) > 0 {
-		t.Errorf("kept Gateway status %+v, namespace labels %+v", gw.Status, c.namespaces.Get("", "shop").Labels)
-	}
 }
 
 // meta returns metadata with more fields than are kept.
@@ -244,41 +270,43 @@ func TestCaches_Keep(t *testing.T) {
 }
 
 func TestCurrentTemplate(t *testing.T) {
-	filled := func(items ...corev1.ConfigMap) *Controller {
-		c := served(t, map[string]any{
-			"gateways": listed(nil), "gatewayclasses": listed(nil), "configmaps": listed(items), "services": listed(nil),
-			"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
-		})
-		if err := c.Warm(t.Context()); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		filled := func(items ...corev1.ConfigMap) *Controller {
+			c := served(t, map[string]any{
+				"gateways": listed(nil), "gatewayclasses": listed(nil), "configmaps": listed(items), "services": listed(nil),
+				"namespaces": listed(nil), "serviceaccounts": listed(nil), "deployments": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
+			})
+			if err := c.Warm(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return c
 		}
-		return c
-	}
-	configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: embedded}}
-	c := filled(configMap)
-	first, err := c.currentTemplate()
-	again, _ := c.currentTemplate()
-	if want := "key " + TemplateKey + " of ConfigMap system/" + DefaultTemplateName; err != nil || first.source != want || again != first {
-		t.Errorf("%+v, %v, then %+v", first, err, again)
-	}
-	other := "other"
-	c.template = parsed{text: &other, template: DefaultTemplate(), problem: errors.New("other")}
-	if got, err := c.currentTemplate(); err != nil || got.source != first.source {
-		t.Errorf("after a change: %+v, %v", got, err)
-	}
-	configMap.Data = map[string]string{TemplateKey: "{{ .Name"}
-	if got, err := filled(configMap).currentTemplate(); err == nil {
-		t.Errorf("invalid template: %+v", got)
-	}
-	without := filled()
-	without.template = c.template
-	if got, err := without.currentTemplate(); err != nil || got.source != "built-in template" {
-		t.Errorf("after the deletion of the ConfigMap: %+v, %v", got, err)
-	}
-	unused := unstarted(t, Config{Namespace: "system"})
-	first, err = unused.currentTemplate()
-	again, _ = unused.currentTemplate()
-	if err != nil || first == nil || first.source != "built-in template" || first != again {
-		t.Errorf("without a ConfigMap: %+v, %v, then %+v", first, err, again)
-	}
+		configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: embedded}}
+		c := filled(configMap)
+		first, err := c.currentTemplate()
+		again, _ := c.currentTemplate()
+		if want := "key " + TemplateKey + " of ConfigMap system/" + DefaultTemplateName; err != nil || first.source != want || again != first {
+			t.Errorf("%+v, %v, then %+v", first, err, again)
+		}
+		other := "other"
+		c.template = parsed{text: &other, template: DefaultTemplate(), problem: errors.New("other")}
+		if got, err := c.currentTemplate(); err != nil || got.source != first.source {
+			t.Errorf("after a change: %+v, %v", got, err)
+		}
+		configMap.Data = map[string]string{TemplateKey: "{{ .Name"}
+		if got, err := filled(configMap).currentTemplate(); err == nil {
+			t.Errorf("invalid template: %+v", got)
+		}
+		without := filled()
+		without.template = c.template
+		if got, err := without.currentTemplate(); err != nil || got.source != "built-in template" {
+			t.Errorf("after the deletion of the ConfigMap: %+v, %v", got, err)
+		}
+		unused := unstarted(t, Config{Namespace: "system"})
+		first, err = unused.currentTemplate()
+		again, _ = unused.currentTemplate()
+		if err != nil || first == nil || first.source != "built-in template" || first != again {
+			t.Errorf("without a ConfigMap: %+v, %v, then %+v", first, err, again)
+		}
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -85,7 +84,7 @@ func TestApply_WithClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests []string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 				a, verb := c.get, req.Method
 				if req.Method == http.MethodPatch {
 					a = c.patch
@@ -104,9 +103,8 @@ func TestApply_WithClaim(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(a.code)
 				_, _ = io.WriteString(w, a.body)
-			}))
-			defer server.Close()
-			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: server.URL}, server.Client())
+			})
+			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://127.0.0.1:1"}, &http.Client{Transport: inProcess{handler}})
 			if err != nil {
 				t.Fatal(err)
 			}

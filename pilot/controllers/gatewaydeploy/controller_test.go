@@ -1,7 +1,6 @@
 package gatewaydeploy
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
@@ -144,26 +144,28 @@ var (
 )
 
 func TestReconcile_NewGateway(t *testing.T) {
-	p := play(t)
-	s := newSending(t, p)
-	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, creation) {
-		t.Errorf("sent %q, %v", sent, err)
-	}
-	if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
-		t.Errorf("and then %q, %v", sent, err)
-	}
-	noted := s.bodies[creation[0]]
-	if noted.GetAnnotations()[versionAnnotation] != "5" || noted.GetResourceVersion() != "7" || noted.GetUID() != "uid-1" {
-		t.Errorf("the Gateway patch is %v", noted)
-	}
-	for i, kind := range rendered {
-		if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
-			t.Errorf("created %v", o)
+	synctest.Test(t, func(t *testing.T) {
+		p := play(t)
+		s := newSending(t, p)
+		if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, creation) {
+			t.Errorf("sent %q, %v", sent, err)
 		}
-	}
-	if sent, err := s.takes(t, key{Namespace: "shop", Name: "none"}); err != nil || len(sent) > 0 {
-		t.Errorf("for a missing Gateway: sent %q, %v", sent, err)
-	}
+		if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
+			t.Errorf("and then %q, %v", sent, err)
+		}
+		noted := s.bodies[creation[0]]
+		if noted.GetAnnotations()[versionAnnotation] != "5" || noted.GetResourceVersion() != "7" || noted.GetUID() != "uid-1" {
+			t.Errorf("the Gateway patch is %v", noted)
+		}
+		for i, kind := range rendered {
+			if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
+				t.Errorf("created %v", o)
+			}
+		}
+		if sent, err := s.takes(t, key{Namespace: "shop", Name: "none"}); err != nil || len(sent) > 0 {
+			t.Errorf("for a missing Gateway: sent %q, %v", sent, err)
+		}
+	})
 }
 
 // A new Gateway can arrive before the label of its namespace.
@@ -179,18 +181,20 @@ func TestReconcile_LateNamespace(t *testing.T) {
 		"Gateway of another revision": {revision: "other", foreign: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSending(t, play(t))
-			s.revision = x.revision
-			s.config.IsMine = func(metav1.ObjectMeta) bool { return !x.foreign }
-			if !x.known {
-				s.newcomers.Forget(web.Namespace, web.Name)
-			}
-			if sent, err := s.takes(t, web); err != nil || len(sent) != x.writes || int(s.reads.Load()) != x.reads {
-				t.Errorf("sent %q, %v, after %d reads of the namespace", sent, err, s.reads.Load())
-			}
-			if _, err := s.takes(t, web); err != nil || x.writes > 0 && int(s.reads.Load()) != x.reads {
-				t.Errorf("again: %v, %d reads of the namespace", err, s.reads.Load())
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s := newSending(t, play(t))
+				s.revision = x.revision
+				s.config.IsMine = func(metav1.ObjectMeta) bool { return !x.foreign }
+				if !x.known {
+					s.newcomers.Forget(web.Namespace, web.Name)
+				}
+				if sent, err := s.takes(t, web); err != nil || len(sent) != x.writes || int(s.reads.Load()) != x.reads {
+					t.Errorf("sent %q, %v, after %d reads of the namespace", sent, err, s.reads.Load())
+				}
+				if _, err := s.takes(t, web); err != nil || x.writes > 0 && int(s.reads.Load()) != x.reads {
+					t.Errorf("again: %v, %d reads of the namespace", err, s.reads.Load())
+				}
+			})
 		})
 	}
 }
@@ -218,210 +222,206 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 		"one object exists":     {"create", "services", exists, 4, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSending(t, play(t))
-			s.rejects = func(verb, resource string) *apierrors.StatusError {
-				if verb == x.verb && (x.resource == "" || x.resource == resource) {
-					return x.with
+			synctest.Test(t, func(t *testing.T) {
+				s := newSending(t, play(t))
+				s.rejects = func(verb, resource string) *apierrors.StatusError {
+					if verb == x.verb && (x.resource == "" || x.resource == resource) {
+						return x.with
+					}
+					return nil
 				}
-				return nil
-			}
-			for attempt, want := range []int{x.first, x.again} {
-				sent, err := s.takes(t, web)
-				if x.resource != "gateways" && attempt == 1 && want > 0 {
-					want-- // the version was written before
-				}
-				if len(sent) != want || (err != nil) != (len(x.errs) > 0) {
-					t.Errorf("reconcile %d: sent %q, %v", attempt+1, sent, err)
-				}
-				for _, want := range x.errs {
-					if err == nil || !strings.Contains(err.Error(), want) {
-						t.Errorf("%v lacks %q", err, want)
+				for attempt, want := range []int{x.first, x.again} {
+					sent, err := s.takes(t, web)
+					if x.resource != "gateways" && attempt == 1 && want > 0 {
+						want-- // the version was written before
+					}
+					if len(sent) != want || (err != nil) != (len(x.errs) > 0) {
+						t.Errorf("reconcile %d: sent %q, %v", attempt+1, sent, err)
+					}
+					for _, want := range x.errs {
+						if err == nil || !strings.Contains(err.Error(), want) {
+							t.Errorf("%v lacks %q", err, want)
+						}
 					}
 				}
-			}
+			})
 		})
 	}
 }
 
 func TestReconcile_Change(t *testing.T) {
-	p := play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
-		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
+	synctest.Test(t, func(t *testing.T) {
+		p := play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
+			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
+		})
+		p.configs["params"] = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
+		}
+		p.Revision = "default" // as in the controller
+		for _, step := range p.plan().Steps {
+			p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
+		}
+		complete := newSending(t, p)
+		if sent, err := complete.takes(t, web); err != nil || len(sent) > 0 || complete.incomplete(web) {
+			t.Errorf("without changes: sent %q, %v", sent, err)
+		}
+		p.Gateway.Spec.Listeners[0].Port = 9090
+		s, want := newSending(t, p), []string{"apply services/web-istio", "apply deployments/web-istio"}
+		if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, want) {
+			t.Errorf("sent %q, %v\n%s", sent, err, &s.log)
+		}
+		for _, what := range want {
+			o := s.bodies[what]
+			text, err := toJSON(o.Object)
+			if err != nil || o.GetResourceVersion() != "42" || o.GetUID() != "uid-2" || !strings.Contains(text, "9090") {
+				t.Errorf("%s: %v, %v", what, o, err)
+			}
+		}
+		// After a conflict, the controller waits for an event.
+		s = newSending(t, p)
+		s.rejects = func(string, string) *apierrors.StatusError {
+			return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+		}
+		for _, writes := range []int{2, 0} {
+			if sent, err := s.takes(t, web); err != nil || len(sent) != writes {
+				t.Errorf("after a conflict: sent %q, %v", sent, err)
+			}
+		}
 	})
-	p.configs["params"] = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
-	}
-	p.Revision = "default" // as in the controller
-	for _, step := range p.plan().Steps {
-		p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
-	}
-	complete := newSending(t, p)
-	if sent, err := complete.takes(t, web); err != nil || len(sent) > 0 || complete.incomplete(web) {
-		t.Errorf("without changes: sent %q, %v", sent, err)
-	}
-	p.Gateway.Spec.Listeners[0].Port = 9090
-	s, want := newSending(t, p), []string{"apply services/web-istio", "apply deployments/web-istio"}
-	if sent, err := s.takes(t, web); err != nil || !slices.Equal(sent, want) {
-		t.Errorf("sent %q, %v\n%s", sent, err, &s.log)
-	}
-	for _, what := range want {
-		o := s.bodies[what]
-		text, err := toJSON(o.Object)
-		if err != nil || o.GetResourceVersion() != "42" || o.GetUID() != "uid-2" || !strings.Contains(text, "9090") {
-			t.Errorf("%s: %v, %v", what, o, err)
-		}
-	}
-	// After a conflict, the controller waits for an event.
-	s = newSending(t, p)
-	s.rejects = func(string, string) *apierrors.StatusError {
-		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
-	}
-	for _, writes := range []int{2, 0} {
-		if sent, err := s.takes(t, web); err != nil || len(sent) != writes {
-			t.Errorf("after a conflict: sent %q, %v", sent, err)
-		}
-	}
 }
 
 func TestReconcile_ProblemEnds(t *testing.T) {
-	s := newSending(t, play(t))
-	gone := key{Namespace: "shop", Name: "gone"}
-	s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
-	if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
-		t.Errorf("%v, the log:\n%s", err, &s.log)
-	}
-	denied := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no right"))
-	s.failing(gone, denied)
-	s.failing(web, denied)
-	s.failing(web, errors.New("no connection"))
-	if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": " + denied.Error()}; !slices.Equal(s.events, want) {
-		t.Errorf("Events: %q", s.events)
-	}
-	// A stale cache does not end a problem.
-	s.problems.Report(web, reference(s.Gateway), problemf(ReasonInvalidName, "too long"))
-	s.rejects = func(string, string) *apierrors.StatusError {
-		return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
-	}
-	for range 2 {
-		if _, err := s.takes(t, web); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
-			t.Errorf("stale cache: %v, the log:\n%s", err, &s.log)
+	synctest.Test(t, func(t *testing.T) {
+		s := newSending(t, play(t))
+		gone := key{Namespace: "shop", Name: "gone"}
+		s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
+		if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
+			t.Errorf("%v, the log:\n%s", err, &s.log)
 		}
-	}
+		denied := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no right"))
+		s.failing(gone, denied)
+		s.failing(web, denied)
+		s.failing(web, errors.New("no connection"))
+		if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": " + denied.Error()}; !slices.Equal(s.events, want) {
+			t.Errorf("Events: %q", s.events)
+		}
+		// A stale cache does not end a problem.
+		s.problems.Report(web, reference(s.Gateway), problemf(ReasonInvalidName, "too long"))
+		s.rejects = func(string, string) *apierrors.StatusError {
+			return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
+		}
+		for range 2 {
+			if _, err := s.takes(t, web); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
+				t.Errorf("stale cache: %v, the log:\n%s", err, &s.log)
+			}
+		}
+	})
 }
 
 func TestReconcile_ProblemEvent(t *testing.T) {
-	s := newSending(t, play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
-		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
-	}))
-	sent, err := s.takes(t, web)
-	if err != nil || !slices.Equal(sent, creation[:1]) || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
-		t.Errorf("sent %q, %v, Events: %q", sent, err, s.events)
-	}
-	self := s.gateways.At(web, reconcile.Ref{Namespace: web.Namespace, Name: web.Name})
-	gw, _ := self.Latest()
-	if p := ProblemOf(gw); p == nil || p.Reason != ReasonInvalidParameters || !strings.Contains(p.Message, "ConfigMap shop/none") {
-		t.Errorf("recorded problem: %v", p)
-	}
-	if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
-		t.Errorf("again: sent %q, %v", sent, err)
-	}
-	if err := s.recordProblems(t.Context(), self, nil); err != nil {
-		t.Error(err)
-	}
-	if annotations := s.bodies[creation[0]].Object["metadata"].(map[string]any)["annotations"]; fmt.Sprint(annotations) != "map["+ProblemAnnotation+":<nil>]" {
-		t.Errorf("end of the problem: %v", annotations)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newSending(t, play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
+			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
+		}))
+		sent, err := s.takes(t, web)
+		if err != nil || !slices.Equal(sent, creation[:1]) || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
+			t.Errorf("sent %q, %v, Events: %q", sent, err, s.events)
+		}
+		self := s.gateways.At(web, reconcile.Ref{Namespace: web.Namespace, Name: web.Name})
+		gw, _ := self.Latest()
+		if p := ProblemOf(gw); p == nil || p.Reason != ReasonInvalidParameters || !strings.Contains(p.Message, "ConfigMap shop/none") {
+			t.Errorf("recorded problem: %v", p)
+		}
+		if sent, err := s.takes(t, web); err != nil || len(sent) > 0 {
+			t.Errorf("again: sent %q, %v", sent, err)
+		}
+		if err := s.recordProblems(t.Context(), self, nil); err != nil {
+			t.Error(err)
+		}
+		if annotations := s.bodies[creation[0]].Object["metadata"].(map[string]any)["annotations"]; fmt.Sprint(annotations) != "map["+ProblemAnnotation+":<nil>]" {
+			t.Errorf("end of the problem: %v", annotations)
+		}
+	})
 }
 
 // Each change of a related object causes a reconcile.
 func TestReconcile_CausedByChange(t *testing.T) {
-	seen := make(chan string, 100) // writes to Gateways, and Events
-	var checked atomic.Bool
-	lists, added := watchedLists(t)
-	c := servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) {
-		_, what, _ := strings.Cut(r.URL.Path, "/v1/")
-		seen <- what
-		if strings.HasSuffix(what, "/made") {
-			changed := play(t, named("made"), annotated(versionAnnotation, "5")).Gateway
-			changed.ResourceVersion = "60"
-			_ = json.NewEncoder(w).Encode(changed)
-			return
-		}
-		status := metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict} // the controller waits for an event
-		if strings.HasSuffix(what, "/denied") {
-			status.Reason, status.Code = metav1.StatusReasonForbidden, http.StatusForbidden
-		}
-		w.WriteHeader(int(status.Code))
-		_ = json.NewEncoder(w).Encode(status)
-	}, Config{
-		IsMine: func(meta metav1.ObjectMeta) bool {
-			if checked.Load() && meta.Name == "made" {
-				seen <- "made is checked"
+	synctest.Test(t, func(t *testing.T) {
+		seen := make(chan string, 100) // writes to Gateways, and Events
+		var checked atomic.Bool
+		lists, added := watchedLists(t)
+		c := servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) {
+			_, what, _ := strings.Cut(r.URL.Path, "/v1/")
+			seen <- what
+			if strings.HasSuffix(what, "/made") {
+				changed := play(t, named("made"), annotated(versionAnnotation, "5")).Gateway
+				changed.ResourceVersion = "60"
+				_ = json.NewEncoder(w).Encode(changed)
+				return
 			}
-			return true
-		},
-		Logger: slog.New(slog.DiscardHandler),
-		Event: func(about runtime.Object, _, reason, _ string, _ ...any) {
-			ref, _ := about.(*corev1.ObjectReference)
-			seen <- ref.Name + " " + reason
-		},
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	limit := time.After(bound)
-	expect := func(of, want string) {
-		t.Helper()
-		select {
-		case got := <-seen:
-			if got != want {
+			status := metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict} // the controller waits for an event
+			if strings.HasSuffix(what, "/denied") {
+				status.Reason, status.Code = metav1.StatusReasonForbidden, http.StatusForbidden
+			}
+			w.WriteHeader(int(status.Code))
+			_ = json.NewEncoder(w).Encode(status)
+		}, Config{
+			IsMine: func(meta metav1.ObjectMeta) bool {
+				if checked.Load() && meta.Name == "made" {
+					seen <- "made is checked"
+				}
+				return true
+			},
+			Logger: slog.New(slog.DiscardHandler),
+			Event: func(about runtime.Object, _, reason, _ string, _ ...any) {
+				ref, _ := about.(*corev1.ObjectReference)
+				seen <- ref.Name + " " + reason
+			},
+		})
+		since := func() (all []string) {
+			synctest.Wait()
+			for len(seen) > 0 {
+				all = append(all, <-seen)
+			}
+			return all
+		}
+		expect := func(of string, want ...string) {
+			t.Helper()
+			if got := since(); !slices.Equal(got, want) {
 				t.Errorf("%s: got %q, want %q", of, got, want)
 			}
-		case <-limit:
-			t.Errorf("%s: got nothing, want %q", of, want)
 		}
-	}
-	expect("start", "namespaces/shop/gateways/first")
-	for _, x := range []struct {
-		kind string
-		o    runtime.Object
-		want string
-	}{
-		{"gateways", newer(play(t, named("late")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), "namespaces/shop/gateways/late"},
-		{"namespaces", newer(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "store"}}, "v1", "Namespace"), "namespaces/store/gateways/web"},
-		{"gatewayclasses", newer(&gateway.GatewayClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName},
-		}, "gateway.networking.k8s.io/v1", "GatewayClass"), "namespaces/shop/gateways/web"},
-		{"services", newer(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "Service"), "made " + ReasonNotManaged},
-		{"configmaps", newer(&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: "text"},
-		}, "v1", "ConfigMap"), "made " + ReasonInvalidTemplate},
-		{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), "namespaces/shop/gateways/denied"},
-	} {
-		select {
-		case added[x.kind] <- x.o:
-		case <-limit:
-			t.Fatalf("no watch of %s", x.kind)
-		}
-		expect("event of "+x.kind, x.want)
-		if strings.HasPrefix(x.want, "made ") {
-			expect("condition", "namespaces/shop/gateways/made")
-		}
-	}
-	expect("rejected write", "denied "+ReasonWriteFailed)
-	if err := c.Run(ctx); !errors.Is(err, reconcile.ErrRunning) {
-		t.Errorf("second Run: %v", err)
-	}
-	checked.Store(true)
-	c.Refresh()
-	for got := range seen { // between retries of rejected writes
-		if got == "made is checked" {
-			break
-		}
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+		fakes.Run(t, c, func() {
+			expect("start", "namespaces/shop/gateways/first")
+			for _, x := range []struct {
+				kind string
+				o    runtime.Object
+				want []string
+			}{
+				{"gateways", newer(play(t, named("late")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/late"}},
+				{"namespaces", newer(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "store"}}, "v1", "Namespace"), []string{"namespaces/store/gateways/web"}},
+				{"gatewayclasses", newer(&gateway.GatewayClass{
+					ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName},
+				}, "gateway.networking.k8s.io/v1", "GatewayClass"), []string{"namespaces/shop/gateways/web"}},
+				{"services", newer(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "Service"), []string{"made " + ReasonNotManaged, "namespaces/shop/gateways/made"}},
+				{"configmaps", newer(&corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: "text"},
+				}, "v1", "ConfigMap"), []string{"made " + ReasonInvalidTemplate, "namespaces/shop/gateways/made"}},
+				{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/denied", "denied " + ReasonWriteFailed}},
+			} {
+				added[x.kind] <- x.o
+				expect("event of "+x.kind, x.want...)
+			}
+			if err := c.Run(t.Context()); !errors.Is(err, reconcile.ErrRunning) {
+				t.Errorf("second Run: %v", err)
+			}
+			checked.Store(true)
+			c.Refresh()
+			if got := since(); !slices.Contains(got, "made is checked") {
+				t.Errorf("Refresh caused %q", got)
+			}
+		})
+	})
 }
 
 // watchedLists returns the initial objects and the channels of the watches.
