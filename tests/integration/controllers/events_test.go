@@ -42,7 +42,9 @@ func TestServer_Events(t *testing.T) {
 			await(t, "a leads", func() bool { return r.state(t).Leading })
 			r.end()
 			want := []string{"a became leader (lock-absent)", "a stopped leading (stopped)"}
-			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) {
+			// The end of a server does not wait for a slow API server.
+			late := r.journal.Count("last Events were not written in time") > 0
+			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) && !late || r.journal.Count("forbidden") > 0 {
 				t.Errorf("Events %q, want %q", got, want)
 			}
 		})

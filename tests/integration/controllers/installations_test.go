@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"context"
 	"slices"
 	"testing"
 
@@ -39,7 +38,6 @@ func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*b
 			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
 		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, name, bundleFile(t, i.content), func(config *bootstrap.Config) {
-			patient(config)
 			config.IngressMode, config.IngressClass, config.DisableGatewayAPI = "STRICT", i.class, false
 			change(config)
 		}))
@@ -106,13 +104,7 @@ func TestInstallations_Independent(t *testing.T) {
 	homes := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	spaces := map[string]string{"a": c.Namespace(t), "b": c.Namespace(t)}
 	both := map[string]*installation{}
-	webhook := revisions.DefaultTagWebhook("")
-	put(t, admin, webhook, map[string]string{revLabel: "a", "istio.io/tag": "default"})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		_ = admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
-	})
+	put(t, admin, revisions.DefaultTagWebhook(""), map[string]string{revLabel: "a", "istio.io/tag": "default"})
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"go.opencensus.io/stats/view"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -24,7 +24,13 @@ func TestMain(m *testing.M) {
 }
 
 // await waits until a function returns true.
-var await = waits.Until
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
 
 // stopAPIServer kills the API server and returns a function that restarts it. A test that uses it is not parallel.
 func stopAPIServer(t *testing.T, c *cluster.Cluster) (bringBack func()) {

@@ -117,7 +117,6 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	file := remoteKubeconfig(t, east, home)
 	ofWest, ofEast := certificate(t), certificate(t)
 	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", bundleFile(t, ofWest), func(config *bootstrap.Config) {
-		patient(config)
 		config.RemoteKubeconfig, config.Fence = file, true
 	})
 	leads := func(r *replica, where, admin string, client kube.Client, holder, key string) {
@@ -133,17 +132,15 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	carries(t, inEast, home, ofWest)
 	sample := "leader_election_master_status{%sname=%q}"
 	for _, label := range []string{"", `cluster="remote",`} {
-		if got := remote.metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)); got != "1" {
-			t.Errorf("leading with the label %q is %q", label, got)
-		}
+		await(t, "leading is counted with "+label, func() bool {
+			return remote.metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)) == "1"
+		})
 	}
 
 	// A local candidate of east outranks the remote leader.
-	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", bundleFile(t, ofEast), patient)
+	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", bundleFile(t, ofEast), nil)
 	leads(local, "", "east", inEast, "pod-of-east", "stable")
-	if n := local.metric(t, terms("began", "nominated")); n != "1" {
-		t.Errorf("nominated %q times", n)
-	}
+	await(t, "the nomination is counted", func() bool { return local.metric(t, terms("began", "nominated")) == "1" })
 	await(t, "Event in east", func() bool {
 		events, err := inEast.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -12,13 +13,16 @@ import (
 
 const revLabel = "istio.io/rev"
 
-// put creates or updates a webhook configuration.
+// put creates or updates a webhook configuration. The test that creates it deletes it at its end.
 func put(t *testing.T, c kube.Client, name string, labels map[string]string) {
 	t.Helper()
 	hooks := c.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	wanted := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	_, err := hooks.Create(t.Context(), wanted, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	switch {
+	case err == nil:
+		t.Cleanup(func() { _ = hooks.Delete(context.WithoutCancel(t.Context()), name, metav1.DeleteOptions{}) })
+	case apierrors.IsAlreadyExists(err):
 		wanted, err = hooks.Get(t.Context(), name, metav1.GetOptions{})
 		if err == nil {
 			wanted.Labels = labels

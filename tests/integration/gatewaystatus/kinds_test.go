@@ -76,9 +76,8 @@ func TestStatus_RouteKinds(t *testing.T) {
 	route("TCPRoute")
 	route("UDPRoute")
 	await(complete)
-	lines := slices.DeleteFunc(strings.Split(c.log.String(), "\n"), func(line string) bool { return !strings.Contains(line, "tcproutes") })
-	if len(lines) != 2 || !strings.Contains(lines[0], "is not served") || !strings.Contains(lines[1], "is served now") {
-		t.Errorf("logged about the kind:\n%s", strings.Join(lines, "\n"))
+	if gone, back := c.log.Count("tcproutes", "is not served"), c.log.Count("tcproutes", "is served now"); gone != 1 || back != 1 {
+		t.Errorf("logged %d and %d times about the kind:\n%s", gone, back, c.log)
 	}
 }
 

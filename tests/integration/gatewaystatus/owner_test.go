@@ -90,7 +90,7 @@ func TestOwner_RouteKeepsEntries(t *testing.T) {
 	r.relabel("gateways", r.namespace, "pinned", r.names[0])
 	r.must(r.api.RESTClient().Post().Namespace(elsewhere).Resource("httproutes").Body([]byte(`{"apiVersion":"gateway.networking.k8s.io/v1","kind":"HTTPRoute","metadata":{"name":"route"},
 		"spec":{"parentRefs":[{"name":"free","namespace":"` + r.namespace + `"},{"name":"pinned","namespace":"` + r.namespace + `"}]}}`)).Do(t.Context()).Error())
-	bound := int64(300) // all steps together
+	bound := int64(20 * harness.Patience.Seconds()) // longer than the bounds of all steps together
 	w, err := r.api.HTTPRoutes(elsewhere).Watch(t.Context(), metav1.ListOptions{TimeoutSeconds: &bound})
 	r.must(err)
 	settled := make(chan struct{})
