@@ -32,14 +32,20 @@ type Harness struct {
 	// TwoObjects reports that the lock is a MultiLock. Its watch shows each object separately and may omit short
 	// states.
 	TwoObjects bool
-	// ExpiredVersion is a resourceVersion from which no watch can resume. It is not used for a MultiLock.
+	// ExpiredVersion is a resourceVersion from which no watch can resume. It is not used for a lock without Watch.
 	ExpiredVersion string
 }
 
 // Harness returns a Harness for the object of the store.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock:           func(identity, key string) Subject { return s.Lock(identity, key) },
+		Lock: func(identity, key string) Subject {
+			lock := s.Lock(identity, key)
+			if s.sharing() {
+				return Subscribed(lock.Locker.(*k8sresourcelock.LeaseLock))
+			}
+			return lock
+		},
 		Mutate:         s.Mutate,
 		Delete:         func() { s.Delete() },
 		WriteOther:     s.WriteOther,
@@ -47,8 +53,8 @@ func (s *Store) Harness() Harness {
 	}
 }
 
-// patience limits each wait of the suite.
-const patience = 30 * time.Second
+// patience limits each check of the suite. A check sends about 20 requests, and an API server may need seconds for each.
+const patience = 3 * time.Minute
 
 // Conformance runs the suite. harness returns a new object for each check.
 func Conformance(t *testing.T, harness func(t *testing.T) Harness) {

@@ -64,6 +64,14 @@ func (l *Lock) Unwatched() k8sresourcelock.Versioned {
 	}{l.Locker, l.Locker}
 }
 
+// Subscribed returns the lock without Watch, so that its watch is a Subscription, which may be shared.
+func Subscribed(lock *k8sresourcelock.LeaseLock) Subject {
+	return struct {
+		Subject
+		k8sresourcelock.Subscribable
+	}{lock, lock}
+}
+
 // ShareWatches makes new Lease locks use a Shared for their watches, one for each client.
 func (s *Store) ShareWatches() {
 	s.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -113,6 +114,7 @@ func lockOn(set kubernetes.Interface, kind locktest.Kind, namespace, name, ident
 func (s scene) harness(t *testing.T) locktest.Harness {
 	t.Helper()
 	s.remove(t)
+	s.awaitAbsent(t)
 	owner, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), "owner", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		owner, err = s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner"}}, metav1.CreateOptions{})
@@ -122,7 +124,13 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	}
 	neighbours := 0
 	return locktest.Harness{
-		Lock:   func(identity, key string) locktest.Subject { return s.lock(identity, key) },
+		Lock: func(identity, key string) locktest.Subject {
+			lock := s.lock(identity, key)
+			if s.shared != nil {
+				return locktest.Subscribed(lock.(*k8sresourcelock.LeaseLock))
+			}
+			return lock
+		},
 		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
 		Delete: func() { s.remove(t) },
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
@@ -166,4 +174,20 @@ func (s scene) remove(t *testing.T) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
+}
+
+// awaitAbsent waits until the watch cache of the API server does not have the lock object. Otherwise a watch without a version would
+// start with the object of an earlier check.
+func (s scene) awaitAbsent(t *testing.T) {
+	t.Helper()
+	cached := metav1.GetOptions{ResourceVersion: "0"}
+	waits.Until(t, "deletion is in the watch cache", func() bool {
+		var err error
+		if s.kind == locktest.Lease {
+			_, err = s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), lockName, cached)
+		} else {
+			_, err = s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), lockName, cached)
+		}
+		return apierrors.IsNotFound(err)
+	})
 }

@@ -3,6 +3,7 @@ package k8sresourcelock_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,19 +123,30 @@ func TestMultiLock_MissingLocks(t *testing.T) {
 			lock.RecordWarning("x")
 		})
 	}
-	for name, lock := range map[string]*k8sresourcelock.MultiLock{
-		"primary":   {Primary: good.Primary.Unwatched(), Secondary: good.Secondary.Locker},
-		"secondary": {Primary: good.Primary.Locker, Secondary: good.Secondary.Unwatched()},
-	} {
-		if watch := k8sresourcelock.Subscribe(t.Context(), lock, func() {}); watch != nil {
-			t.Errorf("%s cannot be watched, and there is a subscription", name)
-		}
-		if n := good.Primary.Watching() + good.Secondary.Watching(); n != 0 {
-			t.Errorf("%s cannot be watched, and of the other there are %d watches", name, n)
-		}
-		if err := lock.Validate(); err != nil { // it is polled
-			t.Error(err)
-		}
+}
+
+// If one of the two locks cannot be watched, neither is.
+func TestMultiLock_SubscribeUnwatched(t *testing.T) {
+	for _, unwatched := range []string{"primary", "secondary"} {
+		synctest.Test(t, func(t *testing.T) {
+			good := locktest.NewPair().Lock("b", "stable")
+			lock := &k8sresourcelock.MultiLock{Primary: good.Primary.Locker, Secondary: good.Secondary.Locker}
+			if unwatched == "primary" {
+				lock.Primary = good.Primary.Unwatched()
+			} else {
+				lock.Secondary = good.Secondary.Unwatched()
+			}
+			if watch := k8sresourcelock.Subscribe(t.Context(), lock, func() {}); watch != nil {
+				t.Errorf("%s cannot be watched, and there is a subscription", unwatched)
+			}
+			synctest.Wait()
+			if n := good.Primary.Watching() + good.Secondary.Watching(); n != 0 {
+				t.Errorf("%s cannot be watched, and of the other there are %d watches", unwatched, n)
+			}
+			if err := lock.Validate(); err != nil { // it is polled
+				t.Error(err)
+			}
+		})
 	}
 }
 
