@@ -156,7 +156,8 @@ func (s *switched) follower() string {
 	return map[string]string{"stable": "canary", "canary": "stable"}[s.leader]
 }
 
-// changeDefault changes the default revision and expects one handover.
+// changeDefault changes the default revision and expects a handover. A nominee has five seconds to acquire the lock, so on a slow
+// machine the former leader may lead again in between.
 func (s *switched) changeDefault() {
 	s.t.Helper()
 	before := value(s.lease().Spec.LeaseTransitions)
@@ -165,7 +166,7 @@ func (s *switched) changeDefault() {
 	to := s.processes[s.leader]
 	s.await(fmt.Sprintf("%s leads in %+v", to.pod, s.now), to.leads.Load)
 	after := s.lease()
-	if who := *after.Spec.HolderIdentity; who != to.pod+".x" || *after.Spec.LeaseTransitions != before+1 {
+	if who := *after.Spec.HolderIdentity; who != to.pod+".x" || *after.Spec.LeaseTransitions <= before {
 		s.t.Errorf("in %+v, transitions %d before: %+v", s.now, before, after)
 	}
 }

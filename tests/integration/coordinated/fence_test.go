@@ -40,14 +40,12 @@ func fenced(t *testing.T, account string) {
 	if _, err := install.Apply(t.Context(), w.admin().Kube(), set); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.remove() })
 	w.coordinate()
 	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
 	w.await("default revision leads", stable.leads.Load)
-	admin := w.admin()
 	write := func(client kube.Client) error {
 		_, err := client.Kube().CoreV1().ConfigMaps(w.home).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "guarded"}},
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			metav1.CreateOptions{DryRun: dryRun})
 		return err
 	}
 	w.await("leader can write", func() bool { return write(stable.client) == nil })
@@ -57,98 +55,77 @@ func fenced(t *testing.T, account string) {
 	w.await("new leader can write", func() bool { return write(canary.client) == nil })
 	w.await("former leader cannot write", func() bool { return denied(write(stable.client)) })
 	w.othersCandidates(stable.client)
-	if err := w.name(stable.client, "stable-2.x"); denied(err) != (account != "pilot") {
-		t.Errorf("candidate names another: %v", err)
-	}
+	w.others(stable.client, account)
 	canary.stop()
 	w.await("other candidate is named after a release", stable.leads.Load)
-	lease, err := admin.Kube().CoordinationV1().Leases(w.home).Get(t.Context(), "x", metav1.GetOptions{})
-	if err != nil || *lease.Spec.HolderIdentity != "stable-1.x" {
-		t.Errorf("lock %+v, %v", lease, err)
+	if lease := w.lease(); *lease.Spec.HolderIdentity != "stable-1.x" {
+		t.Errorf("lock %+v", lease)
 	}
 }
 
-// othersCandidates tests that a Pod can write its own LeaseCandidates and ping others, but cannot change others or the lock.
+var dryRun = []string{metav1.DryRunAll}
+
+// othersCandidates tests that a Pod can write its own LeaseCandidates and ping others, but cannot change others.
 func (w *world) othersCandidates(mine kube.Client) {
-	t, ctx := w.t, w.t.Context()
-	t.Helper()
-	candidates := mine.Kube().CoordinationV1beta1().LeaseCandidates(w.home)
-	get := func(name string) *coordinationv1beta1.LeaseCandidate {
-		c, err := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+	w.t.Helper()
+	ctx, candidates := w.t.Context(), mine.Kube().CoordinationV1beta1().LeaseCandidates(w.home)
+	create := func(pod, name string) func() error {
+		return func() error {
+			c := &coordinationv1beta1.LeaseCandidate{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: w.leaseCandidate(pod).Spec}
+			c.Spec.LeaseName = "y"
+			_, err := candidates.Create(ctx, c, metav1.CreateOptions{DryRun: dryRun})
+			return err
 		}
-		return c
 	}
-	theirs := get("canary-1.x")
-	forged := theirs.DeepCopy()
-	forged.ObjectMeta = metav1.ObjectMeta{Name: "canary-1.y", Namespace: w.home}
-	forged.Spec.LeaseName = "y"
-	_, err := candidates.Create(ctx, forged, metav1.CreateOptions{})
-	w.refused("create another's", err)
-	changed := theirs.DeepCopy()
-	metav1.SetMetaDataLabel(&changed.ObjectMeta, coordination.PriorityLabel, "9")
-	_, err = candidates.Update(ctx, changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	w.refused("label another's", err)
-	w.refused("delete another's", candidates.Delete(ctx, theirs.Name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}))
-	asked := get("canary-1.x")
-	asked.Spec.PingTime = new(metav1.NowMicro())
-	if _, err := candidates.Update(ctx, asked, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil && !apierrors.IsConflict(err) {
-		t.Errorf("ping another: %v", err)
+	update := func(change func(*coordinationv1beta1.LeaseCandidate)) func() error {
+		return func() error {
+			c := w.leaseCandidate("canary-1")
+			change(c)
+			_, err := candidates.Update(ctx, c, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		}
 	}
-	own := get("stable-1.x")
-	own.ObjectMeta = metav1.ObjectMeta{Name: "stable-1.y", Namespace: w.home}
-	own.Spec.LeaseName = "y"
-	if _, err := candidates.Create(ctx, own, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-		t.Errorf("create its own: %v", err)
-	}
-	own.ObjectMeta = metav1.ObjectMeta{Name: "stable-1.0.y", Namespace: w.home}
-	_, err = candidates.Create(ctx, own, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	w.refused("create a LeaseCandidate of a Pod with the same prefix", err)
-	lease, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(ctx, "x", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The transitions may increase by one only.
-	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = new("stable-1.x"), new(*lease.Spec.LeaseTransitions+2)
-	_, err = mine.Kube().CoordinationV1().Leases(w.home).Update(ctx, lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	w.refused("increase transitions by two", err)
+	w.refused("create another's", create("canary-1", "canary-1.y"))
+	w.refused("create a LeaseCandidate of a Pod with the same prefix", create("stable-1", "stable-1.0.y"))
+	w.refused("label another's", update(func(c *coordinationv1beta1.LeaseCandidate) {
+		metav1.SetMetaDataLabel(&c.ObjectMeta, coordination.PriorityLabel, "9")
+	}))
+	w.refused("delete another's", func() error { return candidates.Delete(ctx, "canary-1.x", metav1.DeleteOptions{DryRun: dryRun}) })
+	w.allowed("create its own", create("stable-1", "stable-1.y"))
+	w.allowed("ping another", update(func(c *coordinationv1beta1.LeaseCandidate) { c.Spec.PingTime = new(metav1.NowMicro()) }))
 }
 
-// name tries to write a holder.
-func (w *world) name(by kube.Client, holder string) error {
+// others tests that a coordinator can name another holder, but a candidate cannot. The transitions may increase by one only.
+func (w *world) others(mine kube.Client, coordinator string) {
 	w.t.Helper()
-	lease, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "x", metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
+	name := func(holder string, terms int32) func() error {
+		return func() error {
+			lease := w.lease()
+			lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, new(*lease.Spec.LeaseTransitions+terms)
+			_, err := mine.Kube().CoordinationV1().Leases(w.home).Update(w.t.Context(), lease, metav1.UpdateOptions{DryRun: dryRun})
+			return err
+		}
 	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseTransitions = &holder, new(*lease.Spec.LeaseTransitions+1)
-	_, err = by.Kube().CoordinationV1().Leases(w.home).Update(w.t.Context(), lease, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-	if apierrors.IsConflict(err) {
-		return w.name(by, holder)
+	w.refused("increase transitions by two", name("stable-1.x", 2))
+	if coordinator == "pilot" {
+		w.allowed("name another", name("stable-2.x", 1))
+	} else {
+		w.refused("name another", name("stable-2.x", 1))
 	}
-	return err
 }
 
-func (w *world) refused(what string, err error) {
+// refused waits until a policy rejects a request, and allowed until it is accepted. A policy needs time to be in effect, and another
+// client may change the object concurrently.
+func (w *world) refused(what string, try func() error) {
 	w.t.Helper()
-	if !denied(err) {
-		w.t.Errorf("%s: %v", what, err)
-	}
+	w.await(what+": rejected", func() bool { return denied(try()) })
+}
+
+func (w *world) allowed(what string, try func() error) {
+	w.t.Helper()
+	w.await(what+": accepted", func() bool { return try() == nil })
 }
 
 func denied(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
-}
-
-// remove removes the fence, so that the namespace can be deleted.
-func (w *world) remove() {
-	policies := w.admin().Kube().AdmissionregistrationV1()
-	list := metav1.ListOptions{LabelSelector: "incumbent.dev/fence=" + w.home}
-	ctx := w.t.Context()
-	if ctx.Err() != nil {
-		return
-	}
-	_ = policies.ValidatingAdmissionPolicyBindings().DeleteCollection(ctx, metav1.DeleteOptions{}, list)
-	_ = policies.ValidatingAdmissionPolicies().DeleteCollection(ctx, metav1.DeleteOptions{}, list)
 }

@@ -9,53 +9,67 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// history contains all versions of the lock.
-type history struct {
-	mu  sync.Mutex
-	all []*coordinationv1.Lease
-}
-
-// history records the lock until the test ends or the API server restarts.
-func (w *world) history() *history {
+// record records all versions of an object until the test ends or the API server restarts.
+func record[T any](w *world, follow func(context.Context, metav1.ListOptions) (watch.Interface, error), name string) *versions[T] {
 	w.t.Helper()
-	leases := w.admin().Kube().CoordinationV1().Leases(w.home)
-	watch, err := leases.Watch(w.t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "x").String()})
+	events, err := follow(w.t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	h := &history{}
+	v := &versions[T]{}
 	w.background(func(ctx context.Context) {
-		context.AfterFunc(ctx, watch.Stop)
-		for event := range watch.ResultChan() {
-			if lease, ok := event.Object.(*coordinationv1.Lease); ok {
-				h.mu.Lock()
-				h.all = append(h.all, lease)
-				h.mu.Unlock()
+		context.AfterFunc(ctx, events.Stop)
+		for event := range events.ResultChan() {
+			if object, ok := event.Object.(T); ok {
+				v.mu.Lock()
+				v.all = append(v.all, object)
+				v.mu.Unlock()
 			}
 		}
 	})
-	return h
+	return v
 }
 
-func (h *history) versions() []*coordinationv1.Lease {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.all)
+// versions contains the versions of an object.
+type versions[T any] struct {
+	mu  sync.Mutex
+	all []T
 }
 
-// led returns the holders that wrote the lock themselves, in order. It fails if a term has two holders or the transitions decrease.
-func (h *history) led(t *testing.T) (all []string) {
+func (v *versions[T]) list() []T {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return slices.Clone(v.all)
+}
+
+// history contains all versions of the lock.
+type history struct {
+	*versions[*coordinationv1.Lease]
+}
+
+// history records the lock.
+func (w *world) history() history {
+	w.t.Helper()
+	return history{record[*coordinationv1.Lease](w, w.admin().Kube().CoordinationV1().Leases(w.home).Watch, "x")}
+}
+
+// led returns the holders that wrote the lock themselves, in order, without repetitions: a holder may lead again if its successor was
+// too slow. It fails if a term has two holders or the transitions decrease.
+func (h history) led(t *testing.T) (all []string) {
 	t.Helper()
 	last := int32(-1)
-	for _, l := range h.versions() {
+	for _, l := range h.list() {
 		holder, term := value(l.Spec.HolderIdentity), value(l.Spec.LeaseTransitions)
 		switch same := len(all) > 0 && all[len(all)-1] == holder; {
-		case holder == "" || nominated(l) || same && term == last:
-		case !same && term > last:
+		case holder == "" || nominated(l):
+		case same && term >= last:
+			last = term
+		case term > last:
 			all = append(all, holder)
 			last = term
 		default:
@@ -71,8 +85,8 @@ func nominated(l *coordinationv1.Lease) bool {
 }
 
 // renewals counts the renewals of a holder in its current term.
-func (h *history) renewals(who string) (n int) {
-	for _, l := range slices.Backward(h.versions()) {
+func (h history) renewals(who string) (n int) {
+	for _, l := range slices.Backward(h.list()) {
 		if value(l.Spec.HolderIdentity) != who {
 			break
 		}

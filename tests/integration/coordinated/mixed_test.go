@@ -24,9 +24,9 @@ func TestMixedReplicas(t *testing.T) {
 		all = append(all, holder)
 	}
 
-	stable, canary := w.candidate("stable-1", "stable", brisk, w.uncoordinated), w.candidate("canary-1", "canary", brisk, w.uncoordinated)
+	stable := w.candidate("stable-1", "stable", brisk, w.uncoordinated)
 	leads("by rank: default revision leads", "stable-1", stable)
-
+	canary := w.candidate("canary-1", "canary", brisk, w.uncoordinated)
 	canary.stop()
 	canary = w.candidate("canary-2", "canary", ranked)
 	w.await("coordinated candidate is published", func() bool { return w.leaseCandidate("canary-2") != nil })
@@ -47,7 +47,7 @@ func TestMixedReplicas(t *testing.T) {
 	stable.stop()
 	leads("coordinated candidate is named again", "canary-2.x", canary)
 	stable = w.candidate("stable-3", "stable", brisk, w.uncoordinated)
-	w.await("uncoordinated candidate logs it", func() bool { return stable.log.Count("lock is coordinated and this elector is not") == 1 })
+	w.await("uncoordinated candidate logs it", func() bool { return stable.log.Count("lock is coordinated and this elector is not") > 0 })
 	leads("mixed again: coordinated leader stays", "canary-2.x", canary)
 
 	coordinator.stop()
@@ -58,8 +58,8 @@ func TestMixedReplicas(t *testing.T) {
 	leads("by rank again: new default revision leads", "canary-3", canary)
 
 	for _, coordinated := range []string{"canary-2.x", "stable-2.x"} {
-		if i := slices.IndexFunc(h.versions(), func(l *coordinationv1.Lease) bool { return value(l.Spec.HolderIdentity) == coordinated }); !nominated(h.versions()[i]) {
-			t.Errorf("%s acquired the lock without a nomination: %+v", coordinated, h.versions()[i].Spec)
+		if i := slices.IndexFunc(h.list(), func(l *coordinationv1.Lease) bool { return value(l.Spec.HolderIdentity) == coordinated }); !nominated(h.list()[i]) {
+			t.Errorf("%s acquired the lock without a nomination: %+v", coordinated, h.list()[i].Spec)
 		}
 	}
 	if led, want := h.led(t), slices.Compact(all); !slices.Equal(led, want) {

@@ -11,6 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -103,7 +104,7 @@ type candidate struct {
 
 // brisk configures frequent renewals. The lease does not expire while the machine is slow.
 func brisk(c *leaderelection.Config) {
-	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 15*time.Second, 10*time.Second, 400*time.Millisecond
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 30*time.Second, 20*time.Second, 400*time.Millisecond
 }
 
 // uncoordinated configures a candidate without coordination.
@@ -230,22 +231,30 @@ func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination
 	return c
 }
 
-// lease returns the lock, or nil.
+// lease returns the lock, or nil if it does not exist.
 func (w *world) lease() *coordinationv1.Lease {
-	l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "x", metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return l
+	w.t.Helper()
+	return get(w, w.admin().Kube().CoordinationV1().Leases(w.home).Get, "x")
 }
 
-// leaseCandidate returns the LeaseCandidate of a Pod, or nil.
+// leaseCandidate returns the LeaseCandidate of a Pod, or nil if it does not exist.
 func (w *world) leaseCandidate(pod string) *coordinationv1beta1.LeaseCandidate {
-	c, err := w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get(w.t.Context(), coordination.CandidateName(pod, "x"), metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return c
+	w.t.Helper()
+	return get(w, w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get, coordination.CandidateName(pod, "x"))
+}
+
+// get returns an object, or nil if it does not exist. It repeats a failed request.
+func get[T any](w *world, send func(context.Context, string, metav1.GetOptions) (*T, error), name string) (object *T) {
+	w.t.Helper()
+	harness.Until(w.t, "API server responds", func() bool {
+		var err error
+		object, err = send(w.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			object = nil
+		}
+		return err == nil || apierrors.IsNotFound(err)
+	})
+	return object
 }
 
 func value[T any](p *T) (v T) {
