@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -65,6 +67,9 @@ func Children(pid int) ([]int, error) {
 	var all []int
 	for _, thread := range threads {
 		text, err := os.ReadFile(thread)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // the thread has ended
+		}
 		if err != nil {
 			return nil, err
 		}

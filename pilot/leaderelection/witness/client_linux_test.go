@@ -34,10 +34,18 @@ func connected(t *testing.T) (*Client, net.Conn) {
 	}
 	c := newClient("", fds[0])
 	t.Cleanup(func() {
-		_ = syscall.Close(fds[0])
+		c.close()
 		_ = conn.Close()
 	})
 	return c, conn
+}
+
+// close ends the connection, like the end of the process.
+func (c *Client) close() {
+	if c.fd >= 0 {
+		_ = syscall.Close(c.fd)
+		c.fd = -1
+	}
 }
 
 func term(n int) k8sleaderelection.WitnessedTerm {
@@ -61,9 +69,23 @@ func TestClient_SlowWitness(t *testing.T) {
 	for len(c.unsent) > 0 {
 		c.Register(term(1))
 	}
-	_ = syscall.Close(c.fd)
+	c.close()
 	if !<-ended || len(s.terms) != all-1 {
 		t.Errorf("the witness has %d terms, want %d", len(s.terms), all-1)
+	}
+}
+
+// The parent has not read the messages when the child ends, and another process has inherited the socket.
+func TestChild_LastMessages(t *testing.T) {
+	c, conn := connected(t)
+	c.Register(term(1))
+	c.Register(term(2))
+	c.Remove(term(1))
+	child := Child{socket: conn, session: session{terms: terms{}}, received: make(chan struct{})}
+	close(child.received)
+	child.lastMessages()
+	if _, kept := child.session.terms[registration{WitnessedTerm: term(2)}.key()]; !kept || len(child.session.terms) != 1 {
+		t.Errorf("terms %v, want lock-2", child.session.terms)
 	}
 }
 
@@ -77,7 +99,7 @@ func TestClient_RepeatsNothing(t *testing.T) {
 	fenced = true
 	w.Register(term(1))
 	w.Remove(term(1))
-	_ = syscall.Close(c.fd)
+	c.close()
 	var grace []string
 	for raw := make([]byte, maxMessage); ; {
 		n, err := conn.Read(raw)

@@ -20,8 +20,6 @@ import (
 const (
 	// releaseTimeout bounds the releases of a parent.
 	releaseTimeout = 5 * time.Second
-	// lastMessages is the time to read the last messages, in case another process inherited the socket.
-	lastMessages = 100 * time.Millisecond
 	// idleMemory is the memory of the parent at which it collects garbage while the child is running. It collects at no other
 	// time: a collection reads much of the program file, whose pages then count as memory of this process.
 	idleMemory = 16 << 20
@@ -129,12 +127,33 @@ func (c *Child) Wait() Status {
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
-	_ = c.socket.SetReadDeadline(time.Now().Add(lastMessages)) //nolint:forbidigo // a deadline
-	<-c.received
+	c.lastMessages()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout) //nolint:forbidigo // after the end of the program
 	defer cancel()
 	c.options.release(ctx, c.session.terms, 0)
 	return status
+}
+
+// lastMessages reads the messages that the child sent before its end. They are in the kernel. If another process inherited the
+// socket, it does not end.
+func (c *Child) lastMessages() {
+	_ = c.socket.SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline
+	<-c.received
+	socket, err := c.socket.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return
+	}
+	raw := make([]byte, maxMessage+1)
+	_ = socket.Control(func(fd uintptr) {
+		for {
+			n, _, err := syscall.Recvfrom(int(fd), raw, syscall.MSG_DONTWAIT)
+			if n > 0 {
+				c.session.message(raw[:n], c.socket, c.options)
+			} else if !errors.Is(err, syscall.EINTR) {
+				return
+			}
+		}
+	})
 }
 
 // unmapProgram removes the pages of the program file from the memory of this process. The child uses the same pages. The kernel maps

@@ -1,7 +1,6 @@
 package witness
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -158,25 +157,13 @@ func TestStatus_ExitSignal(t *testing.T) {
 	}
 }
 
-// children returns the states of the children of a process.
-func children(parent int) (states []byte) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		raw, _ := os.ReadFile(file)
-		_, rest, _ := bytes.Cut(raw, []byte(") "))
-		var state byte
-		var of int
-		if _, err := fmt.Sscanf(string(rest), "%c %d", &state, &of); err == nil && of == parent {
-			states = append(states, state)
-		}
-	}
-	return states
-}
-
 func TestParent_ReapsOrphans(t *testing.T) {
 	cmd, out := start(t, "orphans", func(*exec.Cmd) {})
 	harness.Until(t, "the child is ready", func() bool { return strings.Contains(out.String(), "ready") })
-	harness.Until(t, "the orphans are reaped", func() bool { return len(children(cmd.Process.Pid)) == 1 })
+	harness.Until(t, "the orphans are reaped", func() bool {
+		children, err := harness.Children(cmd.Process.Pid)
+		return err == nil && len(children) == 1
+	})
 	_ = cmd.Process.Signal(syscall.SIGUSR2)
 	_ = cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 4 {

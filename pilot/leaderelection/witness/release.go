@@ -31,7 +31,7 @@ type Options struct {
 }
 
 const (
-	// callTimeout bounds each attempt to release a lock.
+	// callTimeout bounds each call of the API server.
 	callTimeout = 2 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
 	firstRetry = 20 * time.Millisecond
@@ -161,18 +161,33 @@ func (o Options) withDefaults() Options {
 
 // try tries once to release a lock. After a conflict it reads the lock again.
 func try(ctx context.Context, r registration, to clients) (released bool, why string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	lock, err := r.Lock(to.core, to.leases, recorder{ctx, to.core})
 	if err != nil {
 		return false, "", err
 	}
 	for {
-		released, why, err = r.ReleaseEnded(ctx, lock, r.died)
+		released, why, err = r.ReleaseEnded(ctx, timed{lock}, r.died)
 		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
 			return released, why, err
 		}
 	}
+}
+
+// timed is a lock with a timeout for each call.
+type timed struct{ k8sresourcelock.Versioned }
+
+// Read implements k8sresourcelock.Versioned.
+func (l timed) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return l.Versioned.Read(ctx)
+}
+
+// Write implements k8sresourcelock.Versioned.
+func (l timed) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return l.Versioned.Write(ctx, base, r, notes)
 }
 
 // sleep returns false if ctx ends first.

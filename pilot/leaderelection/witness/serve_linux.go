@@ -33,20 +33,25 @@ func (s *session) receive(conn net.Conn, o Options) (ended bool) {
 			// reset.
 			return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 		}
-		if s.rejected {
-			continue
-		}
-		err = s.terms.apply(raw[:n])
-		if n > maxMessage {
-			err = fmt.Errorf("message is longer than %d bytes", maxMessage)
-		}
-		if err != nil {
-			s.rejected = true
-			clear(s.terms)
-			o.Logger.Warn("rejecting the terms of a process; its leases expire as without a witness", "err", err)
-			text, _ := json.Marshal(reply{Version: protocolVersion, Error: err.Error()}) // strings cannot fail
-			_, _ = conn.Write(text)
-		}
+		s.message(raw[:n], conn, o)
+	}
+}
+
+// message processes one message. After an invalid one, it ignores all others.
+func (s *session) message(raw []byte, conn net.Conn, o Options) {
+	if s.rejected {
+		return
+	}
+	err := s.terms.apply(raw)
+	if len(raw) > maxMessage {
+		err = fmt.Errorf("message is longer than %d bytes", maxMessage)
+	}
+	if err != nil {
+		s.rejected = true
+		clear(s.terms)
+		o.Logger.Warn("rejecting the terms of a process; its leases expire as without a witness", "err", err)
+		text, _ := json.Marshal(reply{Version: protocolVersion, Error: err.Error()}) // strings cannot fail
+		_, _ = conn.Write(text)
 	}
 }
 

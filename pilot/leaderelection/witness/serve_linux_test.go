@@ -31,7 +31,7 @@ func TestServe_ClosesConnections(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(waits.Bound))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatal("after the end of the witness, a read returns", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -61,13 +62,20 @@ func newStage(t testing.TB, kind string) *stage {
 }
 
 // read returns the lock.
-func (s *stage) read() k8sresourcelock.Snapshot {
+func (s *stage) read() (snap k8sresourcelock.Snapshot) {
 	s.Helper()
-	snap, err := s.lock.Read(s.Context())
-	if err != nil {
-		s.Fatal(err)
-	}
+	harness.Until(s.TB, "the lock is read", func() (ok bool) {
+		var err error
+		snap, err = s.lock.Read(s.Context())
+		return err == nil
+	})
 	return snap
+}
+
+// freed waits until the lock is free. A witness that receives no reply to its release logs none.
+func (s *stage) freed() {
+	s.Helper()
+	harness.Until(s.TB, "the lock is released", func() bool { return s.state() == "free" })
 }
 
 var rules = []rbacv1.PolicyRule{{APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases", "events"}, Verbs: []string{"*"}}}
@@ -113,14 +121,6 @@ func (p *process) run(env ...string) *harness.Process {
 	return harness.Start(p.s.TB, p.name, env, "/proc/self/exe")
 }
 
-// start starts a candidate.
-func (s *stage) start(name string, env ...string) *process {
-	s.Helper()
-	p := s.pod(name)
-	p.Process = p.run(env...)
-	return p
-}
-
 // fence installs a fence for the first elections of a candidate. It is in effect afterwards.
 func (s *stage) fence(elections int) {
 	s.Helper()
@@ -160,10 +160,14 @@ func (p *process) token(text string) {
 // leader starts a candidate and waits until it leads.
 func (s *stage) leader(name string, env ...string) *process {
 	s.Helper()
-	p := s.start(name, env...)
-	harness.Until(s.TB, name+" leads", func() bool { return strings.Contains(p.Out.String(), "leading") })
+	p := s.pod(name)
+	p.Process = p.run(env...)
+	harness.Until(s.TB, name+" leads", p.leads)
 	return p
 }
+
+// leads reports whether the candidate has begun to lead.
+func (p *process) leads() bool { return strings.Contains(p.Out.String(), "leading") }
 
 var pids = regexp.MustCompile(`(?m)^(candidate|orphan) (\d+)$`)
 
@@ -192,8 +196,10 @@ func (p *process) signal(n syscall.Signal) {
 func (p *process) stop() {
 	p.s.Helper()
 	p.signal(syscall.SIGSTOP)
-	stat := fmt.Sprintf("/proc/%d/stat", p.pid("candidate"))
-	harness.Until(p.s.TB, p.name+" is stopped", func() bool { return strings.Contains(readFile(p.s, stat), ") T ") })
+	harness.Until(p.s.TB, p.name+" is stopped", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid("candidate")))
+		return err == nil && !slices.ContainsFunc(threads, func(stat string) bool { return !strings.Contains(readFile(p.s, stat), ") T ") })
+	})
 }
 
 // state describes the lock: its holder, and whether it has a marker.

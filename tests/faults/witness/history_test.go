@@ -2,12 +2,15 @@ package witness
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"sync"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -34,7 +37,7 @@ type version struct {
 }
 
 // tally counts the kills at a kind of moment.
-type tally struct{ kills, leaders, releases, wrong, overlaps int }
+type tally struct{ kills, leaders, releases int }
 
 func (h *history) at(m moment) *tally {
 	if h.table[m] == nil {
@@ -43,11 +46,22 @@ func (h *history) at(m moment) *tally {
 	return h.table[m]
 }
 
-// follow watches the lock until the end of the test.
+// follow watches the lock, which does not exist yet, until the end of the test.
 func follow(s *stage) *history {
 	s.Helper()
 	h := &history{s: s, killed: map[string]moment{}, table: map[moment]*tally{}}
-	w, err := s.admin.CoordinationV1().Leases(s.namespace).Watch(s.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + election})
+	leases := s.admin.CoordinationV1().Leases(s.namespace)
+	found, err := leases.List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	// It continues after the API server has ended a watch.
+	w, err := watchtools.NewRetryWatcherWithContext(s.Context(), found.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = "metadata.name=" + election
+			return leases.Watch(ctx, options)
+		},
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -86,7 +100,6 @@ func (h *history) observe(kind watch.EventType, lease *coordinationv1.Lease) {
 	m := h.killed[before.holder]
 	h.at(m).releases++
 	if m == "" || !before.marked || h.now.holder != "" {
-		h.at(m).wrong++
 		h.s.Errorf("a witness replaced %+v by %+v", before, h.now)
 	}
 }
@@ -108,11 +121,18 @@ func (h *history) latest() version {
 	return h.now
 }
 
-// kills records that the test kills a candidate now.
-func (h *history) kills(name string, m moment) {
+// ends records that the test ends a candidate.
+func (h *history) ends(name string, m moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.killed[name] = m
+}
+
+// kills records that the test kills a candidate now.
+func (h *history) kills(name string, m moment) {
+	h.ends(name, m)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.at(m).kills++
 	if h.now.holder == name && h.now.marked {
 		h.at(m).leaders++

@@ -22,15 +22,15 @@ import (
 func limitMemory(t *testing.T, pids ...int) {
 	t.Helper()
 	const most = "134217728"
-	group := fmt.Sprint("/sys/fs/cgroup/incumbent-", pids[0])
+	parent := "/sys/fs/cgroup"
 	limits := [][2]string{{"memory.max", most}, {"memory.swap.max", "0"}}
 	for line := range strings.Lines(readFile(t, "/proc/self/cgroup")) {
 		if _, own, v1 := strings.Cut(strings.TrimSpace(line), ":memory:"); v1 {
-			group = filepath.Join("/sys/fs/cgroup/memory", own, filepath.Base(group))
+			parent = filepath.Join("/sys/fs/cgroup/memory", own)
 			limits = [][2]string{{"memory.limit_in_bytes", most}, {"memory.memsw.limit_in_bytes", most}}
 		}
 	}
-	err := os.Mkdir(group, 0o700)
+	group, err := os.MkdirTemp(parent, "incumbent-")
 	if err == nil {
 		t.Cleanup(func() {
 			harness.Until(t, group+" is removed", func() bool { return os.Remove(group) == nil })

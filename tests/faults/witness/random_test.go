@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -53,11 +54,9 @@ type contender struct {
 	moment   moment
 }
 
-// leads reports whether the candidate has begun to lead.
-func (c *contender) leads() bool { return strings.Contains(c.Out.String(), "leading") }
-
 // TestDeath_RandomMoments kills candidates at random moments of their terms, and logs a table of them. KILLS is their number per
-// witness, 10 without it. LEASE is the lease duration.
+// witness, 10 without it. LEASE is the lease duration. A busy machine must run each leader within the half of it that follows the
+// validity.
 func TestDeath_RandomMoments(t *testing.T) {
 	kills, err := strconv.Atoi(os.Getenv("KILLS"))
 	if err != nil {
@@ -65,7 +64,7 @@ func TestDeath_RandomMoments(t *testing.T) {
 	}
 	lease, err := time.ParseDuration(os.Getenv("LEASE"))
 	if err != nil {
-		lease = 4 * time.Second
+		lease = 10 * time.Second
 	}
 	for name, sidecars := range map[string]bool{"parent": false, "sidecar": true} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +131,7 @@ func (r *rampage) round(m moment, left *contender, revision string) (victim, sur
 		most = r.renewal * 5 / 4
 	case draining:
 		victim, survivor = r.leader(left, next)
+		r.ends(victim.name, m) // the witness releases the lock if the release of the candidate fails
 		victim.Signal(r.TB, syscall.SIGTERM)
 	case deleted:
 		victim, survivor = r.leader(left, next)
@@ -172,21 +172,10 @@ func (r *rampage) join(revision string) *contender {
 	}
 	c.Process = c.run(env...)
 	r.all = append(r.all, c)
-	if n >= 4 && r.sidecars {
-		r.all[n-4].endSidecar()
+	if n >= 4 && r.sidecars && !r.all[n-4].end.IsZero() {
+		r.all[n-4].sidecar.Kill() // it has had three rounds for the release
 	}
 	return c
-}
-
-// endSidecar ends the sidecar of a killed candidate. If it is releasing the lock, it has finished before.
-func (c *contender) endSidecar() {
-	c.s.Helper()
-	harness.Until(c.s.TB, "the sidecar of "+c.name+" has finished", func() bool {
-		log := c.sidecar.Errors.String()
-		return !strings.Contains(log, "process has ended") || strings.Contains(log, "of a process that has ended has changed") ||
-			strings.Contains(log, released) || strings.Contains(log, "did not release")
-	})
-	c.sidecar.Kill()
 }
 
 // leader waits until one of two candidates leads, and returns it first.
@@ -241,20 +230,17 @@ func (p *process) times(word string) (all []time.Time) {
 	return all
 }
 
-// terms returns the begin and the end of each run of the run function. The last run of a killed candidate ends with the kill.
-func (c *contender) terms() (all [][2]time.Time) {
+// Lives returns the runs of the run function. The last run of a killed candidate ends with the kill.
+func (c *contender) Lives() (name string, spans lives.Spans) {
 	ends := c.times("stopped")
 	for i, begin := range c.times("leading") {
-		end := c.end
+		span := lives.Span{From: begin, To: c.end}
 		if i < len(ends) {
-			end = ends[i]
+			span.To = ends[i]
 		}
-		if end.IsZero() {
-			end = time.Now()
-		}
-		all = append(all, [2]time.Time{begin, end})
+		spans = append(spans, span)
 	}
-	return all
+	return fmt.Sprintf("%s (killed: %s)", c.name, c.moment), spans
 }
 
 // released is in the message of a witness that has released a lock.
@@ -279,29 +265,20 @@ func (r *rampage) written() int {
 	return r.writes
 }
 
-// judge compares all terms, and logs the table. A witness logs its release after the write.
+// judge compares all terms, and logs the table. A witness logs its release after the API server has acknowledged the write, so the
+// watch reports each logged release. A release without a reply is not logged.
 func (r *rampage) judge() {
 	r.Helper()
-	harness.Until(r.TB, "the witnesses log each release that they write", func() bool { return r.logged() == r.written() })
+	logged := r.logged()
+	harness.Until(r.TB, "the watch reports each release that a witness has logged", func() bool { return r.written() >= logged })
+	lives.Apart(r.TB, r.all...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, c := range r.all {
-		for _, other := range r.all[:i] {
-			for _, x := range c.terms() {
-				for _, y := range other.terms() {
-					if x[0].Before(y[1]) && y[0].Before(x[1]) {
-						r.at(other.moment).overlaps++
-						r.Errorf("%s and %s (killed: %s) led at the same time", c.name, other.name, other.moment)
-					}
-				}
-			}
-		}
-	}
 	table := strings.Builder{}
-	fmt.Fprintf(&table, "\n%-40s%8s%10s%10s%10s%10s", "moment", "kills", "leaders", "releases", "overlaps", "wrong")
+	fmt.Fprintf(&table, "\n%-40s%8s%10s%10s", "moment", "kills", "leaders", "releases")
 	for _, m := range slices.Sorted(maps.Keys(r.table)) {
 		n := r.table[m]
-		fmt.Fprintf(&table, "\n%-40s%8d%10d%10d%10d%10d", m, n.kills, n.leaders, n.releases, n.overlaps, n.wrong)
+		fmt.Fprintf(&table, "\n%-40s%8d%10d%10d", m, n.kills, n.leaders, n.releases)
 	}
 	r.Log(table.String())
 }

@@ -2,15 +2,18 @@ package witness
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -77,16 +80,13 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 	edit := func(change func(*k8sresourcelock.LeaderElectionRecord, map[string]string)) func(*process) {
 		return func(p *process) {
 			p.stop()
-			base := p.s.read()
-			record := base.Record
-			annotations := map[string]string{}
-			for k, v := range base.Annotations {
-				annotations[k] = v
-			}
-			change(&record, annotations)
-			if _, err := p.s.lock.Write(p.s.Context(), base, record, annotations); err != nil {
-				p.s.Fatal(err)
-			}
+			harness.Until(p.s.TB, "the lock is changed, also if the last write of the candidate arrives now", func() bool {
+				base := p.s.read()
+				record, annotations := base.Record, maps.Clone(base.Annotations)
+				change(&record, annotations)
+				_, err := p.s.lock.Write(p.s.Context(), base, record, annotations)
+				return err == nil
+			})
 			p.signal(syscall.SIGKILL)
 		}
 	}
@@ -121,6 +121,11 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 		"permission missing": {func(p *process) {
 			p.stop()
 			p.s.cluster.Identity(p.s.TB, cluster.IdentityOptions{Namespace: p.s.namespace, PodName: "other", ServiceAccount: account, Rules: []rbacv1.PolicyRule{}})
+			locks := cluster.ClientFor(p.s.TB, p.config).Kube().CoreV1().ConfigMaps(p.s.namespace)
+			harness.Until(p.s.TB, "the API server applies the rules", func() bool {
+				_, err := locks.Get(p.s.Context(), election, metav1.GetOptions{})
+				return apierrors.IsForbidden(err)
+			})
 			p.signal(syscall.SIGKILL)
 		}, `held by "a"`, "forbidden"},
 		"token expired": {func(p *process) {
@@ -130,9 +135,8 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 		}, `held by "a"`, "API server rejected the credentials of the witness"},
 		"API server down": {func(p *process) {
 			p.stop()
-			if err := p.relay.Close(); err != nil {
-				p.s.Fatal(err)
-			}
+			p.relay.Coming(relay.Fate{Up: relay.Flow{CutAfter: 1}})
+			p.relay.Reset()
 			p.signal(syscall.SIGKILL)
 		}, `held by "a"`, "its lease expires"},
 	} {
@@ -152,18 +156,17 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 	}
 }
 
-// The kubelet renews the token of a pod in its file.
+// The kubelet renews the token of a pod in its file. A sidecar tries again during the whole lease.
 func TestDeath_TokenRenewed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "leases")
-	p := s.leader("a", "FENCED=yes")
+	p := s.pod("a")
+	p.Process = p.run(p.serve(), "LEASE=120s")
+	harness.Until(t, "a leads", p.leads)
 	p.stop()
 	p.token("expired")
 	p.signal(syscall.SIGKILL)
-	harness.Until(t, "the API server rejects the token", func() bool { return strings.Contains(p.Errors.String(), "rejected the credentials") })
+	harness.Until(t, "the API server rejects the token", func() bool { return strings.Contains(p.sidecar.Errors.String(), "rejected the credentials") })
 	p.token(p.config.BearerToken)
-	p.Exit(t)
-	if state := s.state(); state != "free" {
-		t.Errorf("lock is %s, want free", state)
-	}
+	s.freed()
 }
