@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"os"
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
@@ -30,4 +31,13 @@ func CA(t testing.TB) []byte {
 func KeyPair(t testing.TB) (certificate, private []byte) {
 	t.Helper()
 	return certs.KeyPair(t)
+}
+
+// Skip skips a test that this machine cannot run. In CI the test fails.
+func Skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format, args...)
 }

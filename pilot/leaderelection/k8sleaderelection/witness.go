@@ -3,6 +3,7 @@ package k8sleaderelection
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,14 +64,20 @@ func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Ve
 	if err != nil {
 		return false, "", fmt.Errorf("lock %s: %w", lock.Describe(), err)
 	}
-	if left := t.core().Left(snap); left != core.HolderDied {
-		return false, string(left), nil
-	}
 	now := metav1.Now()
 	since := max(now.Sub(died).Round(time.Millisecond), time.Millisecond)
-	notes := map[string]string{k8sresourcelock.WitnessReleaseAnnotation: fmt.Sprintf("v1 %s %d %v", t.Holder, t.Transitions, since)}
-	if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(now.UnixNano())), notes); err != nil {
-		return false, "", err
+	note := fmt.Sprintf("v1 %s %d ", t.Holder, t.Transitions)
+	left := t.core().Left(snap)
+	// The write of an earlier call may have been stored without a reply.
+	written := left == core.RecordEmptied && strings.HasPrefix(base.Annotations[k8sresourcelock.WitnessReleaseAnnotation], note)
+	if left != core.HolderDied && !written {
+		return false, string(left), nil
+	}
+	if !written {
+		notes := map[string]string{k8sresourcelock.WitnessReleaseAnnotation: note + since.String()}
+		if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(now.UnixNano())), notes); err != nil {
+			return false, "", err
+		}
 	}
 	lock.RecordEvent(fmt.Sprintf("ended without a release; its witness released the lock after %v (%s)", since, core.HolderDied))
 	return true, string(core.HolderDied), nil

@@ -31,7 +31,12 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		}
 		advance(time.Minute)
 		a.disconnect(true)
-		released, why, err := w.term.ReleaseEnded(t.Context(), store.Lock("witness", "").Locker, time.Now().Add(-53*time.Millisecond))
+		lock, died := store.Lock("witness", ""), time.Now().Add(-53*time.Millisecond)
+		lock.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply})
+		if released, why, err := w.term.ReleaseEnded(t.Context(), lock.Locker, died); released || err == nil {
+			t.Fatalf("without a reply: released %v, %s, %v", released, why, err)
+		}
+		released, why, err := w.term.ReleaseEnded(t.Context(), lock.Locker, died)
 		if !released || why != "holder-died" || err != nil {
 			t.Fatalf("released %v, %s, %v", released, why, err)
 		}

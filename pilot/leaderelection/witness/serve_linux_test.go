@@ -6,35 +6,179 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
+
+// serve runs a witness on a socket until stop, or until the end of the test.
+func serve(t *testing.T, path string) (log *harness.Log, stop func()) {
+	t.Helper()
+	log = &harness.Log{}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Serve(ctx, path, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	harness.Until(t, "the witness is listening", func() bool { return log.Count("witness is listening") > 0 })
+	return log, stop
+}
 
 // A client connects again only after the witness has closed its connection.
 func TestServe_ClosesConnections(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	for range 50 {
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- Serve(ctx, path, Options{Logger: slog.New(slog.DiscardHandler)}) }()
-		var conn net.Conn
-		waits.Until(t, "the witness listens", func() (listens bool) {
-			var err error
-			conn, err = net.Dial("unixpacket", path)
-			return err == nil
-		})
-		cancel()
-		if err := <-ended; err != nil {
+		_, stop := serve(t, path)
+		conn, err := net.Dial("unixpacket", path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(waits.Bound))
+		stop()
+		_ = conn.SetReadDeadline(time.Now().Add(harness.Patience))
 		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatal("after the end of the witness, a read returns", err)
 		}
 		_ = conn.Close()
+	}
+}
+
+// packet sends a message on its own connection, and returns the reply.
+func packet(t *testing.T, path, text string) string {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	reply := make([]byte, 1024)
+	n, err := conn.Read(reply)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return string(reply[:n])
+}
+
+func TestServe_RejectsMessages(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	log, _ := serve(t, path)
+	for text, want := range map[string]string{
+		`{"version":2,"register":{"holder":"a","name":"b","lockType":"leases"}}`: "protocol version 2 is not supported",
+		`hello`:                         "not valid JSON",
+		`{"version":1}`:                 "neither a term",
+		`{"version":1,"register":{}}`:   "no holder",
+		`{"version":1,"register":true}`: "not valid",
+		`{"version":1,"remove":{"name":"` + strings.Repeat("x", 9000) + `"}}`: "longer than 8192 bytes",
+	} {
+		if got := packet(t, path, text); !strings.Contains(got, want) {
+			t.Errorf("%.40s: %s, want %s", text, got, want)
+		}
+	}
+	if log.Count("has ended") > 0 {
+		t.Errorf("witness logged %s", log)
+	}
+}
+
+// Another user cannot connect, or register a term.
+func TestServe_RejectsOtherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		harness.Skip(t, "only root can become another user. Run as root")
+	}
+	folder, err := os.MkdirTemp("/tmp", "witness") // t.TempDir has a parent that another user cannot enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	if err := os.Chmod(folder, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "socket")
+	log, _ := serve(t, path)
+	dial := func() error {
+		result := make(chan error)
+		go func() {
+			runtime.LockOSThread() // the thread ends with the goroutine
+			_, _, _ = syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534)
+			fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: path})
+				_ = syscall.Close(fd)
+			}
+			result <- err
+		}()
+		return <-result
+	}
+	if err := dial(); !errors.Is(err, syscall.EACCES) {
+		t.Errorf("connecting: %v", err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(); err != nil {
+		t.Error(err)
+	}
+	harness.Until(t, "the witness rejects the connection", func() bool { return log.Count("belongs to user 65534") > 0 })
+}
+
+func TestServe_SocketPath(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used := filepath.Join(folder, "used")
+	serve(t, used)
+	for path, want := range map[string]string{
+		folder:                                  "is no socket (d",
+		file:                                    "is no socket",
+		filepath.Join(folder, "no/socket"):      "no such file or directory",
+		"/proc/socket":                          "listen on socket /proc/socket",
+		used:                                    "another witness listens on it",
+		"/" + strings.Repeat("long/", 30) + "x": "listen on socket",
+	} {
+		if err := Serve(t.Context(), path, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
+// The volume of the socket may be mounted without the right to write.
+func TestServe_ReadOnlyVolume(t *testing.T) {
+	folder := t.TempDir()
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // its mounts end with the goroutine
+		err := syscall.Unshare(syscall.CLONE_NEWNS)
+		if err == nil {
+			err = syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
+		}
+		if err == nil {
+			err = syscall.Mount("none", folder, "tmpfs", syscall.MS_RDONLY, "")
+		}
+		if err == nil {
+			err = Serve(t.Context(), filepath.Join(folder, "socket"), Options{})
+		}
+		result <- err
+	}()
+	err := <-result
+	if errors.Is(err, syscall.EPERM) {
+		harness.Skip(t, "this machine cannot mount a volume: %v. Run as root", err)
+	}
+	if want := "read-only file system. Mount the volume without readOnly"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }

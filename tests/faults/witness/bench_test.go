@@ -77,14 +77,6 @@ func BenchmarkDeath(b *testing.B) {
 	}
 }
 
-// serve starts the sidecar of the pod, and returns the variable for the candidate.
-func (p *process) serve() string {
-	path := filepath.Join(p.s.TempDir(), "socket")
-	p.sidecar = p.run("SERVE=" + path)
-	harness.Until(p.s.TB, "the sidecar is listening", func() bool { return strings.Contains(p.sidecar.Errors.String(), "witness is listening") })
-	return "SOCKET=" + path
-}
-
 // end waits for the end of a killed candidate, and ends its sidecar.
 func (p *process) end(b *testing.B) {
 	if p.Exit(b); p.sidecar != nil {

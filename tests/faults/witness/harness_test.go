@@ -227,12 +227,3 @@ func (p *process) patch(change string) {
 		p.s.Fatal(err)
 	}
 }
-
-// skip skips a test that this machine cannot run. In CI the test fails.
-func skip(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format, args...)
-}

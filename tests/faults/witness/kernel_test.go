@@ -42,7 +42,7 @@ func limitMemory(t *testing.T, pids ...int) {
 		}
 	}
 	if err != nil {
-		skip(t, "this machine cannot limit the memory of processes: %v. Run as root with the memory controller of cgroups", err)
+		harness.Skip(t, "this machine cannot limit the memory of processes: %v. Run as root with the memory controller of cgroups", err)
 	}
 	for _, pid := range pids {
 		if err := os.WriteFile(filepath.Join(group, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0); err != nil {
