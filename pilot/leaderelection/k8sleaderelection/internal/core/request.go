@@ -23,8 +23,7 @@ type Request struct {
 	HoldSeconds int `json:"holdSeconds,omitempty"`
 }
 
-// Reasons of a request. A request by an operator needs no rank. Without Identity it asks the leader to step
-// down.
+// Reasons of a request. A request by an operator needs no rank. Without Identity, the leader steps down.
 const (
 	ForDefaultRevision = "default-revision"
 	ForLocalOverRemote = "local-over-remote"

@@ -24,7 +24,7 @@ func correct() stepper { return core.Config.Step }
 
 func (w *world) has(bug string) bool { return w.Bug != nil && w.Bug.Name == "witness-"+bug }
 
-// register is what the loop registers after a step.
+// register registers the term after a step, as the loop does.
 func (p *process) register() {
 	if !p.n.witnessed {
 		return
@@ -114,7 +114,7 @@ func (w *world) release(p *process) {
 	})
 }
 
-// loseConnection ends the connection of a live process. Its witness cannot know that it has ended.
+// loseConnection ends the connection of a live process. The process has not ended, so its witness must not release.
 func (w *world) loseConnection() {
 	if n := w.some(); n.p != nil && n.p.registered != (core.EndedTerm{}) && w.has("of-live-process") {
 		w.release(n.p)
