@@ -16,9 +16,9 @@ func TestHandover(t *testing.T) {
 	eachLock(t, func(t *testing.T, x *fixture) {
 		h := x.history()
 		x.setDefault("stable")
-		a := x.ranked("a", "stable").start(t)
+		a := x.ranked("a", "stable", patient).start(t)
 		eventually(t, "a leads", a.Live)
-		b := x.ranked("b", "canary").start(t)
+		b := x.ranked("b", "canary", patient).start(t)
 		eventually(t, "b follows", b.follows("a"))
 		a.lingers.Store(true)
 		x.setDefault("canary")

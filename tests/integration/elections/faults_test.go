@@ -35,16 +35,17 @@ func TestWrites_RejectedAfterLoss(t *testing.T) {
 		"MultiLock, ConfigMap deleted": {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeConfigMap).deleteLock() }},
 		"MultiLock, Lease deleted":     {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeLease).deleteLock() }},
 		"record corrupted":             {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) { x.corruptLock() }},
-		"writes forbidden":             {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.setVerbs("get", "watch") }},
+		"writes forbidden":             {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.withVerbs("unused", "get", "watch") }},
 		"cut off":                      {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t, c.lock)
-			w := x.worker(t, "a", "stable", nil, short)
-			w.lingers.Store(true)
+			w := x.worker("a", nil, short)
+			w.lingers.Store(true) // there is no second term, even if the machine is too slow for the lease
+			w.lead(t)
 			c.lose(x, w)
-			eventually(t, "a drains", func() bool { return !w.Spans()[0].Told.IsZero() })
+			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
 			w.isShut(t)
 		})
 	}
@@ -60,7 +61,7 @@ func TestWrites_RejectedAfterRelease(t *testing.T) {
 	for name, leave := range map[string]func(*testing.T, *fixture, *worker, *defaults.Watcher){
 		"stop": func(_ *testing.T, _ *fixture, w *worker, _ *defaults.Watcher) { w.Cancel() },
 		"handover": func(t *testing.T, x *fixture, _ *worker, d *defaults.Watcher) {
-			x.candidate("b", "canary", watching(d)).start(t)
+			x.candidate("b", "canary", watching(d), patient).start(t)
 			d.Set("canary")
 		},
 	} {
@@ -68,8 +69,9 @@ func TestWrites_RejectedAfterRelease(t *testing.T) {
 			t.Parallel()
 			x := newFixture(t, leaderelection.LockTypeLease)
 			d := defaults.New("stable")
-			w := x.worker(t, "a", "stable", nil, watching(d))
+			w := x.worker("a", nil, watching(d), patient)
 			w.lingers.Store(true)
+			w.lead(t)
 			leave(t, x, w, d)
 			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
 			if err, holder := w.write(t.Context()), x.snapshot().Record.HolderIdentity; err != nil || holder != "a" {
@@ -103,7 +105,7 @@ func TestConnections_SomeFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t, leaderelection.LockTypeLease).worker(t, "a", "stable", nil)
+			w := newFixture(t, leaderelection.LockTypeLease).worker("a", nil).lead(t)
 			fail(w.relay)
 			w.continues(t, 3)
 			t.Logf("figure: connections %s: the longest write took %v; %d connections", name, time.Duration(w.longest.Load()).Round(time.Millisecond), w.relay.Made())
@@ -115,8 +117,8 @@ func TestConnections_SomeFail(t *testing.T) {
 func TestConnections_AllFail(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, leaderelection.LockTypeLease)
-	a := x.worker(t, "a", "stable", nil, short)
-	b := x.candidate("b", "stable", short).start(t)
+	a := x.worker("a", nil).lead(t)
+	b := x.candidate("b", "stable").start(t)
 	eventually(t, "b follows", b.follows("a"))
 	a.relay.Present(relay.Silent)
 	a.relay.Coming(relay.Silent)
@@ -147,8 +149,9 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 		c.RetryPeriod = 7500 * time.Millisecond
 	}
 	var all []*worker
-	for _, timing := range []func(*leaderelection.Config){istio, short} {
-		all = append(all, newFixtureIn(t, c, leaderelection.LockTypeLease).worker(t, "a", "stable", []string{second.URL(), third.URL(), c.URL()}, timing))
+	for _, timing := range []func(*leaderelection.Config){istio, func(*leaderelection.Config) {}} {
+		x := newFixtureIn(t, c, leaderelection.LockTypeLease)
+		all = append(all, x.worker("a", []string{second.URL(), third.URL(), c.URL()}, timing).lead(t))
 	}
 	for _, stopped := range []*cluster.APIServer{second, third} {
 		if err := stopped.Pause(); err != nil {

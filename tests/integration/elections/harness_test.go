@@ -26,16 +26,20 @@ import (
 // election is the ID of the election that the tests use.
 const election = leaderelection.NamespaceController
 
-// Timing of the candidates. shortLease is for tests that wait until a lease expires.
-const (
-	longLease  = 15 * time.Second
-	shortLease = 10 * time.Second
-)
+// shortLease is for tests that wait until a lease expires. In the other tests a leader keeps its lock on a slow machine too.
+const shortLease = 10 * time.Second
 
 func short(c *leaderelection.Config) {
 	c.LeaseDuration = shortLease
 	c.RenewDeadline = 8 * time.Second
 	c.RetryPeriod = 2 * time.Second
+}
+
+// patient is for handovers. A nominee has a RetryPeriod to acquire the lock, then other candidates may acquire it.
+func patient(c *leaderelection.Config) {
+	c.LeaseDuration = time.Minute
+	c.RenewDeadline = 40 * time.Second
+	c.RetryPeriod = 10 * time.Second
 }
 
 // lockRules allow the verbs on the named locks. Without names they allow them on all locks.
@@ -157,7 +161,7 @@ func (x *fixture) candidateAt(name, revision string, config *rest.Config, option
 	x.Cleanup(func() { kube.CloseIdleConnections(c.client) })
 	cfg := leaderelection.Config{
 		Namespace: x.namespace, Identity: name, ElectionID: election, Revision: revision, Lock: x.lock,
-		LeaseDuration: longLease, RenewDeadline: 12 * time.Second, RetryPeriod: 3 * time.Second,
+		LeaseDuration: 24 * time.Second, RenewDeadline: 18 * time.Second, RetryPeriod: 3 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(&c.log, nil)),
 	}
 	for _, option := range options {

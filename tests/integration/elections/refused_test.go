@@ -10,29 +10,29 @@ import (
 
 	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// setVerbs sets what candidates may do with locks.
-func (x *fixture) setVerbs(verbs ...string) {
+// withVerbs returns a client configuration with a token of a new Pod. All candidates may do with locks only these verbs.
+func (x *fixture) withVerbs(pod string, verbs ...string) *rest.Config {
 	x.Helper()
-	x.cluster.Identity(x, cluster.IdentityOptions{
-		Namespace: x.namespace, PodName: "unused", ServiceAccount: "pilot", Rules: lockRules(nil, verbs...),
+	return x.cluster.Identity(x, cluster.IdentityOptions{
+		Namespace: x.namespace, PodName: pod, ServiceAccount: "pilot", Rules: lockRules(nil, verbs...),
 	})
 }
 
 // A candidate that cannot watch the lock polls it, and logs the missing permission.
 func TestWatchForbidden(t *testing.T) {
 	eachLock(t, func(t *testing.T, x *fixture) {
-		a := x.candidate("a", "stable")
-		x.setVerbs("get", "update", "create")
-		a.start(t)
+		a := x.candidateAt("a", "stable", x.withVerbs("a", "get", "update", "create")).start(t)
 		eventually(t, "a leads", a.Live)
 		eventually(t, "the missing verb is logged", func() bool { return a.log.Count("cannot watch resource") > 0 })
 	})
@@ -45,7 +45,7 @@ func TestWriteRefused(t *testing.T) {
 		log    string
 		start  bool // the write that creates the lock is refused, not a renewal
 	}{
-		"permission missing":   {func(_ *testing.T, x *fixture) { x.setVerbs("get", "watch") }, "permission for the lock is missing", false},
+		"permission missing":   {func(_ *testing.T, x *fixture) { x.withVerbs("unused", "get", "watch") }, "permission for the lock is missing", false},
 		"policy":               {refuseByPolicy, "admission policy denies the change of the lock", false},
 		"webhook denies":       {refuseByWebhook(http.StatusForbidden), "admission webhook denies the change of the lock", false},
 		"webhook is busy":      {refuseByWebhook(http.StatusTooManyRequests), "admission webhook denies the change of the lock", false},
@@ -79,8 +79,6 @@ var leaseWrites = admissionv1.RuleWithOperations{
 func (x *fixture) selector() *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: x.namespace}}
 }
-
-func refuseByPolicy(_ *testing.T, x *fixture) { x.reject("false", "not on Fridays") }
 
 // refuseByWebhook registers a webhook that refuses writes of Leases with the code. If the code is 0, no server runs.
 func refuseByWebhook(code int32) func(t *testing.T, x *fixture) {
@@ -141,12 +139,16 @@ func refuseByQuota(t *testing.T, x *fixture) {
 	if _, err := quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	leases := x.cluster.Client(t).Kube().CoordinationV1().Leases(x.namespace)
+	eventually(t, "the quota is in effect", func() bool {
+		_, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "any"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return apierrors.IsForbidden(err)
+	})
 }
 
-// reject installs a policy with this CEL expression for writes of Leases. It returns a function that removes the policy.
-func (x *fixture) reject(expression, message string) (remove func()) {
-	x.Helper()
-	client := x.cluster.Client(x).Kube().AdmissionregistrationV1()
+// refuseByPolicy installs a policy that refuses writes of Leases.
+func refuseByPolicy(t *testing.T, x *fixture) {
+	client := x.cluster.Client(t).Kube().AdmissionregistrationV1()
 	meta := metav1.ObjectMeta{Name: "deny-" + x.namespace}
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: meta,
@@ -154,28 +156,22 @@ func (x *fixture) reject(expression, message string) (remove func()) {
 			MatchConstraints: &admissionv1.MatchResources{
 				NamespaceSelector: x.selector(), ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: leaseWrites}},
 			},
-			Validations: []admissionv1.Validation{{Expression: expression, Message: message}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "not on Fridays"}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: meta,
 		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}
-	if _, err := client.ValidatingAdmissionPolicies().Create(x.Context(), policy, metav1.CreateOptions{}); err != nil {
-		x.Fatal(err)
+	if _, err := client.ValidatingAdmissionPolicies().Create(t.Context(), policy, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := client.ValidatingAdmissionPolicyBindings().Create(x.Context(), binding, metav1.CreateOptions{}); err != nil {
-		x.Fatal(err)
+	if _, err := client.ValidatingAdmissionPolicyBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	remove = func() {
-		ctx := context.WithoutCancel(x.Context())
-		if err := client.ValidatingAdmissionPolicyBindings().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			x.Error(err)
+	t.Cleanup(func() { // so that the candidate can release its lock
+		if err := client.ValidatingAdmissionPolicyBindings().Delete(context.WithoutCancel(t.Context()), meta.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
 		}
-		if err := client.ValidatingAdmissionPolicies().Delete(ctx, meta.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-			x.Error(err)
-		}
-	}
-	x.Cleanup(remove)
-	return remove
+	})
 }

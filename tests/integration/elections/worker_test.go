@@ -28,28 +28,35 @@ const (
 type worker struct {
 	*candidate
 	relay   *relay.Relay
+	writing atomic.Bool // its run function may send writes
 	written atomic.Int64
 	longest atomic.Int64 // the longest write in nanoseconds
 }
 
-// worker returns a running worker. Without servers the relay connects to the first API server.
-func (x *fixture) worker(t *testing.T, name, revision string, servers []string, options ...func(*leaderelection.Config)) *worker {
+// worker returns a worker that does not run yet. Without servers the relay connects to the first API server.
+func (x *fixture) worker(name string, servers []string, options ...func(*leaderelection.Config)) *worker {
 	x.Helper()
 	config := x.config(name)
 	w := &worker{relay: x.through(config, servers)}
-	w.candidate = x.candidateAt(name, revision, config, options...)
+	w.candidate = x.candidateAt(name, "stable", config, options...)
 	w.AddRunContext(w.writes)
 	_, err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
 	if err != nil {
 		x.Fatal(err)
 	}
+	return w
+}
+
+// lead starts the worker, and waits until it leads and writes.
+func (w *worker) lead(t *testing.T) *worker {
+	t.Helper()
 	w.start(t)
 	t.Cleanup(func() { // before the candidate is stopped
 		w.relay.Present(relay.Fate{})
 		w.relay.Coming(relay.Fate{})
 		w.relay.Reset()
 	})
-	eventually(t, name+" leads and works", func() bool { return w.IsLeader() && w.written.Load() > 2 })
+	eventually(t, w.name+" leads and writes", func() bool { return w.IsLeader() && w.written.Load() > 2 })
 	return w
 }
 
@@ -95,6 +102,8 @@ func (w *worker) write(ctx context.Context) error {
 
 // writes writes without a deadline of its own until ctx ends.
 func (w *worker) writes(ctx context.Context) error {
+	w.writing.Store(true)
+	defer w.writing.Store(false)
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -124,6 +133,7 @@ func (w *worker) continues(t *testing.T, renewals int) {
 // isShut sends writes, and fails if the gate does not reject them.
 func (w *worker) isShut(t *testing.T) {
 	t.Helper()
+	eventually(t, "the last write of the term has ended", func() bool { return !w.writing.Load() })
 	before := w.transport.sent("PATCH")
 	for range 20 {
 		if err := w.write(t.Context()); !isRejected(err) {
