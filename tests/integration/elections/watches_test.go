@@ -21,7 +21,7 @@ const (
 	// electionsPerProcess is enough that the elections of a process share a watch.
 	electionsPerProcess = 6
 	// electionPeriod is long: a follower polls after two silent periods, which a slow machine must not cause.
-	electionPeriod = 4 * time.Second
+	electionPeriod = 15 * time.Second
 )
 
 func electionName(i int) string { return fmt.Sprintf("election-%d", i) }
@@ -51,7 +51,7 @@ func (x *fixture) process(name string, rules []rbacv1.PolicyRule) *process {
 	for i := range electionsPerProcess {
 		l, err := leaderelection.New(client, leaderelection.Config{
 			Namespace: x.namespace, Identity: name, ElectionID: electionName(i), Lock: x.lock, PerRevision: true, Revision: "stable",
-			LeaseDuration: 20 * time.Second, RenewDeadline: 12 * time.Second, RetryPeriod: electionPeriod,
+			LeaseDuration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: electionPeriod,
 			Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 		})
 		if err != nil {
@@ -87,6 +87,7 @@ func (p *process) followsAll(leader string) func() bool {
 // The elections of a process share one watch if RBAC allows it, and otherwise have one each. In both cases a
 // follower sends no requests, a leader sends one write per RetryPeriod, and followers see a release immediately.
 func TestProcessWatches(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for i := range electionsPerProcess {
 		names = append(names, electionName(i)+"-stable")
@@ -118,8 +119,10 @@ func TestProcessWatches(t *testing.T) {
 			cancel()
 			<-ended
 			eventually(t, "b leads all elections", b.leadsAll)
-			if n := b.log.Count("claim=lock-free"); n != electionsPerProcess {
-				t.Errorf("b saw %d of %d releases:\n%s", n, electionsPerProcess, b.log.String())
+			for _, name := range names {
+				if b.log.Count("claim=lock-free", "/"+name+" ") == 0 {
+					t.Errorf("b did not see the release of %s:\n%s", name, b.log.String())
+				}
 			}
 			if b.log.Count("failed to watch the lock") > 0 {
 				t.Error("b logged that it may not watch the namespace, although it does not need to")
@@ -128,24 +131,21 @@ func TestProcessWatches(t *testing.T) {
 	}
 }
 
-// checkRequests counts the requests of several periods.
+// checkRequests counts the requests between two renewals.
 func checkRequests(t *testing.T, leader, follower *process) {
 	t.Helper()
-	renewals := func(times int) {
+	renewals := func() {
 		before := leader.transport.sent("PUT")
-		eventually(t, "renewals", func() bool { return leader.transport.sent("PUT")-before >= times*electionsPerProcess })
+		eventually(t, "renewals", func() bool { return leader.transport.sent("PUT")-before >= electionsPerProcess })
 	}
-	renewals(1) // the follower reads again when its watch has connected
+	renewals() // the follower reads again when its watch has connected
 	began := time.Now()
-	writes := leader.transport.sent("PUT")
 	all := leader.transport.sent("")
 	follows := follower.transport.sent("")
-	renewals(3)
-	writes = leader.transport.sent("PUT") - writes
+	renewals()
 	all = leader.transport.sent("") - all
-	most := electionsPerProcess * (int(time.Since(began)/electionPeriod) + 1)
-	if writes > most || all > most {
-		t.Errorf("the leader sent %d requests and %d of them were writes, want at most %d writes", all, writes, most)
+	if most := electionsPerProcess * (int(time.Since(began)/electionPeriod) + 1); all > most {
+		t.Errorf("the leader sent %d requests, want at most %d writes", all, most)
 	}
 	if n := follower.transport.sent("") - follows; n != 0 {
 		t.Errorf("the follower sent %d requests", n)
