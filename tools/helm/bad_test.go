@@ -94,6 +94,7 @@ func TestValues_Invalid(t *testing.T) {
 
 // Existing objects are not changed.
 func TestInstall_ExistingObjects(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
 		Name: revisions.TagWebhook("theirs", p.namespace), Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
@@ -132,35 +133,18 @@ func TestInstall_ExistingObjects(t *testing.T) {
 // The notes name old Gateway API definitions, unless the release does not need them.
 func TestInstall_OldGatewayAPI(t *testing.T) {
 	p := newPlace(t)
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	client, err := dynamic.NewForConfig(p.Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, plural := range map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "ReferenceGrant": "referencegrants"} {
-		name := plural + ".gateway.networking.k8s.io"
-		text := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}},
-spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: %s, plural: %s},
-versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type: object}}}, {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`,
-			name, kind, plural, kind == "Gateway")
-		content := map[string]any{}
-		if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	kinds := map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "ReferenceGrant": "referencegrants"}
+	for kind, plural := range kinds {
+		if _, err := definitions.Create(t.Context(), oldDefinition(t, kind, plural), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := client.Resource(definitions).Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		defer client.Resource(definitions).Delete(t.Context(), name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
 	}
-	eventually(t, "the definitions are served", func(context.Context) (bool, string) {
-		served := 0
-		for _, version := range []string{"v1", "v1beta1"} {
-			if list, err := p.kube.Discovery().ServerResourcesForGroupVersion("gateway.networking.k8s.io/" + version); err == nil {
-				served += len(list.APIResources)
-			}
-		}
-		return served == 4, fmt.Sprint(served)
-	})
+	p.awaitGatewayAPI(t, 4)
 	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
 	for _, c := range []struct{ set, older string }{
 		{"gatewayAPI.enabled=true", "GatewayClass, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
@@ -170,4 +154,42 @@ versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type
 			t.Errorf("with %s: %s", c.set, notes)
 		}
 	}
+	for _, plural := range kinds {
+		if err := definitions.Delete(t.Context(), plural+gatewayGroup, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	p.awaitGatewayAPI(t, 0) // other tests need a cluster without them
+}
+
+const gatewayGroup = ".gateway.networking.k8s.io"
+
+// oldDefinition returns the definition of a kind. Only Gateway is served as v1.
+func oldDefinition(t *testing.T, kind, plural string) *unstructured.Unstructured {
+	t.Helper()
+	text := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}},
+spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: %s, plural: %s},
+versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type: object}}}, {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`,
+		plural+gatewayGroup, kind, plural, kind == "Gateway")
+	content := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: content}
+}
+
+// awaitGatewayAPI waits until the API server lists so many kinds and versions of the Gateway API. It reads the same list as
+// Helm. Other paths change earlier.
+func (p place) awaitGatewayAPI(t *testing.T, want int) {
+	t.Helper()
+	eventually(t, "the listed definitions change", func(context.Context) (bool, string) {
+		_, lists, err := p.kube.Discovery().ServerGroupsAndResources()
+		got := 0
+		for _, list := range lists {
+			if strings.HasPrefix(list.GroupVersion, gatewayGroup[1:]) {
+				got += len(list.APIResources)
+			}
+		}
+		return got == want && len(lists) > 0, fmt.Sprint(got, err)
+	})
 }

@@ -196,7 +196,6 @@ func (f *fields) install() {
 	f.both("helm install"+pilotChart+" "+method, "helm install"+tagsChart+f.rev+" "+method)
 	f.pilots = []int32{f.want}
 	f.defaults = []string{f.rev}
-	f.upgrade() // the first rollback has a target
 }
 
 func (f *fields) upgrade() {
@@ -207,6 +206,9 @@ func (f *fields) upgrade() {
 }
 
 func (f *fields) rollback() {
+	if len(f.pilots) == 1 {
+		f.upgrade() // a rollback needs an earlier revision
+	}
 	f.both("helm rollback stable", "helm rollback tags")
 	f.want = f.pilots[len(f.pilots)-2]
 	f.rev = f.defaults[len(f.defaults)-2]
@@ -344,7 +346,7 @@ func TestFields_Autoscaling(t *testing.T) {
 	}
 }
 
-// Changes of fence.mode in every order keep the lock, which the chart or a server has created.
+// Changes of fence.mode keep the lock, which the chart or a server has created. The chart has the lock only in mode deny.
 func TestFields_FenceModes(t *testing.T) {
 	// The first installation creates policies that stay, so two concurrent ones could conflict.
 	first := newPlace(t)
@@ -361,7 +363,7 @@ func TestFields_FenceModes(t *testing.T) {
 	}{
 		"created by the chart":      {"deny", false, false, []int{1, 0}},
 		"created by a server":       {"audit", false, true, []int{0}},
-		"created again by a server": {"deny", true, true, everyPair(len(modes))},
+		"created again by a server": {"deny", true, true, []int{0, 1, 0, 2, 0, 3, 1, 0}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()

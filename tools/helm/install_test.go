@@ -71,7 +71,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	}
 	quick := []string{
 		"--set", "caBundle.file=" + bundle, "--set", "address=$(POD_IP):15014", "--set", "gatewayAPI.enabled=false",
-		"--set", "elections.leaseDuration=6s", "--set", "elections.renewDeadline=4s", "--set", "elections.retryPeriod=1s", "--wait",
+		"--set", "elections.leaseDuration=15s", "--set", "elections.renewDeadline=10s", "--set", "elections.retryPeriod=2s", "--wait",
 	}
 	leads := func(revision string) {
 		t.Helper()
@@ -100,6 +100,10 @@ func TestInstall_BothRevisions(t *testing.T) {
 	p.waitForFence(t, program, "stable")
 	p.mustHelm(t, "uninstall", "tags")
 	p.mustHelm(t, "uninstall", "stable", "--wait")
+	eventually(t, "all Pods have ended", func(ctx context.Context) (bool, string) {
+		pods, err := p.kube.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0, fmt.Sprint(len(pods.Items), err)
+	})
 	// Otherwise electionctl knows members, and in other tests rejects revisions that do not run.
 	if err := p.kube.CoordinationV1().Leases(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)

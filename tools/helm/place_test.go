@@ -105,10 +105,10 @@ func (p place) runPods(t *testing.T, program string) {
 	})
 }
 
-// eventually waits until a condition holds.
+// eventually waits until a condition holds, at most for the time of a command line.
 func eventually(t *testing.T, what string, is func(context.Context) (bool, string)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for {
 		ok, how := is(ctx)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -342,20 +341,12 @@ var texts sync.Map
 // text returns the rendered chart.
 func (c trial) text(t *testing.T) string {
 	t.Helper()
-	key := c.release + c.values
+	release := cmp.Or(c.release, "stable")
+	key := release + c.values
 	if text, ok := texts.Load(key); ok {
 		return text.(string)
 	}
-	folder := t.TempDir()
-	var args []string
-	for i, values := range []string{always, c.values} {
-		file := filepath.Join(folder, fmt.Sprintf("%d.yaml", i))
-		if err := os.WriteFile(file, []byte(values), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args = append(args, "--values", file)
-	}
-	text := mustTemplate(t, cmp.Or(c.release, "stable"), "pilot", args...)
+	text := mustTemplate(t, release, "pilot", valueFiles(t, always, c.values)...)
 	texts.Store(key, text)
 	return text
 }

@@ -85,7 +85,11 @@ func TestValues_NullAndWrongType(t *testing.T) {
 			}
 			t.Run(chart+" "+name, func(t *testing.T) {
 				t.Parallel()
-				_, err := template(t, "stable", chart, valueFiles(t, base[chart], c.paths, c.value)...)
+				contents := []string{base[chart]}
+				for _, path := range c.paths {
+					contents = append(contents, strings.ReplaceAll(path, ".", ": {")+": "+c.value+strings.Repeat("}", strings.Count(path, ".")))
+				}
+				_, err := template(t, "stable", chart, valueFiles(t, contents...)...)
 				if c.accepted {
 					if err != nil {
 						t.Error(err)
@@ -113,14 +117,10 @@ func withoutChildren(paths []string) (kept []string) {
 	return kept
 }
 
-// valueFiles returns the arguments with a file for base and a file for each path.
-func valueFiles(t *testing.T, base string, paths []string, value string) (args []string) {
+// valueFiles returns the arguments that pass each text as a file of values.
+func valueFiles(t *testing.T, texts ...string) (args []string) {
 	t.Helper()
 	folder := t.TempDir()
-	texts := []string{base}
-	for _, path := range paths {
-		texts = append(texts, strings.ReplaceAll(path, ".", ": {")+": "+value+strings.Repeat("}", strings.Count(path, ".")))
-	}
 	for i, text := range texts {
 		file := filepath.Join(folder, fmt.Sprintf("%03d.yaml", i))
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
