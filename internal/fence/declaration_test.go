@@ -1,8 +1,9 @@
 package fence_test
 
 import (
-	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
@@ -32,36 +33,14 @@ func TestValidate_Accepts(t *testing.T) {
 	}
 }
 
-func TestRender_DefaultMode(t *testing.T) {
-	said := good()
-	said.Mode = fence.Deny
-	a := render(t, "s", good())
-	b := render(t, "s", said)
-	if len(a.All()) != len(b.All()) {
-		t.Fatalf("%d policies and %d", len(a.All()), len(b.All()))
-	}
-	for i, p := range a.All() {
-		if p.Name() != b.All()[i].Name() {
-			t.Errorf("%s and %s", p.Name(), b.All()[i].Name())
-		}
-	}
-}
-
-func TestValidate_MissingFields(t *testing.T) {
-	d := good()
-	d.Election, d.Namespace = "", ""
-	err := d.Validate()
-	if err == nil || len(strings.Split(err.Error(), "\n")) != 2 {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestProbes_WithoutObjects(t *testing.T) {
-	for resource, group := range map[string]string{
-		"configmaps": "", "secrets": "", "serviceaccounts": "", "leases": "coordination.k8s.io", "roles": "rbac.authorization.k8s.io", "networkpolicies": "networking.k8s.io",
+	for resource, kind := range map[string]schema.GroupVersionKind{
+		"configmaps": {Version: "v1", Kind: "ConfigMap"}, "secrets": {Version: "v1", Kind: "Secret"}, "serviceaccounts": {Version: "v1", Kind: "ServiceAccount"},
+		"leases": {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, "roles": {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"},
+		"networkpolicies": {Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"},
 	} {
 		d := good()
-		d.Guards = []fence.Guard{{Group: group, Resources: []string{"others", resource}, Names: []string{"x", "y"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"a": "b"}}}
+		d.Guards = []fence.Guard{{Group: kind.Group, Resources: []string{"others", resource}, Names: []string{"x", "y"}, Namespaces: []string{"n", "m"}, Labels: map[string]string{"a": "b"}}}
 		probes := fence.Probes(d)
 		if len(probes) != 1 || probes[0].Object == nil {
 			t.Errorf("%s: %+v", resource, probes)
@@ -71,7 +50,7 @@ func TestProbes_WithoutObjects(t *testing.T) {
 		if p.Where() != "configmap "+d.Namespace+"/"+d.Election {
 			t.Errorf("by %s", p.Where())
 		}
-		if p.Resource.Resource != resource || p.Resource.Group != group || p.Object.GetName() != "x" || p.Object.GetNamespace() != "n" || p.Object.GetLabels()["a"] != "b" || p.Mode != fence.Deny {
+		if p.Resource != kind.GroupVersion().WithResource(resource) || p.Object.GroupVersionKind() != kind || p.Object.GetName() != "x" || p.Object.GetNamespace() != "n" || p.Object.GetLabels()["a"] != "b" || p.Mode != fence.Deny {
 			t.Errorf("%s: %+v", resource, p)
 		}
 		d.Guards[0].Verbs = []string{"delete"}

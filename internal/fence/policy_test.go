@@ -53,7 +53,6 @@ func TestValidate_Errors(t *testing.T) {
 		"revision":          {func(d *fence.Declaration) { d.Revisions = []string{"1.2"} }, []string{`revision "1.2"`}},
 		"shared revisions":  {func(d *fence.Declaration) { d.Revisions = []string{"a", "b"} }, []string{"share their service accounts", "{revision}"}},
 		"no resources":      {func(d *fence.Declaration) { d.Guards[0].Resources = nil }, []string{"no resources", "plural name"}},
-		"all resources":     {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"*"} }, []string{`resource "*"`}},
 		"kind for resource": {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"ConfigMap"} }, []string{`resource "ConfigMap"`, "lower case"}},
 		"verb":              {func(d *fence.Declaration) { d.Guards[0].Verbs = []string{"patch"} }, []string{`verb "patch"`, "is an update"}},
 		"name":              {func(d *fence.Declaration) { d.Guards[0].Names = []string{"a'"} }, []string{`name "a'"`}},
@@ -62,21 +61,6 @@ func TestValidate_Errors(t *testing.T) {
 		"label, revision":   {func(d *fence.Declaration) { d.Guards[0].Labels = map[string]string{"a": "{revision}"} }, []string{"needs revisions"}},
 		"wide":              {func(d *fence.Declaration) { d.Guards[0].Names = nil }, []string{"writes of all users", "wide: true"}},
 		"mode":              {func(d *fence.Declaration) { d.Mode = "log" }, []string{`mode "log"`, "deny, warn or audit"}},
-		"labels of a scale": {func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Group: "apps", Resources: []string{"deployments/scale"}, Labels: map[string]string{"a": "b"}}
-		}, []string{`"deployments/scale"`, "has no labels", "names or namespaces"}},
-		"all of a kind by labels": {func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Resources: []string{"pods/*"}, Labels: map[string]string{"a": "b"}}
-		}, []string{`"pods/*"`, "has no labels"}},
-		"cluster-scoped, by namespaces": {func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Resources: []string{"nodes"}, Namespaces: []string{"x"}}
-		}, []string{`"nodes"`, "cluster-scoped"}},
-		"policies": {func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Group: "admissionregistration.k8s.io", Resources: []string{"validatingadmissionpolicies"}, Names: []string{"x"}}
-		}, []string{`"validatingadmissionpolicies"`, "use RBAC instead"}},
-		"reviews": {func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Wide: true}
-		}, []string{`"tokenreviews"`, "use RBAC instead"}},
 		"configmaps by namespaces": {func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Namespaces: []string{"x"}}
 		}, []string{"locks of other elections", "names or labels"}},
@@ -173,7 +157,7 @@ func TestRender_DuplicateGuards(t *testing.T) {
 
 func TestRender_SharedCollectionPolicy(t *testing.T) {
 	one, two, three := good(), good(), good()
-	two.Election, two.Guards[0] = "two", fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}}
+	two.Election, two.Mode, two.Guards[0] = "two", fence.Deny, fence.Guard{Resources: []string{"configmaps"}, Names: []string{"y", "x"}} // deny is the default
 	three.Election, three.ServiceAccounts = "three", []string{"istio-system/other"}
 	set := render(t, "s", one, two, three)
 	var got []string
