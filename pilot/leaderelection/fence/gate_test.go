@@ -114,18 +114,6 @@ func TestGate_DoesNotAllocate(t *testing.T) {
 	expect("closing a closed gate", stop)
 }
 
-func BenchmarkCheck(b *testing.B) {
-	clock := le.NewClock(nil)
-	gate := fence.NewGate("istio-leader", clock)
-	gate.Set(le.Term{Token: 7}, clock.Now().Plus(time.Hour))
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := gate.Check(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func TestGate_DrainWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, begun := openGate(15*time.Second), time.Now()
