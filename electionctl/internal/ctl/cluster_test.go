@@ -119,9 +119,9 @@ func TestDoctor(t *testing.T) {
 	e.clientGo("istio-leader", "operator-0")
 	e.clientGo("short", "operator-0")
 	e.lock("paused", record, "incumbent.dev/hold", `{"holder":"istiod-stable-1","transitions":3,"seconds":60,"requester":"eve","reason":"pause"}`)
-	ahead := strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	ahead := strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().Add(90*time.Minute+30*time.Second).UTC().Format(time.RFC3339))
 	e.istiod("ahead", strings.ReplaceAll(ahead, "istiod", "fast"))
-	e.istiod("istio-node-untaint", strings.ReplaceAll(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`))
+	e.istiod("istio-node-untaint", short(record))
 	e.clientGo("idle", "")
 	e.lock("wrong", record, "incumbent.dev/hold", "{")
 	e.shows("istio-node-untaint", "expired (renewed ")
@@ -136,7 +136,7 @@ func TestDoctor(t *testing.T) {
 		"paused: incumbent.dev/hold: pause by eve: ",
 		"wrong: incumbent.dev/hold: the value is invalid, so candidates ignore it",
 		"electionctl -n NAMESPACE resume paused",
-		"the clock of fast-stable-1 is 1h0m0s ahead of the API server",
+		"the clock of fast-stable-1 is 1h30m", // rounded down, because the API server stamps a write later
 	} {
 		e.expect(result, Unhealthy, want, "problems: ")
 	}
@@ -147,7 +147,7 @@ func TestDoctor(t *testing.T) {
 func TestDoctor_Cluster(t *testing.T) {
 	e := newEnvironment(t)
 	e.running("istiod-stable-1", "stable")
-	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
+	e.istiod("work", current(record))
 	e.tag("stable", 0, map[string]string{})
 	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: defaultValidator, Labels: map[string]string{"istio.io/rev": "canary"}}}
 	validators := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
@@ -165,8 +165,9 @@ func TestDoctor_Cluster(t *testing.T) {
 	e.istiod("istio-leader", record)
 	in := *e
 	in.namespace = other
-	in.istiod("istio-leader", strings.ReplaceAll(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":4`))
+	in.istiod("istio-leader", record)
 	e.expect(e.run("doctor"), Done, "istio-leader is held in namespaces [")
+	in.annotate("istio-leader", recordKey, short(record))
 	in.shows("istio-leader", "expired")
 	if got := e.run("doctor"); strings.Contains(got.out, other) { // other tests use the election too
 		t.Error(got.out)
@@ -175,7 +176,7 @@ func TestDoctor_Cluster(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	e := newEnvironment(t)
-	e.istiod("work", strings.ReplaceAll(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339)))
+	e.istiod("work", current(record))
 	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
 	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
 	result := e.run("doctor")
@@ -239,7 +240,7 @@ func TestPage(t *testing.T) {
 	e.pod("pilot", "stable")
 	e.member("pilot", "stable", "uid", 0, true, true)
 	e.istiod("istio-leader", record)
-	e.expect(e.run("__complete", "page", ""), Done, "pilot\n")
+	e.completes("pilot\n", "page", "")
 	e.expect(e.run("page", "pilot"), Refused, "", "pod pilot is Pending, not running")
 	e.starts("pilot")
 	e.expect(e.run("page", "pilot"), Failed, "", "forward to pod pilot: ") // it has no node

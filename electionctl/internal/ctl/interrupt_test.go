@@ -41,7 +41,7 @@ func lead(args []string) int {
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: args[1], Identity: "a", ElectionID: args[2], Revision: "stable", Lock: leaderelection.LockType(lock),
-		LeaseDuration: 2 * time.Minute, RenewDeadline: time.Minute, RetryPeriod: time.Second,
+		LeaseDuration: 20 * time.Minute, RenewDeadline: 10 * time.Minute, RetryPeriod: time.Second,
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -1,35 +1,58 @@
 package ctl
 
 import (
+	"errors"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/client-go/rest"
 )
+
+// roundTrip is a transport.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip sends a request.
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestList_TwoRequests(t *testing.T) {
 	e := newEnvironment(t)
 	e.clientGo("a", "operator-0")
 	e.istiod("b", record)
-	var requests atomic.Int32
-	p := &Program{IOStreams: genericiooptions.NewTestIOStreamsDiscard()}
-	p.wrap = func(config *rest.Config) *rest.Config {
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &requests} })
-		return config
+	var mu sync.Mutex
+	var paths []string
+	e.wrap = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Contains(paths, r.URL.String()) { // client-go repeats a request if the API server is busy
+				paths = append(paths, r.URL.String())
+			}
+			return next.RoundTrip(r)
+		})
 	}
-	if code := p.Run(t.Context(), []string{"list", "--kubeconfig", e.cluster.Kubeconfig(), "-n", e.namespace}); code != Done || requests.Load() != 2 {
-		t.Errorf("exit %d, %d requests", code, requests.Load())
+	if got := e.run("list"); got.code != Done || len(paths) != 2 {
+		t.Errorf("%+v, requests %q", got, paths)
 	}
 }
 
-type counting struct {
-	next http.RoundTripper
-	n    *atomic.Int32
-}
-
-func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
-	c.n.Add(1)
-	return c.next.RoundTrip(r)
+// A command that was executed succeeds, also if the new state cannot be read.
+func TestOrders_StateUnknown(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("led", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover")
+	var written atomic.Bool
+	e.wrap = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && written.Load() {
+				return nil, errors.New("broken connection")
+			}
+			response, err := next.RoundTrip(r)
+			if err == nil && r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/led") {
+				written.Store(true)
+			}
+			return response, err
+		})
+	}
+	e.expect(e.run("pause", "led", "--yes"), Done, "NAMESPACE/led: done; failed to read the new state: ")
 }

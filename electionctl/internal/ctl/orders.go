@@ -177,8 +177,10 @@ func (p *Program) give(ctx context.Context, name string, o *order) error {
 	stop()
 	switch {
 	case err == nil:
-		_, err := p.showChange(c, e, "done")
-		return err
+		if _, err := p.showChange(c, e, "done"); err != nil { // the command was executed nevertheless
+			safe{p.Out}.line("%s/%s: done; failed to read the new state: %v", e.Namespace, e.Name, err)
+		}
+		return nil
 	case interrupted.Err() != nil:
 		return withCode(Interrupted, "interrupted; %s", p.pending(c, e))
 	case ctx.Err() != nil:
@@ -263,7 +265,7 @@ func (p *Program) ask(ctx context.Context, what string, yes bool) error {
 // showChange prints what changed, or otherwise if nothing did. It returns the present state.
 func (p *Program) showChange(c *clients, before inspect.Election, otherwise string) (inspect.Election, error) {
 	// The context of the command may have ended by an interrupt.
-	ctx, cancel := context.WithTimeout(context.Background(), completeWithin) //nolint:forbidigo // see above
+	ctx, cancel := context.WithTimeout(context.Background(), readLimit) //nolint:forbidigo // see above
 	defer cancel()
 	found, _, err := p.one(ctx, c, before.Name, k8sleaderelection.DefaultRevision{})
 	if err != nil {

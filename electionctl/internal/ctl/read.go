@@ -30,6 +30,9 @@ const defaultTag = "istio-revision-tag-default"
 
 const revisionLabel = "istio.io/rev"
 
+// readLimit bounds a read without which a command can continue.
+const readLimit = 15 * time.Second
+
 // clients are the clients of the API server.
 type clients struct {
 	config *rest.Config

@@ -2,8 +2,10 @@ package ctl
 
 import (
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/golden"
@@ -93,13 +95,20 @@ func TestList_Empty(t *testing.T) {
 
 func TestExplain_Observe(t *testing.T) {
 	e := newEnvironment(t)
-	e.istiod("silent", strings.Replace(record, `"leaseDurationSeconds":30`, `"leaseDurationSeconds":1`, 1))
-	e.istiod("undecided", record)
-	e.elect("ours", "pilot-stable-1", "stable", leaderelection.LockTypeLease, nil)
-	e.shows("ours", "leads")
-	e.expect(e.run("explain", "ours", "--observe", "2500ms"), Done, "alive        yes", "watching for 2.5s")
-	e.expect(e.run("explain", "undecided", "--observe", "1ms"), Done, "alive        unknown")
-	e.expect(e.run("explain", "silent", "--observe", "1100ms"), Done, "alive        no: not renewed for its lease duration")
+	e.istiod("silent", short(record))
+	e.istiod("led", record)
+	e.expect(e.run("explain", "silent", "--observe", "1100ms"), Done, "alive        no: not renewed for its lease duration", "watching for 1.1s")
+	e.expect(e.run("explain", "led", "--observe", "1ms"), Done, "alive        unknown")
+	var reads atomic.Int32
+	e.wrap = func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			if strings.HasSuffix(r.URL.Path, "/configmaps") && reads.Add(1) == 2 { // the leader renews between both reads
+				e.annotate("led", recordKey, current(record))
+			}
+			return next.RoundTrip(r)
+		})
+	}
+	e.expect(e.run("explain", "led", "--observe", "1ms"), Done, "alive        yes")
 }
 
 func TestWriteTable_Colours(t *testing.T) {

@@ -96,7 +96,7 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 // used returns an error if the election has candidates that would not respect the Lease of run: candidates with another type of lock, or
 // with revisions. A lock that cannot be read does not prevent run.
 func (c *clients) used(ctx context.Context, election string) error {
-	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	configMap, err := c.kube.CoreV1().ConfigMaps(c.at).Get(ctx, election, metav1.GetOptions{})
 	if err == nil {

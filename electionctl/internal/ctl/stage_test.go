@@ -3,6 +3,7 @@ package ctl
 import (
 	"bytes"
 	"context"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -28,6 +30,8 @@ type environment struct {
 	cluster   *cluster.Cluster
 	kube      kubernetes.Interface
 	namespace string
+	// wrap wraps the transport of the commands. Optional.
+	wrap func(http.RoundTripper) http.RoundTripper
 }
 
 func newEnvironment(t testing.TB) *environment {
@@ -68,6 +72,12 @@ func (e *environment) answer(in string, interactive bool, args ...string) result
 	e.t.Helper()
 	var out, errs bytes.Buffer
 	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs}, Interactive: interactive}
+	if e.wrap != nil {
+		p.wrap = func(config *rest.Config) *rest.Config {
+			config.Wrap(e.wrap)
+			return config
+		}
+	}
 	args = append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "--cache-dir", e.t.TempDir(), "-n", e.namespace}, args...)
 	code := p.Run(e.t.Context(), args)
 	return result{out: e.steady(out.String()), errs: e.steady(errs.String()), code: code}
@@ -84,7 +94,8 @@ func (e *environment) steady(s string) string {
 	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), `$1"1"`)
 }
 
-// elect runs a candidate until the test ends or stop is called.
+// elect runs a candidate until the test ends or stop is called. It returns when the candidate leads or follows a leader. The lease is
+// long, because leaders must keep it on a busy machine. So is RetryPeriod, the time that a nominated candidate has.
 func (e *environment) elect(election, identity, revision string, lock leaderelection.LockType, defaults revisions.DefaultWatcher) (stop func()) {
 	e.t.Helper()
 	client, err := kube.NewClient(e.cluster.Admin())
@@ -93,7 +104,7 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 	}
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: e.namespace, Identity: identity, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: defaults,
-		LeaseDuration: 6 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: time.Second,
+		LeaseDuration: time.Minute, RenewDeadline: 40 * time.Second, RetryPeriod: 10 * time.Second,
 	})
 	if err != nil {
 		e.t.Fatal(err)
@@ -115,6 +126,10 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 		kube.CloseIdleConnections(client)
 	}
 	e.t.Cleanup(stop)
+	harness.Until(e.t, identity+" is a candidate", func() bool {
+		s := le.Status()
+		return s.Leading || s.Phase == "following" && s.Holder != ""
+	})
 	return stop
 }
 
@@ -135,19 +150,30 @@ func (e *environment) shows(words ...string) {
 	})
 }
 
-const record = `{"holderIdentity":"istiod-stable-1","holderKey":"stable","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":3}`
+// record is the record of a lock that does not expire within a test.
+const record = `{"holderIdentity":"istiod-stable-1","holderKey":"stable","leaseDurationSeconds":600,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:05:05Z","leaderTransitions":3}`
+
+const recordKey = "control-plane.alpha.kubernetes.io/leader"
+
+// short returns a record that expires after a second.
+func short(record string) string { return strings.Replace(record, ":600,", ":1,", 1) }
+
+// current returns a record that was renewed now.
+func current(record string) string {
+	return strings.Replace(record, "2026-01-02T03:05:05Z", time.Now().UTC().Format(time.RFC3339), 1)
+}
 
 // istiod creates a lock as istiod does.
 func (e *environment) istiod(name, record string) {
 	e.t.Helper()
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": record}}}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{recordKey: record}}}
 	e.must(e.kube.CoreV1().ConfigMaps(e.namespace).Create(e.t.Context(), cm, metav1.CreateOptions{FieldManager: "pilot-discovery"}))
 }
 
 // clientGo creates a lock as client-go does.
 func (e *environment) clientGo(name, holder string) {
 	e.t.Helper()
-	now, seconds, transitions := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)), int32(15), int32(1)
+	now, seconds, transitions := metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC)), int32(600), int32(1)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: coordinationv1.LeaseSpec{
@@ -161,6 +187,12 @@ func (e *environment) clientGo(name, holder string) {
 func (e *environment) lock(name, record string, notes ...string) {
 	e.t.Helper()
 	e.istiod(name, record)
+	e.annotate(name, notes...)
+}
+
+// annotate sets annotations of a ConfigMap lock: key, value, key, value.
+func (e *environment) annotate(name string, notes ...string) {
+	e.t.Helper()
 	cms := e.kube.CoreV1().ConfigMaps(e.namespace)
 	cm, err := cms.Get(e.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -169,7 +201,7 @@ func (e *environment) lock(name, record string, notes ...string) {
 	for i := 0; i < len(notes); i += 2 {
 		cm.Annotations[notes[i]] = notes[i+1]
 	}
-	e.must(cms.Update(e.t.Context(), cm, metav1.UpdateOptions{}))
+	e.must(cms.Update(e.t.Context(), cm, metav1.UpdateOptions{FieldManager: "pilot-discovery"}))
 }
 
 // pod creates a pod without a process.

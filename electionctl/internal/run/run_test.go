@@ -59,7 +59,7 @@ func start(t *testing.T, change func(*Config), program ...string) *running {
 	}
 	r.config = Config{
 		Client: admin, Namespace: c.Namespace(t), Election: "worker", Identity: "a", Program: program, Grace: 20 * time.Second,
-		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 100 * time.Millisecond,
+		LeaseDuration: time.Minute, RenewDeadline: 30 * time.Second, RetryPeriod: time.Second,
 		Stdin: null, Stdout: out, Stderr: out, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 	if change != nil {
@@ -166,7 +166,8 @@ func TestRun_IgnoresSIGTERM(t *testing.T) {
 func TestRun_ValidityEnds(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(c *Config) {
-		c.LeaseDuration, c.RenewDeadline = 4*time.Second, time.Second
+		c.LeaseDuration = 12 * time.Second
+		c.RenewDeadline = 4 * time.Second
 	}, "/bin/sh", "-c", `trap "" TERM; sleep 1000 & echo "started $!"; wait`)
 	r.prints("started")
 	if err := r.relay.Close(); err != nil {
