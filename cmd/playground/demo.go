@@ -23,8 +23,12 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// judgeInterval is the interval between two checks of the audit log.
-const judgeInterval = 200 * time.Millisecond
+const (
+	// judgeInterval is the interval between two checks of the audit log.
+	judgeInterval = 200 * time.Millisecond
+	// courseLimit bounds the wait for the course of an act. It is long, because a busy machine is not a failure.
+	courseLimit = 3 * time.Minute
+)
 
 // demo disturbs the namespace controller's election.
 type demo struct {
@@ -226,7 +230,7 @@ func (d *demo) terms() ([]audit.Term, error) {
 // fails as soon as a Pod writes outside its term.
 func (d *demo) await(ctx context.Context, a act, before int) ([]audit.Term, error) {
 	timing := verdict.Timing{Lease: d.rollout().Lease, Retry: d.rollout().Retry}
-	ctx, cancel := context.WithTimeout(ctx, 4*timing.Lease)
+	ctx, cancel := context.WithTimeout(ctx, courseLimit)
 	defer cancel()
 	for {
 		v, err := d.Judge()

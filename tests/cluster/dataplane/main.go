@@ -29,7 +29,7 @@ const (
 func main() {
 	ports := flag.String("ports", "", "comma-separated ports to serve")
 	backend := flag.String("backend", os.Getenv("BACKEND"), "URL that receives all requests; if empty, each request gets 404")
-	drain := flag.Duration("drain", 5*time.Second, "time for open requests after SIGTERM")
+	drain := flag.Duration("drain", 10*time.Second, "time for open requests after SIGTERM")
 	linger := flag.String("linger", os.Getenv("LINGER"), "time during which new requests are accepted after SIGTERM; if empty, none are")
 	flag.Parse()
 	fatal := func(err error) {
@@ -161,7 +161,7 @@ func proxy(backend string) (handler http.Handler, done func(), err error) {
 	if target.Host == "" {
 		return nil, nil, fmt.Errorf("backend %q is not a URL with a host", backend)
 	}
-	transport := &http.Transport{MaxIdleConns: 32, IdleConnTimeout: time.Minute}
+	transport := &http.Transport{MaxIdleConnsPerHost: 32, IdleConnTimeout: time.Minute}
 	forward := &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {

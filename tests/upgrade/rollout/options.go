@@ -76,9 +76,11 @@ const (
 	betweenWrites   = 250 * time.Millisecond
 	// Linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
 	// seconds to remove the Pod from the endpoints.
-	Linger = 15 * time.Second
+	Linger = 30 * time.Second
 	// Drain is the time for open requests after Linger.
-	Drain = 5 * time.Second
+	Drain = 10 * time.Second
+	// grace is the grace period of a proxy, longer than both.
+	grace = Linger + 2*Drain
 )
 
 func (r *Rollout) log(format string, args ...any) { r.options.Log(fmt.Sprintf(format, args...)) }

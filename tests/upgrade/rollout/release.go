@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -117,8 +118,21 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 	return nil
 }
 
-// Flip makes a revision the default revision by the chart.
+// Flip waits until a replica of a revision is available, and makes the revision the default revision by the chart. A ready Pod is
+// not sufficient for the chart: the Deployment counts it later.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
+	err := r.await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
+		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "istio.io/rev=" + revision})
+		return err == nil && slices.ContainsFunc(all.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }), err
+	})
+	if err != nil {
+		return err
+	}
+	return r.TryFlip(ctx, revision)
+}
+
+// TryFlip makes a revision the default revision by the chart, which rejects a revision without available replicas.
+func (r *Rollout) TryFlip(ctx context.Context, revision string) error {
 	r.Step(ctx, "make "+revision+" the default revision")
 	_, err := r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision, "--server-side=false")
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,8 +152,8 @@ func (w *Writer) step(ctx context.Context) error {
 // temporary reports whether a retry of a write may succeed.
 func temporary(err error) bool {
 	var status apierrors.APIStatus
-	return err != nil && (!errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) ||
-		apierrors.IsTooManyRequests(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err))
+	return err != nil && (!errors.As(err, &status) || apierrors.IsConflict(err) || apierrors.IsTooManyRequests(err) ||
+		status.Status().Code >= http.StatusInternalServerError)
 }
 
 // unless returns err, or nil if an earlier attempt has already done the write.
