@@ -127,6 +127,15 @@ func TestGeneration_Settings(t *testing.T) {
 }
 
 func TestGeneration_RefreshesBeforeDial(t *testing.T) {
+	synctest.Test(t, refreshesBeforeDial)
+	// Without a custom dialer the default dialer is used.
+	g := (&pool{like: fixed{&http.Transport{}}}).generation(&http.Transport{})
+	if _, err := g.DialContext(t.Context(), "tcp", "127.0.0.1:1"); err == nil {
+		t.Error("port 1 answers")
+	}
+}
+
+func refreshesBeforeDial(t *testing.T) {
 	refused := errors.New("refused")
 	conn := &wire{}
 	var answer error
@@ -146,11 +155,6 @@ func TestGeneration_RefreshesBeforeDial(t *testing.T) {
 	}
 	if model.n != 2 {
 		t.Errorf("looked %d times", model.n)
-	}
-	// Without a custom dialer the default dialer is used.
-	g = (&pool{like: fixed{&http.Transport{}}}).generation(&http.Transport{})
-	if _, err := g.DialContext(t.Context(), "tcp", "127.0.0.1:1"); err == nil {
-		t.Error("port 1 answers")
 	}
 }
 
