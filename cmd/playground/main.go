@@ -35,9 +35,6 @@ Commands:
 Flags:
 `
 
-// endLimit bounds the shutdown.
-const endLimit = time.Minute
-
 // settings are the command and its flags.
 type settings struct {
 	command string
@@ -192,9 +189,7 @@ func play(ctx context.Context, set settings, out *screen) error {
 	}
 	out.leave()
 	out.print("\nStopping everything …\n")
-	endCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
-	defer cancel()
-	err = errors.Join(err, r.End(endCtx))
+	err = errors.Join(err, r.End())
 	out.print(fmt.Sprintf("Stopped after %s.\n", time.Since(began).Round(time.Second)))
 	return err
 }

@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -56,9 +55,7 @@ func startPlane(t *testing.T) *plane {
 	var err error
 	p.Rollout, err = rollout.Start(t.Context(), options)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), harness.Patience)
-		defer cancel()
-		if err := p.End(ctx); err != nil {
+		if err := p.End(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -19,7 +19,7 @@ import (
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
-// endLimit bounds the shutdown of a cluster.
+// endLimit bounds the wait for a handover request, and the requests after a failure.
 const endLimit = 2 * time.Minute
 
 // root is the root of the repository.
@@ -79,9 +79,7 @@ func start(t *testing.T, options rollout.Options) *world {
 			w.showLogs()
 			w.showUnready()
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), endLimit)
-		defer cancel()
-		if err := r.End(ctx); err != nil {
+		if err := r.End(); err != nil {
 			t.Error(err)
 		}
 	})

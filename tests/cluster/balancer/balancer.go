@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"go.uber.org/atomic"
@@ -31,17 +30,8 @@ const (
 	byService = "service"
 )
 
-// Options describe a balancer.
-type Options struct {
-	// Config must allow to list and watch Services and EndpointSlices, and to update the status of Services.
-	Config *rest.Config
-	// Logger logs Services that cannot be served. Optional.
-	Logger *slog.Logger
-}
-
 // Balancer serves the LoadBalancer Services of a cluster.
 type Balancer struct {
-	log    *slog.Logger
 	client kubernetes.Interface
 	// disconnect closes the connections of client.
 	disconnect func()
@@ -54,19 +44,14 @@ type Balancer struct {
 	slices    cache.Indexer
 }
 
-// New validates the options. It starts nothing.
-func New(options Options) (*Balancer, error) {
-	if options.Config == nil {
-		return nil, errors.New("balancer options: Config is missing")
-	}
-	if options.Logger == nil {
-		options.Logger = slog.New(slog.DiscardHandler)
-	}
-	client, disconnect, err := cluster.NewClient(options.Config)
+// New returns a balancer for a cluster. config must allow to list and watch Services and EndpointSlices, and to update the status
+// of Services. It starts nothing.
+func New(config *rest.Config) (*Balancer, error) {
+	client, disconnect, err := cluster.NewClient(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Balancer{log: options.Logger, client: client, disconnect: disconnect, fronts: map[string]*front{}}, nil
+	return &Balancer{client: client, disconnect: disconnect, fronts: map[string]*front{}}, nil
 }
 
 // Run serves Services until ctx ends. It returns after all listeners and connections are closed. The addresses remain
@@ -119,7 +104,6 @@ func (b *Balancer) work(ctx context.Context, queue workqueue.TypedRateLimitingIn
 			return
 		}
 		if err := b.serve(ctx, key); err != nil && ctx.Err() == nil {
-			b.log.Warn("failed to serve Service", "service", key, "err", err)
 			queue.AddRateLimited(key)
 		} else {
 			queue.Forget(key)
@@ -142,7 +126,7 @@ func (b *Balancer) serve(ctx context.Context, key string) error {
 		if err != nil {
 			return err
 		}
-		f = newFront(address, b.log.With("service", key), func(port string) []string { return b.endpoints(key, port) })
+		f = newFront(address, func(port string) []string { return b.endpoints(key, port) })
 		b.fronts[key] = f
 	}
 	if err := f.listen(ctx, service.Spec.Ports); err != nil {

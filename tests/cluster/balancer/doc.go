@@ -1,7 +1,7 @@
 // Package balancer is a load balancer for clusters without a cloud. Each Service of type LoadBalancer gets a loopback
 // address in its status. Connections to a port of the Service are forwarded to a ready endpoint.
 //
-//	b, err := balancer.New(balancer.Options{Config: c.Admin()})
+//	b, err := balancer.New(c.Admin())
 //	if err != nil { … }
 //	err = b.Run(ctx) // until ctx ends and all connections are closed
 //

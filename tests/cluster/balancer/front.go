@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strconv"
 	"sync"
@@ -20,7 +19,6 @@ import (
 // front serves one Service.
 type front struct {
 	address string
-	log     *slog.Logger
 	// endpoints returns the endpoints of a port by name.
 	endpoints func(port string) []string
 	next      atomic.Uint64
@@ -36,8 +34,8 @@ type listener struct {
 	ended sync.WaitGroup
 }
 
-func newFront(address string, log *slog.Logger, endpoints func(string) []string) *front {
-	return &front{address: address, log: log, endpoints: endpoints, listeners: map[int32]*listener{}}
+func newFront(address string, endpoints func(string) []string) *front {
+	return &front{address: address, endpoints: endpoints, listeners: map[int32]*listener{}}
 }
 
 // listen listens on exactly these ports until ctx ends or close is called.
@@ -97,9 +95,6 @@ func (f *front) accept(ctx context.Context, l *listener) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
-			if ctx.Err() == nil {
-				f.log.Error("port is no longer served", "port", l.port, "err", err)
-			}
 			return
 		}
 		l.ended.Go(func() { f.forward(ctx, client, l.port) })
@@ -111,8 +106,7 @@ func (f *front) forward(ctx context.Context, client net.Conn, port string) {
 	defer client.Close()
 	server, err := f.dial(ctx, port)
 	if err != nil {
-		f.log.Info("failed to forward connection", "port", port, "err", err)
-		return
+		return // the client sees a closed connection
 	}
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { _, _ = client.Close(), server.Close() })()

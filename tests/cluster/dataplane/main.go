@@ -24,12 +24,13 @@ const (
 	readyPath  = "/healthz/ready"
 	// headerTimeout limits the wait for the header of a request.
 	headerTimeout = 10 * time.Second
+	// drain is the time for open requests after the last new request.
+	drain = 10 * time.Second
 )
 
 func main() {
 	ports := flag.String("ports", "", "comma-separated ports to serve")
 	backend := flag.String("backend", os.Getenv("BACKEND"), "URL that receives all requests; if empty, each request gets 404")
-	drain := flag.Duration("drain", 10*time.Second, "time for open requests after SIGTERM")
 	linger := flag.String("linger", os.Getenv("LINGER"), "time during which new requests are accepted after SIGTERM; if empty, none are")
 	flag.Parse()
 	fatal := func(err error) {
@@ -45,7 +46,7 @@ func main() {
 			fatal(fmt.Errorf("parse linger duration: %w", err))
 		}
 	}
-	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, *drain, func() <-chan time.Time { return time.After(lingers) }); err != nil {
+	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, lingers); err != nil {
 		fatal(err)
 	}
 }
@@ -53,7 +54,7 @@ func main() {
 // run serves until ctx ends and is then not ready. Until linger expires it still serves requests, and closes each
 // connection after its response. Then it stops listening and returns when open requests have been answered, at the
 // latest after drain.
-func run(ctx context.Context, address, ports, backend string, drain time.Duration, linger func() <-chan time.Time) error {
+func run(ctx context.Context, address, ports, backend string, linger time.Duration) error {
 	next, done, err := proxy(backend)
 	if err != nil {
 		return err
@@ -106,9 +107,9 @@ func run(ctx context.Context, address, ports, backend string, drain time.Duratio
 	select {
 	case err := <-failed:
 		return err
-	case <-linger():
+	case <-time.After(linger):
 	}
-	return shutDown(context.WithoutCancel(ctx), servers[:work], drain)
+	return shutDown(context.WithoutCancel(ctx), servers[:work])
 }
 
 // behave returns the handlers of the ports and of the status port.
@@ -131,7 +132,7 @@ func behave(next http.Handler, draining *atomic.Bool) (handler, status http.Hand
 }
 
 // shutDown waits for open requests.
-func shutDown(ctx context.Context, servers []*http.Server, drain time.Duration) error {
+func shutDown(ctx context.Context, servers []*http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, drain)
 	defer cancel()
 	errs := make([]error, len(servers))

@@ -66,12 +66,10 @@ func start(t *testing.T, programs map[string]string, change func(*rollout.Option
 	r, err := rollout.Start(t.Context(), options)
 	l := &lab{Rollout: r, t: t, processes: map[string]*process{}}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
-		defer cancel()
 		if t.Failed() {
 			l.keepLogs()
 		}
-		if err := r.End(ctx); err != nil {
+		if err := r.End(); err != nil {
 			t.Error(err)
 		}
 	})

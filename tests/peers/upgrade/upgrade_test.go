@@ -1,7 +1,6 @@
 package upgrade
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,9 +36,7 @@ func start(t *testing.T) *rollout.Rollout {
 	}
 	r, err := rollout.Start(t.Context(), options)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
-		defer cancel()
-		if err := r.End(ctx); err != nil {
+		if err := r.End(); err != nil {
 			t.Error(err)
 		}
 	})

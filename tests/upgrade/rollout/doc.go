@@ -2,7 +2,7 @@
 // the Helm charts. Package workload adds load, and package verdict judges the audit logs of the API servers.
 //
 //	r, err := rollout.Start(ctx, rollout.Options{Pilot: …, Dataplane: …, Helm: …, Charts: …})
-//	defer r.End(ctx)
+//	defer r.End()
 //	err = r.Install(ctx, rollout.Release{Revision: "stable", Replicas: 3})
 //	err = r.StartLoad(ctx)
 //	…

@@ -77,7 +77,7 @@ const (
 	// Linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
 	// seconds to remove the Pod from the endpoints.
 	Linger = 30 * time.Second
-	// Drain is the time for open requests after Linger.
+	// Drain is the time for open requests after Linger, as in the proxy.
 	Drain = 10 * time.Second
 	// grace is the grace period of a proxy, longer than both.
 	grace = Linger + 2*Drain

@@ -120,7 +120,7 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 
 // startParts starts the load balancer and the backend.
 func (r *Rollout) startParts(ctx context.Context) error {
-	balance, err := balancer.New(balancer.Options{Config: r.Cluster.Admin()})
+	balance, err := balancer.New(r.Cluster.Admin())
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (r *Rollout) startPods(ctx context.Context) error {
 func (r *Rollout) BundleFile() string { return filepath.Join(r.Cluster.Dir(), "bundle.pem") }
 
 // End stops everything.
-func (r *Rollout) End(ctx context.Context) error {
+func (r *Rollout) End() error {
 	r.stopLoad()
 	r.load.Wait()
 	r.stopPods()
