@@ -11,27 +11,14 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// candidate runs an elector until quit, or the test's end.
-func (s *stage) candidate(config *rest.Config, name, revision string, watcher revisions.DefaultWatcher, lease time.Duration) (le *leaderelection.LeaderElection, quit func()) {
-	s.t.Helper()
-	lock := leaderelection.LockTypeConfigMap
-	if s.kind == fence.Lease {
-		lock = leaderelection.LockTypeLease
-	}
-	return s.runs(config, leaderelection.Config{
-		Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher,
-		LeaseDuration: lease, RenewDeadline: lease * 2 / 3, RetryPeriod: lease / 6,
-	})
-}
-
-func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderelection.LeaderElection, quit func()) {
+// run runs a candidate until quit or the end of the test.
+func (s *stage) run(config *rest.Config, c leaderelection.Config) (le *leaderelection.LeaderElection, quit func()) {
 	s.t.Helper()
 	c.Namespace, c.Logger = s.namespace, slog.New(slog.DiscardHandler)
-	name := c.Identity
+	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = lease, lease/2, 2*time.Second
 	le, err := leaderelection.New(cluster.ClientFor(s.t, config), c)
 	if err != nil {
 		s.t.Fatal(err)
@@ -41,7 +28,7 @@ func (s *stage) runs(config *rest.Config, c leaderelection.Config) (le *leaderel
 	go func() {
 		defer close(done)
 		if err := le.RunContext(ctx); err != nil {
-			s.t.Errorf("candidate %s: %v", name, err)
+			s.t.Errorf("candidate %s: %v", c.Identity, err)
 		}
 	}()
 	quit = func() { cancel(); <-done }
@@ -55,10 +42,14 @@ func TestFence_AdmitsElectors(t *testing.T) {
 		atA, atB := s.identity("a", account), s.identity("b", account)
 		s.install(s.declaration())
 		watcher := defaults.New("stable")
+		lock := map[fence.LockKind]leaderelection.LockType{fence.ConfigMap: leaderelection.LockTypeConfigMap, fence.Lease: leaderelection.LockTypeLease}[kind]
+		enter := func(config *rest.Config, name, revision string) (*leaderelection.LeaderElection, func()) {
+			return s.run(config, leaderelection.Config{Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher})
+		}
 		eventually(t, "the fence refuses while there is no lock", func() bool { return fence.IsRefusal(s.write(cluster.ClientFor(t, atA).Kube())) })
-		a, _ := s.candidate(atA, "a", "stable", watcher, 2*soon)
+		a, _ := enter(atA, "a", "stable")
 		eventually(t, "a leads", a.IsLeader)
-		b, quitB := s.candidate(atB, "b", "canary", watcher, 2*soon)
+		b, quitB := enter(atB, "b", "canary")
 		eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a write of the leader: %v", err)

@@ -28,8 +28,8 @@ const (
 	account  = "pilot"
 	// guarded is the ConfigMap that only the leader may write.
 	guarded = "guarded"
-	// soon bounds every wait; what takes this long has failed.
-	soon = 30 * time.Second
+	// lease is the lease duration of candidates. It must not expire on a busy machine.
+	lease = time.Minute
 )
 
 // stage is a namespace with a fenced election.
@@ -68,11 +68,6 @@ func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 	t.Helper()
 	options.WithoutControllers = true
-	return startCluster(t, options)
-}
-
-func startCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
-	t.Helper()
 	c, err := cluster.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +110,7 @@ func (s *stage) install(declarations ...fence.Declaration) {
 
 // cleanup is a context for after a test.
 func cleanup(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*waits.Bound)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -236,7 +231,7 @@ func (s *stage) put(r record) {
 // write writes the guarded ConfigMap, dry.
 func (s *stage) write(as kubernetes.Interface) error {
 	_, err := as.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(),
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{DryRun: dryRun})
 	if apierrors.IsAlreadyExists(err) {
 		return nil // admission had nothing against it
 	}

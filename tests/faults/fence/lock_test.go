@@ -113,7 +113,7 @@ func TestLock_CreateAndDelete(t *testing.T) {
 		}
 		s.refused("a follower deletes all of its kind", err)
 		s.allowed("an operator deletes it", s.delete(s.admin))
-		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		dry := metav1.CreateOptions{DryRun: dryRun}
 		s.refused("making it for another", s.create(b, record{holder: "a"}, dry))
 		s.refused("making it with an unbound token", s.create(s.unbound(account), record{holder: "b"}, dry))
 		s.allowed("creating it without a holder", s.create(b, record{}, dry))
@@ -197,7 +197,7 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 		s.allowed("an operator deletes it", s.delete(s.admin))
 		lease, cm := record{holder: "b"}.lease(), record{holder: "b"}.configMap()
 		lease.Finalizers, cm.Finalizers = []string{"example.com/held"}, []string{"example.com/held"}
-		dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+		dry := metav1.CreateOptions{DryRun: dryRun}
 		_, err := b.CoordinationV1().Leases(s.namespace).Create(t.Context(), lease, dry)
 		if kind == fence.ConfigMap {
 			_, err = b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), cm, dry)

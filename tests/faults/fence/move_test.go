@@ -2,7 +2,6 @@ package fence
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,13 +22,12 @@ func TestFence_MigrationToLease(t *testing.T) {
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
 	write := func(as kubernetes.Interface) error {
 		_, err := as.CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace.ConfigMapName}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace.ConfigMapName}}, metav1.CreateOptions{DryRun: dryRun})
 		return err
 	}
 	enter := func(name string, lock leaderelection.LockType) (*leaderelection.LeaderElection, func()) {
-		return s.runs(s.identity(name, account), leaderelection.Config{
+		return s.run(s.identity(name, account), leaderelection.Config{
 			Identity: name, ElectionID: leaderelection.NamespaceController, Revision: "stable", Lock: lock, DefaultWatcher: defaults.New("stable"),
-			LeaseDuration: 2 * soon, RenewDeadline: soon, RetryPeriod: 2 * time.Second,
 		})
 	}
 	install := func(lock string) {

@@ -15,7 +15,6 @@ import (
 const (
 	mergePatch = types.MergePatchType
 	applyPatch = types.ApplyPatchType
-	jsonPatch  = types.JSONPatchType
 	second     = time.Second
 )
 

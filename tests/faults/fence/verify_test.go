@@ -79,12 +79,6 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	if f := finding(t, findings, "deployments/scale", "does not lead"); f.Verdict != install.Undecided {
 		t.Errorf("without any Deployment, its scale is %v", f)
 	}
-	if err := install.Judge(findings, install.Judging{}); err == nil || !strings.Contains(err.Error(), "deployments/scale") {
-		t.Errorf("an unverified guard is in effect: %v", err)
-	}
-	if err := install.Judge(findings, install.Judging{AllowUnclear: true}); err != nil {
-		t.Errorf("what could not be tried was to be accepted: %v", err)
-	}
 	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), deployment(), metav1.CreateOptions{}))
 	before := s.versions()
 	findings = verify()
@@ -106,16 +100,5 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	}
 	if after := s.versions(); after != before {
 		t.Errorf("verifying changed\n%s to\n%s", before, after)
-	}
-	t.Log("a guard without one of its verbs, by another's hand")
-	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
-	for _, p := range s.set.Work {
-		if within := p.Binding.Spec.MatchResources; within != nil && len(within.ObjectSelector.MatchLabels) > 0 {
-			s.must(s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), jsonPatch, []byte(soften), metav1.PatchOptions{}))
-		}
-	}
-	eventually(t, "the deletion is admitted", func() bool { return finding(t, verify(), "guards secrets ", "does not lead").Verdict == install.Fails })
-	if after := s.versions(); after != before {
-		t.Errorf("an admitted probe changed\n%s to\n%s", before, after)
 	}
 }

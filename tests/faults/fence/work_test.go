@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -57,7 +58,7 @@ func TestFence_EveryVerb(t *testing.T) {
 		fence.Guard{Resources: []string{"secrets"}, Labels: map[string]string{"managed": "yes"}, Namespaces: []string{s.namespace}})
 	a, b := s.pod("a"), s.pod("b")
 	s.put(record{holder: "a", transitions: 3})
-	maps, dry := s.admin.CoreV1().ConfigMaps(s.namespace), []string{metav1.DryRunAll}
+	maps, dry := s.admin.CoreV1().ConfigMaps(s.namespace), dryRun
 	for _, name := range []string{guarded, "free"} {
 		s.must(maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))
 	}
@@ -149,4 +150,17 @@ func TestFence_MissingLock(t *testing.T) {
 		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
 		s.stands(b, a)
 	})
+}
+
+// Without a namespace, the lock would be gone and all writes of the leader would be rejected.
+func TestFence_NamespaceOfLock(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, fence.ConfigMap)
+	s.guarded()
+	remove := func() error {
+		return s.admin.CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{DryRun: dryRun})
+	}
+	s.refused("deleting the namespace of the lock", remove(), "pilot fence remove --set "+s.namespace)
+	s.must(install.Remove(t.Context(), s.admin, s.set.Name))
+	s.allowed("deleting it without the fence", remove())
 }
