@@ -63,10 +63,10 @@ func runs(run func(<-chan struct{})) (end func()) {
 }
 
 // shows returns a script whose watch sends the events of a channel.
-func shows(t *testing.T, name, label string, items ...webhook) (*script, chan<- watch.Event) {
+func shows(t *testing.T, name string, items ...webhook) (*script, chan<- watch.Event) {
 	all := make(chan watch.Event)
 	return &script{
-		t: t, name: name, label: label,
+		t: t, name: name,
 		list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", items...) },
 		watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewFake()
@@ -98,7 +98,7 @@ func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 	for namespace, name := range map[string]string{"": "istio-revision-tag-default", "mesh": "istio-revision-tag-default-mesh"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, show := shows(t, name, "", revisionHook("another", "another"), revisionHook(name, "stable"))
+				s, show := shows(t, name, revisionHook("another", "another"), revisionHook(name, "stable"))
 				w := NewDefaultWatcher(scripted{script: s}, "stable", namespace)
 				var told []string
 				w.AddHandler(func(revision string) {
@@ -139,7 +139,7 @@ func TestDefaultWatcher_Logs(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
-		s, show := shows(t, name, "", revisionHook(name, "stable"))
+		s, show := shows(t, name, revisionHook(name, "stable"))
 		w := NewDefault(scripted{script: s}, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		w.AddHandler(nil)
 		end := runs(w.Run)
@@ -178,7 +178,7 @@ func TestDefaultWatcher_Logs(t *testing.T) {
 func TestRun_AwaitsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
-		s, _ := shows(t, name, "", revisionHook(name, "stable"))
+		s, _ := shows(t, name, revisionHook(name, "stable"))
 		w := NewDefaultWatcher(scripted{script: s}, "", "")
 		ended := false
 		w.AddHandler(func(string) {
@@ -233,8 +233,8 @@ func TestDefaultWatcher_MissingPermissions(t *testing.T) {
 func TestTagWatcher_FollowsAllTags(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		s, show := shows(t, "", "istio.io/tag", tagHook("a", "prod", "stable"), tagHook("b", "test", "canary"))
-		w := NewTags(scripted{script: s}, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		s := newServer(&server{hooks: []webhook{tagHook("a", "prod", "stable"), tagHook("b", "test", "canary")}})
+		w := NewTags(s, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		var told []string
 		w.AddHandler(nil)
 		w.AddHandler(func(tags sets.Set[string]) { told = append(told, strings.Join(sets.List(tags), " ")) })
@@ -249,7 +249,7 @@ func TestTagWatcher_FollowsAllTags(t *testing.T) {
 			of(watch.Added, tagHook("d", "new", "stable")),
 			of(watch.Deleted, tagHook("a", "prod", "stable")),
 		} {
-			show <- e
+			s.watches[hooksPath].Action(e.Type, e.Object)
 			synctest.Wait()
 			if e.Object.(*webhook).Name == "c" && w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) {
 				t.Error("mine, although another revision has a tag of that name")

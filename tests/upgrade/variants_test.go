@@ -11,10 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/audit"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
-	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
 // whole skips a test that runs only in make upgrade-test.
@@ -217,28 +215,6 @@ func (w *world) eventually(what string, holds func() bool) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// Servers without elections must violate the rules.
-func TestWithoutElections_Violates(t *testing.T) {
-	whole(t)
-	w := start(t, rollout.Options{WithoutFence: true})
-	ctx := t.Context()
-	for _, revision := range []string{"stable", "canary"} {
-		w.must(w.Apply(ctx, rollout.Release{Revision: revision, Replicas: 1, WithoutElections: true}))
-		w.must(w.AwaitReady(ctx, revision, 1))
-	}
-	w.must(w.Flip(ctx, "stable"))
-	v, err := w.AwaitWanted(ctx)
-	w.must(err)
-	rules := map[verdict.Rule]int{}
-	for _, c := range v.Violations {
-		rules[c.Rule]++
-	}
-	if rules[audit.Unelected] == 0 {
-		t.Errorf("servers without elections: %v", v.Err())
-	}
-	t.Logf("violations: %v", rules)
 }
 
 // TestFlips measures UPGRADE_FLIPS flips (default 50). Each flip waits for the rollout of the Gateways: a Deployment that is

@@ -26,7 +26,7 @@ import (
 
 // starter starts a cluster, a node and a Pod, prints "up" and the folder of the cluster, and waits to be killed.
 func starter() int {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*bound)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*bound)
 	defer cancel()
 	folder, err := startAll(ctx)
 	if err != nil {

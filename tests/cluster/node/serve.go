@@ -57,6 +57,9 @@ func (n *Node) serve(ctx context.Context, address string) (stop func() error, er
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), headerTimeout)
 		defer cancel()
 		err := server.Shutdown(bounded)
+		if err != nil { // a client does not read its response
+			err = server.Close()
+		}
 		<-ended
 		return err
 	}, nil

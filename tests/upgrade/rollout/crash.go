@@ -19,6 +19,12 @@ func (r *Rollout) CrashAPIServer(ctx context.Context) error {
 	if err := r.Cluster.APIServer().Kill(); err != nil {
 		return err
 	}
+	if _, err := r.History(); err != nil {
+		return err
+	}
+	if err := r.logs[0].dropPart(); err != nil {
+		return fmt.Errorf("repair audit log: %w", err)
+	}
 	if err := r.Cluster.APIServer().Start(ctx); err != nil {
 		return err
 	}

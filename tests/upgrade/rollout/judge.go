@@ -53,6 +53,16 @@ func (l *auditLog) read(into *audit.Log) error {
 	return into.Read(l.file.Name(), bytes.NewReader(text[:complete]))
 }
 
+// dropPart removes an incomplete last line, which a killed API server has left. The next process would append to it.
+func (l *auditLog) dropPart() error {
+	end, err := l.file.Seek(-int64(len(l.rest)), io.SeekCurrent)
+	if err == nil {
+		err = os.Truncate(l.file.Name(), end)
+	}
+	l.rest = nil
+	return err
+}
+
 // History returns all writes so far. It is valid until the next call.
 func (r *Rollout) History() (audit.History, error) {
 	if r.writes == nil {
