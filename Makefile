@@ -148,7 +148,6 @@ sim: ## Simulate elections; every planted bug must be found (SEEDS=20000; a twen
 
 upgrade-test: $(BUILD_TOOLS) ## Upgrade with every fault, and flip the default revision 50 times (UPGRADE_SEED: the seed of the writer)
 	UPGRADE=whole go test -count=1 -v -timeout 60m ./tests/upgrade/...
-	cd tests/peers && UPGRADE=whole go test -count=1 -v -timeout 30m ./upgrade
 
 interop: $(BUILD_TOOLS) ## Elect together with the electors of istiod and client-go (compiles istiod, which takes minutes)
 	cd tests/peers && go vet ./... && go run $(STATICCHECK) ./... && go test -count=1 -timeout 15m ./... $(ARGS)

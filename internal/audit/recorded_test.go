@@ -29,8 +29,8 @@ func recorded(t *testing.T, name string) Report {
 	return r
 }
 
-// Recorded logs of tests/peers, without the fields that are not read. Each library had a flip, a silent partition and a stopped leader
-// (package tests/peers/audit). In the log istiod-flip, both revisions of tests/peers/upgrade use istiod's elector.
+// Recorded logs, without the fields that are not read. Each library had a flip, a silent partition and a stopped leader
+// (package tests/peers/audit). In the log istiod-flip, both revisions use istiod's elector.
 func TestExamine_Recorded(t *testing.T) {
 	if r := recorded(t, "istiod-flip.log.gz"); len(r.Findings) == 0 {
 		t.Error("istiod-flip: no finding")

@@ -2,7 +2,6 @@ package istiod
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,47 +15,60 @@ kind: MutatingWebhookConfiguration
 metadata: {name: istio-revision-tag-default, labels: {istio.io/rev: %s, istio.io/tag: default}}
 `
 
-// Two revisions of the real istiod, once as they are and once with incumbent's elections.
+// Two revisions of the real istiod under load, once as they are and once with incumbent's elections.
 func TestInside(t *testing.T) {
-	l := start(t, map[string]string{"stock": program(t, "ISTIOD"), "inside": program(t, "ISTIOD_INSIDE")}, func(o *rollout.Options) {
-		o.WithoutFence, o.WithoutGateways = true, true
-	})
-	both := []string{stable, canary}
-	var text strings.Builder
-	fmt.Fprint(&text, "\n| elections of istiod | changes | two active | longest overlap | longest time without a leader | until the new revision leads, longest | writes of their locks |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	programs := map[string]string{"stock": program(t, "ISTIOD"), "inside": program(t, "ISTIOD_INSIDE")}
 	for _, image := range []string{"stock", "inside"} {
-		l.kubectl(fmt.Sprintf(defaultTag, stable), "apply", "-f", "-")
-		for _, revision := range both {
-			l.install(revision, image, 1)
-		}
-		l.awaitLeads(stable)
-		var worst figures
-		var overlapping int
-		var slowest time.Duration
-		since := l.version()
-		for i := range *flips {
-			revision := both[(i+1)%2]
-			began := time.Now()
-			l.must(l.FlipLabel(t.Context(), revision))
-			l.awaitLeads(revision)
-			f := l.sharedFigures(began, time.Now())
-			if f.overlap > 0 {
-				overlapping++
+		t.Run(image, func(t *testing.T) {
+			l := start(t, programs, func(o *rollout.Options) {
+				o.WithoutFence = true // it would reject the late writes
+				o.WithoutGateways = true
+			})
+			overlapping, row := l.flipUnderLoad(image)
+			t.Logf("\n| elections of istiod | changes | two active | longest overlap | longest time without a leader | until the new revision leads | late writes | writes of their locks |\n%s", row)
+			if image == "inside" && overlapping > 0 {
+				t.Errorf("with incumbent's elections two istiods were active in %d of %d changes", overlapping, *flips)
 			}
-			worst.overlap, worst.idle, slowest = max(worst.overlap, f.overlap), max(worst.idle, f.idle), max(slowest, f.until)
-			t.Logf("%s, change %d to %s: overlap %v, without a leader %v, new leader after %v", image, i+1, revision, f.overlap, f.idle, f.until)
-		}
-		fmt.Fprintf(&text, "| %s | %d | %d | %v | %v | %v | %d |\n", image, *flips, overlapping,
-			worst.overlap.Round(time.Millisecond), worst.idle.Round(time.Millisecond), slowest.Round(time.Millisecond), l.lockWrites(since))
-		if image == "inside" && overlapping > 0 {
-			t.Errorf("with incumbent's elections two istiods were active in %d of %d changes", overlapping, *flips)
-		}
-		for _, revision := range both {
-			l.uninstall(revision)
-		}
-		l.kubectl("", "-n", home, "delete", "configmaps", shared[0], shared[1])
+		})
 	}
-	t.Log(text.String())
+}
+
+// flipUnderLoad installs two revisions of an istiod and changes the default revision between them. It returns the number of
+// changes with two active istiods, and a row of figures.
+func (l *lab) flipUnderLoad(image string) (overlapping int, row string) {
+	l.t.Helper()
+	ctx, both := l.t.Context(), []string{stable, canary}
+	l.kubectl(fmt.Sprintf(defaultTag, stable), "apply", "-f", "-")
+	for _, revision := range both {
+		l.install(revision, image, 1)
+	}
+	l.awaitLeads(stable)
+	l.must(l.StartLoad(ctx))
+	var worst figures
+	since := l.version()
+	for i := range *flips {
+		revision := both[(i+1)%2]
+		began := time.Now()
+		l.must(l.FlipLabel(ctx, revision))
+		l.awaitLeads(revision)
+		f := l.sharedFigures(began, time.Now())
+		if f.overlap > 0 {
+			overlapping++
+		}
+		worst.overlap, worst.idle, worst.until = max(worst.overlap, f.overlap), max(worst.idle, f.idle), max(worst.until, f.until)
+		l.t.Logf("%s, change %d to %s: overlap %v, without a leader %v, new leader after %v", image, i+1, revision, f.overlap, f.idle, f.until)
+	}
+	l.must(l.StopLoad())
+	report, err := l.Audit()
+	l.must(err)
+	late, judged := 0, 0
+	for _, lock := range report.Locks {
+		late += lock.Breaches
+		judged += lock.Judged
+	}
+	row = fmt.Sprintf("| %s | %d | %d | %v | %v | %v | %d of %d | %d |", image, *flips, overlapping, worst.overlap.Round(time.Millisecond),
+		worst.idle.Round(time.Millisecond), worst.until.Round(time.Millisecond), late, judged, l.lockWrites(since))
+	return overlapping, row
 }
 
 // sharedFigures returns the worst figures of the shared elections in a period.

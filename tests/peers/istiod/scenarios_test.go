@@ -70,7 +70,13 @@ func (r *report) editGateways(revisions []string) string {
 			}
 			return ""
 		})
-		writers := r.writers(namespace, since)
+		var writers []string
+		r.await("the audit log has the write, which the API server logs after its response", func() string {
+			if writers = r.writers(namespace, since); len(writers) == 0 {
+				return "no write of a status in " + namespace
+			}
+			return ""
+		})
 		if len(writers) != 1 || !strings.HasSuffix(writers[0], "-"+revision) {
 			r.t.Errorf("the status of %s/web was written by %v", namespace, writers)
 		}
