@@ -46,7 +46,7 @@ func (l *lab) graceful(s *report.Scenario) error {
 	for _, e := range relays {
 		all.Go(func() { r.failed(l.handOn(e, until)) })
 	}
-	limit := r.add(report.Series{Library: report.Limit, Case: "two writes and an event"})
+	limit := r.add(report.Series{Library: report.Limit})
 	for i := range inFlight {
 		all.Go(func() { r.failed(l.limit(namespace, fmt.Sprintf("limit-%d", i), until, limit)) })
 	}

@@ -38,8 +38,8 @@ func (l *lab) kill(s *report.Scenario) error {
 	for _, k := range []killing{
 		{setups[0], report.Ours, true, 1, choose(l, 10, 100)},
 		{setups[0], report.Ours + ", no witness", false, elections, rounds},
-		{setups[2], report.Istio, false, elections, rounds},
-		{setups[4], report.ClientGo, false, elections, rounds},
+		{setups[1], report.Istio, false, elections, rounds},
+		{setups[2], report.ClientGo, false, elections, rounds},
 	} {
 		series := k.series("")
 		series.Library = k.name

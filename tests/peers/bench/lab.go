@@ -83,19 +83,17 @@ type setup struct {
 	lock    electors.Lock
 }
 
-// setups are the elections without rank. The default lock of each library comes first.
+// setups are the elections without rank, with the default lock of each library.
 var setups = []setup{
 	{electors.Incumbent, electors.IstioTiming, electors.ConfigMap},
-	{electors.Incumbent, electors.IstioTiming, electors.Lease},
 	{electors.Istio, electors.IstioTiming, electors.ConfigMap},
-	{electors.Istio, electors.IstioTiming, electors.Lease},
 	{electors.ClientGo, electors.IstioTiming, electors.Lease},
 	{electors.Incumbent, electors.KubernetesTiming, electors.Lease},
 	{electors.ClientGo, electors.KubernetesTiming, electors.Lease},
 }
 
 func (s setup) series(part string) report.Series {
-	return report.Series{Library: s.library.String(), Timing: s.timing.String(), Case: s.lock.String(), Part: part}
+	return report.Series{Library: s.library.String(), Timing: s.timing.String(), Part: part}
 }
 
 // spec returns a candidate of this setup.

@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	"incumbent.dev/incumbent/tests/peers/electors"
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
@@ -24,20 +24,11 @@ func (l *lab) requests(s *report.Scenario) error {
 		errs  = make([]error, len(setups))
 	)
 	for i, setup := range setups {
-		if setup.byDefault() {
-			all.Go(func() { loads[i], errs[i] = l.quietly(setup) })
-		}
+		all.Go(func() { loads[i], errs[i] = l.quietly(setup) })
 	}
 	all.Wait()
-	for _, measured := range loads {
-		s.Loads = append(s.Loads, measured...)
-	}
+	s.Loads = slices.Concat(loads...)
 	return errors.Join(errs...)
-}
-
-// byDefault skips the second kind of lock of a library, which sends the same requests.
-func (s setup) byDefault() bool {
-	return s.library == electors.ClientGo || s.timing != electors.IstioTiming || s.lock == electors.ConfigMap
 }
 
 // quietly measures the processes of one setup in its own namespace, because a watch may include all locks of a
@@ -104,9 +95,6 @@ func (s setup) load(replica int, before, after sample) report.Load {
 	return load
 }
 
-// errNotAll is returned if a process does not lead all of its elections.
-var errNotAll = errors.New("too many elections")
-
 // leading waits until a child leads that many elections.
 func (l *lab) leading(c *child, elections int) (sample, error) {
 	deadline := time.Now().Add(bound)
@@ -116,7 +104,7 @@ func (l *lab) leading(c *child, elections int) (sample, error) {
 			return s, err
 		}
 		if time.Now().After(deadline) {
-			return s, fmt.Errorf("%w: it leads %d of %d elections after %v", errNotAll, s.Live, elections, bound)
+			return s, fmt.Errorf("process leads %d of %d elections after %v", s.Live, elections, bound)
 		}
 		if err := l.pause(200 * time.Millisecond); err != nil {
 			return s, err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,41 +11,20 @@ import (
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
-// scale measures the cost of elections in one process by their number. Two processes have a candidate in each election;
+// scale measures the cost of an election in a process with many elections. Two processes have a candidate in each election;
 // the first leads all. The cost of the process itself is subtracted.
 func (l *lab) scale(s *report.Scenario) error {
-	for _, elections := range choose(l, []int{1, 100}, []int{1, 100, 1000, 5000}) {
-		var (
-			all   sync.WaitGroup
-			sizes = make([][]report.Size, len(electors.Libraries))
-			errs  = make([]error, len(electors.Libraries))
-		)
-		for i, library := range electors.Libraries {
-			one := func() {
-				sizes[i], errs[i] = l.many(library, elections)
-				if errors.Is(errs[i], errNotAll) { // this is also a result
-					sizes[i] = []report.Size{{
-						Library: library.String(), Timing: electors.IstioTiming.String(), Role: report.Leader,
-						Elections: elections, Failed: errs[i].Error(),
-					}}
-					errs[i] = nil
-				}
-			}
-			if elections > 1000 { // two cores cannot run three of these
-				one()
-			} else {
-				all.Go(one)
-			}
-		}
-		all.Wait()
-		if err := errors.Join(errs...); err != nil {
-			return err
-		}
-		for _, measured := range sizes {
-			s.Sizes = append(s.Sizes, measured...)
-		}
+	var (
+		all   sync.WaitGroup
+		sizes = make([][]report.Size, len(electors.Libraries))
+		errs  = make([]error, len(electors.Libraries))
+	)
+	for i, library := range electors.Libraries {
+		all.Go(func() { sizes[i], errs[i] = l.many(library, choose(l, 100, 1000)) })
 	}
-	return nil
+	all.Wait()
+	s.Sizes = slices.Concat(sizes...)
+	return errors.Join(errs...)
 }
 
 // many measures a leading and a following process of one library in its own namespace, because a watch may include all
@@ -116,6 +96,9 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 		if err != nil {
 			return nil, err
 		}
+		if lost := after[i].Spans - before[i].Spans; lost > 0 {
+			return nil, fmt.Errorf("replica %d of %v began %d terms during the measurement", i, library, lost)
+		}
 		n, took := float64(elections), after[i].At.Sub(before[i].At)
 		size := report.Size{
 			Library: library.String(), Timing: electors.IstioTiming.String(), Elections: elections,
@@ -124,8 +107,6 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 			StackKiB:   less(full.Stack, empty[i].Stack) / 1024 / n,
 			Goroutines: float64(full.Goroutines-empty[i].Goroutines) / n,
 			PerSecond:  float64(sum(after[i].Counts)-sum(before[i].Counts)) / took.Seconds(),
-			CPU:        (after[i].CPU - before[i].CPU) / took.Hours() / n,
-			Lost:       after[i].Spans - before[i].Spans,
 		}
 		sizes = append(sizes, size)
 	}

@@ -32,9 +32,6 @@ const (
 	Limit    = "limit"
 )
 
-// TakingOver begins the case of a row for acquiring the lock from another library.
-const TakingOver = "taking over from"
-
 // Results are the measurements by scenario.
 type Results struct {
 	Scenarios map[string]*Scenario `json:"scenarios"`
@@ -55,8 +52,6 @@ type Scenario struct {
 type Series struct {
 	Library string `json:"library"`
 	Timing  string `json:"timing,omitempty"`
-	// Case distinguishes rows of a library and a timing, for example by lock.
-	Case string `json:"case,omitempty"`
 	// Part is the part of the scenario: refused or swallowed.
 	Part string `json:"part,omitempty"`
 	// Millis are the times.
@@ -90,12 +85,6 @@ type Size struct {
 	Goroutines float64 `json:"goroutines"`
 	// PerSecond is the number of requests of the process per second.
 	PerSecond float64 `json:"requestsPerSecond"`
-	// CPU is the CPU time per election in seconds per hour.
-	CPU float64 `json:"cpuSecondsPerHour"`
-	// Lost is the number of terms that ended during the measurement.
-	Lost int `json:"lostTerms,omitempty"`
-	// Failed is the reason why nothing was measured.
-	Failed string `json:"failed,omitempty"`
 }
 
 // Read reads results. It returns empty Results if the file does not exist.
@@ -127,10 +116,7 @@ func (r *Results) Write(path string) error {
 }
 
 // Spread describes a distribution.
-type Spread struct {
-	N                     int
-	Min, Median, P99, Max float64
-}
+type Spread struct{ Median, P99 float64 }
 
 // SpreadOf returns the spread of values. The p99 of fewer than a hundred values is the largest.
 func SpreadOf(values []float64) Spread {
@@ -140,5 +126,5 @@ func SpreadOf(values []float64) Spread {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	at := func(percent int) float64 { return sorted[max(0, (percent*n+99)/100-1)] }
-	return Spread{N: n, Min: sorted[0], Median: at(50), P99: at(99), Max: sorted[n-1]}
+	return Spread{Median: at(50), P99: at(99)}
 }

@@ -7,12 +7,6 @@ import (
 	"strings"
 )
 
-// Timings as the tables name them.
-const (
-	IstioTiming      = "30/15/7.5"
-	KubernetesTiming = "15/10/2"
-)
-
 // Parts of the scenario crash.
 const (
 	Refused   = "refused"
@@ -34,8 +28,7 @@ var measurements = []struct{ name, scenario, part string }{
 	{"leader cut off, packets lost", Crash, Swallowed},
 }
 
-// Times returns the table of times until the next leader. It has the first case of each elector and timing, which is the
-// default of that elector's users.
+// Times returns the table of times until the next leader.
 func (r *Results) Times() string {
 	g := newGrid(3, "from", "elector", "timing", "median", "p99", "ratio of medians", "rounds with two leaders")
 	for _, m := range measurements {
@@ -43,13 +36,10 @@ func (r *Results) Times() string {
 		if s == nil {
 			continue
 		}
-		seen := map[string]bool{}
 		for _, x := range s.Series {
-			id := x.Library + x.Timing
-			if x.Part != m.part || seen[id] || len(x.Millis) == 0 {
+			if x.Part != m.part || len(x.Millis) == 0 {
 				continue
 			}
-			seen[id] = true
 			d := SpreadOf(x.Millis)
 			g.row(m.name, x.Library, x.Timing, millis(d.Median), millis(d.P99), ratio(d.Median, s.reference(x).Median), x.overlaps())
 		}
@@ -127,10 +117,7 @@ func (s *Scenario) cpu(library, timing, role string) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// tableElections is the number of elections in the third table.
-const tableElections = 1000
-
-// Scale returns the table of a process with 1,000 elections.
+// Scale returns the table of a process with many elections.
 func (r *Results) Scale() string {
 	g := newGrid(2, "role", "elector", "heap and stacks per election", "goroutines per election", "requests/s")
 	s := r.Scenarios[Scale]
@@ -138,13 +125,7 @@ func (r *Results) Scale() string {
 		return g.String()
 	}
 	for _, x := range s.Sizes {
-		switch {
-		case x.Elections != tableElections:
-		case x.Failed != "":
-			g.row(x.Role, x.Library+": "+x.Failed, "–", "–", "–")
-		default:
-			g.row(x.Role, x.Library, digits(x.HeapKiB+x.StackKiB)+" KiB", digits(x.Goroutines), digits(x.PerSecond))
-		}
+		g.row(x.Role, x.Library, digits(x.HeapKiB+x.StackKiB)+" KiB", digits(x.Goroutines), digits(x.PerSecond))
 	}
 	return g.String()
 }
