@@ -141,7 +141,7 @@ func TestHealth_StuckController(t *testing.T) {
 	c := newController()
 	c.held = make(chan struct{})
 	r := start(t, config, c.rows())
-	r.leads(t)
+	<-c.began
 	e.breakRecord(t)
 	await(t, "the server is unhealthy", func() bool {
 		code, text := r.page(t, "/healthz")

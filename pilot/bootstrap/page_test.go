@@ -6,8 +6,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/debug"
@@ -60,6 +64,10 @@ func TestElectionsPage(t *testing.T) {
 	})
 	b.stop(t)
 	await(t, "the page shows no follower", func() bool { return !strings.Contains(a.shows(t), `<span class="identity">b</span>`) })
+	await(t, "the Event of the term is written", func() bool {
+		events, err := e.admin.Kube().CoreV1().Events(e.home).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=LeaderElection"})
+		return err == nil && slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return strings.HasPrefix(event.Message, "a became leader") })
+	})
 	if err := a.end(); err != nil { // with a reader
 		t.Error(err)
 	}
