@@ -5,11 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -25,10 +24,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{WithoutControllers: true}) }
 
-const (
-	election = "example"
-	soon     = 30 * time.Second
-)
+const election = "example"
 
 // store is an SQL or an etcd store.
 type store interface {
@@ -39,7 +35,7 @@ type store interface {
 
 func sqlStore(t *testing.T) store {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(10000)&_txlock=immediate")
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "db")+"?_pragma=busy_timeout(60000)&_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +51,17 @@ func sqlStore(t *testing.T) store {
 	return s
 }
 
-// etcdStore starts the etcd of the directory of the API server.
+// etcdStore starts the etcd of the directory of the API server, on the address of the cluster, which no other process uses.
 func etcdStore(t *testing.T) store {
 	t.Helper()
-	address := "http://" + freeAddress(t)
 	c := cluster.Shared(t)
-	etcd := exec.Command(filepath.Join(filepath.Dir(c.Kubectl()), "etcd"), "--data-dir="+t.TempDir(), "--log-level=error",
-		"--listen-client-urls="+address, "--advertise-client-urls="+address, "--listen-peer-urls=http://"+freeAddress(t))
+	server, err := url.Parse(c.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := "http://" + server.Hostname() + ":12379"
+	etcd := exec.Command(filepath.Join(filepath.Dir(c.Kubectl()), "etcd"), "--data-dir="+t.TempDir(), "--log-level=error", "--unsafe-no-fsync",
+		"--listen-client-urls="+address, "--advertise-client-urls="+address, "--listen-peer-urls=http://"+server.Hostname()+":12380")
 	if err := etcd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func etcdStore(t *testing.T) store {
 		_ = etcd.Process.Kill()
 		_ = etcd.Wait() // returns the error of the kill
 	})
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: soon, Context: context.WithoutCancel(t.Context())})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: waits.Bound, Context: context.WithoutCancel(t.Context())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,22 +78,12 @@ func etcdStore(t *testing.T) store {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), waits.Bound)
 	defer cancel()
 	if _, err := client.Get(ctx, "ready"); err != nil {
 		t.Fatal(err)
 	}
 	return fencing.NewEtcd(client, election)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 func both(t *testing.T, f func(t *testing.T, s store)) {
