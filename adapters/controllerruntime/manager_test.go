@@ -53,6 +53,9 @@ func elected(t *testing.T, change ...func(*leaderelection.Config)) *Manager {
 	return m
 }
 
+// slowStop is for tests that hold a run function. A slow machine does not exceed this limit.
+func slowStop(c *leaderelection.Config) { c.StopLimit = time.Minute }
+
 // start starts a manager. stop stops it and returns its error.
 func start(t *testing.T, m *Manager) (stop func() error, ended <-chan error) {
 	t.Helper()
@@ -340,7 +343,7 @@ func TestManager_Metrics(t *testing.T) {
 
 // A reconciler that ignores its context keeps the lock: neither Start nor the release happen while it runs.
 func TestStart_ReturnsAfterReconcile(t *testing.T) {
-	m := elected(t)
+	m := elected(t, slowStop)
 	reconciling, finish := make(chan struct{}), make(chan struct{})
 	m.InTerms(func(_ context.Context, term manager.Manager) error {
 		return watching(term, "slow", reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
