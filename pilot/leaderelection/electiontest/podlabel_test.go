@@ -78,42 +78,33 @@ func (p *labelled) want(when, value string) {
 }
 
 func TestLabelPod(t *testing.T) {
-	t.Run("stop", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := startLabelled(t, "", false)
-			p.want("in the term", p.election)
-			p.stop()
-			p.want("after the end", "")
+	own := electiontest.New().Config("a").ElectionID
+	for name, c := range map[string]struct {
+		before, after string // labels of an earlier process, and of the follower
+		lose          bool   // the replica becomes a follower
+	}{
+		"stop":                      {},
+		"loss":                      {lose: true},
+		"label of earlier process":  {before: own, lose: true},
+		"label of another election": {before: "other", after: "other", lose: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := startLabelled(t, c.before, c.before != "")
+				if c.before == "" {
+					p.want("in the term", own)
+				}
+				if c.lose {
+					p.cluster.Overwrite("b")
+					p.failing.Store(false)
+					time.Sleep(leaderelection.DefaultRetryPeriod)
+					p.want("as a follower", c.after)
+				}
+				p.stop()
+				p.want("after the end", c.after)
+			})
 		})
-	})
-	t.Run("loss", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := startLabelled(t, "", false)
-			p.cluster.Overwrite("b")
-			p.want("after the loss", "")
-			p.stop()
-		})
-	})
-	t.Run("label of an earlier process", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := startLabelled(t, electiontest.New().Config("a").ElectionID, true)
-			p.cluster.Overwrite("b")
-			p.failing.Store(false)
-			time.Sleep(leaderelection.DefaultRetryPeriod)
-			p.want("as a follower", "")
-			p.stop()
-		})
-	})
-	t.Run("label of another election", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p := startLabelled(t, "other", true)
-			p.cluster.Overwrite("b")
-			p.failing.Store(false)
-			time.Sleep(leaderelection.DefaultRetryPeriod)
-			p.want("as a follower", "other")
-			p.stop()
-		})
-	})
+	}
 }
 
 func TestLabelPod_FailedRequests(t *testing.T) {

@@ -104,7 +104,7 @@ func TestQuickStart(t *testing.T) {
 	if err != nil || *lease.Spec.HolderIdentity != "quick-b" {
 		t.Errorf("%v, error %v", lease.Spec, err)
 	}
-	if log := first.Errors.String() + second.Errors.String(); strings.Contains(log, "WARN") || strings.Contains(log, "forbidden") {
+	if log := first.Errors.String() + second.Errors.String(); strings.Contains(log, "forbidden") {
 		t.Errorf("the Role is not sufficient:\n%s", log)
 	}
 }
