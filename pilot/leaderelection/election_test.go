@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,13 @@ func TestElection(t *testing.T) {
 				}
 				a := s.candidate(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
 				a.AddRunContext(a.work)
+				cleanUp := false
+				a.AddRunContext(func(ctx context.Context) error {
+					<-ctx.Done()
+					<-time.After(time.Second)
+					cleanUp = a.admits(t)
+					return nil
+				})
 				if a.IsLeader() || a.works() || a.admits(t) {
 					t.Error("leads before it runs")
 				}
@@ -39,11 +47,14 @@ func TestElection(t *testing.T) {
 					t.Errorf("led by %q of %q", holder, key)
 				}
 				checkLeadersStatus(t, a.Status(), kind)
+				if token := a.Status().Token; token != strconv.FormatUint(a.token, 10) {
+					t.Errorf("the run function has the token %d, the status %s", a.token, token)
+				}
 				if len(a.events) == 0 || a.log.Count("election="+locktest.Name) == 0 {
 					t.Errorf("Events %v, log %s", a.events, &a.log)
 				}
-				if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.admits(t) {
-					t.Errorf("it ended with %v; its function runs: %v, it leads: %v", err, a.works(), a.IsLeader())
+				if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.admits(t) || !cleanUp {
+					t.Errorf("it ended with %v; its function runs: %v, it leads: %v, a write at the end: %v", err, a.works(), a.IsLeader(), cleanUp)
 				}
 				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
 					t.Errorf("after the stop: the ConfigMap held by %q, the Lease by %q", o, l)

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // lockServer is an API server with only the locks.
@@ -38,6 +39,7 @@ type candidate struct {
 	mu     sync.Mutex
 	live   bool
 	terms  int
+	token  uint64 // of the newest term
 	events []string
 }
 
@@ -54,8 +56,11 @@ func (a *candidate) works() bool {
 }
 
 func (a *candidate) work(ctx context.Context) error {
+	term, _ := k8sleaderelection.TermFromContext(ctx)
 	a.mu.Lock()
-	a.live, a.terms = true, a.terms+1
+	a.live = true
+	a.terms++
+	a.token = term.Token
 	a.mu.Unlock()
 	<-ctx.Done()
 	a.mu.Lock()

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -46,39 +45,6 @@ func TestWrites_RejectedAfterLoss(t *testing.T) {
 			w.lead(t)
 			c.lose(x, w)
 			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
-			w.isShut(t)
-		})
-	}
-}
-
-func watching(d *defaults.Watcher) func(*leaderelection.Config) {
-	return func(c *leaderelection.Config) { c.DefaultWatcher = d }
-}
-
-// While a leader drains, its writes are sent and it holds the lock. After its release they are not sent.
-func TestWrites_RejectedAfterRelease(t *testing.T) {
-	t.Parallel()
-	for name, leave := range map[string]func(*testing.T, *fixture, *worker, *defaults.Watcher){
-		"stop": func(_ *testing.T, _ *fixture, w *worker, _ *defaults.Watcher) { w.Cancel() },
-		"handover": func(t *testing.T, x *fixture, _ *worker, d *defaults.Watcher) {
-			x.candidate("b", "canary", watching(d), patient).start(t)
-			d.Set("canary")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := newFixture(t, leaderelection.LockTypeLease)
-			d := defaults.New("stable")
-			w := x.worker("a", nil, watching(d), patient)
-			w.lingers.Store(true)
-			w.lead(t)
-			leave(t, x, w, d)
-			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
-			if err, holder := w.write(t.Context()), x.snapshot().Record.HolderIdentity; err != nil || holder != "a" {
-				t.Errorf("while a drains, its write returns %v and %q holds the lock", err, holder)
-			}
-			w.lingers.Store(false)
-			eventually(t, "the lock is released", func() bool { return x.snapshot().Record.HolderIdentity != "a" })
 			w.isShut(t)
 		})
 	}

@@ -35,7 +35,7 @@ func short(c *leaderelection.Config) {
 	c.RetryPeriod = 2 * time.Second
 }
 
-// patient is for handovers. A nominee has a RetryPeriod to acquire the lock, then other candidates may acquire it.
+// patient is for a handover. A nominee has a RetryPeriod to acquire the lock, then other candidates may acquire it.
 func patient(c *leaderelection.Config) {
 	c.LeaseDuration = time.Minute
 	c.RenewDeadline = 40 * time.Second
@@ -72,9 +72,6 @@ type fixture struct {
 	cluster   *cluster.Cluster
 	namespace string
 	lock      leaderelection.LockType
-	// system is the namespace of the default revision. Each fixture has its own, so that tests run in parallel.
-	system string
-	locks  []string // names of locks that candidates may use
 }
 
 func newFixture(t testing.TB, lock leaderelection.LockType) *fixture {
@@ -84,11 +81,7 @@ func newFixture(t testing.TB, lock leaderelection.LockType) *fixture {
 
 func newFixtureIn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType) *fixture {
 	t.Helper()
-	namespace := c.Namespace(t)
-	return &fixture{
-		TB: t, cluster: c, namespace: namespace, lock: lock, system: namespace,
-		locks: []string{election, election + "-stable", election + "-canary"},
-	}
+	return &fixture{TB: t, cluster: c, namespace: c.Namespace(t), lock: lock}
 }
 
 // ownCluster starts a cluster that only one test uses.
@@ -122,8 +115,8 @@ func eachLock(t *testing.T, f func(t *testing.T, x *fixture)) {
 func (x *fixture) config(name string) *rest.Config {
 	x.Helper()
 	return x.cluster.Identity(x, cluster.IdentityOptions{
-		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: slices.Concat(candidateRules(x.locks...), lockRules([]string{workMap}, "patch")),
-		ClusterRules: tagRules(revisions.DefaultTagWebhook("istio-system"), revisions.DefaultTagWebhook(x.system)),
+		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: slices.Concat(candidateRules(election), lockRules([]string{workMap}, "patch")),
+		ClusterRules: tagRules(revisions.DefaultTagWebhook(x.namespace)),
 	})
 }
 
@@ -187,7 +180,7 @@ func (x *fixture) ranked(name, revision string, options ...func(*leaderelection.
 // watcher runs a default watcher with the client of c until the test ends.
 func (x *fixture) watcher(c *candidate) revisions.DefaultWatcher {
 	x.Helper()
-	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.system, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
+	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.namespace, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
 	run(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
 	eventually(x, c.name+" has synced the default revision", watcher.HasSynced)
 	return watcher
@@ -238,11 +231,11 @@ func (c *candidate) follows(leader string) func() bool {
 	}
 }
 
-// setDefault sets the default revision of the fixture.
+// setDefault sets the default revision in the namespace of the fixture, so that tests run in parallel.
 func (x *fixture) setDefault(revision string) {
 	x.Helper()
 	client := x.cluster.Client(x).Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	name := revisions.DefaultTagWebhook(x.system)
+	name := revisions.DefaultTagWebhook(x.namespace)
 	err := cluster.Edit(x.Context(), client, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		func(hook *admissionv1.MutatingWebhookConfiguration) {
 			hook.Labels = map[string]string{"istio.io/rev": revision}
