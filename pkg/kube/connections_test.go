@@ -27,11 +27,11 @@ type secured struct {
 	end  chan struct{}
 
 	mu sync.Mutex
-	// used has the connections on which requests have arrived. On a busy machine, the client may open others and use only the first.
+	// used has the connections that carried requests. On a busy machine, the client may open others and use only the first.
 	used map[string]bool
 }
 
-// connections returns the number of connections on which requests have arrived.
+// connections returns the number of connections that carried requests.
 func (s *secured) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

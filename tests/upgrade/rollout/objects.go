@@ -89,7 +89,7 @@ func (r *Rollout) putObjects(ctx context.Context) error {
 	// The proxy has no routes. The overlay sets its backend.
 	overlay := fmt.Sprintf(`spec: {replicas: 2, template: {spec: {terminationGracePeriodSeconds: %d, `+
 		`containers: [{name: istio-proxy, env: [{name: BACKEND, value: %q}, {name: LINGER, value: %q}]}]}}}`,
-		int(grace.Seconds()), r.backend, Linger)
+		int(grace.Seconds()), r.backend, linger)
 	for n := range r.options.Gateways {
 		at := metav1.ObjectMeta{Namespace: Shop, Name: fmt.Sprint("web-", n+1)}
 		if err := r.apply(ctx,

@@ -74,13 +74,13 @@ type Release struct {
 const (
 	betweenRequests = 5 * time.Millisecond
 	betweenWrites   = 250 * time.Millisecond
-	// Linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
+	// linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
 	// seconds to remove the Pod from the endpoints.
-	Linger = 30 * time.Second
-	// Drain is the time for open requests after Linger, as in the proxy.
-	Drain = 10 * time.Second
+	linger = 30 * time.Second
+	// drain is the time for open requests after linger, as in the proxy.
+	drain = 10 * time.Second
 	// grace is the grace period of a proxy, longer than both.
-	grace = Linger + 2*Drain
+	grace = linger + 2*drain
 )
 
 func (r *Rollout) log(format string, args ...any) { r.options.Log(fmt.Sprintf(format, args...)) }

@@ -246,7 +246,7 @@ func (r *Rollout) StartLoad(ctx context.Context) error {
 			return err
 		}
 	}
-	r.requests = &workload.Requests{URLs: urls, Every: betweenRequests, Drain: Linger + Drain}
+	r.requests = &workload.Requests{URLs: urls, Every: betweenRequests, Drain: linger + drain}
 	r.writer = &workload.Writer{
 		Objects: r.objects, Seed: r.options.Seed, Every: betweenWrites, Bundle: bundleName, Most: 6,
 		WithoutGateways: r.options.WithoutGateways,
