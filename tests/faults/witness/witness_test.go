@@ -27,7 +27,7 @@ func readFile(t testing.TB, path string) string {
 	return string(raw)
 }
 
-// A negative exit is a signal.
+// A negative exit is a signal. With a fence, the witness has all of its time for the release.
 func TestDeath_Releases(t *testing.T) {
 	usr1 := func(p *process) { p.Signal(t, syscall.SIGUSR1) } // the parent forwards it
 	child := func(n syscall.Signal) func(*process) { return func(p *process) { p.signal(n) } }
@@ -56,7 +56,7 @@ func TestDeath_Releases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, c.kind)
-			p := s.leader("a", "FAULT="+name)
+			p := s.leader("a", "FENCED=yes", "FAULT="+name)
 			before := s.read()
 			c.kill(p)
 			if exit := p.Exit(t); exit != c.exit {
