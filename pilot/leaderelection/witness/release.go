@@ -31,8 +31,9 @@ type Options struct {
 }
 
 const (
-	// callTimeout bounds each call of the API server.
-	callTimeout = 2 * time.Second
+	// callTimeout bounds each call of the API server, with the connection. It is longer than the answer of a busy API server. A
+	// parent has time for a second connection after it.
+	callTimeout = 4 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = time.Second
