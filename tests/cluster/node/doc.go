@@ -19,8 +19,8 @@
 // PATH, HOME and TMPDIR. Each Pod has its own loopback address (status.podIP) with all ports. Readiness and liveness
 // probes use httpGet. A process whose liveness probe fails is terminated and restarted.
 //
-// The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f, --previous and --tail: the node serves
-// the log endpoint of a kubelet to clients with a certificate of the cluster. A remote API server cannot reach it.
+// The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f and --tail: the node serves the log endpoint of a
+// kubelet to clients with a certificate of the cluster. A remote API server cannot reach it.
 //
 // Not supported: exec, volumes, several containers, init containers, startup probes, hooks, resource limits, and other restart
 // policies than Always. If an

@@ -39,8 +39,6 @@ type worker struct {
 	mu      sync.Mutex
 	process *process.Process
 	view    Pod
-	// starts are the positions in the log at which each process started.
-	starts []int64
 }
 
 func (n *Node) newWorker(ctx context.Context, pod *corev1.Pod) *worker {
@@ -137,9 +135,6 @@ func (w *worker) runProcesses(start process.Spec, address string) {
 // runOnce starts the process and returns when it has ended: by itself, after failed liveness probes, or because the Pod
 // is being deleted.
 func (w *worker) runOnce(start process.Spec, address string) (*os.ProcessState, error) {
-	if err := w.mark(); err != nil {
-		return nil, err
-	}
 	p, err := process.Start(start)
 	if err != nil {
 		return nil, err
