@@ -37,13 +37,11 @@ const bound = harness.Patience
 // namespace.
 type world struct {
 	*testing.T
-	cluster   *cluster.Cluster
 	namespace string
 	admin     kubernetes.Interface
 	objects   dynamic.Interface
 	gateways  gatewayclient.GatewayInterface
 	config    *rest.Config
-	log       harness.Log
 
 	mu sync.Mutex
 	// onWrite is called before a write is sent. If it returns an error, the write is not sent.
@@ -52,11 +50,7 @@ type world struct {
 	// accepted contains the writes that the API server accepted. Writes with an old version are rejected and
 	// retried.
 	accepted []call
-	// answered counts the completed writes.
-	answered int
 	events   []string
-	// sentinels counts the Gateways of settled.
-	sentinels int
 }
 
 // call is a write.
@@ -73,7 +67,7 @@ func newWorld(t *testing.T) *world {
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, cluster: c, namespace: c.Namespace(t)}
+	w := &world{T: t, namespace: c.Namespace(t)}
 	client := c.Client(t)
 	w.admin, w.objects = client.Kube(), client.Dynamic()
 	all, err := gatewayclient.NewForConfig(client.RESTConfig())
@@ -85,10 +79,22 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// controller runs a controller until stop is called or the test ends.
-func (w *world) controller() (c *Controller, stop func()) {
+// controller runs a controller until stop is called or the test ends. After stop, all its writes are recorded.
+func (w *world) controller() (stop func()) {
 	w.Helper()
-	c = w.new()
+	client, err := kube.NewClient(w.config, kube.WithRateLimit(-1, 0), kube.WithWrapTransport(func(next http.RoundTripper) http.RoundTripper {
+		return counted{next, w}
+	}))
+	if err != nil {
+		w.Fatal(err)
+	}
+	c, err := New(client, Config{
+		Namespace: w.namespace, Event: w.note, Logger: slog.New(slog.DiscardHandler),
+		IsMine: func(meta metav1.ObjectMeta) bool { return meta.Namespace == w.namespace },
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(w.Context()))
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -100,36 +106,19 @@ func (w *world) controller() (c *Controller, stop func()) {
 		kube.CloseIdleConnections(c.loop.Client())
 	})
 	w.Cleanup(stop)
-	return c, stop
+	return stop
 }
 
-func (w *world) new() *Controller {
-	w.Helper()
-	client, err := kube.NewClient(w.config, kube.WithRateLimit(-1, 0), kube.WithWrapTransport(func(next http.RoundTripper) http.RoundTripper {
-		return counted{next, w}
-	}))
-	if err != nil {
-		w.Fatal(err)
+// note records an Event.
+func (w *world) note(o runtime.Object, kind, reason, message string, args ...any) {
+	about, ok := o.(*corev1.ObjectReference)
+	if !ok || kind != corev1.EventTypeWarning || about.Kind != "Gateway" || about.UID == "" {
+		w.Errorf("an Event of type %s is about %#v", kind, o)
+		return
 	}
-	c, err := New(client, Config{
-		Namespace: w.namespace,
-		IsMine:    func(meta metav1.ObjectMeta) bool { return meta.Namespace == w.namespace },
-		Event: func(o runtime.Object, kind, reason, message string, args ...any) {
-			about, ok := o.(*corev1.ObjectReference)
-			if !ok || kind != corev1.EventTypeWarning || about.Kind != "Gateway" || about.UID == "" {
-				w.Errorf("an Event of type %s is about %#v", kind, o)
-				return
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.events = append(w.events, fmt.Sprintf("%s %s: ", about.Name, reason)+fmt.Sprintf(message, args...))
-		},
-		Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	return c
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, fmt.Sprintf("%s %s: ", about.Name, reason)+fmt.Sprintf(message, args...))
 }
 
 // counted records writes.
@@ -152,17 +141,13 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.w.mu.Unlock()
 	if hook != nil {
 		if err := hook(one); err != nil {
-			c.w.mu.Lock()
-			defer c.w.mu.Unlock()
-			c.w.answered++
 			return nil, err
 		}
 	}
 	resp, err := c.next.RoundTrip(req)
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.w.answered++
 	if err == nil && resp.StatusCode < http.StatusMultipleChoices {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
 		c.w.accepted = append(c.w.accepted, one)
 	}
 	return resp, err
@@ -181,13 +166,6 @@ func (w *world) written() []call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.writes)
-}
-
-// answers returns the number of completed writes.
-func (w *world) answers() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.answered
 }
 
 // took returns the accepted writes so far.
@@ -293,50 +271,19 @@ func (w *world) deployed(name string) {
 }
 
 // ports waits until the Service has these port numbers.
-func (w *world) ports(service string, want ...int64) {
+func (w *world) ports(service string, want ...int32) {
 	w.Helper()
 	w.until(fmt.Sprintf("%s has the ports %v", service, want), func() error {
-		o := w.get(Service, service)
-		if o == nil {
-			return errors.New("not found")
+		o, err := w.admin.CoreV1().Services(w.namespace).Get(w.Context(), service, metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
-		ports, _, _ := unstructured.NestedSlice(o.Object, "spec", "ports")
-		var numbers []int64
-		for _, p := range ports {
-			if port, ok := p.(map[string]any); ok {
-				number, _ := port["port"].(int64)
-				numbers = append(numbers, number)
-			}
+		var numbers []int32
+		for _, port := range o.Spec.Ports {
+			numbers = append(numbers, port.Port)
 		}
 		if !slices.Equal(numbers, want) {
 			return fmt.Errorf("it has %v", numbers)
-		}
-		return nil
-	})
-}
-
-// sentinelWrites is the number of writes of one call of settled.
-const sentinelWrites = 3
-
-// settled waits until all earlier changes have been reconciled, by waiting for the deployment of a new Gateway.
-func (w *world) settled() {
-	w.Helper()
-	w.sentinels++
-	name := fmt.Sprintf("sentinel-%d", w.sentinels)
-	w.create(name, annotated(versionAnnotation, "5"))
-	w.until(name+" is written", func() error {
-		creates := 0
-		for _, kind := range rendered {
-			if w.get(kind, name+"-istio") != nil {
-				creates++
-			}
-		}
-		if creates < len(rendered) {
-			return fmt.Errorf("%d objects are there, after %v", creates, w.written())
-		}
-		// An object can be visible before its writer has the response.
-		if answered, sent := w.answers(), len(w.written()); answered < sent {
-			return fmt.Errorf("%d of %d writes have their answers", answered, sent)
 		}
 		return nil
 	})

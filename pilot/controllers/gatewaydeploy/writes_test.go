@@ -1,7 +1,6 @@
 package gatewaydeploy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,15 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // Fields of other clients stay.
 func TestController_AppliesChanges(t *testing.T) {
 	w := newWorld(t)
 	w.create("web")
-	w.controller()
+	stop := w.controller()
 	w.deployed("web-istio")
 	w.ports("web-istio", 15021, 8080)
 	w.patch(Service, "web-istio", `{"metadata":{"annotations":{"other":"value"}}}`)
@@ -38,11 +35,12 @@ func TestController_AppliesChanges(t *testing.T) {
 	if replicas, _, _ := unstructured.NestedInt64(deployment.Object, "spec", "replicas"); replicas != 3 {
 		t.Errorf("replicas of another client: %d", replicas)
 	}
-	w.settled()
+	stop()
 	// version, 3 creates; twice Service and Deployment, the first time each with a claim.
-	if writes, want := w.took(), 4+2*2+2+sentinelWrites; len(writes) != want {
+	if writes, want := w.took(), 4+2*2+2; len(writes) != want {
 		t.Errorf("%d writes, want %d: %v", len(writes), want, writes)
 	}
+	w.controller()
 	// A managed field that another client changes is restored.
 	w.patch(Service, "web-istio", `{"spec":{"type":"NodePort"}}`)
 	w.until("LoadBalancer again", func() error {
@@ -115,17 +113,16 @@ func TestController_ChangedBetweenReadAndWrite(t *testing.T) {
 			return nil
 		})
 		w.create("web")
-		w.controller()
+		stop := w.controller()
 		w.event("web "+ReasonNotManaged, "Service", "web-istio")
-		w.hook(nil)
-		w.settled()
+		stop()
 		w.untouched(before)
 	})
 	for name, remake := range map[string]bool{"replaced before an apply": true, "deleted before an apply": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.create("web")
-			w.controller()
+			stop := w.controller()
 			w.deployed("web-istio")
 			w.edit("web", `{"spec":{"listeners":[{"name":"http","port":9090,"protocol":"HTTP"}]}}`)
 			w.ports("web-istio", 15021, 9090) // claimed
@@ -149,14 +146,14 @@ func TestController_ChangedBetweenReadAndWrite(t *testing.T) {
 			w.edit("web", `{"spec":{"listeners":[{"name":"http","port":9091,"protocol":"HTTP"}]}}`)
 			if remake {
 				w.event("web "+ReasonNotManaged, "Service", "web-istio")
-				w.settled()
+				stop()
 				w.untouched(before)
 				return
 			}
 			w.ports("web-istio", 15021, 9091)
-			w.settled()
+			stop()
 			creates := slices.DeleteFunc(w.took(), func(c call) bool { return !services("POST")(c) })
-			if o := w.get(Service, "web-istio"); o.GetUID() == old || len(creates) != 3 { // first, sentinel, and this Service
+			if o := w.get(Service, "web-istio"); o.GetUID() == old || len(creates) != 2 {
 				t.Errorf("the Service was not created again: %v", w.written())
 			}
 		})
@@ -171,55 +168,36 @@ func TestController_Interrupted(t *testing.T) {
 			t.Run(fmt.Sprintf("%d,sent=%v", n, sent), func(t *testing.T) {
 				w := newWorld(t)
 				w.create("web")
-				run := func(at int) {
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					count := 0
-					w.hook(func(call) error {
-						w.mu.Lock()
-						defer w.mu.Unlock()
-						if count++; count < at {
-							return nil
-						}
-						cancel()
-						if sent && count == at {
-							return nil
-						}
-						return errInterrupted
-					})
-					c := w.new()
-					defer kube.CloseIdleConnections(c.loop.Client())
-					done := make(chan error, 1)
-					go func() { done <- c.Run(ctx) }()
-					w.until("interrupted or done", func() error {
-						if ctx.Err() != nil || w.as(9090) {
-							return nil
-						}
-						return errors.New("not yet")
-					})
-					cancel()
-					if err := <-done; err != nil {
-						t.Error(err)
-					}
-				}
-				_, stop := w.controller()
-				if n <= 4 {
-					stop() // the creates are interrupted
-				} else {
+				stop := w.controller()
+				if n > 4 { // otherwise the creates are interrupted
 					w.deployed("web-istio")
-					stop()
 				}
+				stop()
 				w.edit("web", `{"spec":{"listeners":[{"name":"http","port":9090,"protocol":"HTTP"}]}}`)
-				run((n-1)%4 + 1)
-				w.hook(nil)
-				w.controller()
-				w.until("all objects are up to date", func() error {
-					if !w.as(9090) {
-						return errors.New("not yet")
+				at, count := (n-1)%4+1, 0
+				w.hook(func(call) error {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					if count++; count < at || count == at && sent {
+						return nil
 					}
-					return nil
+					return errInterrupted
 				})
-				w.settled()
+				stop = w.controller()
+				w.until("interrupted or done", func() error {
+					w.mu.Lock()
+					interrupted := count >= at
+					w.mu.Unlock()
+					if interrupted {
+						return nil
+					}
+					return w.upToDate()
+				})
+				stop()
+				w.hook(nil)
+				stop = w.controller()
+				w.until("all objects are up to date", w.upToDate)
+				stop()
 				for _, c := range w.written() {
 					if c.verb == "DELETE" || c.verb == "PUT" {
 						t.Errorf("there was a %v", c)
@@ -230,14 +208,16 @@ func TestController_Interrupted(t *testing.T) {
 	}
 }
 
-// as reports whether all objects are deployed for one listener on this port.
-func (w *world) as(port int64) bool {
+// upToDate returns an error unless all objects are deployed for one listener on port 9090.
+func (w *world) upToDate() error {
 	service, deployment, account := w.get(Service, "web-istio"), w.get(Deployment, "web-istio"), w.get(ServiceAccount, "web-istio")
 	if service == nil || deployment == nil || account == nil {
-		return false
+		return errors.New("an object is missing")
 	}
 	ports, _, _ := unstructured.NestedSlice(service.Object, "spec", "ports")
 	text, _ := toJSON(deployment.Object)
-	last, ok := ports[len(ports)-1].(map[string]any)
-	return ok && len(ports) == 2 && last["port"] == port && strings.Contains(text, fmt.Sprintf(`"%d"`, port))
+	if last, _ := ports[len(ports)-1].(map[string]any); len(ports) != 2 || last["port"] != int64(9090) || !strings.Contains(text, `"9090"`) {
+		return errors.New("a port is missing")
+	}
+	return nil
 }

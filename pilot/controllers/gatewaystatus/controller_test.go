@@ -182,38 +182,29 @@ func TestReconcile_Skipped(t *testing.T) {
 }
 
 func TestReconcile_CreatesClass(t *testing.T) {
-	for leave, want := range map[bool]map[string]int{
-		false: {"create gatewayclasses": 1, "patch gatewayclasses /istio": 1}, true: {},
+	for name, test := range map[string]struct {
+		leave  bool
+		answer error
+		want   map[string]int
+	}{
+		"created":    {want: map[string]int{"create gatewayclasses": 1, "patch gatewayclasses /istio": 1}},
+		"LeaveClass": {leave: true, want: map[string]int{}},
+		"forbidden":  {answer: errForbidden, want: map[string]int{"create gatewayclasses": 10}}, // with back-off
 	} {
-		t.Run(fmt.Sprint("LeaveClass: ", leave), func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				s.remove("gatewayclasses", "gateways", "httproutes")
-				s.run(Config{LeaveClass: leave}, func() {
+				s.answer = test.answer
+				s.run(Config{LeaveClass: test.leave}, func() {
 					time.Sleep(time.Minute)
-					if got := s.tried(); !maps.Equal(got, want) {
-						t.Errorf("%v, want %v", got, want)
+					if got := s.tried(); !maps.Equal(got, test.want) {
+						t.Errorf("%v, want %v", got, test.want)
+					}
+					if n := s.log.Count("create GatewayClass istio"); (n == 1) != (test.answer != nil) {
+						t.Errorf("%d lines:\n%s", n, &s.log)
 					}
 				})
-			})
-		})
-	}
-}
-
-func TestReconcile_CreateClassForbidden(t *testing.T) {
-	for answer, lines := range map[error]int{nil: 0, error(errForbidden): 1} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newStub(t)
-			s.remove("gatewayclasses", "gateways", "httproutes")
-			s.answer = answer
-			s.run(Config{}, func() {
-				time.Sleep(time.Minute)
-				if n := s.log.Count("create GatewayClass istio"); n != lines {
-					t.Errorf("%v: %d lines:\n%s", answer, n, &s.log)
-				}
-				if n := s.tried()["create gatewayclasses"]; (n > 3) != (lines > 0) || n == 0 {
-					t.Errorf("%v: %d attempts", answer, n)
-				}
 			})
 		})
 	}

@@ -39,12 +39,12 @@ func TestServer_Events(t *testing.T) {
 			admin, home := c.Client(t), c.Namespace(t)
 			r := serve(t, pilotIdentity(t, c, home, "a"), home, "a", "stable", bundleFile(t, certificate(t)),
 				func(config *bootstrap.Config) { config.Lock = lock })
-			await(t, "a leads", func() bool { return r.state(t).Leading })
+			await(t, "a leads", func() bool { return r.state(t, "").Leading })
 			r.end()
 			want := []string{"a became leader (lock-absent)", "a stopped leading (stopped)"}
 			// The end of a server does not wait for a slow API server.
-			late := r.journal.Count("last Events were not written in time") > 0
-			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) && !late || r.journal.Count("forbidden") > 0 {
+			late := r.log.Count("last Events were not written in time") > 0
+			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) && !late || r.log.Count("forbidden") > 0 {
 				t.Errorf("Events %q, want %q", got, want)
 			}
 		})

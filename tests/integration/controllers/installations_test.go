@@ -12,6 +12,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
@@ -25,19 +26,20 @@ import (
 type installation struct {
 	home, class, content string
 	replicas             []*replica
-	sent                 *requests
+	sent                 harness.Log
 }
 
 func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*bootstrap.Config)) *installation {
 	t.Helper()
-	i := &installation{home: home, class: "class-" + name, content: certificate(t), sent: &requests{}}
+	i := &installation{home: home, class: "class-" + name, content: certificate(t)}
 	rights := bootstrap.Rights(bootstrap.Config{Revision: name})
 	for _, pod := range []string{name + "-1", name + "-2"} {
 		config := c.Identity(t, cluster.IdentityOptions{
 			Namespace: home, PodName: pod, ServiceAccount: "pilot",
 			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 		})
-		i.replicas = append(i.replicas, serve(t, i.sent.through(config), home, pod, name, bundleFile(t, i.content), func(config *bootstrap.Config) {
+		config.Wrap(harness.Requests(&i.sent))
+		i.replicas = append(i.replicas, serve(t, config, home, pod, name, bundleFile(t, i.content), func(config *bootstrap.Config) {
 			config.IngressMode, config.IngressClass, config.DisableGatewayAPI = "STRICT", i.class, false
 			change(config)
 		}))
@@ -151,8 +153,9 @@ func TestInstallations_Independent(t *testing.T) {
 		}
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
 			for _, namespace := range []string{homes[other], spaces[other]} {
-				if sent := both[name].sent.writes("/namespaces/" + namespace + "/"); len(sent) > 0 {
-					t.Errorf("%s: %s sent writes to a namespace of %s: %q", when, name, other, sent)
+				sent, path := &both[name].sent, "/namespaces/"+namespace
+				if n := sent.Count(path) - sent.Count("GET ", path); n > 0 {
+					t.Errorf("%s: %s sent %d writes to a namespace of %s:\n%s", when, name, n, other, sent)
 				}
 			}
 		}
@@ -178,7 +181,7 @@ func TestInstallations_Independent(t *testing.T) {
 	if now, err := gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{}); err != nil || now.ResourceVersion != class.ResourceVersion {
 		t.Errorf("the class was written again: %v", err)
 	}
-	if n := steady.journal.Count("run function ended"); n > 0 {
+	if n := steady.log.Count("run function ended"); n > 0 {
 		t.Errorf("the leader of b ended %d terms", n)
 	}
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"go.opencensus.io/stats/view"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -47,39 +45,4 @@ func stopAPIServer(t *testing.T, c *cluster.Cluster) (bringBack func()) {
 	})
 	t.Cleanup(bringBack)
 	return bringBack
-}
-
-// during runs a function until end is called or the test ends, and waits for it.
-func during(t *testing.T, run func(stop <-chan struct{})) (end func()) {
-	t.Helper()
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		run(stop)
-	}()
-	end = sync.OnceFunc(func() {
-		close(stop)
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			t.Errorf("still running %v after its stop", patience)
-		}
-	})
-	t.Cleanup(end)
-	return end
-}
-
-// journal records log lines.
-type journal struct{ *logs.Buffer }
-
-func newJournal() journal { return journal{&logs.Buffer{}} }
-
-// logger returns a logger for the journal, which is printed if the test fails.
-func (j journal) logger(t *testing.T) *slog.Logger {
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("logged:\n%s", j)
-		}
-	})
-	return slog.New(slog.NewTextHandler(j, nil))
 }

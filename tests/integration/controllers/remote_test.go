@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -21,21 +20,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// secondCluster starts another cluster.
-func secondCluster(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 // sameNamespace creates a namespace of this name.
 func sameNamespace(t *testing.T, admin kube.Client, name string) {
 	t.Helper()
@@ -45,9 +29,9 @@ func sameNamespace(t *testing.T, admin kube.Client, name string) {
 	}
 }
 
-// visitor returns the identity of a server of another cluster. Its account is in a separate namespace, because the
-// namespace of the control plane may be created later.
-func visitor(t *testing.T, c *cluster.Cluster, home, account string) *rest.Config {
+// remoteKubeconfig returns the kubeconfig file of a server of another cluster. Its account is in a separate namespace,
+// because the namespace of the control plane may be created later.
+func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
 	t.Helper()
 	there := bootstrap.Config{Namespace: home}.AtRemote()
 	shared, perRevision := bootstrap.Elections(there)
@@ -55,39 +39,14 @@ func visitor(t *testing.T, c *cluster.Cluster, home, account string) *rest.Confi
 		t.Errorf("elections in a remote cluster: %q and %q", shared, perRevision)
 	}
 	rights := bootstrap.Rights(there)
-	return c.Identity(t, cluster.IdentityOptions{
-		Namespace: account, PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(rights), manifests.ClusterRules(rights)...),
-	})
-}
-
-// remoteKubeconfig returns a kubeconfig file for a visitor.
-func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
-	t.Helper()
 	file := filepath.Join(t.TempDir(), "remote")
-	if err := cluster.WriteKubeconfig(file, visitor(t, c, home, c.Namespace(t)), ""); err != nil {
+	visitor := c.Identity(t, cluster.IdentityOptions{
+		Namespace: c.Namespace(t), PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(rights), manifests.ClusterRules(rights)...),
+	})
+	if err := cluster.WriteKubeconfig(file, visitor, ""); err != nil {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// at returns the state of the election in a cluster, which is "" or "remote".
-func (r *replica) at(t *testing.T, where string) (found state) {
-	t.Helper()
-	_, text := r.page(t, "/debug/elections")
-	var states []struct {
-		state
-		Cluster string
-	}
-	if err := json.Unmarshal([]byte(text), &states); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	for _, s := range states {
-		if s.Cluster == where {
-			return s.state
-		}
-	}
-	t.Fatalf("no election in cluster %q: %s", where, text)
-	return found
 }
 
 // record returns the record of the ConfigMap lock.
@@ -102,7 +61,16 @@ func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectio
 }
 
 func TestRemoteCluster(t *testing.T) {
-	west, east := cluster.Shared(t), secondCluster(t)
+	west := cluster.Shared(t)
+	east, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := east.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("local outranks remote", func(t *testing.T) { localOutranksRemote(t, west, east) })
 	t.Run("remote starts late", func(t *testing.T) { remoteStartsLate(t, west, east) })
 }
@@ -121,7 +89,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	})
 	leads := func(r *replica, where, admin string, client kube.Client, holder, key string) {
 		t.Helper()
-		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return r.at(t, where).Leading })
+		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return r.state(t, where).Leading })
 		if now := record(t, client, home); now.HolderIdentity != holder || now.HolderKey != key {
 			t.Errorf("the record in %s is %+v", admin, now)
 		}
@@ -157,7 +125,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
 	carries(t, inEast, home, ofWest)
 
-	if n := remote.journal.Count("forbidden"); n > 0 {
+	if n := remote.log.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 
@@ -191,13 +159,13 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	})
 	carries(t, inWest, home, content)
 	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	await(t, "remote failure logged", func() bool { return r.journal.Count("WARN", "cluster=remote") > 0 })
+	await(t, "remote failure logged", func() bool { return r.log.Count("WARN", "cluster=remote") > 0 })
 	bringBack()
-	await(t, "missing namespace logged", func() bool { return r.journal.Count("cluster=remote", "not found") > 0 })
+	await(t, "missing namespace logged", func() bool { return r.log.Count("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
-	await(t, "leads in the remote cluster", func() bool { return r.at(t, "remote").Leading })
+	await(t, "leads in the remote cluster", func() bool { return r.state(t, "remote").Leading })
 	carries(t, inEast, home, content)
-	if r.at(t, "").LeaderIdentity != "a" {
+	if r.state(t, "").LeaderIdentity != "a" {
 		t.Error("it does not lead in its own cluster")
 	}
 	r.end()

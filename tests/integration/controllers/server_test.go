@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,8 +29,8 @@ import (
 // replica is a running server.
 type replica struct {
 	*bootstrap.Server
-	journal journal
-	end     func()
+	log *harness.Log
+	end func()
 }
 
 // oneElection disables all controllers except the namespace controller.
@@ -36,11 +39,11 @@ var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
 // serve runs a server with a lease that is too long to expire in a test. change can modify its configuration.
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
 	t.Helper()
-	r := &replica{journal: newJournal()}
+	r := &replica{log: &harness.Log{}}
 	wanted := bootstrap.Config{
 		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: time.Second,
-		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI, Logger: r.journal.logger(t),
+		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
 	}
 	if change != nil {
 		change(&wanted)
@@ -49,12 +52,19 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	if r.Server, err = bootstrap.New(wanted); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
-	r.end = during(t, func(stop <-chan struct{}) {
-		go func() { <-stop; cancel() }()
-		if err := r.Run(ctx); err != nil {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
 			t.Errorf("server %s: %v", name, err)
+		}
+	})
+	t.Cleanup(func() {
+		r.end()
+		if t.Failed() {
+			t.Logf("%s logged:\n%s", name, r.log)
 		}
 	})
 	await(t, "listening", func() bool { return r.Address() != "" })
@@ -73,19 +83,24 @@ func (r *replica) metric(t *testing.T, sample string) string {
 }
 
 type state struct {
-	ID, Phase, Lock, LeaderIdentity, LeaderKey, Identity, Key string
-	Leading                                                   bool
-	DefaultRevision                                           *string
+	Cluster, ID, Phase, Lock, LeaderIdentity, LeaderKey, Identity, Key string
+	Leading                                                            bool
+	DefaultRevision                                                    *string
 }
 
-func (r *replica) state(t *testing.T) state {
+// state returns the state of the election in a cluster, which is "" or "remote".
+func (r *replica) state(t *testing.T, where string) state {
 	t.Helper()
 	_, text := r.page(t, "/debug/elections")
 	var states []state
-	if err := json.Unmarshal([]byte(text), &states); err != nil || len(states) != 1 {
+	if err := json.Unmarshal([]byte(text), &states); err != nil {
 		t.Fatalf("%v in %s", err, text)
 	}
-	return states[0]
+	i := slices.IndexFunc(states, func(s state) bool { return s.Cluster == where })
+	if i < 0 {
+		t.Fatalf("no election in cluster %q: %s", where, text)
+	}
+	return states[i]
 }
 
 // pilotIdentity returns an identity with the permissions of the manifests.
@@ -125,9 +140,9 @@ func TestServer_TwoRevisions(t *testing.T) {
 			}
 			leads := func(who string) {
 				t.Helper()
-				await(t, who+" leads", func() bool { return replicas[who].state(t).Leading })
+				await(t, who+" leads", func() bool { return replicas[who].state(t, "").Leading })
 				for name, r := range replicas {
-					if name != who && r.state(t).Leading {
+					if name != who && r.state(t, "").Leading {
 						t.Errorf("%s and %s lead", name, who)
 					}
 					// The metrics of the servers are separate, although the servers share a process.
@@ -148,10 +163,10 @@ func TestServer_TwoRevisions(t *testing.T) {
 				}
 			}
 			await(t, "canary knows the leader", func() bool {
-				now := canary.state(t)
+				now := canary.state(t, "")
 				return now.LeaderIdentity == "pod-of-stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
 			})
-			if now := canary.state(t); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
+			if now := canary.state(t, ""); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
 				t.Errorf("state of canary: %+v", now)
 			}
 
@@ -179,11 +194,11 @@ func TestServer_TwoRevisions(t *testing.T) {
 			await(t, "an acquired free lock is counted", func() bool { return stable.metric(t, terms("began", "lock-free")) == "1" })
 			stable.end()
 			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
-				if got := r.journal.Count("forbidden"); got != 0 {
+				if got := r.log.Count("forbidden"); got != 0 {
 					t.Errorf("%s: %d requests forbidden", name, got)
 				}
 				want := map[string]int{"stable": 3, "canary": 2}[name]
-				if started, ended := r.journal.Count("run function started"), r.journal.Count("run function ended"); started != want || started != ended {
+				if started, ended := r.log.Count("run function started"), r.log.Count("run function ended"); started != want || started != ended {
 					t.Errorf("%s: run functions started %d times, ended %d times, want %d", name, started, ended, want)
 				}
 			}
@@ -199,8 +214,8 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	bringBack := stopAPIServer(t, c)
 	r := serve(t, config, home, "a", "stable", bundleFile(t, content), nil)
 	// From the default watcher, the controller and the Lease of the member.
-	await(t, "reports", func() bool { return r.journal.Count("WARN", "refused") == 3 })
-	if got := r.journal.Count("WARN"); got != 3 {
+	await(t, "reports", func() bool { return r.log.Count("WARN", "refused") == 3 })
+	if got := r.log.Count("WARN"); got != 3 {
 		t.Errorf("%d warnings", got)
 	}
 	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {

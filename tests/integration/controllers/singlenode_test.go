@@ -1,61 +1,20 @@
 package controllers
 
 import (
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-// requests records requests.
-type requests struct {
-	mu    sync.Mutex
-	paths []string
-}
-
-func (r *requests) through(config *rest.Config) *rest.Config {
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(req *http.Request) (*http.Response, error) {
-			r.mu.Lock()
-			r.paths = append(r.paths, req.Method+" "+req.URL.Path)
-			r.mu.Unlock()
-			return next.RoundTrip(req)
-		})
-	})
-	return config
-}
-
-// writes returns the writes so far to paths that contain this part.
-func (r *requests) writes(part string) (sent []string) {
-	for _, request := range r.all() {
-		if !strings.HasPrefix(request, "GET ") && strings.Contains(request+"/", part) {
-			sent = append(sent, request)
-		}
-	}
-	return sent
-}
-
-// all returns the requests so far.
-func (r *requests) all() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.paths)
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // ingressFor creates a Service and an Ingress of a class.
 func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, address string) {
@@ -107,31 +66,27 @@ func TestServer_WithoutElections(t *testing.T) {
 	config := c.Identity(t, cluster.IdentityOptions{
 		Namespace: home, PodName: "single", ServiceAccount: "single", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
 	})
-	sent := &requests{}
+	var sent harness.Log
+	config.Wrap(harness.Requests(&sent))
 	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
-	r := serve(t, sent.through(config), home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
+	r := serve(t, config, home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
 		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)
-	await(t, "all controllers run", func() bool { return r.journal.Count("run function started") == rows })
+	await(t, "all controllers run", func() bool { return r.log.Count("run function started") == rows })
 	carries(t, admin, home, content)
 	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
 	r.end()
-	if n := r.journal.Count("run function ended"); n != rows {
+	if n := r.log.Count("run function ended"); n != rows {
 		t.Errorf("%d of %d controllers have ended", n, rows)
 	}
-	for _, path := range sent.all() {
-		for _, lock := range append(shared, perRevision...) {
-			if strings.Contains(path, lock) {
-				t.Errorf("request for a lock: %s", path)
-			}
-		}
-		if strings.Contains(path, "/leases") {
-			t.Errorf("request for Leases: %s", path)
+	for _, lock := range slices.Concat(shared, perRevision, []string{"/leases"}) {
+		if n := sent.Count(lock); n > 0 {
+			t.Errorf("%d requests for %s:\n%s", n, lock, &sent)
 		}
 	}
-	if n := r.journal.Count("forbidden"); n > 0 {
+	if n := r.log.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 }
