@@ -3,7 +3,7 @@ package gatewaydeploy
 import (
 	"testing"
 
-	"incumbent.dev/incumbent/tests/cluster"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -100,6 +100,51 @@ func (p *plane) replicas(name string) int64 {
 	return n
 }
 
+// ports waits until the Service of Gateway web and its Pods have a port.
+func (p *plane) ports(port int64) {
+	p.Helper()
+	p.until(fmt.Sprintf("Gateway web is deployed with port %d", port), func() bool {
+		service, err := p.admin.Kube().CoreV1().Services(p.home).Get(p.Context(), "web-istio", metav1.GetOptions{})
+		p.must(err)
+		args, _, _ := unstructured.NestedSlice(p.get(gatewaydeploy.Deployment, "web-istio").Object, "spec", "template", "spec", "containers")
+		return len(service.Spec.Ports) == 2 && int64(service.Spec.Ports[1].Port) == port && strings.Contains(fmt.Sprint(args), fmt.Sprint(port))
+	})
+}
+
+// A change is applied with few writes. Fields of other clients stay, and a field or object of the controller is restored.
+func TestDeploy_Changes(t *testing.T) {
+	p := newPlane(t)
+	a := p.serve("a", p.identity("a"))
+	p.gateway(p.home, "web")
+	p.exist(true, "web-istio", workload...)
+	p.patch(gatewaydeploy.Service.Resource(), p.home, "web-istio", `{"metadata":{"annotations":{"other":"value"}}}`)
+	p.patch(gatewaydeploy.Deployment.Resource(), p.home, "web-istio", `{"spec":{"replicas":3}}`)
+	for _, port := range []int64{9090, 9091} {
+		p.patch(gatewaysResource, p.home, "web", fmt.Sprintf(`{"spec":{"listeners":[{"name":"http","port":%d,"protocol":"HTTP"}]}}`, port))
+		p.ports(port)
+	}
+	if got := p.get(gatewaydeploy.Service, "web-istio").GetAnnotations()["other"]; got != "value" {
+		t.Errorf("annotation of another client is %q", got)
+	}
+	if n := p.replicas("web-istio"); n != 3 {
+		t.Errorf("replicas of another client: %d", n)
+	}
+	a.end() // all writes are recorded
+	for _, path := range []string{"/services/web-istio 200", "/deployments/web-istio 200"} {
+		if n := a.sent.Count("PATCH", path); n != 3 { // the first change also claims the fields of the create
+			t.Errorf("%d writes to %s:\n%s", n, path, a.sent)
+		}
+	}
+	p.serve("b", p.identity("b"))
+	p.patch(gatewaydeploy.Service.Resource(), p.home, "web-istio", `{"spec":{"type":"NodePort"}}`)
+	p.until("LoadBalancer again", func() bool {
+		kind, _, _ := unstructured.NestedString(p.get(gatewaydeploy.Service, "web-istio").Object, "spec", "type")
+		return kind == "LoadBalancer"
+	})
+	p.must(p.admin.Kube().CoreV1().ServiceAccounts(p.home).Delete(t.Context(), "web-istio", metav1.DeleteOptions{}))
+	p.exist(true, "web-istio", gatewaydeploy.ServiceAccount)
+}
+
 // Each problem of parameters is an Event and a condition, and ends.
 func TestParameters_Missing(t *testing.T) {
 	p := newPlane(t)
