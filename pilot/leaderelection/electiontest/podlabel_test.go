@@ -32,37 +32,41 @@ type labelled struct {
 	stop      func()
 }
 
-// startLabelled starts a replica whose Pod has a label from an earlier process.
-func startLabelled(t *testing.T, before string, failing bool) *labelled {
+// newLabelled returns a replica whose Pod has a label from an earlier process.
+func newLabelled(t *testing.T, before string) *labelled {
 	t.Helper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "a"}}
 	if before != "" {
 		pod.Labels = map[string]string{leaderelection.LeaderLabel: before}
 	}
 	p := &labelled{T: t, cluster: electiontest.New(), clientset: fake.NewClientset(pod)}
-	p.failing.Store(failing)
 	p.clientset.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return p.failing.Load(), nil, errors.New("cut off")
 	})
+	return p
+}
+
+// start starts the replica.
+func (p *labelled) start() {
+	p.Helper()
 	config := p.cluster.Config("a")
 	p.election = config.ElectionID
 	config.LabelPod = types.NamespacedName{Namespace: "pods", Name: "a"}
 	config.Logger = slog.New(slog.NewTextHandler(&p.log, nil))
 	l, err := leaderelection.New(electiontest.KubeClient(p.clientset), config)
 	if err != nil {
-		t.Fatal(err)
+		p.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(p.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.RunContext(ctx) }()
 	p.stop = func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			p.Error(err)
 		}
 	}
 	synctest.Wait()
-	return p
 }
 
 func (p *labelled) want(when, value string) {
@@ -81,23 +85,27 @@ func TestLabelPod(t *testing.T) {
 	own := electiontest.New().Config("a").ElectionID
 	for name, c := range map[string]struct {
 		before, after string // labels of an earlier process, and of the follower
-		lose          bool   // the replica becomes a follower
+		follows, lose bool   // from the start, or after a term
 	}{
 		"stop":                      {},
 		"loss":                      {lose: true},
-		"label of earlier process":  {before: own, lose: true},
-		"label of another election": {before: "other", after: "other", lose: true},
+		"label of earlier process":  {before: own, follows: true},
+		"label of another election": {before: "other", after: "other", follows: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := startLabelled(t, c.before, c.before != "")
-				if c.before == "" {
+				p := newLabelled(t, c.before)
+				if c.follows {
+					p.cluster.Overwrite("b")
+				}
+				p.start()
+				if !c.follows {
 					p.want("in the term", own)
 				}
 				if c.lose {
 					p.cluster.Overwrite("b")
-					p.failing.Store(false)
-					time.Sleep(leaderelection.DefaultRetryPeriod)
+				}
+				if c.follows || c.lose {
 					p.want("as a follower", c.after)
 				}
 				p.stop()
@@ -109,7 +117,9 @@ func TestLabelPod(t *testing.T) {
 
 func TestLabelPod_FailedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := startLabelled(t, "", true)
+		p := newLabelled(t, "")
+		p.failing.Store(true)
+		p.start()
 		time.Sleep(time.Minute)
 		p.failing.Store(false)
 		time.Sleep(leaderelection.DefaultRetryPeriod)
