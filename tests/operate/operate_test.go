@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -8,13 +9,18 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// lease is the lease duration of the elections.
-const lease = 12 * time.Second
+const (
+	// lease is the lease duration of the elections.
+	lease = 20 * time.Second
+	// patience bounds every wait. Without a leader, some states end after two leases.
+	patience = 3 * time.Minute
+)
 
 // state is a broken state. Each tool must report its words. The words none mean no alert, or no process that serves a page.
 type state struct {
@@ -22,8 +28,10 @@ type state struct {
 	list, doctor, explain, page, alert string
 	// as has flags of electionctl.
 	as string
-	// breaks produces the state, repairs ends it.
+	// breaks produces the state. The function that again returns produces it every second, until the tools were checked. repairs ends
+	// the state.
 	breaks, repairs func(p *plane)
+	again           func(p *plane) func()
 }
 
 const (
@@ -38,7 +46,6 @@ var states = []state{
 	{
 		name: "no permission to read", as: " --as=visitor",
 		list: `User "visitor" cannot list resource`, doctor: `User "visitor" cannot list resource`, explain: "kubectl auth can-i --list", page: "pilot-stable-X", alert: none,
-		breaks: func(*plane) {},
 	},
 	{
 		name: "pause while the default revision changes",
@@ -90,8 +97,14 @@ var states = []state{
 	{
 		name: "record unreadable",
 		list: "unreadable, see explain", doctor: "istio-namespace-controller-election: record of the lock is unreadable", explain: "unreadable", page: "unreadable", alert: noLeader,
-		breaks:  func(p *plane) { p.do(note + "control-plane.alpha.kubernetes.io/leader={") },
-		repairs: func(*plane) {}, // candidates replace it after a lease duration
+		again: func(p *plane) func() {
+			n := 0
+			return func() { // candidates replace it after it has been unchanged for a lease duration
+				n++
+				_ = p.setRecord(fmt.Sprint("{", n)) // the check fails if it never succeeds
+			}
+		},
+		repairs: func(*plane) {},
 	},
 	{
 		name: "pod of the leader deleted by force",
@@ -99,9 +112,10 @@ var states = []state{
 		breaks: func(p *plane) {
 			leader := p.leader()
 			p.must(p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGSTOP)) // it cannot release the lock
+			p.setLease(10 * time.Minute)                                          // otherwise another candidate acquires it during the check
 			p.do("kubectl -n istio-system delete pod --grace-period=0 --force " + leader.Name)
 		},
-		repairs: func(*plane) {},
+		repairs: func(p *plane) { p.setLease(lease) },
 	},
 	{
 		name: "only one candidate",
@@ -111,13 +125,17 @@ var states = []state{
 	{
 		name: "leader stopped, no other candidate",
 		list: "expired (renewed 20s ago)", doctor: "istio-namespace-controller-election has no leader: expired", explain: "expired", page: none, alert: noLeader,
-		breaks: func(p *plane) { p.signal(syscall.SIGSTOP) },
+		again: func(p *plane) func() {
+			leader := p.leader()
+			return func() { _ = p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGSTOP) } // also after a restart by its liveness probe
+		},
 	},
 	{
 		name: "all replicas at 0",
 		list: "free", doctor: "istio-namespace-controller-election has no leader: free", explain: "free: the last holder released it", page: none, alert: noLeader,
 		breaks: func(p *plane) {
-			p.signal(syscall.SIGCONT)
+			leader := p.leader()
+			harness.Until(p.t, "the leader continues", func() bool { return p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGCONT) == nil })
 			p.shows("continued", "list", "leads", p.electionctl("list | grep 'istio-namespace-controller-election '"))
 			p.scale(0, 0)
 		},
@@ -126,11 +144,18 @@ var states = []state{
 
 func TestStates(t *testing.T) {
 	p := startPlane(t)
-	harness.Until(t, "all candidates are ready", func() bool { return strings.Contains(p.electionctl("doctor")(), healthy) })
+	p.shows("all candidates ready", "doctor", healthy, p.electionctl("doctor"))
 	for _, s := range states {
 		began := time.Now()
-		s.breaks(p)
+		if s.breaks != nil {
+			s.breaks(p)
+		}
+		end := func() {}
+		if s.again != nil {
+			end = p.repeat(s.again(p))
+		}
 		p.check(s)
+		end()
 		if s.repairs != nil {
 			s.repairs(p)
 			p.shows(s.name+", repaired", "doctor", healthy, p.electionctl("doctor"))
@@ -146,31 +171,28 @@ func TestStates(t *testing.T) {
 func (p *plane) check(s state) {
 	p.t.Helper()
 	if p.prometheus != nil {
-		p.prometheus.scrape(p.t, p)
+		p.prometheus.scrape(p)
 	}
 	p.shows(s.name, "page", s.page, p.page)
 	p.shows(s.name, "list", s.list, p.electionctl("list"+s.as+" | grep -E 'istio-namespace-controller-election |cannot'"))
 	p.shows(s.name, "doctor", s.doctor, p.electionctl("doctor"+s.as))
 	p.shows(s.name, "explain", s.explain, p.electionctl("explain istio-namespace-controller-election"+s.as))
 	if p.prometheus != nil {
-		want := s.alert
-		harness.Until(p.t, s.name+": alert "+want, func() bool {
-			got := p.prometheus.active(p.t)
-			return got == want || got == "" && want == none
-		})
+		p.shows(s.name, "alert", "["+s.alert+"]", func() string { return "[" + p.prometheus.active(p.t) + "]" })
 	}
 }
 
 // shows waits until a tool reports the words.
 func (p *plane) shows(state, tool, words string, output func() string) {
 	p.t.Helper()
-	deadline := time.Now().Add(harness.Patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
 	for {
 		got := output()
 		if strings.Contains(got, words) {
 			return
 		}
-		if time.Now().After(deadline) {
+		if apirequest.Pause(ctx, 100*time.Millisecond) != nil {
 			p.t.Errorf("%s: %s has no %q:\n%s", state, tool, words, got)
 			return
 		}

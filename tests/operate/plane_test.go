@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -10,7 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -28,7 +30,8 @@ import (
 const (
 	root = "../.."
 	// watched is the election that the tests look at.
-	watched = rollout.NamespaceElection
+	watched   = rollout.NamespaceElection
+	recordKey = "control-plane.alpha.kubernetes.io/leader"
 )
 
 // plane is a control plane with two replicas of each revision.
@@ -36,13 +39,13 @@ type plane struct {
 	*rollout.Rollout
 	t          *testing.T
 	folder     string
-	prometheus *prometheus
+	prometheus *alerts
 }
 
 func startPlane(t *testing.T) *plane {
 	t.Helper()
 	folder := t.TempDir()
-	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 8 * time.Second, Retry: time.Second}
+	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 14 * time.Second, Retry: time.Second}
 	p := &plane{t: t, folder: folder}
 	p.must(options.Build(t.Context(), root, folder))
 	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "electionctl"), "build", "-trimpath", "-buildvcs=false", "-o", folder, ".")
@@ -134,17 +137,45 @@ func stopped(pod node.Pod) bool {
 	return err != nil || strings.Contains(string(text), "\nState:\tT")
 }
 
+// record returns the record of the watched lock.
+func (p *plane) record() (record string) {
+	p.t.Helper()
+	harness.Until(p.t, "the lock is read", func() bool {
+		lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
+		if err == nil {
+			record = lock.Annotations[recordKey]
+		}
+		return err == nil
+	})
+	return record
+}
+
+// setRecord writes the record of the watched lock.
+func (p *plane) setRecord(record string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{recordKey: record}}})
+	if err != nil {
+		return err
+	}
+	_, err = p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Patch(p.t.Context(), watched, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+var leaseField = regexp.MustCompile(`"leaseDurationSeconds":\d+`)
+
+// setLease changes the lease duration in the record of the watched lock.
+func (p *plane) setLease(d time.Duration) {
+	p.t.Helper()
+	p.must(p.setRecord(leaseField.ReplaceAllString(p.record(), fmt.Sprintf(`"leaseDurationSeconds":%d`, int(d.Seconds())))))
+}
+
 // leader returns the Pod of the leader.
 func (p *plane) leader() node.Pod {
 	p.t.Helper()
 	var found node.Pod
 	harness.Until(p.t, "a live leader", func() bool {
-		lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
-		if err != nil {
-			return false
-		}
+		record := p.record()
 		for _, pod := range p.Node.Pods() {
-			if strings.Contains(lock.Annotations["control-plane.alpha.kubernetes.io/leader"], `"`+pod.Name+`"`) {
+			if strings.Contains(record, `"`+pod.Name+`"`) {
 				found = pod
 			}
 		}
@@ -153,10 +184,19 @@ func (p *plane) leader() node.Pod {
 	return found
 }
 
-func (p *plane) signal(s syscall.Signal) {
-	p.t.Helper()
-	leader := p.leader()
-	p.must(p.Node.Signal(leader.Namespace, leader.Name, s))
+// repeat runs a function every second until the returned function is called. The cluster ends the state that the function produces:
+// candidates replace an unreadable record, and the node restarts a stopped process.
+func (p *plane) repeat(f func()) (end func()) {
+	ctx, stop := context.WithCancel(p.t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		for f(); apirequest.Pause(ctx, time.Second) == nil; f() {
+		}
+	})
+	return func() {
+		stop()
+		running.Wait()
+	}
 }
 
 // scale sets the replicas of both revisions and waits until no other Pod exists.
@@ -170,10 +210,8 @@ func (p *plane) scale(stable, canary int) {
 // term returns leaderTransitions of the watched lock.
 func (p *plane) term() int {
 	p.t.Helper()
-	lock, err := p.Kube.CoreV1().ConfigMaps(rollout.Namespace).Get(p.t.Context(), watched, metav1.GetOptions{})
-	p.must(err)
 	var record struct{ LeaderTransitions int }
-	p.must(json.Unmarshal([]byte(lock.Annotations["control-plane.alpha.kubernetes.io/leader"]), &record))
+	p.must(json.Unmarshal([]byte(p.record()), &record))
 	return record.LeaderTransitions
 }
 

@@ -1,10 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"encoding/json"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,46 +12,37 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/prometheus"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
-// prometheus is a running Prometheus with the alerts of the chart. It is nil if Prometheus is not installed.
-type prometheus struct{ address, targets string }
+// alerts is a Prometheus with the alerts of the chart. It is nil if Prometheus is not installed.
+type alerts struct {
+	*prometheus.Server
+	targets string
+}
 
-func startPrometheus(t *testing.T, p *plane) *prometheus {
+func startPrometheus(t *testing.T, p *plane) *alerts {
 	t.Helper()
-	program, err := exec.LookPath("prometheus")
-	switch {
-	case err != nil && os.Getenv("CI") == "true":
-		t.Fatal("no prometheus: apt-get install --no-install-recommends prometheus")
-	case err != nil:
+	if prometheus.Installed(t, "prometheus") == "" {
 		t.Log("no prometheus: the alerts are not checked")
 		return nil
 	}
 	folder := t.TempDir()
-	write := func(name string, content any) string {
-		text, err := yaml.Marshal(content)
-		p.must(err)
-		file := filepath.Join(folder, name)
-		p.must(os.WriteFile(file, text, 0o600))
-		return file
-	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	a := &alerts{targets: filepath.Join(folder, "targets.json")}
+	a.scrape(p)
+	rules := filepath.Join(folder, "rules.yaml")
+	text, err := yaml.Marshal(map[string]any{"groups": p.rules()})
 	p.must(err)
-	prom := &prometheus{address: free.Addr().String(), targets: filepath.Join(folder, "targets.json")}
-	p.must(free.Close())
-	prom.scrape(t, p)
-	config := write("prometheus.yaml", map[string]any{
+	p.must(os.WriteFile(rules, text, 0o600))
+	a.Server = prometheus.Start(t, map[string]any{
 		"global":     map[string]any{"evaluation_interval": "1s", "scrape_interval": "1s", "scrape_timeout": "1s"},
-		"rule_files": []string{write("rules.yaml", map[string]any{"groups": p.rules()})},
+		"rule_files": []string{rules},
 		"scrape_configs": []any{map[string]any{
-			"job_name": "pilot", "file_sd_configs": []any{map[string]any{"files": []string{prom.targets}, "refresh_interval": "1s"}},
+			"job_name": "pilot", "file_sd_configs": []any{map[string]any{"files": []string{a.targets}, "refresh_interval": "1s"}},
 		}},
 	})
-	harness.Start(t, "prometheus", nil, program, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(folder, "data"),
-		"--web.listen-address="+prom.address, "--log.level=warn")
-	return prom
+	return a
 }
 
 // rules returns the groups of rules of the chart.
@@ -65,8 +56,7 @@ func (p *plane) rules() []any {
 }
 
 // scrape sets the targets to the present Pods.
-func (prom *prometheus) scrape(t *testing.T, p *plane) {
-	t.Helper()
+func (a *alerts) scrape(p *plane) {
 	groups := []any{}
 	for _, pod := range p.Node.Pods() {
 		if pod.Address != "" {
@@ -77,28 +67,25 @@ func (prom *prometheus) scrape(t *testing.T, p *plane) {
 	}
 	text, err := json.Marshal(groups)
 	p.must(err)
-	p.must(os.WriteFile(prom.targets+".new", text, 0o600))
-	p.must(os.Rename(prom.targets+".new", prom.targets)) // Prometheus may read it now
+	p.must(os.WriteFile(a.targets+".new", text, 0o600))
+	p.must(os.Rename(a.targets+".new", a.targets)) // Prometheus may read it now
 }
 
 // active returns the pending and firing alerts that doctor also reports: those about no leader and the fence.
-func (prom *prometheus) active(t *testing.T) string {
+func (a *alerts) active(t *testing.T) string {
 	t.Helper()
-	_, text := harness.Page(t, prom.address, "/api/v1/alerts")
-	var answer struct {
-		Data struct {
-			Alerts []struct{ Labels map[string]string }
-		}
+	var data struct {
+		Alerts []struct{ Labels map[string]string }
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		return "Prometheus has not started"
+	if err := a.Get(t.Context(), "alerts", nil, &data); err != nil {
+		return err.Error()
 	}
 	names := []string{}
-	for _, a := range answer.Data.Alerts {
-		if name := a.Labels["alertname"]; name == "IncumbentFenceNotInEffect" || name == "IncumbentNoLeader" && a.Labels["name"] == watched {
+	for _, alert := range data.Alerts {
+		if name := alert.Labels["alertname"]; name == "IncumbentFenceNotInEffect" || name == "IncumbentNoLeader" && alert.Labels["name"] == watched {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
+	return cmp.Or(strings.Join(slices.Compact(names), ", "), none)
 }

@@ -48,7 +48,7 @@ func (e *environment) must(_ any, err error) {
 	}
 }
 
-// result is what a command printed, and its exit code.
+// result has the output of a command and its exit code.
 type result struct {
 	out, errs string
 	code      int

@@ -1,0 +1,2 @@
+// Package prometheus runs Prometheus for tests of alerts.
+package prometheus
