@@ -94,27 +94,3 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
-
-// A late request is guarded by its base.
-func TestLateRequest_Guarded(t *testing.T) {
-	inBubbles(t, func(t *testing.T, s *Store) {
-		a, b := s.Lock("pod-a", "stable"), s.Lock("pod-b", "canary")
-		base, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, held("pod-a", 1), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.FailNext(Update, Fault{Before: 10 * time.Second, Arrives: true})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := a.Write(ctx, base, held("", 1), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("error %v, want a deadline", err)
-		}
-		if _, err := b.Write(t.Context(), base, held("pod-b", 2), nil); err != nil {
-			t.Fatal(err)
-		}
-		elapse(t, time.Minute)
-		if got := s.Snapshot().Record.HolderIdentity; got != "pod-b" {
-			t.Errorf("the late release won: holder %q", got)
-		}
-	})
-}

@@ -86,7 +86,6 @@ type process struct {
 
 func newSwitched(t *testing.T) *switched {
 	w := newWorld(t)
-	w.patience *= 3 // after a restart of the API server, a watch can need a minute to resume
 	s := &switched{world: w, now: on, leader: "stable", processes: map[string]*process{}}
 	s.coordinate()
 	s.start("stable")

@@ -36,13 +36,16 @@ type world struct {
 	acting   atomic.Int32 // active leaders
 	most     atomic.Int32 // maximum of acting
 	revision *defaults.Watcher
-	patience time.Duration // limits each wait
 }
+
+// patience limits each wait. After a restart of the API server, a watch can need a minute to resume. A candidate that is too slow is
+// not chosen again for up to 40 seconds.
+const patience = 3 * harness.Patience
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable"), patience: harness.Patience}
+	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable")}
 	w.boss = w.connect(c.Admin())
 	return w
 }
@@ -176,7 +179,7 @@ func (w *world) run(c *candidate) {
 // await waits for a condition and checks one-at-a-time.
 func (w *world) await(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(w.patience); !holds(); {
+	for end := time.Now().Add(patience); !holds(); {
 		if time.Now().After(end) {
 			w.t.Fatalf("timed out: %s\n%+v", what, w.lease())
 		}

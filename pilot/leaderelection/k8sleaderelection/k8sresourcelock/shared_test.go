@@ -3,7 +3,6 @@ package k8sresourcelock
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -292,15 +291,6 @@ func TestShared_Gap(t *testing.T) {
 		wantTold(t, a, "down: Internal error occurred: etcd")
 		<-time.After(minPause)
 		wantTold(t, a, "up after a gap")
-	})
-	sharedTest(t, "410 in the older form is one, too", func(t *testing.T, s *leaseServer, h *Shared) {
-		a := subscribed(t, h, "a")
-		s.say(watch.Added, "a", "9")
-		s.fail(&apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonGone, Message: "gone"}})
-		wantTold(t, a, "up after a gap", "changed9", "down: gone")
-		<-time.After(minPause)
-		wantTold(t, a, "up after a gap")
-		s.wantShared(t, "@", "@")
 	})
 	sharedTest(t, "resumes after the latest version", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")

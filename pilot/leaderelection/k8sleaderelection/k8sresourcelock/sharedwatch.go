@@ -148,7 +148,7 @@ func (w *sharedWatch) ended(shown bool, err error) bool {
 		w.shared.setForbidden(w.namespace)
 		err = nil // each lock gets its own watch
 	}
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || w.resume == "" {
+	if isExpired(err) || w.resume == "" {
 		w.reset()
 	}
 	all := slices.Collect(w.all)

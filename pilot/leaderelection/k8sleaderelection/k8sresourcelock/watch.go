@@ -102,11 +102,14 @@ func (a access[T]) ended(ctx context.Context, resume string, err error) (string,
 	if ctx.Err() != nil {
 		return resume, nil
 	}
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+	if isExpired(err) {
 		resume = ""
 	}
 	return resume, a.wrap("watch", err)
 }
+
+// isExpired reports whether a watch cannot resume because the version is too old. Older API servers return Gone.
+func isExpired(err error) bool { return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) }
 
 func (a access[T]) follow(ctx context.Context, w watch.Interface, first *watch.Event, from string, changed func(Snapshot)) (string, error) {
 	resume := from
