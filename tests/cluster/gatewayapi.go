@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	// Unused. It keeps the module with the definitions in go.mod.
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
@@ -56,22 +58,25 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 		return fmt.Errorf("read resource definitions: %w", err)
 	}
 	config := c.Admin()
-	http, err := rest.HTTPClientFor(config)
+	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
-	defer utilnet.CloseIdleConnectionsFor(http.Transport)
-	client, err := dynamic.NewForConfigAndClient(config, http)
+	defer utilnet.CloseIdleConnectionsFor(transport.Transport)
+	client, err := dynamic.NewForConfigAndClient(config, transport)
 	if err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
 	for _, definition := range found {
-		_, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
+		err := retry.OnError(patiently, internalError, func() error {
+			_, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
+			return err
+		})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("installing %s: %w", definition.GetName(), err)
 		}
 	}
-	discover, err := discovery.NewDiscoveryClientForConfigAndClient(config, http)
+	discover, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
 	if err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
@@ -83,6 +88,12 @@ func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 		}
 	}
 	return nil
+}
+
+// internalError reports whether a server failed, for example if etcd was too slow. It may have stored the object.
+func internalError(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
 // readDefinitions reads the definitions in the YAML files of a folder.
