@@ -3,15 +3,17 @@ package alerts
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // group is a group of targets in the format of static_configs.
@@ -22,28 +24,14 @@ type group struct {
 
 // discover returns the Pods of the Services that a ServiceMonitor selects, with the labels that the operator adds. Debian's
 // Prometheus is built without Kubernetes discovery.
-func discover(t *testing.T, config *rest.Config, m monitoringv1.ServiceMonitor) (all []group) {
+func discover(t *testing.T, kube kubernetes.Interface, m monitoringv1.ServiceMonitor) (all []group) {
 	t.Helper()
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer utilnet.CloseIdleConnectionsFor(client.Transport)
-	kube, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
 	services, err := kube.CoreV1().Services(m.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(&m.Spec.Selector)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, service := range services.Items {
-		behind := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}
-		slices, err := kube.DiscoveryV1().EndpointSlices(m.Namespace).List(t.Context(), behind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, slice := range slices.Items {
+		for _, slice := range endpoints(t, kube, &service) {
 			for _, port := range slice.Ports {
 				if port.Name == nil || *port.Name != m.Spec.Endpoints[0].Port {
 					continue
@@ -56,6 +44,21 @@ func discover(t *testing.T, config *rest.Config, m monitoringv1.ServiceMonitor) 
 		}
 	}
 	return all
+}
+
+// endpoints returns the EndpointSlices of a Service when they have all Pods. The controller writes them after the Pods are ready.
+func endpoints(t *testing.T, kube kubernetes.Interface, service *corev1.Service) (found []discoveryv1.EndpointSlice) {
+	t.Helper()
+	behind := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name}
+	harness.Until(t, "endpoints of "+service.Name, func() bool {
+		list, err := kube.DiscoveryV1().EndpointSlices(service.Namespace).List(t.Context(), behind)
+		if err != nil {
+			return false
+		}
+		found = list.Items
+		return len(found) > 0 && !slices.ContainsFunc(found, func(s discoveryv1.EndpointSlice) bool { return len(s.Endpoints) < replicas })
+	})
+	return found
 }
 
 // listenAddress returns the listen address of a Pod, which differs from its status (node.Options.PodNetwork).

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
@@ -29,8 +30,10 @@ import (
 // remoteLabel exists only in metrics of a remote cluster, which this test does not have.
 const remoteLabel = "cluster"
 
-// revisions have two replicas each.
+// revisions have replicas Pods each.
 var revisions = []string{"stable", "canary"}
+
+const replicas = 2
 
 // led are the elections of both revisions.
 var led = []string{
@@ -110,39 +113,31 @@ func list[T any](t *testing.T, p *plane, resource string) (all []T) {
 	return all
 }
 
-// soon replaces durations of minutes in rules.
-const soon = monitoringv1.Duration("10s")
-
-// loadRules loads the rules of the releases. It shortens `for` if it is at most two minutes.
-func (prom *prometheus) loadRules(t *testing.T, p *plane) {
+// loadRules loads the rules of the releases. If soon is set, it replaces each `for` of at most two minutes.
+func (prom *server) loadRules(t *testing.T, p *plane, soon monitoringv1.Duration) {
 	t.Helper()
 	for _, object := range list[monitoringv1.PrometheusRule](t, p, "prometheusrules") {
 		rules := slices.Clone(object.Spec.Groups[0].Rules)
 		for i, rule := range rules {
-			if rule.For == nil {
+			if rule.For == nil || soon == "" {
 				continue
 			}
 			if wait, err := time.ParseDuration(string(*rule.For)); err != nil {
 				t.Fatal(err)
 			} else if wait <= 2*time.Minute {
-				short := soon
-				rules[i].For = &short
+				rules[i].For = &soon
 			}
 		}
 		ruleFile(t, filepath.Join(prom.rules, object.Name+".yaml"), rules)
 	}
-	prom.process.Signal(t, syscall.SIGHUP)
+	prom.Reload(t)
 	prom.checkRules(t)
 }
 
-// kill kills every process of the control plane, including restarted ones.
+// kill kills every process of the control plane. The node does not restart them within the test.
 func (p *plane) kill(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for quiet := 0; quiet < 5; { // there can be no process between an end and a restart
+	harness.Until(t, "all processes ended", func() bool {
 		alive := 0
 		for _, pod := range p.node.Pods() {
 			if pod.PID == 0 {
@@ -153,19 +148,12 @@ func (p *plane) kill(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if quiet++; alive > 0 {
-			quiet = 0
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%d processes are alive", alive)
-		case <-ticker.C:
-		}
-	}
+		return alive == 0
+	})
 }
 
 // fired returns the alerts that have fired, with their elections.
-func (p *prometheus) fired(ctx context.Context) (map[string][]string, error) {
+func (p *server) fired(ctx context.Context) (map[string][]string, error) {
 	all, err := p.query(ctx, `count by (alertname, name) (max_over_time(ALERTS{alertstate="firing"}[1h]))`)
 	fired := map[string][]string{}
 	for _, s := range all {
@@ -183,13 +171,13 @@ func TestLive(t *testing.T) {
 	t.Parallel() // one of them mostly waits
 	installed(t, "prometheus")
 	p := startPlane(t)
-	prom := startPrometheus(t, p.Admin(), list[monitoringv1.ServiceMonitor](t, p, "servicemonitors"))
+	prom := startPrometheus(t, p)
 	prom.await(t, "four replicas are scraped", func(ctx context.Context) error { return prom.is(ctx, "count(up == 1)", "4") })
 	prom.await(t, "stable leads", func(ctx context.Context) error {
 		return prom.is(ctx, `count(leader_election_master_status{pod=~"pilot-stable-.*"} == 1)`, "4")
 	})
 	// Not earlier: until its discovery has finished, Prometheus finds no leader.
-	prom.loadRules(t, p)
+	prom.loadRules(t, p, "")
 	p.flip(t, "canary")
 	prom.await(t, "canary leads", func(ctx context.Context) error {
 		return prom.is(ctx, `count(leader_election_master_status{pod=~"pilot-canary-.*"} == 1)`, "4")
@@ -222,6 +210,7 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Errorf("electionctl fence verify: %v\n%s", err, text)
 	}
+	prom.loadRules(t, p, "10s") // later than the handover, which may take longer
 	p.kill(t)
 	prom.await(t, "IncumbentNoLeader fires", func(ctx context.Context) error {
 		fired, err := prom.fired(ctx)
@@ -239,7 +228,7 @@ func TestLive(t *testing.T) {
 // mayBeEmpty are panels without data in the normal case.
 var mayBeEmpty = []string{"Pending handovers", "Failed requests"}
 
-func (p *prometheus) checkPanels(t *testing.T) {
+func (p *server) checkPanels(t *testing.T) {
 	t.Helper()
 	for _, target := range dashboard(t) {
 		p.await(t, "panel "+target.panel, func(ctx context.Context) error {
@@ -259,7 +248,7 @@ func (p *prometheus) checkPanels(t *testing.T) {
 	}
 }
 
-func (p *prometheus) checkRules(t *testing.T) {
+func (p *server) checkRules(t *testing.T) {
 	t.Helper()
 	p.await(t, "each rule is evaluated", func(ctx context.Context) error {
 		var data struct {
@@ -267,7 +256,7 @@ func (p *prometheus) checkRules(t *testing.T) {
 				Rules []struct{ Name, Health, LastError string }
 			}
 		}
-		if err := p.ask(ctx, "rules", nil, &data); err != nil {
+		if err := p.Get(ctx, "rules", nil, &data); err != nil {
 			return err
 		}
 		if len(data.Groups) != len(revisions) {
@@ -285,12 +274,12 @@ func (p *prometheus) checkRules(t *testing.T) {
 }
 
 // checkAnnotations checks the expanded texts of firing alerts.
-func (p *prometheus) checkAnnotations(t *testing.T) {
+func (p *server) checkAnnotations(t *testing.T) {
 	t.Helper()
 	var data struct {
 		Alerts []struct{ Labels, Annotations map[string]string }
 	}
-	if err := p.ask(t.Context(), "alerts", nil, &data); err != nil {
+	if err := p.Get(t.Context(), "alerts", nil, &data); err != nil {
 		t.Fatal(err)
 	}
 	for _, alert := range data.Alerts {

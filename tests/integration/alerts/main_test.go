@@ -1,10 +1,9 @@
 package alerts
 
 import (
-	"os"
-	"os/exec"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/prometheus"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -13,14 +12,9 @@ func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Services: true}) }
 // installed returns the path of a program of Prometheus. Without it the test is skipped, except in CI.
 func installed(t *testing.T, program string) string {
 	t.Helper()
-	path, err := exec.LookPath(program)
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") == "true":
-		t.Fatalf("no %s: apt-get install --no-install-recommends prometheus", program)
-	default:
+	path := prometheus.Installed(t, program)
+	if path == "" {
 		t.Skipf("no %s: apt-get install --no-install-recommends prometheus", program)
 	}
-	return ""
+	return path
 }
