@@ -100,17 +100,12 @@ type published struct {
 	end    func()
 }
 
-func publish(t *testing.T) *published {
-	t.Helper()
-	return publishFor(t, "u")
-}
-
-// publishFor is publish with a Pod UID.
-func publishFor(t *testing.T, uid string) *published {
+// publish runs a Publisher of a Pod.
+func publish(t *testing.T, uid types.UID) *published {
 	t.Helper()
 	p := &published{server: &counting{status: http.StatusOK, answer: coordinationv1.Lease{}}, state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
 	publisher, err := New(Config{
-		Client: p.server.client(t), Namespace: "istio-system", Identity: "pilot-1", PodUID: types.UID(uid), State: p.says,
+		Client: p.server.client(t), Namespace: "istio-system", Identity: "pilot-1", PodUID: uid, State: p.says,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	if err != nil {
@@ -156,7 +151,7 @@ func pass(d time.Duration) {
 
 func TestPublisher_TwoWritesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := publish(t)
+		p := publish(t, "u")
 		if n := p.server.writes(t); n != 1 {
 			t.Errorf("%d writes at start", n)
 		}
@@ -176,7 +171,7 @@ func TestPublisher_TwoWritesAMinute(t *testing.T) {
 
 func TestPublisher_LimitsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := publish(t)
+		p := publish(t, "u")
 		pass(10 * time.Second)
 		p.server.writes(t)
 		p.say(Election{Name: "istio-leader", Candidate: true, Warm: true})
@@ -200,7 +195,7 @@ func TestPublisher_LimitsWrites(t *testing.T) {
 
 func TestPublisher_Forbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := publish(t)
+		p := publish(t, "u")
 		p.answer(http.StatusForbidden)
 		p.server.writes(t)
 		for n := range 10 * 60 {
@@ -236,9 +231,9 @@ func TestNew_Invalid(t *testing.T) {
 }
 
 func TestPublisher_WrittenLease(t *testing.T) {
-	for uid, owners := range map[string]string{"u": `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"pilot-1","uid":"u"}]`, "": ""} {
+	for uid, owners := range map[types.UID]string{"u": `"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"pilot-1","uid":"u"}]`, "": ""} {
 		synctest.Test(t, func(t *testing.T) {
-			p := publishFor(t, uid)
+			p := publish(t, uid)
 			p.server.mu.Lock()
 			defer p.end()
 			defer p.server.mu.Unlock()
@@ -272,7 +267,7 @@ func TestPublisher_End(t *testing.T) {
 		"no response":  {hangs, 2 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := publish(t)
+			p := publish(t, "u")
 			pass(10*time.Second + time.Millisecond)
 			p.answer(x.status)
 			if x.status == hangs {

@@ -8,35 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
-
-func held(by string, n int) k8sresourcelock.LeaderElectionRecord {
-	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
-	return k8sresourcelock.LeaderElectionRecord{
-		HolderIdentity: by, HolderKey: "stable", LeaseDurationSeconds: 30,
-		AcquireTime: at, RenewTime: at, LeaderTransitions: n,
-	}
-}
-
-// inBubbles runs a test for both kinds, each in a bubble of its own.
-func inBubbles(t *testing.T, test func(t *testing.T, s *Store)) {
-	for _, kind := range []Kind{ConfigMap, Lease} {
-		t.Run(string(kind), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, NewStore(kind)) })
-		})
-	}
-}
-
-// elapse lets the bubble's time pass.
-func elapse(t *testing.T, d time.Duration) {
-	t.Helper()
-	if err := pass(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestFaults(t *testing.T) {
 	tests := []struct {
@@ -60,7 +33,8 @@ func TestFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			inBubbles(t, func(t *testing.T, s *Store) {
+			synctest.Test(t, func(t *testing.T) {
+				s := NewStore(Lease)
 				ctx := t.Context()
 				if tt.timeout > 0 {
 					var cancel context.CancelFunc
@@ -70,7 +44,7 @@ func TestFaults(t *testing.T) {
 				lock := s.Lock("pod-a", "stable")
 				lock.FailNext(Create, tt.fault)
 				start := time.Now()
-				_, err := lock.Write(ctx, k8sresourcelock.Snapshot{}, held("pod-a", 1), nil)
+				_, err := lock.Write(ctx, k8sresourcelock.Snapshot{}, record(lock, 1), nil)
 				if !errors.Is(err, tt.wantErr) {
 					t.Errorf("error %v, want %v", err, tt.wantErr)
 				}
@@ -83,7 +57,7 @@ func TestFaults(t *testing.T) {
 				if got := s.Snapshot().Exists; got != tt.committed {
 					t.Errorf("committed: %v, want %v", got, tt.committed)
 				}
-				elapse(t, time.Minute)
+				<-time.After(time.Minute)
 				if got := s.Snapshot().Exists; got != tt.later {
 					t.Errorf("committed in the end: %v, want %v", got, tt.later)
 				}

@@ -32,40 +32,9 @@ func (s scene) peer(t *testing.T, identity, agent string) *resourcelock.LeaseLoc
 	}
 }
 
-var subSecond = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 30, 123456000, time.UTC))
-
-func theirs(holder string, transitions int) resourcelock.LeaderElectionRecord {
-	return resourcelock.LeaderElectionRecord{
-		HolderIdentity: holder, LeaseDurationSeconds: 15,
-		AcquireTime: subSecond, RenewTime: metav1.NewTime(subSecond.Add(2 * time.Second)), LeaderTransitions: transitions,
-	}
-}
-
-func second(s int) metav1.Time { return metav1.NewTime(time.Date(2026, 1, 2, 3, 4, s, 0, time.UTC)) }
-
-func ours(holder, key string, transitions int) k8sresourcelock.LeaderElectionRecord {
-	return k8sresourcelock.LeaderElectionRecord{
-		HolderIdentity: holder, HolderKey: key, LeaseDurationSeconds: 30,
-		AcquireTime: second(5), RenewTime: second(12), LeaderTransitions: transitions,
-	}
-}
-
-func write(t *testing.T, l locktest.Locker, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) k8sresourcelock.Snapshot {
-	t.Helper()
-	snap, err := l.Write(t.Context(), base, r, notes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return snap
-}
-
-func read(t *testing.T, l locktest.Locker) k8sresourcelock.Snapshot {
-	t.Helper()
-	snap, err := l.Read(t.Context())
-	if err != nil || snap.Unreadable != nil {
-		t.Fatalf("%v, unreadable: %v", err, snap.Unreadable)
-	}
-	return snap
+// at returns a time. client-go writes microseconds.
+func at(second, micros int) metav1.Time {
+	return metav1.NewTime(time.Date(2026, 1, 2, 3, 4, second, micros*1000, time.UTC))
 }
 
 // client-go preserves our annotations. The marker is void because its term does not match. managedFields shows
@@ -81,22 +50,33 @@ func TestKey_OfFormerHolder(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newScene(t, locktest.Lease, func(*rest.Config) {})
 			a := s.lock("pod-a", "stable")
+			ours := k8sresourcelock.LeaderElectionRecord{
+				HolderIdentity: "pod-a", HolderKey: "stable", LeaseDurationSeconds: 30, AcquireTime: at(5, 0), RenewTime: at(12, 0), LeaderTransitions: 1,
+			}
 			notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
-			write(t, a, k8sresourcelock.Snapshot{}, ours("pod-a", "stable", 1), notes)
+			if _, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, ours, notes); err != nil {
+				t.Fatal(err)
+			}
 			peer := s.peer(t, "theirs", tt.agent)
 			if _, _, err := peer.Get(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := peer.Update(t.Context(), theirs("theirs", 2)); err != nil {
+			err := peer.Update(t.Context(), resourcelock.LeaderElectionRecord{
+				HolderIdentity: "theirs", LeaseDurationSeconds: 15, AcquireTime: at(30, 123456), RenewTime: at(32, 123456), LeaderTransitions: 2,
+			})
+			if err != nil {
 				t.Fatal(err)
 			}
-			snap := read(t, a)
+			snap, err := a.Read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
 			// A watch returns the same key. It may start with an older version.
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := a.Watch(ctx, "", func() {}, func(w k8sresourcelock.Snapshot) {
+			_, err = a.Watch(ctx, "", func() {}, func(w k8sresourcelock.Snapshot) {
 				if w.ResourceVersion != snap.ResourceVersion {
 					return
 				}
@@ -109,9 +89,10 @@ func TestKey_OfFormerHolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			// Taken over again with the same key, it is ours and counts.
-			back := write(t, a, snap, ours("pod-a", "stable", 3), nil)
-			if back.Record.HolderKey != "stable" || len(back.Annotations) != 0 {
-				t.Errorf("taken back: %+v, notes %v", back.Record, back.Annotations)
+			ours.LeaderTransitions = 3
+			back, err := a.Write(t.Context(), snap, ours, nil)
+			if err != nil || back.Record.HolderKey != "stable" || len(back.Annotations) != 0 {
+				t.Errorf("taken back: %+v, notes %v, error %v", back.Record, back.Annotations, err)
 			}
 		})
 	}
