@@ -36,8 +36,8 @@ type IdentityOptions struct {
 }
 
 // Identity creates a service account with its permissions and a Pod that does not run. It waits until the first API server has
-// loaded the permissions, and returns a client configuration with a token bound to that Pod. The API server rejects the token within ten seconds after the Pod is
-// deleted. The token lasts an hour. There is no rate limit.
+// loaded the permissions, and returns a client configuration with a token bound to that Pod. The API server rejects the token
+// within ten seconds after the Pod is deleted. The token lasts an hour. There is no rate limit.
 func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 	t.Helper()
 	config, err := c.NewIdentity(t.Context(), options)
