@@ -97,6 +97,8 @@ type judge struct {
 	verdict Verdict
 	courses map[audit.Lock]*audit.Course
 	flips   []flip
+	// gateways are the writes of each Gateway, by namespace and name.
+	gateways map[string][]audit.Write
 }
 
 // flip is a change of the default revision.
@@ -114,8 +116,9 @@ const (
 
 // Judge judges a history.
 func Judge(h audit.History, config Config) Verdict {
-	j := &judge{Config: config, history: h, courses: h.Courses()}
+	j := &judge{Config: config, history: h, courses: h.Courses(), gateways: map[string][]audit.Write{}}
 	j.findFlips()
+	j.findGateways()
 	guarded := j.findGuarded()
 	audit.Judge(h, j.courses, func(w audit.Write) []audit.Lock {
 		_, locks := j.guardOf(w)
@@ -162,6 +165,28 @@ func (j *judge) findFlips() {
 			j.flips = append(j.flips, flip{w.Version, w.Answered, revision})
 		}
 	}
+}
+
+func (j *judge) findGateways() {
+	for w := range j.history.All() {
+		if w.Kind() == "gateways" {
+			j.gateways[w.Namespace+"/"+w.Name] = append(j.gateways[w.Namespace+"/"+w.Name], w)
+		}
+	}
+}
+
+// orphaned reports whether a write is to the status of a route after its Gateways were deleted. Then each revision removes the
+// entries of the Gateways, and a revision with a late cache may write them once more.
+func (j *judge) orphaned(w audit.Write) bool {
+	return w.Resource == "httproutes/status" && !slices.ContainsFunc(parents(w.Object), func(name string) bool {
+		exists := true
+		for _, change := range j.gateways[w.Namespace+"/"+name] {
+			if change.Version <= w.Version {
+				exists = !change.Deleted
+			}
+		}
+		return exists
+	})
 }
 
 // guarded is a write of a revision to an object that an election guards.
@@ -237,7 +262,7 @@ func (j *judge) judgeReturns(election string, all []guarded) {
 		runs := objects[key]
 		for i := 2; i < len(runs); i++ {
 			before, between, again := runs[i-2], runs[i-1], runs[i]
-			if before.revision != again.revision || !intersect(before.contents, again.contents) || between.contents[content(again.first.Write)] {
+			if before.revision != again.revision || !intersect(before.contents, again.contents) || between.contents[content(again.first.Write)] || j.orphaned(again.first.Write) {
 				continue
 			}
 			if !j.flippedTo(again.revision, before.first.Version, again.first.Version) {

@@ -100,6 +100,27 @@ func TestJudge_Violation(t *testing.T) {
 	}
 }
 
+// If the Gateway of a route is deleted, each revision removes its entry from the status.
+func TestJudge_DeletedGateway(t *testing.T) {
+	for change, returned := range map[string]bool{"put gateways shop web {}": true, "remove gateways shop web": false} {
+		s := begun(t)
+		s.Play("put gateways shop web {}; " + change)
+		write := func(who string, entries ...string) {
+			s.Put(who, "patch", "httproutes/status", "shop", "web", auditlog.Fields{
+				"spec": auditlog.Fields{"parentRefs": []auditlog.Fields{{"name": "web"}}}, "status": auditlog.Fields{"parents": entries},
+			})
+		}
+		write("stable-1")
+		write("canary-1", "entry")
+		write("stable-1")
+		c := config()
+		c.Guards = append(c.Guards, audit.Guard{Lock: "status", PerRevision: true, Resources: []string{"httproutes/status"}})
+		if err := judged(t, s, c).Err(Returned); (err != nil) != returned {
+			t.Errorf("after %q: %v", change, err)
+		}
+	}
+}
+
 func TestJudge_EmptyLog(t *testing.T) {
 	v := judged(t, auditlog.New(t), config())
 	if err := v.Err(); len(v.Violations) != 2 || !strings.Contains(err.Error(), "no write is guarded by bundles") ||
