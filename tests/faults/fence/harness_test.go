@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -181,39 +183,58 @@ func (r record) lease() *coordinationv1.Lease {
 	}
 }
 
-// create creates the lock. update replaces it without a version.
-func (s *stage) create(as kubernetes.Interface, r record, options ...metav1.CreateOptions) error {
-	opts := append(options, metav1.CreateOptions{})[0]
-	var err error
+// request starts a request for the lock, or for all objects of its kind if the caller adds no name.
+func (s *stage) request(as kubernetes.Interface, verb string) *rest.Request {
+	client, resource := as.CoreV1().RESTClient(), "configmaps"
 	if s.kind == fence.Lease {
-		_, err = as.CoordinationV1().Leases(s.namespace).Create(s.t.Context(), r.lease(), opts)
-	} else {
-		_, err = as.CoreV1().ConfigMaps(s.namespace).Create(s.t.Context(), r.configMap(), opts)
+		client = as.CoordinationV1().RESTClient()
+		resource = "leases"
 	}
-	return err
+	return client.Verb(verb).Namespace(s.namespace).Resource(resource)
+}
+
+// object returns the lock with a record.
+func (s *stage) object(r record) interface {
+	runtime.Object
+	metav1.Object
+} {
+	if s.kind == fence.Lease {
+		return r.lease()
+	}
+	return r.configMap()
+}
+
+// create creates the lock. update replaces it without a version.
+func (s *stage) create(as kubernetes.Interface, r record) error {
+	return s.request(as, http.MethodPost).Body(s.object(r)).Do(s.t.Context()).Error()
+}
+
+// createDry tries to create the lock.
+func (s *stage) createDry(as kubernetes.Interface, r record, finalizers ...string) error {
+	object := s.object(r)
+	object.SetFinalizers(finalizers)
+	return s.request(as, http.MethodPost).Param("dryRun", metav1.DryRunAll).Body(object).Do(s.t.Context()).Error()
 }
 
 func (s *stage) update(as kubernetes.Interface, r record) error {
-	if s.kind == fence.ConfigMap {
-		_, err := as.CoreV1().ConfigMaps(s.namespace).Update(s.t.Context(), r.configMap(), metav1.UpdateOptions{})
-		return err
+	object := s.object(r)
+	if s.kind == fence.Lease { // which is not updated without a version
+		present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		object.SetResourceVersion(present.ResourceVersion)
 	}
-	// A Lease is not updated without a version.
-	present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	lease := r.lease()
-	lease.ResourceVersion = present.ResourceVersion
-	_, err = as.CoordinationV1().Leases(s.namespace).Update(s.t.Context(), lease, metav1.UpdateOptions{})
-	return err
+	return s.request(as, http.MethodPut).Name(election).Body(object).Do(s.t.Context()).Error()
+}
+
+// patch changes the lock object's metadata, or what else is in it.
+func (s *stage) patch(as kubernetes.Interface, body string) error {
+	return s.request(as, http.MethodPatch).Name(election).SetHeader("Content-Type", string(mergePatch)).Body([]byte(body)).Do(s.t.Context()).Error()
 }
 
 func (s *stage) delete(as kubernetes.Interface) error {
-	if s.kind == fence.Lease {
-		return as.CoordinationV1().Leases(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})
-	}
-	return as.CoreV1().ConfigMaps(s.namespace).Delete(s.t.Context(), election, metav1.DeleteOptions{})
+	return s.request(as, http.MethodDelete).Name(election).Do(s.t.Context()).Error()
 }
 
 // put makes the lock say so, as an operator.

@@ -3,12 +3,12 @@ package fence
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -107,20 +107,15 @@ func TestLock_CreateAndDelete(t *testing.T) {
 			s.refused("a follower makes it immutable", s.patch(b, `{"data":{"x":"y"},"immutable":true}`), "immutable")
 		}
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
-		err := b.CoordinationV1().Leases(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-		if kind == fence.ConfigMap {
-			err = b.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-		}
-		s.refused("a follower deletes all of its kind", err)
+		s.refused("a follower deletes all of its kind", s.request(b, http.MethodDelete).Do(t.Context()).Error())
 		s.allowed("an operator deletes it", s.delete(s.admin))
-		dry := metav1.CreateOptions{DryRun: dryRun}
-		s.refused("making it for another", s.create(b, record{holder: "a"}, dry))
-		s.refused("making it with an unbound token", s.create(s.unbound(account), record{holder: "b"}, dry))
-		s.allowed("creating it without a holder", s.create(b, record{}, dry))
-		s.allowed("making it for oneself", s.create(a, record{holder: "a"}, dry))
+		s.refused("making it for another", s.createDry(b, record{holder: "a"}))
+		s.refused("making it with an unbound token", s.createDry(s.unbound(account), record{holder: "b"}))
+		s.allowed("creating it without a holder", s.createDry(b, record{}))
+		s.allowed("making it for oneself", s.createDry(a, record{holder: "a"}))
 		other := s.podOf("o", "other").Kube()
-		s.refused("making it at the maximum of transitions", s.create(other, record{transitions: 2147483647}, dry), "only the holder may release")
-		s.allowed("another account creates it", s.create(other, record{}, dry))
+		s.refused("making it at the maximum of transitions", s.createDry(other, record{transitions: 2147483647}), "only the holder may release")
+		s.allowed("another account creates it", s.createDry(other, record{}))
 	})
 }
 
@@ -169,16 +164,6 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 	s.allowed("a record without a key", write(b, `{"holderIdentity":"b","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":6,"strategy":"","preferredHolder":""}`))
 }
 
-// patch changes the lock object's metadata, or what else is in it.
-func (s *stage) patch(as kubernetes.Interface, body string) error {
-	if s.kind == fence.Lease {
-		_, err := as.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, mergePatch, []byte(body), metav1.PatchOptions{})
-		return err
-	}
-	_, err := as.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), election, mergePatch, []byte(body), metav1.PatchOptions{})
-	return err
-}
-
 func TestLock_OwnersAndFinalizers(t *testing.T) {
 	both(t, func(t *testing.T, kind fence.LockKind) {
 		s, a, b := guardedLock(t, kind)
@@ -195,14 +180,7 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 
 		t.Log("a new lock has none")
 		s.allowed("an operator deletes it", s.delete(s.admin))
-		lease, cm := record{holder: "b"}.lease(), record{holder: "b"}.configMap()
-		lease.Finalizers, cm.Finalizers = []string{"example.com/held"}, []string{"example.com/held"}
-		dry := metav1.CreateOptions{DryRun: dryRun}
-		_, err := b.CoordinationV1().Leases(s.namespace).Create(t.Context(), lease, dry)
-		if kind == fence.ConfigMap {
-			_, err = b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), cm, dry)
-		}
-		s.refused("making it with a finalizer", err, "ownerReferences and finalizers")
+		s.refused("making it with a finalizer", s.createDry(b, record{holder: "b"}, "example.com/held"), "ownerReferences and finalizers")
 	})
 }
 
@@ -298,14 +276,8 @@ func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) er
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	force := true
-	options := metav1.PatchOptions{FieldManager: manager, Force: &force}
-	if s.kind == fence.Lease {
-		_, err = as.CoordinationV1().Leases(s.namespace).Patch(s.t.Context(), election, types.ApplyPatchType, body, options)
-	} else {
-		_, err = as.CoreV1().ConfigMaps(s.namespace).Patch(s.t.Context(), election, types.ApplyPatchType, body, options)
-	}
-	return err
+	return s.request(as, http.MethodPatch).Name(election).SetHeader("Content-Type", string(applyPatch)).
+		Param("fieldManager", manager).Param("force", "true").Body(body).Do(s.t.Context()).Error()
 }
 
 // podElsewhere is a client with a token of a Pod of that name in another namespace, whose service
