@@ -3,6 +3,7 @@ package coordinated
 import (
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -41,7 +43,9 @@ func fenced(t *testing.T, account string) {
 		t.Fatal(err)
 	}
 	w.coordinate()
-	stable, canary := w.candidate("stable-1", "stable"), w.candidate("canary-1", "canary")
+	// Rare renewals, so that a slow write of the test on the lock is not always too late.
+	rare := func(c *leaderelection.Config) { c.RetryPeriod = 10 * time.Second }
+	stable, canary := w.candidate("stable-1", "stable", rare), w.candidate("canary-1", "canary", rare)
 	w.await("default revision leads", stable.leads.Load)
 	write := func(client kube.Client) error {
 		_, err := client.Kube().CoreV1().ConfigMaps(w.home).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "guarded"}},
