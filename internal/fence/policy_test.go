@@ -38,6 +38,7 @@ func TestValidate_Errors(t *testing.T) {
 		"election":          {func(d *fence.Declaration) { d.Election = "A'b" }, []string{`election "A'b"`}},
 		"no namespace":      {func(d *fence.Declaration) { d.Namespace = "" }, []string{"no namespace", "istio-system"}},
 		"namespace":         {func(d *fence.Declaration) { d.Namespace = "a.b" }, []string{`namespace "a.b"`}},
+		"two errors":        {func(d *fence.Declaration) { d.Election, d.Namespace = "", "" }, []string{"no election", "no namespace"}},
 		"lock":              {func(d *fence.Declaration) { d.Lock = "endpoints" }, []string{`lock "endpoints"`, "configmap or lease"}},
 		"remote":            {func(d *fence.Declaration) { d.Remote = true }, []string{"other clusters", "gate"}},
 		"no accounts":       {func(d *fence.Declaration) { d.ServiceAccounts = nil }, []string{"no service accounts", "istio-system/pilot"}},
