@@ -70,6 +70,7 @@ func TestBadInput(t *testing.T) {
 		"no kubeconfig":    {[]string{"list", "--kubeconfig", "/nothing/here"}, Misused, "kubeconfig: stat /nothing/here: no such file or directory; use --kubeconfig or set KUBECONFIG"},
 		"other CA":         {[]string{"list", "--server", untrusted.URL}, Failed, "TLS connection to the API server failed"},
 		"no TLS":           {[]string{"list", "--server", strings.Replace(plaintext.URL, "http:", "https:", 1)}, Failed, "TLS connection to the API server failed"},
+		"list, empty":      {[]string{"list"}, Done, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"plan, empty":      {[]string{"plan", "--default-revision", "canary"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"doctor, empty":    {[]string{"doctor"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"context":          {[]string{"list", "--context", "nope"}, Failed, "nope"},
@@ -83,13 +84,6 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("%d lines: %s", lines, got.errs)
 			}
 		})
-	}
-}
-
-func TestList_Empty(t *testing.T) {
-	e := newEnvironment(t)
-	if got := e.run("list"); got.code != Done || !strings.Contains(got.errs, "no elections found in namespace NAMESPACE; ") {
-		t.Errorf("%+v", got)
 	}
 }
 

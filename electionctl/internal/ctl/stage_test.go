@@ -133,7 +133,7 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 	return stop
 }
 
-// led waits until list shows the words for an election.
+// shows waits until list shows the words for an election.
 func (e *environment) shows(words ...string) {
 	e.t.Helper()
 	harness.Until(e.t, strings.Join(words, " "), func() bool {
