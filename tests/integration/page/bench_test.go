@@ -215,20 +215,12 @@ const (
 // percent of one core.
 func BenchmarkOpenPages(b *testing.B) {
 	p := emptyPlane(b)
-	const address = "127.0.0.1:15916"
-	process := startServer(b, p.home, address)
+	process, page := startServer(b, p.home)
 	p.leads(b, watched, "pilot-stable")
 	for range b.N {
-		harness.Until(b, "the page is served", func() bool {
-			response, err := http.Get("http://" + address + debug.Path)
-			if err != nil {
-				return false
-			}
-			return response.Body.Close() == nil && response.StatusCode == http.StatusOK
-		})
 		without := share(b, process.PID())
 		var events atomic.Int64
-		end := readers(b, "http://"+address+debug.Path+"/events", &events)
+		end := readers(b, page+"/events", &events)
 		harness.Until(b, "all streams received a frame", func() bool { return events.Load() >= pagesOpen })
 		before := events.Load()
 		with := share(b, process.PID())

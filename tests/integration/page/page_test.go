@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/integration/page/chromium"
@@ -230,9 +229,8 @@ func merges(t *testing.T, b *chromium.Browser) {
 
 // A stopped process keeps its connections open but sends no frames.
 func stoppedServer(t *testing.T, b *chromium.Browser) {
-	server := startServer(t, cluster.Shared(t).Namespace(t), "127.0.0.1:0")
-	harness.Until(t, "the server serves its page", func() bool { return pageField.MatchString(server.Out.String()) })
-	tab := open(t, b, pageField.FindString(server.Out.String()), desk)
+	server, page := startServer(t, cluster.Shared(t).Namespace(t))
+	tab := open(t, b, page, desk)
 	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
 	until(t, tab, "the page is live", settled+" && "+led("pilot-stable")+" && !("+grey+")")
 	server.Signal(t, syscall.SIGSTOP)

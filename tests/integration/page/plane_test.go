@@ -117,8 +117,7 @@ func serve(t testing.TB, config bootstrap.Config) string {
 	return pageField.FindString(lines.String())
 }
 
-// serverVariable is the environment variable with the address of the page, for a server in a separate process. Other
-// variables configure the rest.
+// serverVariable is the environment variable that makes the test binary a server. Other variables configure it.
 const serverVariable = "PAGE_TEST_SERVER"
 
 // serveAsProcess runs such a server until SIGTERM.
@@ -127,7 +126,7 @@ func serveAsProcess() {
 	defer stop()
 	server, err := bootstrap.New(bootstrap.Config{
 		Kubernetes: kube.Source{Path: os.Getenv("KUBECONFIG")}, Namespace: os.Getenv("POD_NAMESPACE"), Identity: "pilot-stable", Revision: "stable",
-		Address: "127.0.0.1:0", DebugAddress: os.Getenv(serverVariable), CABundle: os.Getenv("CA_BUNDLE"), Lock: "lease", DisableGatewayAPI: true,
+		Address: "127.0.0.1:0", DebugAddress: "127.0.0.1:0", CABundle: os.Getenv("CA_BUNDLE"), Lock: "lease", DisableGatewayAPI: true,
 	})
 	if err == nil {
 		err = server.Run(ctx)
@@ -138,8 +137,8 @@ func serveAsProcess() {
 	}
 }
 
-// startServer starts such a server. The address is that of its page.
-func startServer(t testing.TB, home, address string) *harness.Process {
+// startServer starts such a server, and returns the address of its page.
+func startServer(t testing.TB, home string) (server *harness.Process, page string) {
 	t.Helper()
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
 	if err := os.WriteFile(bundle, harness.CA(t), 0o600); err != nil {
@@ -149,9 +148,11 @@ func startServer(t testing.TB, home, address string) *harness.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return harness.Start(t, "server", []string{
-		serverVariable + "=" + address, "KUBECONFIG=" + cluster.Shared(t).Kubeconfig(), "POD_NAMESPACE=" + home, "CA_BUNDLE=" + bundle,
+	server = harness.Start(t, "server", []string{
+		serverVariable + "=true", "KUBECONFIG=" + cluster.Shared(t).Kubeconfig(), "POD_NAMESPACE=" + home, "CA_BUNDLE=" + bundle,
 	}, self)
+	harness.Until(t, "the server serves its page", func() bool { return pageField.MatchString(server.Out.String()) })
+	return server, pageField.FindString(server.Out.String())
 }
 
 // flip changes the default revision.
