@@ -39,8 +39,8 @@ func (s *stage) oursNeverOverlap() {
 // Lives implements lives.Candidate.
 func (m *member) Lives() (name string, spans lives.Spans) { return m.Identity, m.Spans() }
 
-// oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before had released the lock,
-// or its last lease had expired.
+// oursWaitForPeers checks each start of an incumbent candidate: every peer that had started before was cancelled, had
+// released the lock, or its last lease had expired.
 func (s *stage) oursWaitForPeers() {
 	for _, a := range s.members {
 		if a.Library != electors.Incumbent {
@@ -58,7 +58,8 @@ func (s *stage) oursWaitForPeers() {
 
 func (s *stage) waited(a *member, start time.Time, b *member) {
 	for _, span := range b.Spans() {
-		if span.From.After(start) {
+		// The time of a ConfigMap's record has whole seconds, so a later record of b can look older than start.
+		if cancelled := !span.Told.IsZero() && !span.Told.After(start); span.From.After(start) || cancelled {
 			continue
 		}
 		end, released := s.leaseEnd(b.Identity, start)
