@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -31,9 +30,10 @@ func Installed(t testing.TB, program string) string {
 
 // Server is a running Prometheus.
 type Server struct {
+	// Process reads its files of rules again after SIGHUP.
+	Process *harness.Process
 	address string
 	client  *http.Client
-	process *harness.Process
 }
 
 // Start runs Prometheus with a configuration until the test ends. It returns when Prometheus is ready.
@@ -50,11 +50,11 @@ func Start(t testing.TB, config map[string]any) *Server {
 	}
 	s := &Server{address: reserve(t), client: &http.Client{}}
 	t.Cleanup(s.client.CloseIdleConnections)
-	s.process = harness.Start(t, "prometheus", nil, Installed(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+	s.Process = harness.Start(t, "prometheus", nil, Installed(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
 		"--web.listen-address="+s.address, "--log.level=warn")
 	harness.Until(t, "Prometheus is ready", func() bool {
 		select {
-		case <-s.process.Ended():
+		case <-s.Process.Ended():
 			t.Fatal("Prometheus ended")
 		default:
 		}
@@ -74,12 +74,6 @@ func reserve(t testing.TB) string {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	return net.JoinHostPort("127.0.0.2", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
-}
-
-// Reload makes Prometheus read its files of rules again.
-func (s *Server) Reload(t testing.TB) {
-	t.Helper()
-	s.process.Signal(t, syscall.SIGHUP)
 }
 
 // Get reads a path of the API and decodes its data.

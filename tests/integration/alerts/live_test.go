@@ -130,7 +130,7 @@ func (prom *server) loadRules(t *testing.T, p *plane, soon monitoringv1.Duration
 		}
 		ruleFile(t, filepath.Join(prom.rules, object.Name+".yaml"), rules)
 	}
-	prom.Reload(t)
+	prom.Process.Signal(t, syscall.SIGHUP)
 	prom.checkRules(t)
 }
 
