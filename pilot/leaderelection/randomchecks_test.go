@@ -102,6 +102,7 @@ func (w *world) endFaults() {
 		}
 	})
 	w.Logf("calm")
+	ended := time.Now()
 	for _, s := range w.stores() {
 		// An unreadable object keeps those out who need both. They report it, and an operator
 		// deletes it.
@@ -118,25 +119,57 @@ func (w *world) endFaults() {
 		}
 	}
 	<-time.After(12 * playLease)
+	problem := w.unsettled()
+	if problem != "" && w.nomineeFailed() {
+		<-time.After(longestRefusal)
+		problem = w.unsettled()
+	}
+	if problem != "" {
+		w.Locked(func() { w.Violated("%v after the end of the faults %s; %s", time.Since(ended), problem, w.states()) })
+	}
+}
+
+// longestRefusal is the time that a leader refuses a challenger that was nominated and did not acquire the lock.
+const longestRefusal = 5 * time.Minute
+
+// nomineeFailed reports whether a nominee did not acquire a lock.
+func (w *world) nomineeFailed() bool {
+	for _, s := range w.stores() {
+		nominee := ""
+		for _, e := range s.History() {
+			holder := e.Snapshot.Record.HolderIdentity
+			if nominee != "" && nominee != holder {
+				return true
+			}
+			nominee = ""
+			if e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder {
+				nominee = holder
+			}
+		}
+	}
+	return false
+}
+
+// unsettled returns a problem unless a candidate leads, of the default revision if possible.
+func (w *world) unsettled() string {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	leader := ""
 	for _, p := range w.processes {
 		if p.Running && (p.Revision == w.Default || !w.prefers(w.Default)) {
-			return
+			return ""
 		}
 		if p.Running {
 			leader = p.Name
 		}
 	}
 	if leader != "" {
-		w.Violated("after twelve quiet leases %s leads, which is not of the default revision %s; %s", leader, w.Default, w.states())
-		return
+		return fmt.Sprintf("%s leads, which is not of the default revision %s", leader, w.Default)
 	}
 	if !slices.ContainsFunc(w.processes, func(p *process) bool { return !p.poor }) {
-		return
+		return ""
 	}
-	w.Violated("no candidate leads after twelve leases without faults: default %s, %+v, %+v; %s", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record, w.states())
+	return fmt.Sprintf("no candidate leads: default %s, %+v, %+v", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record)
 }
 
 // prefers reports whether a process of that revision must lead. A peer that cannot be preempted may lead
