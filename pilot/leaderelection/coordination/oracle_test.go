@@ -122,9 +122,11 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 	if err != nil {
 		return fmt.Errorf("create candidates and wait for pings: %w", err)
 	}
+	answers := make([]*coordinationv1beta1.LeaseCandidate, len(all))
 	err = concurrently(len(all), func(i int) error {
 		asked[i].Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-		_, err := objects.Update(ctx, asked[i], metav1.UpdateOptions{})
+		var err error
+		answers[i], err = objects.Update(ctx, asked[i], metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -135,15 +137,49 @@ func (o *oracle) play(ctx context.Context, seed uint64, lease string) error {
 			return errLate
 		}
 	}
-	w, err := o.client.CoordinationV1().Leases(o.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
+	chosen, err := o.chosen(ctx, lease, answers)
 	if err != nil {
 		return err
 	}
-	chosen, err := until(w, func(*coordinationv1.Lease) bool { return true })
-	if err != nil {
-		return fmt.Errorf("no Lease: %w", err)
-	}
 	return o.judge(chosen, candidates)
+}
+
+// chosen waits for the Lease. If the coordinator pings a candidate again instead, the answers were too old for it.
+func (o *oracle) chosen(ctx context.Context, lease string, answers []*coordinationv1beta1.LeaseCandidate) (found *coordinationv1.Lease, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	again := false
+	err = concurrently(len(answers)+1, func(i int) error {
+		if i == len(answers) {
+			defer cancel()
+			w, err := o.client.CoordinationV1().Leases(o.namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lease})
+			if err == nil {
+				found, err = until(w, func(*coordinationv1.Lease) bool { return true })
+			}
+			return err
+		}
+		w, err := o.client.CoordinationV1beta1().LeaseCandidates(o.namespace).Watch(ctx, metav1.ListOptions{
+			FieldSelector: "metadata.name=" + answers[i].Name, ResourceVersion: answers[i].ResourceVersion,
+		})
+		if err != nil {
+			return nil // the Lease exists, or its watch fails for the same reason
+		}
+		_, err = until(w, func(l *coordinationv1beta1.LeaseCandidate) bool { return l.Spec.PingTime.After(l.Spec.RenewTime.Time) })
+		if err == nil {
+			o.mu.Lock()
+			again = true
+			o.mu.Unlock()
+			cancel()
+		}
+		return nil
+	})
+	switch {
+	case again:
+		return nil, errLate
+	case err != nil:
+		return nil, fmt.Errorf("no Lease: %w", err)
+	}
+	return found, nil
 }
 
 // concurrently calls f for each number below n.
