@@ -2,8 +2,8 @@ package controllerruntime
 
 import (
 	"context"
-	"math"
 	"runtime"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,6 +46,7 @@ func terms(t *testing.T, m *Manager, n int) {
 // usage returns the goroutines and the bytes of the heap in use.
 func usage() (goroutines int, heap int64) {
 	runtime.GC()
+	runtime.GC() // pools keep their content for one collection
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return runtime.NumGoroutine(), int64(m.HeapAlloc)
@@ -70,17 +71,18 @@ func TestTerms_ConstantMemory(t *testing.T) {
 	goroutines, heap := usage()
 	// A leak grows in each round. Buffers of connections and pools grow in some rounds, and shrink in others.
 	const rounds, n = 5, 200
-	grown := int64(math.MaxInt64)
+	var grown []int64
 	for range rounds {
 		terms(t, m, n)
 		// Goroutines of the last handlers may still be ending. They are two per handler.
 		until(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= goroutines+10 })
 		_, now := usage()
-		grown = min(grown, (now-heap)/n)
+		grown = append(grown, (now-heap)/n)
 		heap = now
 	}
-	t.Logf("in %d rounds of %d terms the heap grew by at least %d bytes per term", rounds, n, grown)
-	if grown > 200 {
+	slices.Sort(grown)
+	t.Logf("in rounds of %d terms the heap grew by %d bytes per term", n, grown)
+	if grown[rounds/2] > 200 {
 		t.Errorf("the heap grew by %d bytes per term", grown)
 	}
 	cancel()

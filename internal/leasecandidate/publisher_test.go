@@ -148,7 +148,7 @@ func TestPublisher_AnswersPings(t *testing.T) {
 	o = p.see("recreated", func(again *coordinationv1beta1.LeaseCandidate) bool { return again.UID != o.UID })
 	p.end()
 	// A process does not wait for a slow API server when it ends.
-	slow := p.log.Count("failed to delete") + p.log.Count("does not respond")
+	slow := p.log.Count("failed to delete", "deadline exceeded") + p.log.Count("does not respond")
 	if _, err := objects.Get(t.Context(), o.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) && slow == 0 {
 		t.Errorf("after Run: %v, log:\n%s", err, p.log.String())
 	}

@@ -132,13 +132,13 @@ func (w *world) endFaults() {
 // longestRefusal is the time that a leader refuses a challenger that was nominated and did not acquire the lock.
 const longestRefusal = 5 * time.Minute
 
-// nomineeFailed reports whether a nominee did not acquire a lock.
+// nomineeFailed reports whether a nominee did not acquire a lock recently.
 func (w *world) nomineeFailed() bool {
 	for _, s := range w.stores() {
 		nominee := ""
 		for _, e := range s.History() {
 			holder := e.Snapshot.Record.HolderIdentity
-			if nominee != "" && nominee != holder {
+			if nominee != "" && nominee != holder && time.Since(e.At) < longestRefusal {
 				return true
 			}
 			nominee = ""

@@ -55,7 +55,11 @@ func secure(t *testing.T) (*secured, *rest.Config) {
 			<-s.end
 		case r.URL.Path == "/api/v1/namespaces/slow":
 			respond := make(chan struct{})
-			s.slow <- respond
+			select {
+			case s.slow <- respond:
+			case <-s.end:
+			case <-r.Context().Done():
+			}
 			select {
 			case <-respond:
 			case <-s.end:

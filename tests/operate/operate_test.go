@@ -153,6 +153,7 @@ func TestStates(t *testing.T) {
 		end := func() {}
 		if s.again != nil {
 			end = p.repeat(s.again(p))
+			t.Cleanup(end) // if the check ends the test
 		}
 		p.check(s)
 		end()

@@ -363,7 +363,7 @@ func TestFields_FenceModes(t *testing.T) {
 	}{
 		"created by the chart":      {"deny", false, false, []int{1, 0}},
 		"created by a server":       {"audit", false, true, []int{0}},
-		"created again by a server": {"deny", true, true, []int{0, 1, 0, 2, 0, 3, 1, 0}},
+		"created again by a server": {"deny", true, true, []int{0, 1, 0, 2, 0, 3, 0}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()

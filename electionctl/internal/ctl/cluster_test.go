@@ -136,6 +136,7 @@ func TestDoctor(t *testing.T) {
 		"paused: incumbent.dev/hold: pause by eve: ",
 		"wrong: incumbent.dev/hold: the value is invalid, so candidates ignore it",
 		"electionctl -n NAMESPACE resume paused",
+		"s ahead of the API server",
 		"the clock of fast-stable-1 is 1h30m", // rounded down, because the API server stamps a write later
 	} {
 		e.expect(result, Unhealthy, want, "problems: ")

@@ -3,7 +3,6 @@ package ctl
 import (
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,12 +23,13 @@ func TestList_TwoRequests(t *testing.T) {
 	var paths []string
 	e.wrap = func(next http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Contains(paths, r.URL.String()) { // client-go repeats a request if the API server is busy
+			response, err := next.RoundTrip(r)
+			if err == nil && response.StatusCode == http.StatusOK { // client-go repeats a request if the API server is busy
+				mu.Lock()
+				defer mu.Unlock()
 				paths = append(paths, r.URL.String())
 			}
-			return next.RoundTrip(r)
+			return response, err
 		})
 	}
 	if got := e.run("list"); got.code != Done || len(paths) != 2 {

@@ -175,7 +175,7 @@ func (p *Program) tellExpired(ctx context.Context, c *clients, known map[string]
 		}
 		if !asked { // the clock may differ since the last response
 			asked = true
-			ctx, cancel := context.WithTimeout(ctx, readLimit)
+			ctx, cancel := context.WithTimeout(ctx, completeWithin)
 			_, err := c.serverTime(ctx)
 			cancel()
 			if err != nil {

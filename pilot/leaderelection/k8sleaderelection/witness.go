@@ -73,7 +73,9 @@ func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Ve
 	if left != core.HolderDied && !written {
 		return false, string(left), nil
 	}
-	if !written {
+	if written {
+		since = max(witnessRelease(base), time.Millisecond)
+	} else {
 		notes := map[string]string{k8sresourcelock.WitnessReleaseAnnotation: note + since.String()}
 		if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(now.UnixNano())), notes); err != nil {
 			return false, "", err

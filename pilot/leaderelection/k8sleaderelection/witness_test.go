@@ -62,14 +62,21 @@ func TestWitnessRelease_IsNotReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-				w := &recorder{}
-				a := startCandidate(t, store, "a")
+				w, witness := &recorder{}, &registered{}
+				a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Witness = witness })
 				advance(time.Second)
+				term := witness.term
 				if err := a.stop(); err != nil {
 					t.Fatal(err)
 				}
 				if value != "" {
 					store.Annotate(k8sresourcelock.WitnessReleaseAnnotation, value)
+				}
+				if !strings.HasPrefix(value, "v1 a 0 ") { // another process has emptied the record
+					released, why, err := term.ReleaseEnded(t.Context(), store.Lock("witness", "").Locker, time.Now())
+					if released || why != "record-emptied" || err != nil {
+						t.Errorf("released %v, %s, %v", released, why, err)
+					}
 				}
 				b := startRecorded(t, store, "b", "stable", w)
 				advance(time.Second)

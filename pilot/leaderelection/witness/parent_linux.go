@@ -135,7 +135,7 @@ func (c *Child) Wait() Status {
 }
 
 // lastMessages reads the messages that the child sent before its end. They are in the kernel. If another process inherited the
-// socket, it does not end.
+// socket, it does not end, so the number of messages is limited.
 func (c *Child) lastMessages() {
 	_ = c.socket.SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline
 	<-c.received
@@ -145,7 +145,7 @@ func (c *Child) lastMessages() {
 	}
 	raw := make([]byte, maxMessage+1)
 	_ = socket.Control(func(fd uintptr) {
-		for {
+		for range 100_000 {
 			n, _, err := syscall.Recvfrom(int(fd), raw, syscall.MSG_DONTWAIT)
 			if n > 0 {
 				c.session.message(raw[:n], c.socket, c.options)

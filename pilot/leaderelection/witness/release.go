@@ -31,9 +31,9 @@ type Options struct {
 }
 
 const (
-	// callTimeout bounds each call of the API server, with the connection. It is longer than the answer of a busy API server. A
-	// parent has time for a second connection after it.
-	callTimeout = 4 * time.Second
+	// callTimeout bounds each read and write of a lock, with the connection. After the grace and one call without a response, a parent
+	// has time for a second connection.
+	callTimeout = 2 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = time.Second

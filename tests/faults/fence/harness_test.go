@@ -31,7 +31,7 @@ const (
 	// guarded is the ConfigMap that only the leader may write.
 	guarded = "guarded"
 	// lease is the lease duration of candidates. It must not expire on a busy machine.
-	lease = time.Minute
+	lease = 10 * time.Minute
 )
 
 // stage is a namespace with a fenced election.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -100,5 +101,16 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	}
 	if after := s.versions(); after != before {
 		t.Errorf("verifying changed\n%s to\n%s", before, after)
+	}
+	t.Log("a guard without one of its verbs, by another's hand")
+	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
+	for _, p := range s.set.Work {
+		if within := p.Binding.Spec.MatchResources; within != nil && len(within.ObjectSelector.MatchLabels) > 0 {
+			s.must(s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Patch(t.Context(), p.Name(), types.JSONPatchType, []byte(soften), metav1.PatchOptions{}))
+		}
+	}
+	eventually(t, "the deletion is admitted", func() bool { return finding(t, verify(), "guards secrets ", "does not lead").Verdict == install.Fails })
+	if after := s.versions(); after != before {
+		t.Errorf("an admitted probe changed\n%s to\n%s", before, after)
 	}
 }

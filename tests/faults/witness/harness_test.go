@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -197,7 +198,10 @@ func (p *process) stop() {
 	p.signal(syscall.SIGSTOP)
 	harness.Until(p.s.TB, p.name+" is stopped", func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid("candidate")))
-		return err == nil && !slices.ContainsFunc(threads, func(stat string) bool { return !strings.Contains(readFile(p.s, stat), ") T ") })
+		return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(stat string) bool {
+			content, err := os.ReadFile(stat) // a thread may have ended
+			return err != nil || !strings.Contains(string(content), ") T ")
+		})
 	})
 }
 

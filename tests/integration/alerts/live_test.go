@@ -57,7 +57,7 @@ func startPlane(t *testing.T) *plane {
 	p := &plane{Cluster: c, namespace: c.Namespace(t)}
 	p.node = node.Start(t, node.Options{
 		Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"pilot": build(t, "", "./cmd/pilot")}, PodNetwork: true,
-		// A process that ends is not restarted within the test.
+		// Within the test, a process is restarted once.
 		RestartDelay: time.Hour, MaxRestartDelay: time.Hour,
 	})
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
@@ -134,16 +134,21 @@ func (prom *server) loadRules(t *testing.T, p *plane, soon monitoringv1.Duration
 	prom.checkRules(t)
 }
 
-// kill kills every process of the control plane. The node does not restart them within the test.
+// kill kills every process of the control plane, and the one that the node starts immediately afterwards. The next restart is in an hour.
 func (p *plane) kill(t *testing.T) {
 	t.Helper()
+	killed := map[string]bool{} // a restarted process
 	harness.Until(t, "all processes ended", func() bool {
 		alive := 0
 		for _, pod := range p.node.Pods() {
-			if pod.PID == 0 {
+			if pod.PID == 0 && killed[pod.Name] {
 				continue
 			}
 			alive++
+			if pod.PID == 0 {
+				continue // it is being started
+			}
+			killed[pod.Name] = pod.Restarts > 0
 			if err := syscall.Kill(pod.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				t.Fatal(err)
 			}

@@ -44,7 +44,7 @@ func TestServer_Events(t *testing.T) {
 			want := []string{"a became leader (lock-absent)", "a stopped leading (stopped)"}
 			// The end of a server does not wait for a slow API server.
 			late := r.log.Count("last Events were not written in time") > 0
-			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) && !late || r.log.Count("forbidden") > 0 {
+			if got := eventsOn(t, admin, home, kind); !slices.Equal(got, want) && !(late && slices.Equal(got, want[:min(len(got), len(want))])) || r.log.Count("forbidden") > 0 {
 				t.Errorf("Events %q, want %q", got, want)
 			}
 		})

@@ -57,8 +57,13 @@ func serve(t *testing.T, config *rest.Config, home, name, revision, bundle strin
 	go func() { ended <- r.Run(ctx) }()
 	r.end = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("server %s: %v", name, err)
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("server %s: %v", name, err)
+			}
+		case <-time.After(patience):
+			t.Errorf("server %s runs %v after its stop", name, patience)
 		}
 	})
 	t.Cleanup(func() {

@@ -27,6 +27,7 @@ func TestMixedReplicas(t *testing.T) {
 	stable := w.candidate("stable-1", "stable", brisk, w.uncoordinated)
 	leads("by rank: default revision leads", "stable-1", stable)
 	canary := w.candidate("canary-1", "canary", brisk, w.uncoordinated)
+	w.await("canary-1 follows", func() bool { holder, _ := canary.election.Leader(); return holder == "stable-1" })
 	canary.stop()
 	canary = w.candidate("canary-2", "canary", ranked)
 	w.await("coordinated candidate is published", func() bool { return w.leaseCandidate("canary-2") != nil })

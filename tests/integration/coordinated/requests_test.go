@@ -105,7 +105,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// awaitQuiet waits for a time in which the leader renews three times, and sends and receives nothing else. A follower polls only
+// awaitQuiet waits for a time in which the leader renews six times, and sends and receives nothing else. A follower polls only
 // while the leader is late.
 func (w *world) awaitQuiet(leader string, wires map[string]*wire) {
 	w.t.Helper()
@@ -113,7 +113,7 @@ func (w *world) awaitQuiet(leader string, wires map[string]*wire) {
 		wire.take()
 	}
 	w.await("only "+leader+" sends requests", func() bool {
-		if wires[leader].count("PUT", "/leases/x OK") < 3 {
+		if wires[leader].count("PUT", "/leases/x OK") < 6 {
 			return false
 		}
 		quiet := true

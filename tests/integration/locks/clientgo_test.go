@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -75,18 +76,21 @@ func TestKey_OfFormerHolder(t *testing.T) {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
 			// A watch returns the same key. It may start with an older version.
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), waits.Bound)
+			defer cancel()
+			watched := false
 			_, err = a.Watch(ctx, "", func() {}, func(w k8sresourcelock.Snapshot) {
 				if w.ResourceVersion != snap.ResourceVersion {
 					return
 				}
+				watched = true
 				if w.Record != snap.Record || string(w.Raw) != string(snap.Raw) {
 					t.Errorf("watched %+v\n   read %+v", w.Record, snap.Record)
 				}
 				cancel()
 			})
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || !watched {
+				t.Fatalf("watched the version: %v, error %v", watched, err)
 			}
 			// Taken over again with the same key, it is ours and counts.
 			ours.LeaderTransitions = 3

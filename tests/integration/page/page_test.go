@@ -234,7 +234,7 @@ func stoppedServer(t *testing.T, b *chromium.Browser) {
 	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
 	until(t, tab, "the page is live", settled+" && "+led("pilot-stable")+" && !("+grey+")")
 	server.Signal(t, syscall.SIGSTOP)
-	until(t, tab, "the page is grey and shows its age", grey+` && /^no update for \d+ s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
+	until(t, tab, "the page is grey and shows its age", grey+` && /^no update for \d{2,} s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
 	server.Signal(t, syscall.SIGCONT)
 	until(t, tab, "the page is live again", settled+" && !("+grey+")")
 }
@@ -287,7 +287,7 @@ func lostConnection(t *testing.T, b *chromium.Browser) {
 			.observe(document.getElementById("live"), { subtree: true, childList: true, characterData: true }), 0)`)
 	}) // the server stops here
 	until(t, tab, "the page reports the lost connection", `window.shown.includes("disconnected; retrying")`)
-	until(t, tab, "the page shows its age", `/^disconnected; no update for \d+ s$/.test(document.getElementById("live").textContent)`)
+	until(t, tab, "the page shows its age", `/^disconnected; no update for \d{2,} s$/.test(document.getElementById("live").textContent)`)
 	if err := tab.Close(); err != nil {
 		t.Error(err)
 	}

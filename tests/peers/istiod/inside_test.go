@@ -66,6 +66,9 @@ func (l *lab) flipUnderLoad(image string) (overlapping int, row string) {
 		late += lock.Breaches
 		judged += lock.Judged
 	}
+	if judged == 0 || image == "inside" && late > 0 || image == "stock" && late == 0 {
+		l.t.Errorf("%s: %d of %d writes are late", image, late, judged)
+	}
 	row = fmt.Sprintf("| %s | %d | %d | %v | %v | %v | %d of %d | %d |", image, *flips, overlapping, worst.overlap.Round(time.Millisecond),
 		worst.idle.Round(time.Millisecond), worst.until.Round(time.Millisecond), late, judged, l.lockWrites(since))
 	return overlapping, row

@@ -178,7 +178,8 @@ func (j *judge) findGateways() {
 // orphaned reports whether a write is to the status of a route after its Gateways were deleted. Then each revision removes the
 // entries of the Gateways, and a revision with a late cache may write them once more.
 func (j *judge) orphaned(w audit.Write) bool {
-	return w.Resource == "httproutes/status" && !slices.ContainsFunc(parents(w.Object), func(name string) bool {
+	names := parents(w.Object)
+	return w.Resource == "httproutes/status" && len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
 		exists := true
 		for _, change := range j.gateways[w.Namespace+"/"+name] {
 			if change.Version <= w.Version {

@@ -35,8 +35,8 @@ const (
 	// HoldAnnotation contains the transfer or pause of an operator as JSON.
 	HoldAnnotation = "incumbent.dev/hold"
 	// WitnessReleaseAnnotation is "v1 <identity> <leaderTransitions> <duration>" on a lock that the witness of a leader has
-	// released. The duration is the time from the end of the process until the release. It is for metrics only. The next write
-	// of this project removes it.
+	// released. The duration is the time from the end of the process until the release. It is for metrics, and a
+	// witness recognizes its own release by it. No election depends on it. The next write of this project removes it.
 	WitnessReleaseAnnotation = "incumbent.dev/witness-release"
 	// MultiLockAnnotation is "v1 <identity> <leaderTransitions>", then the UID of the other object if it exists.
 	// The holder leads only while both objects of a MultiLock name it.
