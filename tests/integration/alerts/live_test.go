@@ -134,7 +134,8 @@ func (prom *server) loadRules(t *testing.T, p *plane, soon monitoringv1.Duration
 	prom.checkRules(t)
 }
 
-// kill kills every process of the control plane. The node restarts a process immediately, so kill also kills the second process. The third starts in an hour.
+// kill kills every process of the control plane. The node restarts a process immediately, so kill also kills the second process. The
+// third starts in an hour.
 func (p *plane) kill(t *testing.T) {
 	t.Helper()
 	killed := map[string]bool{} // a restarted process
