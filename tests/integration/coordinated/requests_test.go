@@ -73,8 +73,8 @@ func count(sent []string, words ...string) (n int) {
 	return n
 }
 
-// TestRequests counts requests. Without changes, followers and coordinator send none. If the default revision changes, the
-// coordinator writes the lock once and pings each candidate at most once.
+// TestRequests counts requests. There is a time in which followers and coordinator send none. If the default revision changes, the
+// coordinator writes the lock once and pings each candidate at most once in five seconds.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
