@@ -145,6 +145,39 @@ func TestDeploy_Changes(t *testing.T) {
 	p.exist(true, "web-istio", gatewaydeploy.ServiceAccount)
 }
 
+// The API server rejects an apply with the UID and resourceVersion of a deleted object. The controller relies on it: its apply creates
+// no object.
+func TestApply_OfDeletedObject(t *testing.T) {
+	p := newPlane(t)
+	client := p.admin.Dynamic().Resource(gatewaydeploy.ServiceAccount.Resource()).Namespace(p.home)
+	object := func() *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "web"}}}
+	}
+	present, err := client.Create(t.Context(), object(), metav1.CreateOptions{})
+	p.must(err)
+	stale := object()
+	stale.SetUID(present.GetUID())
+	stale.SetResourceVersion(present.GetResourceVersion())
+	rejected := func(when string) {
+		t.Helper()
+		_, err := client.Apply(t.Context(), "web", stale, metav1.ApplyOptions{FieldManager: gatewaydeploy.ControllerName, Force: true})
+		if !apierrors.IsConflict(err) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	p.must(client.Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	rejected("deleted")
+	if p.get(gatewaydeploy.ServiceAccount, "web") != nil {
+		t.Error("the apply created the object")
+	}
+	again, err := client.Create(t.Context(), object(), metav1.CreateOptions{})
+	p.must(err)
+	rejected("created again")
+	if got := p.get(gatewaydeploy.ServiceAccount, "web"); got == nil || got.GetResourceVersion() != again.GetResourceVersion() {
+		t.Errorf("the apply changed %+v", again)
+	}
+}
+
 // Each problem of parameters is an Event and a condition, and ends.
 func TestParameters_Missing(t *testing.T) {
 	p := newPlane(t)
