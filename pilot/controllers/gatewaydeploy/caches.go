@@ -60,7 +60,7 @@ func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMa
 	data := make(map[string]string, len(configMap.Data))
 	for name, text := range configMap.Data {
 		data[name] = ""
-		if c.isTemplate(configMap) || slices.ContainsFunc(Kinds, func(k Kind) bool { return known[k].overlay == name }) {
+		if c.isTemplate(configMap) || slices.ContainsFunc(Kinds, func(k Kind) bool { return k.overlay() == name }) {
 			data[name] = text
 		}
 	}

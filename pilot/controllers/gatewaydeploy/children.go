@@ -77,7 +77,7 @@ func kept[T reconcile.Object](kind Kind, o T, keep func(T) T) T {
 // identityOf returns an object with only the identity and the version of another, or nil for nil.
 func identityOf[T reconcile.Object](kind Kind, o T) T {
 	var none T
-	slim, ok := known[kind].empty().(T)
+	slim, ok := kind.empty().(T)
 	if !ok || o == none {
 		return none
 	}
@@ -185,7 +185,7 @@ func claim(ctx context.Context, resource dynamic.ResourceInterface, name, versio
 // typedAs converts a response.
 func typedAs[T reconcile.Object](kind Kind, got *unstructured.Unstructured) (T, error) {
 	var none T
-	to := known[kind].empty()
+	to := kind.empty()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(got.Object, to); err != nil {
 		return none, fmt.Errorf("decode response: %w", err)
 	}
@@ -194,14 +194,4 @@ func typedAs[T reconcile.Object](kind Kind, got *unstructured.Unstructured) (T, 
 		return none, fmt.Errorf("response is a %T", to)
 	}
 	return object, nil
-}
-
-// ourFields returns the entries of this controller.
-func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntry) {
-	for _, entry := range all {
-		if entry.Manager == ControllerName && entry.Subresource == "" {
-			ours = append(ours, entry)
-		}
-	}
-	return ours
 }

@@ -50,14 +50,6 @@ func TestManagedFieldsEntries(t *testing.T) {
 		if got := created(o); got != want {
 			t.Errorf("%+v: created: %v", entries[i], got)
 		}
-		applied := asApplied(o)
-		if (applied != metav1.Object(o)) != want || want && applied.GetManagedFields()[0].Operation != metav1.ManagedFieldsOperationApply {
-			t.Errorf("%+v as applied: %+v", entries[i], applied.GetManagedFields())
-		}
-	}
-	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: entries}}
-	if got := asApplied(o).GetManagedFields(); len(got) != 4 || !reflect.DeepEqual(got[1:], entries[1:]) || o.ManagedFields[0].Operation != metav1.ManagedFieldsOperationUpdate {
-		t.Errorf("as applied: %+v, and the object itself %+v", got, o.ManagedFields)
 	}
 }
 

@@ -31,13 +31,9 @@ func seal(document map[string]any) error {
 // upToDate reports whether an apply of the document would not change an object: the same document was
 // written last, and this controller still owns each field with its value.
 func (k Kind) upToDate(present metav1.Object, document map[string]any) (bool, error) {
-	owned, err := known[k].owned(asApplied(present))
+	have, err := k.owned(present)
 	if err != nil {
 		return false, fmt.Errorf("read managedFields of %s %s/%s: %w", k, present.GetNamespace(), present.GetName(), err)
-	}
-	have, err := runtime.DefaultUnstructuredConverter.ToUnstructured(owned)
-	if err != nil {
-		return false, err
 	}
 	typed, err := k.typed(document)
 	if err != nil {

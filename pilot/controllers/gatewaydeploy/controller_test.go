@@ -50,7 +50,7 @@ func newSending(t *testing.T, p *played) *sending {
 	t.Helper()
 	s := &sending{played: p, rejects: func(string, string) *apierrors.StatusError { return nil }, bodies: map[string]*unstructured.Unstructured{}}
 	lists := map[string]any{
-		"gateways": listed([]*gateway.Gateway{p.Gateway}), "gatewayclasses": listed(nil), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
+		"gateways": listed([]*gateway.Gateway{p.Gateway}), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
 	}
 	lists["now namespaces"] = func() any {
@@ -215,10 +215,8 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 		"Gateway changed":       {"patch", "gateways", conflict, 1, 0, nil},
 		"Gateway forbidden":     {"patch", "gateways", forbidden, 1, 1, []string{"write annotations of Gateway shop/web"}},
 		"objects exist":         {"create", "", exists, 4, 0, nil},
-		"objects changed":       {"create", "", conflict, 4, 0, nil},
 		"objects forbidden":     {"create", "", forbidden, 5, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
 		"namespace terminating": {"create", "", ends, 4, 4, nil},
-		"objects deleted":       {"create", "", apierrors.NewNotFound(schema.GroupResource{}, "x"), 4, 0, nil},
 		"one object exists":     {"create", "services", exists, 4, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -251,9 +249,7 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 
 func TestReconcile_Change(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
-			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
-		})
+		p := play(t, annotated(versionAnnotation, "5"), parameters("params"))
 		p.configs["params"] = &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
 		}
@@ -320,9 +316,7 @@ func TestReconcile_ProblemEnds(t *testing.T) {
 
 func TestReconcile_ProblemEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSending(t, play(t, annotated(versionAnnotation, "5"), func(gw *gateway.Gateway) {
-			gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "none"}}
-		}))
+		s := newSending(t, play(t, annotated(versionAnnotation, "5"), parameters("none")))
 		sent, err := s.takes(t, web)
 		if err != nil || !slices.Equal(sent, creation[:1]) || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "web "+ReasonInvalidParameters+": ") {
 			t.Errorf("sent %q, %v, Events: %q", sent, err, s.events)
@@ -416,9 +410,28 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				t.Errorf("second Run: %v", err)
 			}
 			checked.Store(true)
-			c.Refresh()
-			if got := since(); !slices.Contains(got, "made is checked") {
-				t.Errorf("Refresh caused %q", got)
+			overlay := func(namespace, name, class string) *corev1.ConfigMap {
+				labels := map[string]string{ClassDefaultsLabel: class}
+				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: map[string]string{"service": ""}}
+				return newer(o, "v1", "ConfigMap")
+			}
+			account := newer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "ServiceAccount")
+			for name, x := range map[string]struct {
+				cause func()
+				want  bool
+			}{
+				"Refresh":                       {c.Refresh, true},
+				"parameters":                    {func() { added["configmaps"] <- overlay("shop", "params", "") }, true},
+				"other ConfigMap":               {func() { added["configmaps"] <- overlay("shop", "other", "") }, false},
+				"defaults of the class":         {func() { added["configmaps"] <- overlay("system", "defaults", "istio") }, true},
+				"defaults of another class":     {func() { added["configmaps"] <- overlay("system", "others", "other") }, false},
+				"defaults in another namespace": {func() { added["configmaps"] <- overlay("shop", "defaults", "istio") }, false},
+				"ServiceAccount":                {func() { added["serviceaccounts"] <- account }, true},
+			} {
+				x.cause()
+				if got := since(); slices.Contains(got, "made is checked") != x.want {
+					t.Errorf("%s caused %q", name, got)
+				}
 			}
 		})
 	})
@@ -427,16 +440,17 @@ func TestReconcile_CausedByChange(t *testing.T) {
 // watchedLists returns the initial objects and the channels of the watches.
 func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan runtime.Object) {
 	t.Helper()
-	made := play(t, named("made"), annotated(versionAnnotation, "5"))
+	made := play(t, named("made"), annotated(versionAnnotation, "5"), parameters("params"))
 	made.Revision = "default" // as in the controller
+	made.configs["params"] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}}
 	lists, added = map[string]any{
 		"gateways": listed([]*gateway.Gateway{
 			play(t, func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway,
 			play(t, func(gw *gateway.Gateway) { gw.Spec.GatewayClassName = "own" }).Gateway,
 			play(t, named("first")).Gateway, made.Gateway,
 		}),
-		"namespaces":     listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
-		"gatewayclasses": listed(nil), "configmaps": listed(nil), "horizontalpodautoscalers": listed(nil), "poddisruptionbudgets": listed(nil),
+		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
+		"configmaps": listed([]*corev1.ConfigMap{made.configs["params"]}),
 		"now namespaces": func() any {
 			return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "store"}}})
 		},
@@ -444,7 +458,7 @@ func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan run
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})
 	}
-	for _, kind := range []string{"gateways", "gatewayclasses", "configmaps", "namespaces", "services"} {
+	for _, kind := range []string{"gateways", "gatewayclasses", "configmaps", "namespaces", "services", "serviceaccounts"} {
 		added[kind] = make(chan runtime.Object)
 		lists["watch "+kind] = added[kind]
 	}

@@ -3,20 +3,23 @@ package gatewaydeploy
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
+	"strings"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
-	autoscalingv2ac "k8s.io/client-go/applyconfigurations/autoscaling/v2"
-	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
-	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
+	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // Kind is a kind of object that is created for a Gateway.
@@ -37,73 +40,30 @@ var Kinds = []Kind{ServiceAccount, Service, Deployment, Autoscaler, Budget}
 // rendered lists the kinds of the template. The other kinds exist only with an overlay.
 var rendered = Kinds[:3]
 
-// facts describes a kind.
-type facts struct {
-	gvk      schema.GroupVersionKind
-	resource string
-	// overlay is the key of the kind in an overlay.
-	overlay string
-	// empty returns a new object.
-	empty func() metav1.Object
-	// owned returns a copy with only the fields that an apply of this controller owns.
-	owned func(metav1.Object) (metav1.Object, error)
+var versions = map[Kind]schema.GroupVersion{
+	ServiceAccount: corev1.SchemeGroupVersion,
+	Service:        corev1.SchemeGroupVersion,
+	Deployment:     appsv1.SchemeGroupVersion,
+	Autoscaler:     autoscalingv2.SchemeGroupVersion,
+	Budget:         policyv1.SchemeGroupVersion,
 }
 
-var known = map[Kind]facts{
-	ServiceAccount: {
-		gvk: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), resource: "serviceaccounts", overlay: "serviceAccount",
-		empty: func() metav1.Object { return &corev1.ServiceAccount{} },
-		owned: extract(corev1ac.ExtractServiceAccount),
-	},
-	Service: {
-		gvk: corev1.SchemeGroupVersion.WithKind("Service"), resource: "services", overlay: "service",
-		empty: func() metav1.Object { return &corev1.Service{} },
-		owned: extract(corev1ac.ExtractService),
-	},
-	Deployment: {
-		gvk: appsv1.SchemeGroupVersion.WithKind("Deployment"), resource: "deployments", overlay: "deployment",
-		empty: func() metav1.Object { return &appsv1.Deployment{} },
-		owned: extract(appsv1ac.ExtractDeployment),
-	},
-	Autoscaler: {
-		gvk: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", overlay: "horizontalPodAutoscaler",
-		empty: func() metav1.Object { return &autoscalingv2.HorizontalPodAutoscaler{} },
-		owned: extract(autoscalingv2ac.ExtractHorizontalPodAutoscaler),
-	},
-	Budget: {
-		gvk: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", overlay: "podDisruptionBudget",
-		empty: func() metav1.Object { return &policyv1.PodDisruptionBudget{} },
-		owned: extract(policyv1ac.ExtractPodDisruptionBudget),
-	},
-}
+func (k Kind) gvk() schema.GroupVersionKind { return versions[k].WithKind(string(k)) }
 
 // Resource returns the API resource of a kind.
 func (k Kind) Resource() schema.GroupVersionResource {
-	return known[k].gvk.GroupVersion().WithResource(known[k].resource)
+	resource, _ := apimeta.UnsafeGuessKindToResource(k.gvk())
+	return resource
 }
 
-// extract converts client-go's apply configurations into objects, which can be compared.
-func extract[T, A any, P interface {
-	*T
-	metav1.Object
-}](of func(o P, manager string) (A, error),
-) func(metav1.Object) (metav1.Object, error) {
-	return func(o metav1.Object) (metav1.Object, error) {
-		typed, ok := o.(P)
-		if !ok {
-			return nil, fmt.Errorf("unexpected type %T, want %T", o, typed)
-		}
-		fields, err := of(typed, ControllerName)
-		if err != nil {
-			return nil, err
-		}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
-		if err != nil {
-			return nil, err
-		}
-		var to P = new(T)
-		return to, runtime.DefaultUnstructuredConverter.FromUnstructured(content, to)
-	}
+// overlay returns the key of the kind in an overlay, for example "serviceAccount".
+func (k Kind) overlay() string { return strings.ToLower(string(k[:1])) + string(k[1:]) }
+
+// empty returns a new object.
+func (k Kind) empty() metav1.Object {
+	object, _ := scheme.Scheme.New(k.gvk()) // all kinds are registered
+	o, _ := object.(metav1.Object)
+	return o
 }
 
 // typed decodes a document. It returns an error for unknown fields.
@@ -112,7 +72,60 @@ func (k Kind) typed(document map[string]any) (metav1.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := known[k].empty()
+	to := k.empty()
 	unknown, err := kjson.UnmarshalStrict(content, to) // reports the field, and is case-sensitive
 	return to, errors.Join(append(unknown, err)...)
+}
+
+// schemas has the schemas of all kinds.
+var schemas = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
+
+// owned returns the identity of an object, and the fields that this controller owns. Fields of its create count, because a claim converts
+// them into fields of an apply.
+func (k Kind) owned(o metav1.Object) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	object := unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(k.gvk())
+	all, err := schemas().ObjectToTyped(&object)
+	if err != nil {
+		return nil, err
+	}
+	paths := fieldpath.NewSet()
+	for _, entry := range ourFields(o.GetManagedFields()) {
+		ours := fieldpath.NewSet()
+		if err := ours.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
+			return nil, err
+		}
+		paths = paths.Union(ours)
+	}
+	fields, _ := all.ExtractItems(paths.Leaves()).AsValue().Unstructured().(map[string]any) // nil if there are none
+	owned := unstructured.Unstructured{Object: fields}
+	owned.SetGroupVersionKind(k.gvk())
+	owned.SetNamespace(o.GetNamespace())
+	owned.SetName(o.GetName())
+	return owned.Object, nil
+}
+
+// ourFields returns the entries of this controller.
+func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntry) {
+	for _, entry := range all {
+		if entry.Manager == ControllerName && entry.Subresource == "" {
+			ours = append(ours, entry)
+		}
+	}
+	return ours
+}
+
+// created reports whether an object still has the managedFields entry of our create. An apply would share
+// its fields with that entry and could not remove them.
+func created(o metav1.Object) bool {
+	for _, entry := range ourFields(o.GetManagedFields()) {
+		if entry.Operation == metav1.ManagedFieldsOperationUpdate {
+			return true
+		}
+	}
+	return false
 }

@@ -48,7 +48,7 @@ const maxOverlay = 1 << 16
 func (o Overlay) check() *Problem {
 	keys := make([]string, 0, len(Kinds))
 	for _, kind := range Kinds {
-		keys = append(keys, known[kind].overlay)
+		keys = append(keys, kind.overlay())
 	}
 	var unknown []string
 	for _, key := range slices.Sorted(maps.Keys(o.Data)) {
@@ -66,13 +66,13 @@ func (o Overlay) check() *Problem {
 
 // has reports whether the overlay has the key of a kind.
 func (o Overlay) has(kind Kind) bool {
-	_, ok := o.Data[known[kind].overlay]
+	_, ok := o.Data[kind.overlay()]
 	return ok
 }
 
 // onto returns a document merged with the overlay of its kind.
 func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
-	key := known[kind].overlay
+	key := kind.overlay()
 	if !o.has(kind) {
 		return document, nil
 	}
@@ -106,35 +106,30 @@ func merge(document, patch map[string]any, kind Kind) (merged map[string]any, er
 		}
 	}()
 	original := unstructured.Unstructured{Object: document}
-	return strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, known[kind].empty())
+	return strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, kind.empty())
 }
 
-// identity lists the fields that an overlay must not change.
-var identity = [][]string{
-	{"apiVersion"},
-	{"kind"},
-	{"metadata", "name"},
-	{"metadata", "generateName"},
-	{"metadata", "namespace"},
-	{"metadata", "uid"},
-	{"metadata", "resourceVersion"},
-	{"metadata", "generation"},
-	{"metadata", "creationTimestamp"},
-	{"metadata", "deletionTimestamp"},
-	{"metadata", "deletionGracePeriodSeconds"},
-	{"metadata", "ownerReferences"},
-	{"metadata", "finalizers"},
-	{"metadata", "managedFields"},
-	{"metadata", "selfLink"},
-	{"metadata", "labels", ManagedLabel},
-	{"metadata", "labels", GatewayLabel},
-	{"metadata", "labels", ClassLabel},
-	{"status"},
+// identityFields lists the fields of the metadata that an overlay must not change.
+var identityFields = []string{
+	"name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+	"ownerReferences", "finalizers", "managedFields", "selfLink",
+}
+
+// identity returns the paths that an overlay must not change.
+func identity() [][]string {
+	paths := [][]string{{"apiVersion"}, {"kind"}, {"status"}}
+	for _, name := range identityFields {
+		paths = append(paths, []string{"metadata", name})
+	}
+	for _, label := range []string{ManagedLabel, GatewayLabel, ClassLabel} {
+		paths = append(paths, []string{"metadata", "labels", label})
+	}
+	return paths
 }
 
 // identityChanged returns the first identity field in which two documents differ, or "".
 func identityChanged(before, after map[string]any) string {
-	for _, path := range identity {
+	for _, path := range identity() {
 		a, _, _ := unstructured.NestedFieldNoCopy(before, path...)
 		b, _, err := unstructured.NestedFieldNoCopy(after, path...)
 		if err != nil || !equality.Semantic.DeepEqual(a, b) {

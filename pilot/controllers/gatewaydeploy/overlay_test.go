@@ -101,9 +101,7 @@ func TestOverlay_Identity(t *testing.T) {
 }
 
 func TestOverlay_ParametersOverrideClass(t *testing.T) {
-	p := play(t, func(gw *gateway.Gateway) {
-		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: "params"}}
-	})
+	p := play(t, parameters("params"))
 	p.Defaults = &corev1.ConfigMap{Data: map[string]string{"deployment": "spec: {replicas: 2, minReadySeconds: 3}"}}
 	p.configs["params"] = &corev1.ConfigMap{Data: map[string]string{"deployment": "spec: {replicas: 5}"}}
 	spec, _, _ := unstructured.NestedMap(p.plan().document(Deployment).Object, "spec")
@@ -160,7 +158,7 @@ func FuzzOverlay(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, kind := range rendered {
 			p := play(t)
-			p.Defaults = &corev1.ConfigMap{Data: map[string]string{known[kind].overlay: text}}
+			p.Defaults = &corev1.ConfigMap{Data: map[string]string{kind.overlay(): text}}
 			if plan := p.plan(); plan.Problem == nil && len(plan.Steps) != len(rendered) {
 				t.Errorf("the plan is %+v", plan)
 			}

@@ -195,9 +195,8 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 // admit checks the n-th document of the template, and adds the identity of the Gateway.
 func (v View) admit(kind Kind, n int, document map[string]any, called names) error {
 	object := unstructured.Unstructured{Object: document}
-	about, ok := known[kind]
 	switch {
-	case !ok || !slices.Contains(rendered, kind) || object.GroupVersionKind() != about.gvk:
+	case !slices.Contains(rendered, kind) || object.GroupVersionKind() != kind.gvk():
 		return fmt.Errorf("document %d is a %q of %q; only ServiceAccount, Service and Deployment are allowed", n, object.GetKind(), object.GetAPIVersion())
 	case object.GetName() != called.of(kind) || object.GetNamespace() != v.Gateway.Namespace:
 		return fmt.Errorf("%s is %s/%s, must be %s/%s", kind, object.GetNamespace(), object.GetName(), v.Gateway.Namespace, called.of(kind))
@@ -220,7 +219,7 @@ func optional(kind Kind, values Values) map[string]any {
 		spec = map[string]any{"scaleTargetRef": map[string]any{"apiVersion": appsv1.SchemeGroupVersion.String(), "kind": string(Deployment), "name": values.Name}}
 	}
 	return map[string]any{
-		"apiVersion": known[kind].gvk.GroupVersion().String(), "kind": string(kind),
+		"apiVersion": versions[kind].String(), "kind": string(kind),
 		"metadata": map[string]any{
 			"name": values.Name, "namespace": values.Namespace, "labels": anyMap(values.Labels), "annotations": anyMap(values.Annotations),
 		},

@@ -77,11 +77,12 @@ func withoutReplicas(present metav1.Object, document map[string]any) (replicas a
 	if present == nil {
 		return replicas
 	}
-	owned, err := known[Deployment].owned(asApplied(present))
-	if deployment, ok := owned.(*appsv1.Deployment); ok && err == nil && deployment.Spec.Replicas != nil {
-		return int64(*deployment.Spec.Replicas)
+	owned, err := Deployment.owned(present)
+	if err != nil {
+		return nil
 	}
-	return nil
+	replicas, _, _ = unstructured.NestedFieldNoCopy(owned, "spec", "replicas")
+	return replicas
 }
 
 // keepType omits the type of a Service that another client created in advance for the Gateway, unless the

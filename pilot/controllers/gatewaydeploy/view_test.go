@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
-	"k8s.io/client-go/applyconfigurations"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -58,7 +56,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 // put stores an object after a sequence of writes.
 func (p *played) put(kind Kind, by ...write) metav1.Object {
 	p.t.Helper()
-	server := managedfieldstest.NewTestFieldManager(applyconfigurations.NewTypeConverter(scheme.Scheme), known[kind].gvk)
+	server := managedfieldstest.NewTestFieldManager(schemas(), kind.gvk())
 	for _, w := range by {
 		o := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(w.document)}
 		o.SetResourceVersion("")
@@ -165,6 +163,13 @@ func annotated(key, value string) func(*gateway.Gateway) {
 
 func named(name string) func(*gateway.Gateway) {
 	return func(gw *gateway.Gateway) { gw.Name = name }
+}
+
+// parameters sets the ConfigMap of parametersRef.
+func parameters(name string) func(*gateway.Gateway) {
+	return func(gw *gateway.Gateway) {
+		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{ParametersRef: &gateway.LocalParametersReference{Kind: "ConfigMap", Name: name}}
+	}
 }
 
 // unstarted returns a controller without an API server.
