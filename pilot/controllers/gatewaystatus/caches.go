@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
@@ -272,7 +273,7 @@ func certificateNames(g *gateway.Gateway) (all []string) {
 			continue
 		}
 		for _, ref := range l.TLS.CertificateRefs {
-			all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace)))+"/"+string(ref.Name))
+			all = append(all, string(ptr.Deref(ref.Namespace, gateway.Namespace(g.Namespace)))+"/"+string(ref.Name))
 		}
 	}
 	return all
@@ -291,7 +292,7 @@ func parentNames(r *route) (all []string) {
 // backendNames returns the backends to which a route refers.
 func backendNames(r *route) (all []string) {
 	for _, ref := range backends(r) {
-		all = append(all, string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace)))+"/"+string(ref.Name))
+		all = append(all, string(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace)))+"/"+string(ref.Name))
 	}
 	return all
 }

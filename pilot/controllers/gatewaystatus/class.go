@@ -1,8 +1,7 @@
 package gatewaystatus
 
 import (
-	"slices"
-
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
@@ -37,9 +36,8 @@ func supportedFeatures() []gateway.SupportedFeature {
 // judged reports whether a controller has accepted or rejected the current generation of a class. All revisions
 // then leave its status to the default revision, because their versions may disagree.
 func judged(class *gateway.GatewayClass) bool {
-	return slices.ContainsFunc(class.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == string(gateway.GatewayClassConditionStatusAccepted) && c.Status != metav1.ConditionUnknown && c.ObservedGeneration == class.Generation
-	})
+	accepted := apimeta.FindStatusCondition(class.Status.Conditions, string(gateway.GatewayClassConditionStatusAccepted))
+	return accepted != nil && accepted.Status != metav1.ConditionUnknown && accepted.ObservedGeneration == class.Generation
 }
 
 // classStatus returns the desired status of a class, without times.

@@ -3,6 +3,7 @@ package gatewaystatus
 import (
 	"slices"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,25 +18,24 @@ func condition[T, R ~string](kind T, status bool, reason R, message string, gene
 	return c
 }
 
+// holds returns a condition that is true or, with a problem, false. It has no time.
+func holds[T, R ~string](kind T, p *problem, good R, generation int64) metav1.Condition {
+	if p != nil {
+		return condition(kind, false, p.Reason, p.Message, generation)
+	}
+	return condition(kind, true, good, "", generation)
+}
+
 // timed returns the existing conditions, updated to the wanted ones. The time of a condition changes only
 // with its status. Conditions of other types stay. As the Gateway API requires, a condition that was
 // written for a later generation stays too.
 func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition {
 	all := slices.Clone(before)
 	for _, c := range wanted {
-		c.LastTransitionTime = now
-		i := slices.IndexFunc(all, func(b metav1.Condition) bool { return b.Type == c.Type })
-		if i < 0 {
-			all = append(all, c)
-			continue
+		if b := apimeta.FindStatusCondition(all, c.Type); b == nil || b.ObservedGeneration <= c.ObservedGeneration {
+			c.LastTransitionTime = now
+			apimeta.SetStatusCondition(&all, c)
 		}
-		if all[i].ObservedGeneration > c.ObservedGeneration {
-			continue
-		}
-		if all[i].Status == c.Status {
-			c.LastTransitionTime = all[i].LastTransitionTime
-		}
-		all[i] = c
 	}
 	return all
 }
@@ -44,7 +44,7 @@ func timed(before, wanted []metav1.Condition, now metav1.Time) []metav1.Conditio
 // writes.
 func only(before, wanted []metav1.Condition, now metav1.Time) []metav1.Condition {
 	before = slices.DeleteFunc(slices.Clone(before), func(b metav1.Condition) bool {
-		return !slices.ContainsFunc(wanted, func(c metav1.Condition) bool { return b.Type == c.Type })
+		return apimeta.FindStatusCondition(wanted, b.Type) == nil
 	})
 	return timed(before, wanted, now)
 }

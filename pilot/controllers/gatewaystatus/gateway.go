@@ -2,12 +2,14 @@ package gatewaystatus
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
@@ -26,16 +28,17 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 		addresses = addressesOf(service)
 	}
 	waiting := unprogrammed(v, g, accepted, service, addresses)
-	programmed := condition(gateway.GatewayConditionProgrammed, true, gateway.GatewayReasonProgrammed, "", g.Generation)
+	unserved := waiting
 	switch serves := func(l listener) bool { return l.valid() && hasPort(service, l.Listener) }; {
 	case waiting != nil:
-		programmed = condition(gateway.GatewayConditionProgrammed, false, waiting.reason, waiting.message, g.Generation)
 	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.valid() }):
-		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonInvalid, "no listener is valid", g.Generation)
+		unserved = problemf(gateway.GatewayReasonInvalid, "no listener is valid")
 	case !slices.ContainsFunc(listeners, serves):
-		programmed = condition(gateway.GatewayConditionProgrammed, false, gateway.GatewayReasonPending, "Service "+service.Name+" does not have the port of any listener yet", g.Generation)
+		unserved = problemf(gateway.GatewayReasonPending, "Service %s does not have the port of any listener yet", service.Name)
 	}
-	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{accepted, programmed}}
+	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{
+		accepted, holds(gateway.GatewayConditionProgrammed, unserved, gateway.GatewayReasonProgrammed, g.Generation),
+	}}
 	attached := attachments(v, g, listeners)
 	for i, l := range listeners {
 		p := waiting
@@ -43,7 +46,7 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 			p = problemf(gateway.ListenerReasonPending, "Service %s does not have port %d of protocol %s yet", service.Name, l.Port, transport(l.Listener))
 		}
 		if p != nil {
-			p = &problem{string(gateway.ListenerReasonPending), p.message}
+			p = problemf(gateway.ListenerReasonPending, "%s", p.Message)
 		}
 		status.Listeners = append(status.Listeners, listeners[i].status(g.Generation, attached[i], p))
 	}
@@ -69,16 +72,17 @@ func acceptance(v view, g *gateway.Gateway, listeners []listener) metav1.Conditi
 		return is(false, gateway.GatewayReasonUnsupportedAddress, "at most one address is supported")
 	}
 	for _, address := range g.Spec.Addresses {
-		if kind := valueOr(address.Type, gateway.IPAddressType); kind != gateway.IPAddressType {
+		if kind := ptr.Deref(address.Type, gateway.IPAddressType); kind != gateway.IPAddressType {
 			return is(false, gateway.GatewayReasonUnsupportedAddress, "address type "+string(kind)+" is not supported; use "+string(gateway.IPAddressType))
 		}
 	}
-	valid := func(l *listener) bool { return l.valid() }
+	rejected := without(listeners, (*listener).accepted)
+	invalid := without(listeners, (*listener).valid)
 	switch {
-	case !slices.ContainsFunc(listeners, func(l listener) bool { return l.accepted() }):
-		return is(false, gateway.GatewayReasonListenersNotValid, "no listener is accepted: "+names(listeners, (*listener).accepted))
-	case names(listeners, valid) != names(nil, valid):
-		return is(true, gateway.GatewayReasonListenersNotValid, "invalid listeners: "+names(listeners, valid))
+	case len(rejected) == len(listeners):
+		return is(false, gateway.GatewayReasonListenersNotValid, fmt.Sprint("no listener is accepted: ", rejected))
+	case len(invalid) > 0:
+		return is(true, gateway.GatewayReasonListenersNotValid, fmt.Sprint("invalid listeners: ", invalid))
 	case deployment != nil && deployment.Reason == gatewaydeploy.ReasonUnknownParameter:
 		return is(true, gateway.GatewayReasonAccepted, deployment.Message)
 	}
@@ -93,7 +97,7 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 	case accepted.Status != metav1.ConditionTrue:
 		return problemf(gateway.GatewayReasonInvalid, "Gateway is not accepted")
 	case p != nil && p.Reason != gatewaydeploy.ReasonUnknownParameter:
-		return problemf(p.Reason, "%s", p.Message)
+		return p
 	case deployment == nil:
 		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):

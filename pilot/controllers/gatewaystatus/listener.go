@@ -1,12 +1,13 @@
 package gatewaystatus
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -66,7 +67,7 @@ func protocols(v view) string {
 func terminates(l gateway.Listener) bool {
 	mode := gateway.TLSModeTerminate
 	if l.TLS != nil {
-		mode = valueOr(l.TLS.Mode, mode)
+		mode = ptr.Deref(l.TLS.Mode, mode)
 	}
 	return l.Protocol == gateway.HTTPSProtocolType || l.Protocol == gateway.TLSProtocolType && mode == gateway.TLSModeTerminate
 }
@@ -79,7 +80,7 @@ func requestedKinds(l gateway.Listener, known []string) (supported []string, p *
 	}
 	for _, kind := range l.AllowedRoutes.Kinds {
 		name := string(kind.Kind)
-		if valueOr(kind.Group, gateway.GroupName) != gateway.GroupName || !slices.Contains(known, name) {
+		if ptr.Deref(kind.Group, gateway.GroupName) != gateway.GroupName || !slices.Contains(known, name) {
 			p = problemf(gateway.ListenerReasonInvalidRouteKinds, "routes of kind %s are not supported for protocol %s; use %s", name, l.Protocol, strings.Join(known, ", "))
 		} else if !slices.Contains(supported, name) {
 			supported = append(supported, name)
@@ -110,7 +111,7 @@ func conflict(all []listener, i int) *problem {
 		if j == i || other.Port != one.Port || len(one.kinds) == 0 || len(other.kinds) == 0 {
 			continue
 		}
-		sameHost := valueOr(other.Hostname, "") == valueOr(one.Hostname, "")
+		sameHost := ptr.Deref(other.Hostname, "") == ptr.Deref(one.Hostname, "")
 		switch {
 		case other.Protocol == one.Protocol && sameHost:
 			return problemf(gateway.ListenerReasonHostnameConflict, "listener %s has the same port and hostname", other.Name)
@@ -145,7 +146,7 @@ func (l *listener) allows(g *gateway.Gateway, r *route, namespaceLabels map[stri
 	from := gateway.NamespacesFromSame
 	var selector *metav1.LabelSelector
 	if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil {
-		from = valueOr(l.AllowedRoutes.Namespaces.From, from)
+		from = ptr.Deref(l.AllowedRoutes.Namespaces.From, from)
 		selector = l.AllowedRoutes.Namespaces.Selector
 	}
 	switch from {
@@ -164,23 +165,9 @@ func (l *listener) allows(g *gateway.Gateway, r *route, namespaceLabels map[stri
 // status returns the desired status of a listener, without times. waiting is the reason why the Gateway is
 // not programmed yet, or nil.
 func (l *listener) status(generation int64, attached int32, waiting *problem) gateway.ListenerStatus {
-	is := func(kind gateway.ListenerConditionType, p *problem, good gateway.ListenerConditionReason) metav1.Condition {
-		if p != nil {
-			return condition(kind, false, p.reason, p.message, generation)
-		}
-		return condition(kind, true, good, "", generation)
-	}
 	conflicted := condition(gateway.ListenerConditionConflicted, false, gateway.ListenerReasonNoConflicts, "", generation)
 	if l.conflict != nil {
-		conflicted = condition(gateway.ListenerConditionConflicted, true, l.conflict.reason, l.conflict.message, generation)
-	}
-	unaccepted := l.unsupported
-	if unaccepted == nil {
-		unaccepted = l.conflict
-	}
-	unresolved := l.certificates
-	if unresolved == nil {
-		unresolved = l.unknown
+		conflicted = condition(gateway.ListenerConditionConflicted, true, l.conflict.Reason, l.conflict.Message, generation)
 	}
 	unprogrammed := waiting
 	if !l.valid() {
@@ -194,22 +181,21 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	return gateway.ListenerStatus{
 		Name: l.Name, SupportedKinds: kinds, AttachedRoutes: attached,
 		Conditions: []metav1.Condition{
-			is(gateway.ListenerConditionAccepted, unaccepted, gateway.ListenerReasonAccepted),
+			holds(gateway.ListenerConditionAccepted, cmp.Or(l.unsupported, l.conflict), gateway.ListenerReasonAccepted, generation),
 			conflicted,
-			is(gateway.ListenerConditionResolvedRefs, unresolved, gateway.ListenerReasonResolvedRefs),
-			is(gateway.ListenerConditionProgrammed, unprogrammed, gateway.ListenerReasonProgrammed),
+			holds(gateway.ListenerConditionResolvedRefs, cmp.Or(l.certificates, l.unknown), gateway.ListenerReasonResolvedRefs, generation),
+			holds(gateway.ListenerConditionProgrammed, unprogrammed, gateway.ListenerReasonProgrammed, generation),
 		},
 	}
 }
 
-// names returns the names of the listeners for which a condition does not hold.
-func names(all []listener, holds func(*listener) bool) string {
-	var out []string
+// without returns the sorted names of the listeners for which a condition does not hold.
+func without(all []listener, holds func(*listener) bool) (names []string) {
 	for i := range all {
 		if !holds(&all[i]) {
-			out = append(out, string(all[i].Name))
+			names = append(names, string(all[i].Name))
 		}
 	}
-	slices.Sort(out)
-	return fmt.Sprint(out)
+	slices.Sort(names)
+	return names
 }

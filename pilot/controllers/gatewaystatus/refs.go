@@ -6,14 +6,17 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// problem is the reason and the message of a condition.
-type problem struct{ reason, message string }
+// problem is the reason and the message of a condition or an Event.
+type problem = reconcile.Problem
 
 func problemf[R ~string](reason R, format string, args ...any) *problem {
-	return &problem{string(reason), fmt.Sprintf(format, args...)}
+	return reconcile.Problemf(string(reason), format, args...)
 }
 
 // granted reports whether objects of a Gateway API kind in one namespace may refer to a core object in
@@ -34,9 +37,9 @@ func granted(v view, fromKind, fromNamespace, toKind, toNamespace, toName string
 // certificateProblem returns a problem with a reference to a certificate, or nil. Without a grant, it does
 // not reveal whether the Secret exists.
 func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectReference) *problem {
-	group := valueOr(ref.Group, "")
-	kind := valueOr(ref.Kind, secretKind)
-	namespace := string(valueOr(ref.Namespace, gateway.Namespace(g.Namespace)))
+	group := ptr.Deref(ref.Group, "")
+	kind := ptr.Deref(ref.Kind, secretKind)
+	namespace := string(ptr.Deref(ref.Namespace, gateway.Namespace(g.Namespace)))
 	name := string(ref.Name)
 	if group != "" || kind != secretKind {
 		return problemf(gateway.ListenerReasonInvalidCertificateRef, "certificate %s is a %s of group %q; it must be a Secret", name, kind, group)
@@ -72,9 +75,9 @@ func checkedSecret(secret *corev1.Secret) *corev1.Secret {
 
 // backendProblem returns a problem with a reference to a backend, or nil.
 func backendProblem(v view, r *route, ref gateway.BackendObjectReference) *problem {
-	group := valueOr(ref.Group, "")
-	kind := valueOr(ref.Kind, serviceKind)
-	namespace := string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace)))
+	group := ptr.Deref(ref.Group, "")
+	kind := ptr.Deref(ref.Kind, serviceKind)
+	namespace := string(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace)))
 	name := string(ref.Name)
 	if group != "" || kind != serviceKind {
 		return problemf(gateway.RouteReasonInvalidKind, "backend %s is a %s of group %q; it must be a Service", name, kind, group)
@@ -89,7 +92,7 @@ func backendProblem(v view, r *route, ref gateway.BackendObjectReference) *probl
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return problemf(gateway.RouteReasonInvalidKind, "Service %s/%s has type ExternalName, which is not supported", namespace, name)
 	}
-	port := int32(valueOr(ref.Port, 0))
+	port := int32(ptr.Deref(ref.Port, 0))
 	if !slices.ContainsFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port }) {
 		return problemf(gateway.RouteReasonBackendNotFound, "Service %s/%s has no port %d", namespace, name, port)
 	}

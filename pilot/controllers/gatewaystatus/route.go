@@ -1,20 +1,21 @@
 package gatewaystatus
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // parentGateway returns the Gateway of a parentRef. If the parent is not a Gateway, ok is false.
 func parentGateway(r *route, ref gateway.ParentReference) (name types.NamespacedName, ok bool) {
-	name = types.NamespacedName{Namespace: string(valueOr(ref.Namespace, gateway.Namespace(r.Namespace))), Name: string(ref.Name)}
-	return name, valueOr(ref.Group, gateway.GroupName) == gateway.GroupName && valueOr(ref.Kind, gatewayKind) == gatewayKind
+	name = types.NamespacedName{Namespace: string(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace))), Name: string(ref.Name)}
+	return name, ptr.Deref(ref.Group, gateway.GroupName) == gateway.GroupName && ptr.Deref(ref.Kind, gatewayKind) == gatewayKind
 }
 
 func refersTo(r *route, ref gateway.ParentReference, g *gateway.Gateway) bool {
@@ -35,17 +36,11 @@ func routeParents(v view, r *route) []gateway.RouteParentStatus {
 		if !ours(v, g) {
 			continue
 		}
-		accepted := condition(gateway.RouteConditionAccepted, true, gateway.RouteReasonAccepted, "", r.Generation)
-		_, p := attach(v, r, ref, g, checkListeners(v, g))
-		if p == nil {
-			p = unknownFilter(r)
-		}
-		if p != nil {
-			accepted = condition(gateway.RouteConditionAccepted, false, p.reason, p.message, r.Generation)
-		}
-		all = append(all, gateway.RouteParentStatus{
-			ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{accepted, resolution(v, r)},
-		})
+		_, unattached := attach(v, r, ref, g, checkListeners(v, g))
+		all = append(all, gateway.RouteParentStatus{ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{
+			holds(gateway.RouteConditionAccepted, cmp.Or(unattached, unknownFilter(r)), gateway.RouteReasonAccepted, r.Generation),
+			holds(gateway.RouteConditionResolvedRefs, unresolved(v, r), gateway.RouteReasonResolvedRefs, r.Generation),
+		}})
 	}
 	return all
 }
@@ -85,20 +80,19 @@ func sameRef(r *route, a, b gateway.ParentReference) bool {
 	return equality.Semantic.DeepEqual(plainRef(r, a), plainRef(r, b))
 }
 
-// resolution returns the condition ResolvedRefs of a route.
-func resolution(v view, r *route) metav1.Condition {
+// unresolved returns the first problem with a reference of a route, or nil.
+func unresolved(v view, r *route) *problem {
 	for _, ref := range backends(r) {
 		if p := backendProblem(v, r, ref); p != nil {
-			return condition(gateway.RouteConditionResolvedRefs, false, p.reason, p.message, r.Generation)
+			return p
 		}
 	}
 	for _, filter := range filters(r) {
 		if ref := filter.ExtensionRef; ref != nil {
-			return condition(gateway.RouteConditionResolvedRefs, false, gateway.RouteReasonInvalidKind,
-				fmt.Sprintf("filter %s of kind %s.%s is not implemented; remove it", ref.Name, ref.Kind, ref.Group), r.Generation)
+			return problemf(gateway.RouteReasonInvalidKind, "filter %s of kind %s.%s is not implemented; remove it", ref.Name, ref.Kind, ref.Group)
 		}
 	}
-	return condition(gateway.RouteConditionResolvedRefs, true, gateway.RouteReasonResolvedRefs, "", r.Generation)
+	return nil
 }
 
 // attach returns the indexes of the listeners to which a parentRef attaches a route, or a problem.
@@ -119,7 +113,7 @@ func attach(v view, r *route, ref gateway.ParentReference, g *gateway.Gateway, l
 			continue
 		}
 		allowed++
-		if hostsIntersect(string(valueOr(l.Hostname, "")), r.Spec.Hostnames) {
+		if hostsIntersect(string(ptr.Deref(l.Hostname, "")), r.Spec.Hostnames) {
 			on = append(on, i)
 		}
 	}

@@ -67,17 +67,17 @@ func ours(v view, g *gateway.Gateway) bool {
 
 // unknownClass returns a problem if a Gateway of the revision has a missing class, or nil. The class istio
 // never counts as missing.
-func unknownClass(v view, g *gateway.Gateway) *reconcile.Problem {
+func unknownClass(v view, g *gateway.Gateway) *problem {
 	class := string(g.Spec.GatewayClassName)
 	if class == ClassName || v.class(class) != nil || !mine(v, g.ObjectMeta) {
 		return nil
 	}
-	return reconcile.Problemf(ReasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
+	return problemf(ReasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
 }
 
 // unknownRevision returns a problem if the revision label of a Gateway names no revision and no tag, or nil. The
 // default revision reports it.
-func unknownRevision(v view, g *gateway.Gateway) *reconcile.Problem {
+func unknownRevision(v view, g *gateway.Gateway) *problem {
 	namespace := v.namespace(g.Namespace)
 	class := v.class(string(g.Spec.GatewayClassName))
 	if namespace == nil || class == nil || class.Spec.ControllerName != ControllerName || !v.isMine(metav1.ObjectMeta{}) {
@@ -87,15 +87,7 @@ func unknownRevision(v view, g *gateway.Gateway) *reconcile.Problem {
 	if revision == "" || v.claimed(revision) {
 		return nil
 	}
-	return reconcile.Problemf(ReasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
-}
-
-// valueOr returns the value of a pointer, or a default for nil.
-func valueOr[T any](value *T, otherwise T) T {
-	if value == nil {
-		return otherwise
-	}
-	return *value
+	return problemf(ReasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
 }
 
 // meta returns the metadata that is kept of all objects.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -243,11 +244,11 @@ func jsonPatch(have metav1.Object, ops []map[string]any) *patch {
 }
 
 // full returns a problem if entries exceed the limit, or nil.
-func full(left int) *reconcile.Problem {
+func full(left int) *problem {
 	if left == 0 {
 		return nil
 	}
-	return reconcile.Problemf(ReasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
+	return problemf(ReasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
 }
 
 // indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.
@@ -262,9 +263,9 @@ func indexOf(wanted []gateway.RouteParentStatus, written []bool, r *route, paren
 
 // plainRef returns a reference with explicit defaults.
 func plainRef(r *route, ref gateway.ParentReference) gateway.ParentReference {
-	group := valueOr(ref.Group, gateway.GroupName)
-	kind := valueOr(ref.Kind, gatewayKind)
-	namespace := valueOr(ref.Namespace, gateway.Namespace(r.Namespace))
+	group := ptr.Deref(ref.Group, gateway.GroupName)
+	kind := ptr.Deref(ref.Kind, gatewayKind)
+	namespace := ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace))
 	ref.Group = &group
 	ref.Kind = &kind
 	ref.Namespace = &namespace
