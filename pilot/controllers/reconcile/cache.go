@@ -201,12 +201,12 @@ func (k *Cache[K, T]) shown(before, now any) {
 	if a := k.answers.seen(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}, o.GetResourceVersion()); a != nil {
 		k.controller.Enqueue(a.key)
 	}
-	// Otherwise a change of dropped fields would bypass the back-off of a failing key.
-	if before != nil && equalContent(before, now) {
-		return
-	}
 	keys := k.kind.Keys(o)
 	if old, ok := before.(T); ok {
+		// Otherwise a change of dropped fields would bypass the back-off of a failing key.
+		if equalContent(old, o) {
+			return
+		}
 		keys = slices.Concat(keys, k.kind.Keys(old))
 	}
 	// Without duplicates: a worker could take the first before the second is added.
@@ -214,21 +214,13 @@ func (k *Cache[K, T]) shown(before, now any) {
 }
 
 // equalContent reports whether two objects differ at most in resourceVersion.
-func equalContent(before, after any) bool {
-	return equality.Semantic.DeepEqual(versionless(before), versionless(after))
-}
-
-func versionless(obj any) any {
-	from := reflect.ValueOf(obj)
-	if from.Kind() != reflect.Pointer || from.IsNil() {
-		return obj
+func equalContent[T Object](before, after T) bool {
+	same, ok := before.DeepCopyObject().(T)
+	if !ok {
+		return false
 	}
-	clone := reflect.New(from.Type().Elem())
-	clone.Elem().Set(from.Elem()) // also copies the metadata struct
-	if o, ok := clone.Interface().(metav1.Object); ok {
-		o.SetResourceVersion("")
-	}
-	return clone.Interface()
+	same.SetResourceVersion(after.GetResourceVersion())
+	return equality.Semantic.DeepEqual(same, after)
 }
 
 // tried records the result of one list or watch request.

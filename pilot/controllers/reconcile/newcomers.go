@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Newcomers confirms the revision of new objects. An object can arrive before a change of the label of its
@@ -17,32 +18,32 @@ type Newcomers struct {
 	client kubernetes.Interface
 
 	mu    sync.Mutex
-	known map[types.NamespacedName]types.UID
+	known map[cache.ObjectName]types.UID
 }
 
 // NewNewcomers returns a Newcomers that knows no objects.
 func NewNewcomers(client kubernetes.Interface) *Newcomers {
-	return &Newcomers{client: client, known: map[types.NamespacedName]types.UID{}}
+	return &Newcomers{client: client, known: map[cache.ObjectName]types.UID{}}
 }
 
 // Know adds an object that is old enough to need no confirmation.
 func (n *Newcomers) Know(o metav1.Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.known[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}] = o.GetUID()
+	n.known[cache.MetaObjectToName(o)] = o.GetUID()
 }
 
 // Forget removes an object that does not exist.
 func (n *Newcomers) Forget(namespace, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.known, types.NamespacedName{Namespace: namespace, Name: name})
+	delete(n.known, cache.NewObjectName(namespace, name))
 }
 
 func (n *Newcomers) knows(o metav1.Object) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	uid, known := n.known[types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}]
+	uid, known := n.known[cache.MetaObjectToName(o)]
 	return known && uid == o.GetUID()
 }
 
