@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -37,13 +36,30 @@ func (p *plane) exist(want bool, name string, kinds ...gatewaydeploy.Kind) {
 	}
 }
 
+// available sets the status of a Deployment as after a rollout. available is "True" or "False".
+func (p *plane) available(name, available string) {
+	p.Helper()
+	p.exist(true, name, gatewaydeploy.Deployment)
+	p.patch(gatewaydeploy.Deployment.Resource(), p.home, name, fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":1,"updatedReplicas":1,
+		"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":%q}]}}`, p.get(gatewaydeploy.Deployment, name).GetGeneration(), available), "status")
+}
+
+// addressed sets the addresses of a Service.
+func (p *plane) addressed(name string, ips ...string) {
+	p.Helper()
+	p.exist(true, name, gatewaydeploy.Service)
+	ingress := []string{}
+	for _, ip := range ips {
+		ingress = append(ingress, `{"ip":"`+ip+`"}`)
+	}
+	p.patch(gatewaydeploy.Service.Resource(), p.home, name, `{"status":{"loadBalancer":{"ingress":[`+strings.Join(ingress, ",")+`]}}}`, "status")
+}
+
 // rolledOut sets the status of the objects as after a rollout.
 func (p *plane) rolledOut(name, ip string) {
 	p.Helper()
-	p.exist(true, name, gatewaydeploy.Service, gatewaydeploy.Deployment)
-	p.patch(gatewaydeploy.Deployment.Resource(), p.home, name, fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":1,"updatedReplicas":1,
-		"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`, p.get(gatewaydeploy.Deployment, name).GetGeneration()), "status")
-	p.patch(gatewaydeploy.Service.Resource(), p.home, name, `{"status":{"loadBalancer":{"ingress":[{"ip":"`+ip+`"}]}}}`, "status")
+	p.available(name, "True")
+	p.addressed(name, ip)
 }
 
 // parameters sets the ConfigMap of parametersRef.
@@ -61,28 +77,10 @@ func (p *plane) configMap(name string, labels, data map[string]string) {
 	p.must(err)
 }
 
-// condition waits until a condition of a Gateway has a state "Status/Reason" and a message.
-func (p *plane) condition(name, kind, state, message string) {
-	p.Helper()
-	last := ""
-	defer func() {
-		if p.Failed() {
-			p.Logf("condition %s: %s", kind, last)
-		}
-	}()
-	p.until(fmt.Sprintf("Gateway %s has %s=%s %q", name, kind, state, message), func() bool {
-		g, err := p.api.Gateways(p.home).Get(p.Context(), name, metav1.GetOptions{})
-		p.must(err)
-		c := meta.FindStatusCondition(g.Status.Conditions, kind)
-		last = fmt.Sprint(c)
-		return c != nil && string(c.Status)+"/"+c.Reason == state && strings.Contains(c.Message, message)
-	})
-}
-
 // problem waits until a Gateway has an Event and a condition with the same message.
 func (p *plane) problem(name, event, kind, state, message string) {
 	p.Helper()
-	p.condition(name, kind, state, message)
+	p.condition(p.ofGateway(name), kind, state, message)
 	events := func() []corev1.Event {
 		all, err := p.admin.Kube().CoreV1().Events(p.home).List(p.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + event})
 		p.must(err)
@@ -185,16 +183,14 @@ func TestParameters_Missing(t *testing.T) {
 	p.gateway(p.home, "lost", parameters("params"))
 	p.problem("lost", "InvalidParameters", "Accepted", "False/InvalidParameters", "ConfigMap "+p.home+"/params of spec.infrastructure.parametersRef does not exist")
 	p.configMap("params", nil, map[string]string{"deployment": "spec: {replicas: [3"})
-	p.condition("lost", "Accepted", "False/InvalidParameters", "key deployment: yaml: ")
+	p.condition(p.ofGateway("lost"), "Accepted", "False/InvalidParameters", "key deployment: yaml: ")
 	p.patch(configMaps, p.home, "params", `{"data":{"deployment":"spec: {replicas: 3}"}}`)
-	p.condition("lost", "Accepted", "True/Accepted", "")
+	p.condition(p.ofGateway("lost"), "Accepted", "True/Accepted", "")
 	p.exist(true, "lost-istio", workload...)
 	if n := p.replicas("lost-istio"); n != 3 {
 		t.Errorf("%d replicas", n)
 	}
-	g, err := p.api.Gateways(p.home).Get(t.Context(), "lost", metav1.GetOptions{})
-	p.must(err)
-	if problem := gatewaydeploy.ProblemOf(g); problem != nil {
+	if problem := gatewaydeploy.ProblemOf(p.read("lost")); problem != nil {
 		t.Errorf("the problem is still recorded: %s", problem)
 	}
 }
@@ -232,7 +228,7 @@ func TestObsolete_Deleted(t *testing.T) {
 	p.rolledOut("by-hand-istio", "192.0.2.1")
 	p.patch(gatewaysResource, p.home, "by-hand", `{"metadata":{"annotations":{"gateway.istio.io/name-override":"edge"}}}`)
 	p.exist(true, "edge", gatewaydeploy.Service, gatewaydeploy.Deployment)
-	p.condition("by-hand", "Programmed", "False/Pending", "edge")
+	p.condition(p.ofGateway("by-hand"), "Programmed", "False/Pending", "edge")
 	if p.get(gatewaydeploy.Deployment, "by-hand-istio") == nil || p.get(gatewaydeploy.Service, "by-hand-istio") == nil {
 		t.Error("a former object was deleted before the new objects serve")
 	}

@@ -66,7 +66,7 @@ func (p *plane) must(err error) {
 // label sets the revision of a namespace.
 func (p *plane) label(namespace, revision string) {
 	p.Helper()
-	p.patch(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", namespace, fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision))
+	p.patch(namespaces, "", namespace, fmt.Sprintf(`{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision))
 }
 
 // patch changes an object with a merge patch.
@@ -211,15 +211,22 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-var gatewaysResource = schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: "gateways"}
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// gatewayAPI returns a resource of the Gateway API.
+func gatewayAPI(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: resource}
+}
+
+var gatewaysResource = gatewayAPI("gateways")
 
 // gatewayKinds lists the kinds that servers read.
 var gatewayKinds = []string{"gatewayclasses", "gateways", "httproutes", "referencegrants"}
 
-// removeDefinitions deletes the CustomResourceDefinitions of the Gateway API.
-func (p *plane) removeDefinitions() {
+// removeDefinitions deletes CustomResourceDefinitions of the Gateway API. The next plane restores them.
+func (p *plane) removeDefinitions(kinds ...string) {
 	p.Helper()
-	for _, kind := range gatewayKinds {
+	for _, kind := range kinds {
 		name := kind + "." + gateway.GroupName
 		err := p.admin.Dynamic().Resource(definitions).Delete(p.Context(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {

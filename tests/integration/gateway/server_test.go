@@ -16,7 +16,7 @@ import (
 // server creates nothing and continues after their return. Other elections are not affected.
 func TestServer_DefinitionsMissing(t *testing.T) {
 	p := newPlane(t)
-	p.removeDefinitions()
+	p.removeDefinitions(gatewayKinds...)
 	r := p.serve("a", p.identity("a"))
 	const waits, gone = "waiting for missing CustomResourceDefinitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
 	const absent = "resource kind is not served by the API server; its objects count as missing"
@@ -32,7 +32,7 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 		t.Errorf("waiting is logged %d times", n)
 	}
 
-	p.removeDefinitions()
+	p.removeDefinitions(gatewayKinds...)
 	p.until("all missing kinds are logged", func() bool { return r.log.Count(gone) == 5 && r.log.Count(absent, "kind=httproutes") == 1 })
 	made := r.sent.Count("POST", "/deployments")
 	p.must(p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
+)
+
+const (
+	listening = `{"gatewayClassName":"istio","listeners":[{"name":"http","port":80,"protocol":"HTTP"}]}`
+	routing   = `{"parentRefs":[{"name":"gw"}],"rules":[{"backendRefs":[{"name":"backend","port":8080}]}]}`
+)
+
+func (c *cell) backend(name string) {
+	c.Helper()
+	_, err := c.admin.Kube().CoreV1().Services(c.home).Create(c.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 8080}}},
+	}, metav1.CreateOptions{})
+	c.must(err)
+}
+
+// The status follows the cluster until the Gateway is served, and back. Without changes nothing is written.
+func TestStatus_FollowsCluster(t *testing.T) {
+	c := newCell(t)
+	c.start()
+	c.condition(func() []metav1.Condition { // no revision is the default
+		class, err := c.api.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
+		if err != nil || class.Spec.ControllerName != gatewaystatus.ControllerName {
+			return nil
+		}
+		return class.Status.Conditions
+	}, "Accepted", "True/Accepted", "")
+	c.put("Gateway", "gw", listening)
+	c.put("HTTPRoute", "route", routing)
+	c.condition(c.ofGateway("gw"), "Accepted", "True/Accepted", "")
+	c.condition(c.ofGateway("gw"), "Programmed", "False/Pending", "")
+	c.condition(c.ofRoute("route", "gw"), "Accepted", "True/Accepted", "")
+	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound", "")
+	c.backend("backend")
+	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs", "")
+
+	stop := c.deploy(0, false, &harness.Log{})
+	c.exist(true, "gw-istio", workload...)
+	stop()
+	c.available("gw-istio", "True")
+	c.condition(c.ofGateway("gw"), "Programmed", "False/AddressNotAssigned", "")
+	c.addressed("gw-istio", "127.0.0.9", "127.0.0.8")
+	c.condition(c.ofGateway("gw"), "Programmed", "True/Programmed", "")
+	c.condition(func() []metav1.Condition { return c.read("gw").Status.Listeners[0].Conditions }, "Programmed", "True/Programmed", "")
+	g := c.read("gw")
+	if len(g.Status.Addresses) != 2 || g.Status.Addresses[0].Value != "127.0.0.9" || g.Status.Listeners[0].AttachedRoutes != 1 {
+		t.Errorf("addresses are %v, listeners %v", g.Status.Addresses, g.Status.Listeners)
+	}
+
+	// After a new generation, unchanged conditions keep their times.
+	c.patch(gatewaysResource, c.home, "gw", `{"spec":{"infrastructure":{"labels":{"a":"b"}}}}`)
+	c.until("the generation is observed", func() bool {
+		now := c.read("gw")
+		for i, one := range now.Status.Conditions {
+			if one.ObservedGeneration != now.Generation {
+				return false
+			}
+			if !one.LastTransitionTime.Equal(&g.Status.Conditions[i].LastTransitionTime) {
+				t.Fatalf("the time of %s has moved", one.Type)
+			}
+		}
+		return now.Generation != g.Generation
+	})
+	c.quiet()
+
+	c.available("gw-istio", "False")
+	c.condition(c.ofGateway("gw"), "Programmed", "False/Pending", "")
+	c.addressed("gw-istio")
+	c.until("no address", func() bool { return len(c.read("gw").Status.Addresses) == 0 })
+	c.must(c.api.HTTPRoutes(c.home).Delete(t.Context(), "route", metav1.DeleteOptions{}))
+	c.until("no route", func() bool { return c.read("gw").Status.Listeners[0].AttachedRoutes == 0 })
+	c.quiet()
+}
+
+// quiet checks that a restart and irrelevant changes cause no writes. All writes of a controller that has ended are recorded.
+func (c *cell) quiet() {
+	c.Helper()
+	writes := func() int {
+		c.end()
+		return c.sent.Count("PATCH", "/gw/") + c.sent.Count("PATCH", "/route/")
+	}
+	before := writes()
+	c.start()
+	c.patch(gatewaysResource, c.home, "gw", fmt.Sprintf(`{"metadata":{"annotations":{"a":"%d"}}}`, before))
+	c.patch(namespaces, "", c.home, fmt.Sprintf(`{"metadata":{"labels":{"a":"%d"}}}`, before))
+	last := fmt.Sprint("last-", before)
+	c.put("Gateway", last, listening)
+	c.condition(c.ofGateway(last), "Accepted", "True/Accepted", "")
+	if n := writes(); n != before {
+		c.Errorf("%d unnecessary writes:\n%s", n-before, c.sent)
+	}
+	c.start()
+}
+
+// foreign returns an entry of another controller, with a time that a typed client does not preserve.
+func foreign(i int) string {
+	return fmt.Sprintf(`{"parentRef":{"name":"p%d","group":"gateway.networking.k8s.io","kind":"Gateway"},"controllerName":"example.com/c%d",`+
+		`"conditions":[{"type":"Odd","status":"Unknown","reason":"R","message":"","lastTransitionTime":"2026-01-02T03:04:05.678Z"}]}`, i, i)
+}
+
+// theirs returns the stored entries of other controllers, with all fields.
+func (p *plane) theirs(name string) (all []any) {
+	p.Helper()
+	o, err := p.admin.Dynamic().Resource(gatewayAPI("httproutes")).Namespace(p.home).Get(p.Context(), name, metav1.GetOptions{})
+	p.must(err)
+	entries, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
+	for _, one := range entries {
+		if entry, _ := one.(map[string]any); entry["controllerName"] != string(gatewaystatus.ControllerName) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+func TestStatus_KeepsParentsOfOthers(t *testing.T) {
+	c := newCell(t)
+	c.start()
+	c.put("Gateway", "gw", listening)
+	c.put("Gateway", "second", listening)
+	c.put("HTTPRoute", "route", routing)
+	c.condition(c.ofRoute("route", "gw"), "Accepted", "True/Accepted", "")
+	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"status":{"parents":[`+foreign(1)+","+foreign(2)+"]}}", "status") // without our entry
+	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound", "")
+	var want []any
+	c.must(json.Unmarshal([]byte("["+foreign(1)+","+foreign(2)+"]"), &want))
+	same := func(step string) {
+		t.Helper()
+		if got := c.theirs("route"); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: entries of others are %v, want %v", step, got, want)
+		}
+	}
+	same("entry added")
+	c.backend("backend")
+	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs", "")
+	same("entry changed")
+	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"gw"},{"name":"second"}]}}`)
+	c.condition(c.ofRoute("route", "second"), "Accepted", "True/Accepted", "")
+	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"second"}]}}`)
+	c.until("one entry removed", func() bool { return c.ofRoute("route", "gw")() == nil })
+	same("one entry removed")
+	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"elsewhere"}]}}`)
+	c.until("entries removed", func() bool { return c.ofRoute("route", "second")() == nil })
+	same("entries removed")
+	if n := len(c.route("route").Status.Parents); n != 2 {
+		t.Errorf("%d entries left", n)
+	}
+}
