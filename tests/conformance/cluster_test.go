@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,10 +20,10 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 // background runs a function until the test ends.
@@ -46,19 +45,10 @@ func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	t.Helper()
 	config := bootstrap.Config{
 		Namespace: home, Identity: "pilot-" + revision, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle, IngressMode: "OFF",
-		QPS: -1, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second, Logger: slog.New(slog.DiscardHandler),
+		QPS: -1, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
 	}
-	rights := bootstrap.Rights(config)
-	config.RESTConfig = c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: config.Identity, Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-	})
-	server, err := bootstrap.New(config)
-	must(t, err)
-	background(t, func(ctx context.Context) {
-		if err := server.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	config.RESTConfig = servers.Identity(t, c, config, config.Identity, "")
+	servers.Run(t, config)
 }
 
 // control runs servers of the revisions stable and canary. The default revision is stable or, with flips,

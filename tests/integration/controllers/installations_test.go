@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,38 +12,33 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 // installation consists of two replicas with the permissions of the manifests.
 type installation struct {
 	home, class, content string
-	replicas             []*replica
-	sent                 harness.Log
+	replicas             []*replica // that run
+	all                  []*replica
 }
 
 func install(t *testing.T, c *cluster.Cluster, name, home string, change func(*bootstrap.Config)) *installation {
 	t.Helper()
 	i := &installation{home: home, class: "class-" + name, content: certificate(t)}
-	rights := bootstrap.Rights(bootstrap.Config{Revision: name})
 	for _, pod := range []string{name + "-1", name + "-2"} {
-		config := c.Identity(t, cluster.IdentityOptions{
-			Namespace: home, PodName: pod, ServiceAccount: "pilot",
-			Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-		})
-		config.Wrap(harness.Requests(&i.sent))
+		config := servers.Identity(t, c, bootstrap.Config{Namespace: home, Revision: name}, pod, "pilot")
 		i.replicas = append(i.replicas, serve(t, config, home, pod, name, bundleFile(t, i.content), func(config *bootstrap.Config) {
 			config.IngressMode, config.IngressClass, config.DisableGatewayAPI = "STRICT", i.class, false
 			change(config)
 		}))
 	}
+	i.all = i.replicas
 	return i
 }
 
@@ -53,7 +47,7 @@ func (i *installation) leader(t *testing.T, id string) (leader *replica) {
 	t.Helper()
 	await(t, "one of "+i.home+" leads "+id, func() bool {
 		for _, r := range i.replicas {
-			if r.metric(t, `leader_election_master_status{name="`+id+`"}`) == "1" {
+			if r.Metric(t, `leader_election_master_status{name="`+id+`"}`) == "1" {
 				leader = r
 			}
 		}
@@ -154,9 +148,9 @@ func TestInstallations_Independent(t *testing.T) {
 		}
 		for name, other := range map[string]string{"a": "b", "b": "a"} {
 			for _, namespace := range []string{homes[other], spaces[other]} {
-				for line := range strings.Lines(both[name].sent.String()) {
-					if strings.Contains(line, "/namespaces/"+namespace) && !strings.Contains(line, "GET ") {
-						t.Errorf("%s: %s wrote to a namespace of %s: %s", when, name, other, line)
+				for _, r := range both[name].all {
+					if n := r.Sent.Count("/namespaces/"+namespace) - r.Sent.Count("GET ", "/namespaces/"+namespace); n != 0 {
+						t.Errorf("%s: %s sent %d writes to a namespace of %s:\n%s", when, name, n, other, r.Sent)
 					}
 				}
 			}
@@ -172,8 +166,8 @@ func TestInstallations_Independent(t *testing.T) {
 	// A leader of a ends. The leader of b continues.
 	steady := both["b"].leader(t, leaderelection.NamespaceController)
 	ended := both["a"].leader(t, leaderelection.NamespaceController)
-	ended.end()
-	both["a"].replicas = slices.DeleteFunc(both["a"].replicas, func(r *replica) bool { return r == ended })
+	ended.End()
+	both["a"].replicas = slices.DeleteFunc(slices.Clone(both["a"].replicas), func(r *replica) bool { return r == ended })
 	for _, at := range []string{homes["a"], spaces["a"]} {
 		if err := admin.Kube().CoreV1().ConfigMaps(at).Delete(t.Context(), namespace.ConfigMapName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -183,7 +177,7 @@ func TestInstallations_Independent(t *testing.T) {
 	if now, err := gateways.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{}); err != nil || now.ResourceVersion != class.ResourceVersion {
 		t.Errorf("the class was written again: %v", err)
 	}
-	if n := steady.log.Count("run function ended"); n > 0 {
+	if n := steady.Log.Count("run function ended"); n > 0 {
 		t.Errorf("the leader of b ended %d terms", n)
 	}
 }

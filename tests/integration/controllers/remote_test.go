@@ -89,7 +89,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	})
 	leads := func(r *replica, where, admin string, client kube.Client, holder, key string) {
 		t.Helper()
-		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return r.state(t, where).Leading })
+		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return state(t, r, where).Leading })
 		if now := record(t, client, home); now.HolderIdentity != holder || now.HolderKey != key {
 			t.Errorf("the record in %s is %+v", admin, now)
 		}
@@ -101,14 +101,14 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	sample := "leader_election_master_status{%sname=%q}"
 	for _, label := range []string{"", `cluster="remote",`} {
 		await(t, "leading is counted with "+label, func() bool {
-			return remote.metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)) == "1"
+			return remote.Metric(t, fmt.Sprintf(sample, label, leaderelection.NamespaceController)) == "1"
 		})
 	}
 
 	// A local candidate of east outranks the remote leader.
 	local := serve(t, pilotIdentity(t, east, home, "pod-of-east"), home, "pod-of-east", "stable", bundleFile(t, ofEast), nil)
 	leads(local, "", "east", inEast, "pod-of-east", "stable")
-	await(t, "the nomination is counted", func() bool { return local.metric(t, terms("began", "nominated")) == "1" })
+	await(t, "the nomination is counted", func() bool { return local.Metric(t, terms("began", "nominated")) == "1" })
 	await(t, "Event in east", func() bool {
 		events, err := inEast.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
@@ -121,11 +121,11 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 		t.Error("namespace in west has the bundle of east")
 	}
 	// After its end, the remote candidate leads again.
-	local.end()
+	local.End()
 	leads(remote, "remote", "east", inEast, "pod-of-west", "^stable")
 	carries(t, inEast, home, ofWest)
 
-	if n := remote.log.Count("forbidden"); n > 0 {
+	if n := remote.Log.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 
@@ -133,13 +133,13 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	bringBack := stopAPIServer(t, east)
 	fresh := west.Namespace(t)
 	carries(t, inWest, fresh, ofWest)
-	if code, text := remote.page(t, "/readyz"); code != http.StatusOK {
+	if code, text := page(t, remote, "/readyz"); code != http.StatusOK {
 		t.Errorf("not ready without east: %s", text)
 	}
 	bringBack()
 	sameNamespace(t, inEast, fresh)
 	carries(t, inEast, fresh, ofWest)
-	remote.end()
+	remote.End()
 	for where, admin := range map[string]kube.Client{"west": inWest, "east": inEast} {
 		if now := record(t, admin, home); now.HolderIdentity != "" {
 			t.Errorf("the lock in %s has the holder %s", where, now.HolderIdentity)
@@ -158,15 +158,15 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 		config.RemoteKubeconfig = file
 	})
 	carries(t, inWest, home, content)
-	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-	await(t, "remote failure logged", func() bool { return r.log.Count("WARN", "cluster=remote") > 0 })
+	await(t, "readiness", func() bool { code, _ := page(t, r, "/readyz"); return code == http.StatusOK })
+	await(t, "remote failure logged", func() bool { return r.Log.Count("WARN", "cluster=remote") > 0 })
 	bringBack()
-	await(t, "missing namespace logged", func() bool { return r.log.Count("cluster=remote", "not found") > 0 })
+	await(t, "missing namespace logged", func() bool { return r.Log.Count("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
-	await(t, "leads in the remote cluster", func() bool { return r.state(t, "remote").Leading })
+	await(t, "leads in the remote cluster", func() bool { return state(t, r, "remote").Leading })
 	carries(t, inEast, home, content)
-	if r.state(t, "").LeaderIdentity != "a" {
+	if state(t, r, "").LeaderIdentity != "a" {
 		t.Error("it does not lead in its own cluster")
 	}
-	r.end()
+	r.End()
 }

@@ -1,14 +1,10 @@
 package controllers
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,19 +15,15 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
-// replica is a running server.
-type replica struct {
-	*bootstrap.Server
-	log *harness.Log
-	end func()
-}
+type replica = servers.Replica
 
 // oneElection disables all controllers except the namespace controller.
 var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
@@ -39,71 +31,32 @@ var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
 // serve runs a server with a lease that is too long to expire in a test. change can modify its configuration.
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
 	t.Helper()
-	r := &replica{log: &harness.Log{}}
 	wanted := bootstrap.Config{
 		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: time.Second,
-		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI, Logger: slog.New(slog.NewTextHandler(r.log, nil)),
+		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI,
 	}
 	if change != nil {
 		change(&wanted)
 	}
-	var err error
-	if r.Server, err = bootstrap.New(wanted); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	r.end = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("server %s: %v", name, err)
-			}
-		case <-time.After(patience):
-			t.Errorf("server %s runs %v after its stop", name, patience)
-		}
-	})
-	t.Cleanup(func() {
-		r.end()
-		if t.Failed() {
-			t.Logf("%s logged:\n%s", name, r.log)
-		}
-	})
+	r := servers.Run(t, wanted)
 	await(t, "listening", func() bool { return r.Address() != "" })
 	return r
 }
 
 // page requests a page of a server.
-func (r *replica) page(t *testing.T, path string) (int, string) {
+func page(t *testing.T, r *replica, path string) (int, string) {
 	t.Helper()
 	return harness.Page(t, r.Address(), path)
 }
 
-func (r *replica) metric(t *testing.T, sample string) string {
-	t.Helper()
-	return harness.Metric(t, r.Address(), sample)
-}
-
-type state struct {
-	Cluster, ID, Phase, Lock, LeaderIdentity, LeaderKey, Identity, Key string
-	Leading                                                            bool
-	DefaultRevision                                                    *string
-}
-
 // state returns the state of the election in a cluster, which is "" or "remote".
-func (r *replica) state(t *testing.T, where string) state {
+func state(t *testing.T, r *replica, where string) servers.State {
 	t.Helper()
-	_, text := r.page(t, "/debug/elections")
-	var states []state
-	if err := json.Unmarshal([]byte(text), &states); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
-	i := slices.IndexFunc(states, func(s state) bool { return s.Cluster == where })
+	states := r.States(t)
+	i := slices.IndexFunc(states, func(s servers.State) bool { return s.Cluster == where })
 	if i < 0 {
-		t.Fatalf("no election in cluster %q: %s", where, text)
+		t.Fatalf("no election in cluster %q: %+v", where, states)
 	}
 	return states[i]
 }
@@ -113,11 +66,7 @@ func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Con
 	t.Helper()
 	config := oneElection
 	config.Namespace = home
-	rights := bootstrap.Rights(config)
-	return c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: pod, ServiceAccount: "pilot",
-		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-	})
+	return servers.Identity(t, c, config, pod, "pilot")
 }
 
 // terms returns the name of a metric sample for starts or ends of terms.
@@ -125,9 +74,24 @@ func terms(change, reason string) string {
 	return fmt.Sprintf("incumbent_election_transitions_total{change=%q,name=%q,reason=%q}", change, leaderelection.NamespaceController, reason)
 }
 
-// The leader follows the default revision, and a stopped leader releases the lock.
+// eventsOn returns the messages of the Events on a lock.
+func eventsOn(t *testing.T, admin kube.Client, home, kind string) (messages []string) {
+	t.Helper()
+	all, err := admin.Kube().CoreV1().Events(home).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all.Items {
+		if about := e.InvolvedObject; about.Kind == kind && about.Name == leaderelection.NamespaceController && e.Reason == "LeaderElection" {
+			messages = append(messages, e.Message)
+		}
+	}
+	return messages
+}
+
+// The leader follows the default revision and records Events on the lock. A stopped leader releases the lock.
 func TestServer_TwoRevisions(t *testing.T) {
-	for _, lock := range []string{"configmap", "lease"} {
+	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
 			admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
@@ -145,15 +109,15 @@ func TestServer_TwoRevisions(t *testing.T) {
 			}
 			leads := func(who string) {
 				t.Helper()
-				await(t, who+" leads", func() bool { return replicas[who].state(t, "").Leading })
+				await(t, who+" leads", func() bool { return state(t, replicas[who], "").Leading })
 				for name, r := range replicas {
-					if name != who && r.state(t, "").Leading {
+					if name != who && state(t, r, "").Leading {
 						t.Errorf("%s and %s lead", name, who)
 					}
 					// The metrics of the servers are separate, although the servers share a process.
 					want := map[bool]string{true: "1", false: "0"}[name == who]
 					await(t, name+" metric", func() bool {
-						return r.metric(t, fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController)) == want
+						return r.Metric(t, fmt.Sprintf("leader_election_master_status{name=%q}", leaderelection.NamespaceController)) == want
 					})
 				}
 			}
@@ -162,16 +126,16 @@ func TestServer_TwoRevisions(t *testing.T) {
 			carries(t, admin, home, content)
 			carries(t, admin, "default", content)
 			for name, r := range replicas {
-				await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
-				if code, text := r.page(t, "/healthz"); code != http.StatusOK || text != "ok\n" {
+				await(t, "readiness", func() bool { code, _ := page(t, r, "/readyz"); return code == http.StatusOK })
+				if code, text := page(t, r, "/healthz"); code != http.StatusOK || text != "ok\n" {
 					t.Errorf("%s is not healthy: %s", name, text)
 				}
 			}
 			await(t, "canary knows the leader", func() bool {
-				now := canary.state(t, "")
+				now := state(t, canary, "")
 				return now.LeaderIdentity == "pod-of-stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
 			})
-			if now := canary.state(t, ""); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
+			if now := state(t, canary, ""); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
 				t.Errorf("state of canary: %+v", now)
 			}
 
@@ -179,7 +143,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 			leads("canary")
 			// The leader handed over.
 			await(t, "a handover is counted", func() bool {
-				return stable.metric(t, terms("ended", "handing-over")) == "1" && canary.metric(t, terms("began", "nominated")) == "1"
+				return stable.Metric(t, terms("ended", "handing-over")) == "1" && canary.Metric(t, terms("began", "nominated")) == "1"
 			})
 			put(t, admin, webhook, rev("stable"))
 			leads("stable")
@@ -193,17 +157,22 @@ func TestServer_TwoRevisions(t *testing.T) {
 			}
 			carries(t, admin, home, content)
 
-			canary.end()
+			canary.End()
 			delete(replicas, "canary")
 			leads("stable")
-			await(t, "an acquired free lock is counted", func() bool { return stable.metric(t, terms("began", "lock-free")) == "1" })
-			stable.end()
+			await(t, "an acquired free lock is counted", func() bool { return stable.Metric(t, terms("began", "lock-free")) == "1" })
+			stable.End()
+			last := "pod-of-stable stopped leading (stopped)"
+			// The end of a server does not wait for a slow API server.
+			if got := eventsOn(t, admin, home, kind); !slices.Contains(got, last) && stable.Log.Count("last Events were not written in time") == 0 {
+				t.Errorf("Events %q, want %q", got, last)
+			}
 			for name, r := range map[string]*replica{"stable": stable, "canary": canary} {
-				if got := r.log.Count("forbidden"); got != 0 {
+				if got := r.Log.Count("forbidden"); got != 0 {
 					t.Errorf("%s: %d requests forbidden", name, got)
 				}
 				want := map[string]int{"stable": 3, "canary": 2}[name]
-				if started, ended := r.log.Count("run function started"), r.log.Count("run function ended"); started != want || started != ended {
+				if started, ended := r.Log.Count("run function started"), r.Log.Count("run function ended"); started != want || started != ended {
 					t.Errorf("%s: run functions started %d times, ended %d times, want %d", name, started, ended, want)
 				}
 			}
@@ -219,18 +188,18 @@ func TestServer_StartsWithoutAPIServer(t *testing.T) {
 	bringBack := stopAPIServer(t, c)
 	r := serve(t, config, home, "a", "stable", bundleFile(t, content), nil)
 	// From the default watcher, the controller and the Lease of the member.
-	await(t, "reports", func() bool { return r.log.Count("WARN", "refused") == 3 })
-	if got := r.log.Count("WARN"); got != 3 {
+	await(t, "reports", func() bool { return r.Log.Count("WARN", "refused") == 3 })
+	if got := r.Log.Count("WARN"); got != 3 {
 		t.Errorf("%d warnings", got)
 	}
-	if code, text := r.page(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
+	if code, text := page(t, r, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "connection refused") {
 		t.Errorf("/readyz without an API server: %d: %s", code, text)
 	}
-	if code, text := r.page(t, "/healthz"); code != http.StatusOK {
+	if code, text := page(t, r, "/healthz"); code != http.StatusOK {
 		t.Errorf("unhealthy without an API server: %s", text)
 	}
 	bringBack()
-	await(t, "readiness", func() bool { code, _ := r.page(t, "/readyz"); return code == http.StatusOK })
+	await(t, "readiness", func() bool { code, _ := page(t, r, "/readyz"); return code == http.StatusOK })
 	carries(t, admin, home, content)
-	r.end()
+	r.End()
 }

@@ -9,11 +9,10 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 // ingressFor creates a Service and an Ingress of a class.
@@ -62,31 +61,27 @@ func TestServer_WithoutElections(t *testing.T) {
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
 		t.Errorf("elections: %q and %q", shared, perRevision)
 	}
-	rights := bootstrap.Rights(alone)
-	config := c.Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: "single", ServiceAccount: "single", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-	})
-	var sent harness.Log
-	config.Wrap(harness.Requests(&sent))
+	alone.Namespace = home
+	config := servers.Identity(t, c, alone, "single", "single")
 	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
 	r := serve(t, config, home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
 		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)
-	await(t, "all controllers run", func() bool { return r.log.Count("run function started") == rows })
+	await(t, "all controllers run", func() bool { return r.Log.Count("run function started") == rows })
 	carries(t, admin, home, content)
 	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
-	r.end()
-	if n := r.log.Count("run function ended"); n != rows {
+	r.End()
+	if n := r.Log.Count("run function ended"); n != rows {
 		t.Errorf("%d of %d controllers have ended", n, rows)
 	}
 	for _, lock := range slices.Concat(shared, perRevision, []string{"/leases"}) {
-		if n := sent.Count(lock); n > 0 {
-			t.Errorf("%d requests for %s:\n%s", n, lock, &sent)
+		if n := r.Sent.Count(lock); n > 0 {
+			t.Errorf("%d requests for %s:\n%s", n, lock, r.Sent)
 		}
 	}
-	if n := r.log.Count("forbidden"); n > 0 {
+	if n := r.Log.Count("forbidden"); n > 0 {
 		t.Errorf("%d requests forbidden", n)
 	}
 }

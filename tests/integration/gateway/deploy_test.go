@@ -127,10 +127,10 @@ func TestDeploy_Changes(t *testing.T) {
 	if n := p.replicas("web-istio"); n != 3 {
 		t.Errorf("replicas of another client: %d", n)
 	}
-	a.end() // all writes are recorded
+	a.End() // all writes are recorded
 	for _, path := range []string{"/services/web-istio 200", "/deployments/web-istio 200"} {
-		if n := a.sent.Count("PATCH", path); n != 3 { // the first change also claims the fields of the create
-			t.Errorf("%d writes to %s:\n%s", n, path, a.sent)
+		if n := a.Sent.Count("PATCH", path); n != 3 { // the first change also claims the fields of the create
+			t.Errorf("%d writes to %s:\n%s", n, path, a.Sent)
 		}
 	}
 	p.serve("b", p.identity("b"))

@@ -53,7 +53,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
 	p.until("fence in effect", func() bool {
-		return a.log.Count("fence is in effect", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
+		return a.Log.Count("fence is in effect", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
 	})
 	client := func(pod string) kube.Client {
 		t.Helper()
@@ -73,7 +73,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	}
 
 	b := p.serve("b", next)
-	a.end()
+	a.End()
 	p.leads(b, leaderelection.GatewayDeploymentController)
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")

@@ -1,12 +1,8 @@
 package gateway
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,10 +17,10 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 // The cluster has no controllers, so that the tests set the status of Deployments and Services.
@@ -80,69 +76,30 @@ func (p *plane) patch(resource schema.GroupVersionResource, namespace, name, pat
 // identity returns the identity of a replica with the permissions of the manifests.
 func (p *plane) identity(pod string) *rest.Config {
 	p.Helper()
-	rights := bootstrap.Rights(p.config)
-	return p.cluster.Identity(p.T, cluster.IdentityOptions{
-		Namespace: p.config.Namespace, PodName: pod, ServiceAccount: "pilot-" + p.config.Revision,
-		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-	})
+	return servers.Identity(p.T, p.cluster, p.config, pod, "pilot-"+p.config.Revision)
 }
 
-// replica is a running server.
-type replica struct {
-	*bootstrap.Server
-	log  *harness.Log
-	sent *harness.Log
-	end  func()
-}
+type replica = servers.Replica
 
-// serve runs a server until end is called or the test ends.
+// serve runs a server until End is called or the test ends.
 func (p *plane) serve(pod string, as *rest.Config) *replica {
 	p.Helper()
-	r := &replica{log: &harness.Log{}, sent: &harness.Log{}}
 	config := p.config
-	config.Identity, config.RESTConfig = pod, rest.CopyConfig(as)
-	config.RESTConfig.Wrap(harness.Requests(r.sent))
-	config.Logger = slog.New(slog.NewTextHandler(r.log, nil))
-	var err error
-	r.Server, err = bootstrap.New(config)
-	p.must(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(p.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
-	r.end = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			p.Error(err)
-		}
-	})
-	p.Cleanup(func() {
-		r.end()
-		if p.Failed() {
-			p.Logf("%s logged:\n%s", pod, r.log.String())
-		}
-	})
-	return r
+	config.Identity = pod
+	config.RESTConfig = as
+	return servers.Run(p.T, config)
 }
 
 // leads waits until a server leads an election.
 func (p *plane) leads(r *replica, id string) {
 	p.Helper()
-	p.until("the server leads "+id, func() bool { return slices.Contains(r.leading(p), id) })
+	p.until("the server leads "+id, func() bool { return slices.Contains(p.leading(r), id) })
 }
 
 // leading returns the elections that a server leads.
-func (r *replica) leading(p *plane) (ids []string) {
+func (p *plane) leading(r *replica) (ids []string) {
 	p.Helper()
-	_, text := harness.Page(p, r.Address(), "/debug/elections")
-	if text == "" {
-		return nil
-	}
-	var states []struct {
-		ID      string
-		Leading bool
-	}
-	p.must(json.Unmarshal([]byte(text), &states))
-	for _, s := range states {
+	for _, s := range r.States(p.T) {
 		if s.Leading {
 			ids = append(ids, s.ID)
 		}

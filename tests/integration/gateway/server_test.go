@@ -20,37 +20,37 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	r := p.serve("a", p.identity("a"))
 	const waits, gone = "waiting for missing CustomResourceDefinitions", "resource kind is not served by the API server; waiting for its CustomResourceDefinition"
 	const absent = "resource kind is not served by the API server; its objects count as missing"
-	p.until("both elections wait", func() bool { return r.log.Count(waits) == 2 })
+	p.until("both elections wait", func() bool { return r.Log.Count(waits) == 2 })
 	p.othersWork()
-	if n := len(r.leading(p)); n != 1 {
-		t.Errorf("it leads %q", r.leading(p))
+	if n := len(p.leading(r)); n != 1 {
+		t.Errorf("it leads %q", p.leading(r))
 	}
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "first")
 	p.served(p.home, "first")
-	if n := r.log.Count(waits); n != 2 {
+	if n := r.Log.Count(waits); n != 2 {
 		t.Errorf("waiting is logged %d times", n)
 	}
 
 	p.removeDefinitions(gatewayKinds...)
-	p.until("all missing kinds are logged", func() bool { return r.log.Count(gone) == 5 && r.log.Count(absent, "kind=httproutes") == 1 })
-	made := r.sent.Count("POST", "/deployments")
+	p.until("all missing kinds are logged", func() bool { return r.Log.Count(gone) == 5 && r.Log.Count(absent, "kind=httproutes") == 1 })
+	made := r.Sent.Count("POST", "/deployments")
 	p.must(p.admin.Kube().AppsV1().Deployments(p.home).Delete(t.Context(), "first-istio", metav1.DeleteOptions{}))
 	p.othersWork()
-	if all := r.leading(p); len(all) != 3 {
+	if all := p.leading(r); len(all) != 3 {
 		t.Errorf("it leads %q", all)
 	}
-	if n := r.sent.Count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
+	if n := r.Sent.Count("POST", "/deployments") - made; n > 0 || p.deployed(p.home, "first") {
 		t.Errorf("%d Deployments created for deleted Gateways", n)
 	}
-	if n, m := r.log.Count(gone), r.log.Count(absent, "kind=httproutes"); n != 5 || m != 1 {
+	if n, m := r.Log.Count(gone), r.Log.Count(absent, "kind=httproutes"); n != 5 || m != 1 {
 		t.Errorf("missing kinds are logged %d times, missing routes %d times", n, m)
 	}
 
 	p.must(p.cluster.LoadGatewayAPI(t.Context()))
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
-	if n := r.log.Count("run function started"); n != 3 {
+	if n := r.Log.Count("run function started"); n != 3 {
 		t.Errorf("%d terms, want 3", n)
 	}
 }
@@ -69,8 +69,8 @@ func TestServer_OldDefinitions(t *testing.T) {
 		}
 		return "missing=\"[" + strings.Join(all, " ") + "]\""
 	}
-	p.until("both elections wait", func() bool { return r.log.Count(waits) == 2 })
-	if r.log.Count(waits, missing("gatewayclasses", "gateways", "referencegrants")) != 1 || r.log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
+	p.until("both elections wait", func() bool { return r.Log.Count(waits) == 2 })
+	if r.Log.Count(waits, missing("gatewayclasses", "gateways", "referencegrants")) != 1 || r.Log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
 		t.Error("the log does not name the missing kinds and the served versions")
 	}
 	p.othersWork()
@@ -83,7 +83,7 @@ func TestServer_OldDefinitions(t *testing.T) {
 	}
 	p.serveV1(true, "referencegrants")
 	p.served(p.home, "first")
-	if n := r.log.Count(waits); n != 2 {
+	if n := r.Log.Count(waits); n != 2 {
 		t.Errorf("waiting is logged %d times", n)
 	}
 }
@@ -129,5 +129,5 @@ func TestServer_GatewaysOfRevision(t *testing.T) {
 	p.gateway(moved, "moved")
 	p.label(moved, p.home)
 	p.served(moved, "moved")
-	p.until("three terms have begun", func() bool { return r.log.Count("run function started") == 3 })
+	p.until("three terms have begun", func() bool { return r.Log.Count("run function started") == 3 })
 }

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -55,7 +54,7 @@ func (p *plane) deployedBy(namespace, revision string) {
 // conflicts returns the number of tag conflicts of a server.
 func (p *plane) conflicts(r *replica) string {
 	p.Helper()
-	return harness.Metric(p.T, r.Address(), "incumbent_tag_conflicts")
+	return r.Metric(p.T, "incumbent_tag_conflicts")
 }
 
 // watch records the revisions and generations of the Deployments of a namespace until the test ends.
@@ -110,7 +109,7 @@ func TestTags_TwoDefaultTags(t *testing.T) {
 	remove := p.claim(other, canary)
 	for name, s := range servers {
 		p.until(name+" reports the conflict", func() bool {
-			return s.log.Count("several revisions claim a tag", "tag=default") == 1 && p.conflicts(s) == "1"
+			return s.Log.Count("several revisions claim a tag", "tag=default") == 1 && p.conflicts(s) == "1"
 		})
 	}
 	p.until("an Event reports the conflict", func() bool { return len(p.reported(other)) > 0 })
@@ -130,7 +129,7 @@ func TestTags_TwoDefaultTags(t *testing.T) {
 	remove()
 	for name, s := range servers {
 		p.until(name+" reports the end", func() bool {
-			return s.log.Count("only one revision claims the tag now") == 1 && p.conflicts(s) == "0"
+			return s.Log.Count("only one revision claims the tag now") == 1 && p.conflicts(s) == "0"
 		})
 	}
 }

@@ -1,0 +1,96 @@
+package servers
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// Replica is a running server.
+type Replica struct {
+	*bootstrap.Server
+	// Log is the log of the server. Sent has its requests.
+	Log, Sent *harness.Log
+	// End stops the server and waits until it has ended.
+	End func()
+}
+
+// Identity returns the identity of a pod with the permissions that a configuration needs.
+func Identity(t testing.TB, c *cluster.Cluster, config bootstrap.Config, pod, account string) *rest.Config {
+	t.Helper()
+	rights := bootstrap.Rights(config)
+	return c.Identity(t, cluster.IdentityOptions{
+		Namespace: config.Namespace, PodName: pod, ServiceAccount: account,
+		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+	})
+}
+
+// Run runs a server until End is called or the test ends.
+func Run(t testing.TB, config bootstrap.Config) *Replica {
+	t.Helper()
+	r := &Replica{Log: &harness.Log{}, Sent: &harness.Log{}}
+	config.RESTConfig = rest.CopyConfig(config.RESTConfig)
+	config.RESTConfig.Wrap(harness.Requests(r.Sent))
+	config.Logger = slog.New(slog.NewTextHandler(r.Log, nil))
+	var err error
+	if r.Server, err = bootstrap.New(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Server.Run(ctx) }()
+	r.End = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("server %s: %v", config.Identity, err)
+			}
+		case <-time.After(harness.Patience):
+			t.Errorf("server %s runs %v after its stop", config.Identity, harness.Patience)
+		}
+	})
+	t.Cleanup(func() {
+		r.End()
+		if t.Failed() {
+			t.Logf("%s logged:\n%s", config.Identity, r.Log)
+		}
+	})
+	return r
+}
+
+// Metric returns the value of a sample, or "".
+func (r *Replica) Metric(t testing.TB, sample string) string {
+	t.Helper()
+	return harness.Metric(t, r.Address(), sample)
+}
+
+// State is the state of an election on the debug page of a server.
+type State struct {
+	Cluster, ID, Phase, LeaderIdentity, LeaderKey, Identity, Key string
+	Leading                                                      bool
+	DefaultRevision                                              *string
+}
+
+// States returns the states of all elections. It returns none if the page is not served yet.
+func (r *Replica) States(t testing.TB) (all []State) {
+	t.Helper()
+	_, text := harness.Page(t, r.Address(), "/debug/elections")
+	if text == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return all
+}
