@@ -1,7 +1,6 @@
 package gatewaystatus
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -20,7 +19,8 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/fakes"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
 // A change that affects a status causes an attempt during back-off. Other changes do not.
@@ -94,7 +94,8 @@ func TestReconcile_WritesOnce(t *testing.T) {
 				t.Errorf("%v, want %v", got, want)
 			}
 			g, err := s.api.GatewayV1().Gateways("apps").Get(t.Context(), "gw", metav1.GetOptions{})
-			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 {
+			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 ||
+				state(g.Status.Listeners[0].Conditions, "ResolvedRefs") != "False/InvalidCertificateRef" {
 				t.Errorf("%v, Gateway: %+v", err, g.Status)
 			}
 			o, err := s.routeTracker.Get(routeVersion.WithResource("httproutes"), "apps", "route")
@@ -264,41 +265,13 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
-	for kind, only := range map[string]string{
+	fakes.CheckReads(t, "no status of Gateways and routes is written", map[string]string{
 		"gatewayclasses": "", "gateways": "", "httproutes": "", "referencegrants": "", "namespaces": "", "services": "",
 		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey,
-	} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStub(t)
-				forbid := func(f *k8stesting.Fake) {
-					f.PrependReactor("list", kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
-					f.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
-				}
-				forbid(&s.Clientset.Fake)
-				forbid(&s.api.Fake)
-				c := s.controller(Config{})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || c.loop.Problem() == nil {
-					t.Errorf("Warm returned %v", err)
-				}
-				c.Close()
-				if s.log.Count("permission denied", " "+kind, "no status of Gateways and routes is written") != 1 {
-					t.Errorf("log:\n%s", &s.log)
-				}
-				for _, action := range append(s.Clientset.Actions(), s.api.Actions()...) {
-					list, ok := action.(k8stesting.ListAction)
-					if !ok || action.GetResource().Resource != kind {
-						continue
-					}
-					if by := list.GetListRestrictions(); by.Fields.String()+by.Labels.String() != only {
-						t.Errorf("selectors: %q and %q", by.Fields, by.Labels)
-					}
-				}
-			})
-		})
-	}
+	}, func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+		s := newStub(t)
+		return s.controller(Config{}), &s.log, []*k8stesting.Fake{&s.Clientset.Fake, &s.api.Fake}
+	})
 }
 
 // A change of the address keeps the times of unchanged conditions.
@@ -355,33 +328,6 @@ func TestReconcile_AddressChange(t *testing.T) {
 			check("False/AddressNotAssigned", "192.0.2.8")
 			service("new", corev1.LoadBalancerIngress{IP: "192.0.2.9"})
 			check("True/Programmed", "192.0.2.9")
-		})
-	})
-}
-
-func TestReconcile_NamespaceRevision(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		certificate, private := harness.KeyPair(t)
-		changed("tls", func(o *corev1.Secret) { o.Data = map[string][]byte{"tls.crt": certificate, "tls.key": private} })(s)
-		s.remove("httproutes")
-		s.run(Config{}, func() {
-			if got := state(s.gateway().Status.Listeners[0].Conditions, "ResolvedRefs"); got != "True/ResolvedRefs" {
-				t.Errorf("ResolvedRefs is %s", got)
-			}
-		})
-		s.mine = "later"
-		changed("gw", func(o *gateway.Gateway) { o.Spec.Listeners[0].Port = 444 })(s)
-		before := s.tried()["patch gateways apps/gw"]
-		s.run(Config{}, func() {
-			if n := s.tried()["patch gateways apps/gw"] - before; n != 0 {
-				t.Errorf("%d writes to a Gateway of another revision", n)
-			}
-			changed("apps", func(o *corev1.Namespace) { o.Labels = map[string]string{"istio.io/rev": "later"} })(s)
-			synctest.Wait()
-			if n := s.tried()["patch gateways apps/gw"] - before; n != 1 {
-				t.Errorf("%d writes after the revision of the namespace changed", n)
-			}
 		})
 	})
 }

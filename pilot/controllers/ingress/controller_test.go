@@ -1,7 +1,6 @@
 package ingress
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -206,35 +207,12 @@ func TestReconcile_WriteForbidden(t *testing.T) {
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
-	for _, kind := range []string{"ingresses", "ingressclasses", "services", "pods", "nodes"} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStub(t)
-				for _, verb := range []string{"list", "watch"} {
-					s.Clientset.PrependReactor(verb, kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, errForbidden })
-				}
-				s.Clientset.PrependWatchReactor(kind, k8stesting.DefaultWatchReactor(nil, errForbidden))
-				c := s.controller()
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				if err := c.Warm(ctx); err == nil || !strings.Contains(err.Error(), kind) || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("Warm returned %v", err)
-				}
-				c.Close()
-				if s.log.Count("permission denied", " "+kind, "no status is written") != 1 {
-					t.Errorf("log:\n%s", &s.log)
-				}
-				for _, action := range s.Clientset.Actions() {
-					want, ok := map[string]string{"services": "home metadata.name=gateway", "pods": "home "}[action.GetResource().Resource]
-					if list, is := action.(k8stesting.ListAction); ok && is {
-						if got := action.GetNamespace() + " " + list.GetListRestrictions().Fields.String(); got != want {
-							t.Errorf("%s are listed by %q, want %q", action.GetResource().Resource, got, want)
-						}
-					}
-				}
-			})
-		})
-	}
+	fakes.CheckReads(t, "no status is written", map[string]string{
+		"ingresses": "", "ingressclasses": "", "services": "home metadata.name=gateway", "pods": "home", "nodes": "",
+	}, func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+		s := newStub(t)
+		return s.controller(), &s.log, []*k8stesting.Fake{&s.Clientset.Fake}
+	})
 }
 
 // Each problem is reported once for each Ingress.

@@ -1,8 +1,6 @@
 package namespace
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -10,12 +8,11 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
 // The cache holds the current bundle once.
@@ -51,41 +48,25 @@ func TestWarm_ReadsOnce(t *testing.T) {
 			s.remove(configMapResource, "a", ConfigMapName)
 		}
 		c.Close()
-		var reads []string
+		lists := 0
 		for _, action := range s.Clientset.Actions() {
-			if list, ok := action.(k8stesting.ListAction); ok {
-				reads = append(reads, action.GetResource().Resource+" "+list.GetListRestrictions().Fields.String())
+			if action.GetVerb() == "list" {
+				lists++
 			}
 		}
-		slices.Sort(reads)
-		if want := []string{"configmaps metadata.name=" + ConfigMapName, "namespaces "}; !slices.Equal(reads, want) {
-			t.Errorf("lists %q, want %q", reads, want)
+		if lists != 2 {
+			t.Errorf("%d lists, want 2", lists)
 		}
 	})
 }
 
-func TestRun_WithoutReadPermission(t *testing.T) {
+func TestWarm_ReadForbidden(t *testing.T) {
 	file := bundleFile(t, string(harness.CA(t)))
-	for _, kind := range []string{"namespaces", "configmaps"} {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newStub(t, space("a"))
-				forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no"))
-				s.Clientset.PrependReactor("list", kind, func(k8stesting.Action) (bool, runtime.Object, error) { return true, nil, forbidden })
-				c := s.controller(Config{BundleFile: file})
-				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("not in time"))
-				defer cancel()
-				if err := c.Warm(ctx); err == nil || !contains(err.Error(), "not in time", "list "+kind) {
-					t.Errorf("Warm returned %v", err)
-				}
-				s.run(c, func() { time.Sleep(10 * time.Minute) })
-				c.Close()
-				if n := s.count(); n != 0 || s.log.Count("permission denied", "list "+kind, "CA bundle is not distributed") != 1 {
-					t.Errorf("%d writes; log:\n%s", n, &s.log)
-				}
-			})
+	fakes.CheckReads(t, "CA bundle is not distributed", map[string]string{"namespaces": "", "configmaps": "metadata.name=" + ConfigMapName},
+		func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+			s := newStub(t, space("a"))
+			return s.controller(Config{BundleFile: file}), &s.log, []*k8stesting.Fake{&s.Clientset.Fake}
 		})
-	}
 }
 
 // The first valid bundle is distributed within the interval, and a changed bundle costs one write
@@ -112,33 +93,6 @@ func TestRun_BundleChanges(t *testing.T) {
 				if s.bundle("a") != content || s.bundle("b") != content {
 					t.Error("the bundle is not distributed")
 				}
-			}
-		})
-	})
-}
-
-func TestRun_NamespaceLifecycle(t *testing.T) {
-	content := string(harness.CA(t))
-	file := bundleFile(t, content)
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		s.run(s.controller(Config{BundleFile: file}), func() {
-			s.put(space("a"))
-			synctest.Wait()
-			if s.bundle("a") != content {
-				t.Error("no ConfigMap in a new namespace")
-			}
-			s.put(terminating("a"))
-			synctest.Wait()
-			s.remove(configMapResource, "a", ConfigMapName)
-			time.Sleep(time.Hour)
-			if s.bundle("a") != "" {
-				t.Error("ConfigMap created in a terminating namespace")
-			}
-			s.put(space("a"))
-			synctest.Wait()
-			if s.bundle("a") != content || s.count() != 2 {
-				t.Errorf("%d writes, and the ConfigMap has %q", s.count(), s.bundle("a"))
 			}
 		})
 	})
