@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -50,18 +52,8 @@ func (r *rivals) relabel(resource, namespace, name, revision string) {
 // entries returns the states of the entries of a route, in the order of its parents.
 func entries(o *gateway.HTTPRoute) (all []string) {
 	for _, ref := range o.Spec.ParentRefs {
-		state := "none"
-		for _, p := range o.Status.Parents {
-			if p.ParentRef.Name != ref.Name {
-				continue
-			}
-			for _, c := range p.Conditions {
-				if c.Type == "Accepted" {
-					state = string(c.Status)
-				}
-			}
-		}
-		all = append(all, state)
+		accepted := meta.FindStatusCondition(parentOf(o, string(ref.Name)).Conditions, "Accepted")
+		all = append(all, string(ptr.Deref(accepted, metav1.Condition{}).Status))
 	}
 	return all
 }
