@@ -273,16 +273,6 @@ func TestReconcile_Change(t *testing.T) {
 				t.Errorf("%s: %v, %v", what, o, err)
 			}
 		}
-		// After a conflict, the controller waits for an event.
-		s = newSending(t, p)
-		s.rejects = func(string, string) *apierrors.StatusError {
-			return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
-		}
-		for _, writes := range []int{2, 0} {
-			if sent, err := s.takes(t, web); err != nil || len(sent) != writes {
-				t.Errorf("after a conflict: sent %q, %v", sent, err)
-			}
-		}
 	})
 }
 

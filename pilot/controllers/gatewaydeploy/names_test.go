@@ -20,16 +20,15 @@ func TestNames(t *testing.T) {
 		workload, account string
 		reason            string
 	}{
-		"by default":                {nil, "web-istio", "web-istio", ""},
-		"another name":              {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
-		"another account":           {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
-		"empty overrides":           {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
-		"63 characters":             {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
-		"64 characters":             {[]func(*gateway.Gateway){named(long + "b")}, strings.Repeat("a", 54) + "-e30aa4fa", long + "b-istio", ""},
-		"64 characters with a name": {[]func(*gateway.Gateway){named(long + "b"), annotated(NameOverride, "edge")}, "edge", long + "b-istio", ""},
-		"dots":                      {[]func(*gateway.Gateway){named("shop.example.com")}, label("shop.example.com-istio"), "shop.example.com-istio", ""},
-		"253 characters":            {[]func(*gateway.Gateway){named(strings.Repeat("a", 253))}, label(strings.Repeat("a", 253) + "-istio"), short(strings.Repeat("a", 253)+"-istio", 253), ""},
-		"name in Unicode":           {[]func(*gateway.Gateway){annotated(NameOverride, "tür")}, "", "", ReasonInvalidName},
+		"by default":      {nil, "web-istio", "web-istio", ""},
+		"another name":    {[]func(*gateway.Gateway){annotated(NameOverride, "edge")}, "edge", "web-istio", ""},
+		"another account": {[]func(*gateway.Gateway){annotated(accountOverride, "sa")}, "web-istio", "sa", ""},
+		"empty overrides": {[]func(*gateway.Gateway){annotated(NameOverride, ""), annotated(accountOverride, "")}, "web-istio", "web-istio", ""},
+		"63 characters":   {[]func(*gateway.Gateway){named(long)}, long + "-istio", long + "-istio", ""},
+		"64 characters":   {[]func(*gateway.Gateway){named(long + "b")}, strings.Repeat("a", 54) + "-e30aa4fa", long + "b-istio", ""},
+		"dots":            {[]func(*gateway.Gateway){named("shop.example.com")}, label("shop.example.com-istio"), "shop.example.com-istio", ""},
+		"253 characters":  {[]func(*gateway.Gateway){named(strings.Repeat("a", 253))}, label(strings.Repeat("a", 253) + "-istio"), short(strings.Repeat("a", 253)+"-istio", 253), ""},
+		"name in Unicode": {[]func(*gateway.Gateway){annotated(NameOverride, "tür")}, "", "", ReasonInvalidName},
 		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
 			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
 		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},

@@ -21,8 +21,6 @@ func TestOverlay(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ key, text, problem string }{
 		"adds a variable":                        {"deployment", "spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}", ""},
-		"sets replicas":                          {"deployment", "spec: {replicas: 3}", ""},
-		"sets the Service's type":                {"service", "spec: {type: ClusterIP}", ""},
 		"annotates the account":                  {"serviceAccount", "metadata: {annotations: {a: b}}", ""},
 		"deletes what the template has":          {"service", "spec: {ipFamilyPolicy: null}", ""},
 		"is empty":                               {"service", "", ""},

@@ -14,7 +14,6 @@ func TestTemplate_Invalid(t *testing.T) {
 	good := embedded
 	for name, c := range map[string]struct{ text, problem string }{
 		"text":                       {"rubbish", "not an object"},
-		"a list":                     {"- a\n- b", "not an object"},
 		"not YAML":                   {"a: [", "document 1: yaml: "},
 		"a key twice":                {"a: 1\na: 2", "already set"},
 		"nothing":                    {"# nothing", "ServiceAccount is missing"},
