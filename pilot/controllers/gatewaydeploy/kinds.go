@@ -80,8 +80,8 @@ func (k Kind) typed(document map[string]any) (metav1.Object, error) {
 // schemas has the schemas of all kinds.
 var schemas = sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme.Scheme) })
 
-// owned returns the identity of an object, and the fields that this controller owns. Fields of its create count, because a claim converts
-// them into fields of an apply.
+// owned returns the identity of an object, and the fields that this controller owns. Fields of its create count,
+// because a claim converts them into fields of an apply.
 func (k Kind) owned(o metav1.Object) (map[string]any, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

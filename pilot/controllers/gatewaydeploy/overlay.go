@@ -111,8 +111,8 @@ func merge(document, patch map[string]any, kind Kind) (merged map[string]any, er
 
 // identityFields lists the fields of the metadata that an overlay must not change.
 var identityFields = []string{
-	"name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-	"ownerReferences", "finalizers", "managedFields", "selfLink",
+	"name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+	"deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields", "selfLink",
 }
 
 // identity returns the paths that an overlay must not change.

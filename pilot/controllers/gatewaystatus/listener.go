@@ -189,10 +189,10 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	}
 }
 
-// without returns the sorted names of the listeners for which a condition does not hold.
-func without(all []listener, holds func(*listener) bool) (names []string) {
+// without returns the sorted names of the listeners that do not have a property.
+func without(all []listener, property func(*listener) bool) (names []string) {
 	for i := range all {
-		if !holds(&all[i]) {
+		if !property(&all[i]) {
 			names = append(names, string(all[i].Name))
 		}
 	}
