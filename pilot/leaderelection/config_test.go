@@ -198,7 +198,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 		},
 		"one wrong": {variables{envLeaseDuration: "30", envRetryPeriod: "2s"}, Config{RetryPeriod: 2 * time.Second}, []string{envLeaseDuration}},
 	} {
-		// What is there already stays, but for Disabled: without a variable elections are on.
+		// Values that are set are kept, except Disabled: without the variable elections are enabled.
 		for _, name := range []string{envEnable, envLeaseDuration, envRenewDeadline, envRetryPeriod} {
 			t.Setenv(name, x.given[name])
 		}

@@ -7,7 +7,8 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// A coordinated election asks its elector to wait, under the name of its candidate; what cannot be coordinated is refused, with the way out.
+// A coordinated election sets Coordinated and the name of its candidate in the configuration of the elector. An election that cannot
+// be coordinated is rejected, with advice.
 func TestCoordinatedElection(t *testing.T) {
 	of := func(change func(*Config)) (*LeaderElection, error) {
 		cfg := Config{

@@ -9,8 +9,8 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// toldWatcher is a watcher with handlers that the test calls. It can reject handlers.
-type toldWatcher struct {
+// testWatcher is a watcher with handlers that the test calls. It can reject handlers.
+type testWatcher struct {
 	mu       sync.Mutex
 	revision string
 	synced   bool
@@ -20,26 +20,26 @@ type toldWatcher struct {
 }
 
 // newWatcher returns a watcher that has synced and accepts handlers.
-func newWatcher(revision string) *toldWatcher {
-	return &toldWatcher{revision: revision, synced: true, takes: true}
+func newWatcher(revision string) *testWatcher {
+	return &testWatcher{revision: revision, synced: true, takes: true}
 }
 
-func (*toldWatcher) Run(<-chan struct{}) {}
+func (*testWatcher) Run(<-chan struct{}) {}
 
-func (w *toldWatcher) HasSynced() bool {
+func (w *testWatcher) HasSynced() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
 	return w.synced
 }
 
-func (w *toldWatcher) GetDefault() string {
+func (w *testWatcher) GetDefault() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.revision
 }
 
-func (w *toldWatcher) AddHandler(h revisions.DefaultHandler) {
+func (w *testWatcher) AddHandler(h revisions.DefaultHandler) {
 	if !w.takes {
 		panic("unimplemented")
 	}
@@ -48,7 +48,7 @@ func (w *toldWatcher) AddHandler(h revisions.DefaultHandler) {
 	w.handlers = append(w.handlers, h)
 }
 
-func (w *toldWatcher) is(revision string) {
+func (w *testWatcher) is(revision string) {
 	w.mu.Lock()
 	w.revision, w.synced = revision, true
 	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
@@ -58,14 +58,14 @@ func (w *toldWatcher) is(revision string) {
 	}
 }
 
-func (w *toldWatcher) count() (asked, handlers int) {
+func (w *testWatcher) count() (asked, handlers int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked, len(w.handlers)
 }
 
 // leavable is a watcher from which handlers can be removed.
-type leavable struct{ toldWatcher }
+type leavable struct{ testWatcher }
 
 func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 	w.AddHandler(h)
@@ -82,7 +82,7 @@ func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 // An election removes its handler from a watcher that outlives it.
 func TestRunContext_RemovesHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &leavable{toldWatcher{takes: true, synced: true, revision: "canary"}}
+		w := &leavable{testWatcher{takes: true, synced: true, revision: "canary"}}
 		for _, name := range []string{"a", "b", "a"} {
 			a := s.candidate(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
 			passes(time.Second)
@@ -92,7 +92,7 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 			w.is("stable")
 			passes(0)
 			if a.Status().Default != "stable" {
-				t.Errorf("the elector did not receive it: %+v", a.Status())
+				t.Errorf("the elector did not receive the default revision: %+v", a.Status())
 			}
 			w.is("canary")
 			if err := a.quits(); err != nil {
@@ -110,7 +110,7 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 func TestDefaultRevisionChange(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
-			w := &toldWatcher{takes: takes}
+			w := &testWatcher{takes: takes}
 			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 			a.sharing = true // the comparison then uses the value of the elector
 			a.starts(t)
@@ -154,7 +154,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 	}
 	// A per-revision election has no rank and does not read the default revision.
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &toldWatcher{takes: true}
+		w := &testWatcher{takes: true}
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
 		unfollow := a.followDefault()
 		unfollow()
@@ -164,7 +164,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 	})
 }
 
-// answersLate is a watcher that blocks until the test lets it answer.
+// answersLate is a watcher that blocks until the test releases it.
 type answersLate struct {
 	watcher
 	let chan struct{}

@@ -66,7 +66,7 @@ func TestElectorConfig(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	if c.OnStuckDrain(); stuck != 1 || !errors.Is(c.FitnessCheck(t.Context()), errPlay) || len(c.RunFunctions) != 1 {
-		t.Errorf("told %d times, fit: %v, %d functions", stuck, c.FitnessCheck(t.Context()), len(c.RunFunctions))
+		t.Errorf("OnStuck called %d times, fit: %v, %d functions", stuck, c.FitnessCheck(t.Context()), len(c.RunFunctions))
 	}
 	// The health check uses HealthTolerance and the elector of this election.
 	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
@@ -128,7 +128,7 @@ func TestWork(t *testing.T) {
 		return func(context.Context) error { return err }
 	}
 	echo := func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-	wordy := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("told: %w", context.Cause(ctx)) }
+	wordy := func(ctx context.Context) error { <-ctx.Done(); return fmt.Errorf("wrapped: %w", context.Cause(ctx)) }
 	ends := func(context.Context) error { runtime.Goexit(); return nil }
 	type functions = []func(context.Context) error
 	for name, x := range map[string]struct {
@@ -149,7 +149,7 @@ func TestWork(t *testing.T) {
 		"second returns Canceled":  {functions: functions{until(context.Canceled), at(errPlay)}, want: []error{errPlay}, not: context.Canceled},
 		"second wraps the cause":   {functions: functions{wordy, at(errPlay)}, want: []error{errPlay}},
 		"second wraps Canceled": {
-			functions: functions{until(fmt.Errorf("told: %w", context.Canceled)), at(errPlay)}, want: []error{errPlay}, not: context.Canceled,
+			functions: functions{until(fmt.Errorf("wrapped: %w", context.Canceled)), at(errPlay)}, want: []error{errPlay}, not: context.Canceled,
 		},
 		"two are stopped":            {functions: functions{until(errPlay), until(other)}, stopped: true},
 		"one calls Goexit":           {functions: functions{ends, until(nil)}, want: []error{k8sleaderelection.ErrGoexit}},
@@ -184,12 +184,12 @@ func TestWork(t *testing.T) {
 	if err := runAll(t.Context(), functions{func(ctx context.Context) error { last = ctx; return nil }}); err != nil || last.Err() == nil {
 		t.Errorf("%v, %v", err, last.Err())
 	}
-	told := make(chan struct{}, 1)
-	l := electionFor(t, Config{}).AddRunFunction(func(stop <-chan struct{}) { <-stop; told <- struct{}{} })
+	stopped := make(chan struct{}, 1)
+	l := electionFor(t, Config{}).AddRunFunction(func(stop <-chan struct{}) { <-stop; stopped <- struct{}{} })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := l.work(ctx); err != nil || len(told) != 1 {
-		t.Errorf("a function with a channel: %v, told %d times", err, len(told))
+	if err := l.work(ctx); err != nil || len(stopped) != 1 {
+		t.Errorf("a function with a channel: %v, stopped %d times", err, len(stopped))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 type migration struct {
 	*testing.T
 	*lockServer
-	watcher *toldWatcher // of all replicas
+	watcher *testWatcher // of all replicas
 	all     []*migrating
 }
 

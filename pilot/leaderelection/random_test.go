@@ -19,7 +19,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// The timing of the plays.
+// The timing of the random runs.
 const (
 	playLease = 10 * time.Second
 	playRenew = 6 * time.Second
@@ -41,7 +41,7 @@ type world struct {
 	processes []*process
 	all       []*process
 
-	// Mu guards these.
+	// Mu guards the fields below.
 	restored time.Time
 	judge    judge
 	events   []locktest.Event
@@ -68,7 +68,7 @@ func (w *world) stores() []*locktest.Store {
 	return stores
 }
 
-// playKube is an API server that has nothing but the locks.
+// playKube is an API server with only the locks.
 type playKube struct {
 	kubernetes.Interface
 	configMaps, leases *locktest.Client
@@ -108,7 +108,7 @@ func (k playKube) getter() coordinationv1client.LeasesGetter {
 	return k.leases
 }
 
-// playClient is the kube.Client of a process; its work's writes go through the gate's transport.
+// playClient is the kube.Client of a process. The writes of its run functions go through the transport of the gate.
 type playClient struct {
 	kube.Client
 	kube playKube
@@ -117,7 +117,7 @@ type playClient struct {
 func (c playClient) Kube() kubernetes.Interface { return c.kube }
 
 // election returns the election of a process or of an operator.
-func (w *world) election(name, revision string, m electorKind, k playKube, watcher *toldWatcher, log *slog.Logger) *LeaderElection {
+func (w *world) election(name, revision string, m electorKind, k playKube, watcher *testWatcher, log *slog.Logger) *LeaderElection {
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: revision,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
@@ -136,12 +136,12 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	// Those of one process share their watches; here each has its own way to the store.
+	// Elections of one process share their watches. Here each election has its own client for the store.
 	l.shared = &k8sresourcelock.Shared{Client: k.getter(), MinSharedWatches: 1 + w.Intn(2)}
 	return l
 }
 
-// playElection plays one seed and returns what went wrong.
+// playElection runs one seed and returns an error that describes the violation, if any.
 func playElection(t *testing.T, seed uint64, b bug) (result played) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, seed, b)
@@ -177,7 +177,7 @@ type played struct {
 	log           string
 }
 
-// playedSeeds is how many runs an ordinary test plays.
+// playedSeeds is the number of runs of an ordinary test.
 const playedSeeds = 400
 
 // The promises hold under random faults. A seed determines the faults, but not the order of goroutines.

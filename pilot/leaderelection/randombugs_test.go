@@ -20,7 +20,7 @@ type bug struct {
 	ungated    bool // the work's writes pass no gate
 	leavesWork bool // functions return before their work has ended
 	token      bool // the token stays the same
-	deaf       bool // the watchers miss each change of the default revision
+	unwatched  bool // the watchers miss each change of the default revision
 	// wavers is the interval at which each watcher changes its default revision.
 	wavers time.Duration
 }
@@ -30,7 +30,7 @@ type faultyLeases struct {
 	leasesOf
 	// write replaces creates and updates, if it is not nil. send sends a request.
 	write func(ctx context.Context, lease *coordinationv1.Lease, dryRun bool, send sendLease) (*coordinationv1.Lease, error)
-	deaf  bool // its watches have no events
+	quiet bool // its watches have no events
 }
 
 type (
@@ -57,7 +57,7 @@ func (f faultyLeases) Update(ctx context.Context, lease *coordinationv1.Lease, o
 }
 
 func (f faultyLeases) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if f.deaf {
+	if f.quiet {
 		return watch.NewFake(), nil
 	}
 	return f.leasesOf.Watch(ctx, opts)
@@ -132,16 +132,16 @@ var playBugs = map[string]struct {
 	bug
 	shows string
 }{
-	"the work's writes pass no gate":          {bug{ungated: true}, "writes while"},
-	"functions return before their work has":  {bug{leavesWork: true}, "while"},
-	"a lock is given up with work alive":      {bug{leavesWork: true}, "and its functions ran"},
-	"a token that does not grow":              {bug{token: true}, "has the token"},
-	"the default revision changes unheard":    {bug{deaf: true}, "not of the default revision"},
-	"the default revision wavers":             {bug{wavers: 2 * time.Second}, "for no cause"},
-	"a write is no compare-and-swap":          {bug{client: overwrites}, "started while"},
-	"each write counts as stored":             {bug{client: hopeful}, "started while"},
-	"a refused write is sent again and again": {bug{client: insists}, "about one object"},
-	"a watch without events":                  {bug{client: func(_ *process, f *faultyLeases) { f.deaf = true }}, "works false, sent"},
+	"the work's writes pass no gate":             {bug{ungated: true}, "writes while"},
+	"functions return before their work has":     {bug{leavesWork: true}, "while"},
+	"a lock is given up with work alive":         {bug{leavesWork: true}, "and its functions ran"},
+	"a token that does not grow":                 {bug{token: true}, "has the token"},
+	"the default revision changes without event": {bug{unwatched: true}, "not of the default revision"},
+	"the default revision wavers":                {bug{wavers: 2 * time.Second}, "for no cause"},
+	"a write is no compare-and-swap":             {bug{client: overwrites}, "started while"},
+	"each write counts as stored":                {bug{client: hopeful}, "started while"},
+	"a refused write is sent again and again":    {bug{client: insists}, "about one object"},
+	"a watch without events":                     {bug{client: func(_ *process, f *faultyLeases) { f.quiet = true }}, "works false, sent"},
 	"one of two objects is enough": {bug{client: func(p *process, f *faultyLeases) {
 		if p.Make == bothLocks {
 			hopeful(p, f)

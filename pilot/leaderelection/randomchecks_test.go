@@ -104,7 +104,7 @@ func (w *world) endFaults() {
 	w.Logf("calm")
 	ended := time.Now()
 	for _, s := range w.stores() {
-		// An unreadable object keeps those out who need both. They report it, and an operator
+		// An unreadable object prevents each candidate that needs both. The candidate reports it, and an operator
 		// deletes it.
 		if s.Snapshot().Unreadable != nil {
 			w.AwaitUntouched()

@@ -12,7 +12,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 )
 
-// fault says how one request of the process for one of the two objects fails.
+// fault is the kind of failure of one request of the process for one of the two objects.
 func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w := p.w
 	w.Mu.Lock()
@@ -81,7 +81,7 @@ func (w *world) act() {
 	}
 }
 
-// Crash has one die, and maybe come back under its name.
+// Crash ends a process. It may start again with the same name.
 func (w *world) Crash() {
 	p := w.pick()
 	w.kill(p)
@@ -92,7 +92,7 @@ func (w *world) Crash() {
 	}
 }
 
-// Replace is a rollout's.
+// Replace stops a process and starts another of the same revision, as a rollout does.
 func (w *world) Replace() {
 	w.AwaitUntouched()
 	p := w.pick()
@@ -100,7 +100,7 @@ func (w *world) Replace() {
 	w.start(w.NewName(), p.Revision, w.AnyMake())
 }
 
-// Note is an annotation that a program of others writes on a lock.
+// Note writes an annotation of another program on a lock.
 func (w *world) Note() {
 	w.store().Annotate("example.com/n", fmt.Sprint(w.Intn(1000)))
 }
@@ -137,7 +137,7 @@ func (w *world) forget(p *process) {
 	w.processes = slices.DeleteFunc(slices.Clone(w.processes), func(q *process) bool { return q == p })
 }
 
-// Flip changes the default revision; each process hears of it when its own watch has it.
+// Flip changes the default revision. Each process receives the change when its own watch delivers it.
 func (w *world) Flip() {
 	w.Locked(func() { w.Default = playRevisions[w.Rand.IntN(len(playRevisions))] })
 	w.Logf("default is %s", w.Default)
@@ -151,7 +151,7 @@ func (w *world) Flip() {
 	}
 }
 
-// CutOff is of one process.
+// CutOff disconnects one process.
 func (w *world) CutOff() {
 	p := w.pick()
 	w.Logf("cut %s", p.Name)
@@ -167,7 +167,7 @@ func (w *world) CutOff() {
 	w.Logf("%s is back", p.Name)
 }
 
-// EndWatches is of one process.
+// EndWatches ends the watches of one process.
 func (w *world) EndWatches() {
 	for _, c := range w.pick().clients {
 		switch w.Intn(4) {
@@ -183,7 +183,7 @@ func (w *world) EndWatches() {
 	}
 }
 
-// Refuse has some kinds of request refused for a while, of one process or of all.
+// Refuse rejects some kinds of request for a while, of one process or of all processes.
 func (w *world) Refuse() {
 	why := []error{
 		errForbidden, apierrors.NewInternalError(locktest.ErrConnection),
@@ -262,7 +262,7 @@ func (w *world) operator(revision string, m electorKind) admin.Operator {
 	return o
 }
 
-// Edit changes a lock object by hand. A process that starts now would know of nothing before.
+// Edit changes a lock object, as an operator does. A process that starts now has not seen the earlier state.
 func (w *world) Edit() {
 	<-time.After(8 * time.Second)
 	if !w.allKnow() {
@@ -274,10 +274,10 @@ func (w *world) Edit() {
 	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
-// Fitness is of one process.
+// Fitness changes the fitness of one process.
 func (w *world) Fitness() { w.TurnFitness(&w.pick().part) }
 
-// Rewind takes the etcd's state, or puts an earlier one back.
+// Rewind saves the state of etcd, or restores an earlier state.
 func (w *world) Rewind() {
 	if len(w.backups) == 0 || w.Intn(2) == 0 {
 		backup := map[*locktest.Store]locktest.Backup{}
@@ -305,7 +305,7 @@ func (w *world) Rewind() {
 	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
-// allKnow reports whether every process of ours has seen who holds its lock, and in which term.
+// allKnow reports whether every process of this project has seen the holder of its lock and the term.
 func (w *world) allKnow() bool {
 	for _, p := range w.processes {
 		if p.l == nil {

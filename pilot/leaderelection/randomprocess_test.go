@@ -18,13 +18,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// process is one process of a play, ours or a peer.
+// process is one process of a random run: a candidate of this project or a peer.
 type process struct {
 	part // guarded by w.Mu, but for its names
 
 	w         *world
 	l         *LeaderElection // nil: a peer
-	watcher   *toldWatcher
+	watcher   *testWatcher
 	clients   []*locktest.Client // to the ConfigMap and to the Lease
 	writer    string             // whose the clients' writes are: processes that come again share their name
 	writes    http.RoundTripper
@@ -33,7 +33,7 @@ type process struct {
 	done      chan struct{}
 	alongside sync.WaitGroup // writers that its functions leave behind
 
-	// w.Mu guards these.
+	// w.Mu guards the fields below.
 	cut    bool
 	refuse map[locktest.Verb]error
 	sent   [2][]time.Duration
@@ -72,7 +72,7 @@ func (w *world) start(name, revision string, m electorKind) {
 	w.Locked(func() { w.judge.Enters(&p.part) })
 }
 
-// elector is how the process takes part.
+// elector returns the function that runs the elector of the process.
 func (p *process) elector() (run func(context.Context)) {
 	w := p.w
 	switch p.Make {
@@ -114,7 +114,7 @@ func (p *process) elector() (run func(context.Context)) {
 
 // hears sets the default revision of the watcher.
 func (p *process) hears(revision string) {
-	if !p.w.bug.deaf {
+	if !p.w.bug.unwatched {
 		p.watcher.is(revision)
 	}
 }
@@ -148,7 +148,7 @@ func (p *process) peerWork(ctx context.Context) {
 	p.ran(false)
 }
 
-// ran notes the begin or the end of the functions. A process that was killed runs nothing.
+// ran records the start or the end of the run functions. A killed process runs no functions.
 func (p *process) ran(is bool) {
 	w := p.w
 	w.Mu.Lock()
@@ -158,7 +158,7 @@ func (p *process) ran(is bool) {
 
 var errPlay = errors.New("run function failed")
 
-// work is the run function. It writes through the gate, and starts a writer that outlives it for a while. It
+// work is the run function. It writes through the gate, and starts a writer that continues after it has returned. It
 // returns late, fails, or calls runtime.Goexit.
 func (p *process) work(ctx context.Context) error {
 	w := p.w
@@ -202,7 +202,7 @@ func (p *process) work(ctx context.Context) error {
 	return errPlay
 }
 
-// write writes again and again through the gate.
+// write writes repeatedly through the gate.
 func (p *process) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://play.invalid/api/v1/namespaces/default/configmaps", http.NoBody)
@@ -220,7 +220,7 @@ func (p *process) write(ctx context.Context) {
 	}
 }
 
-// playServer takes the work's writes.
+// playServer receives the writes of the run functions.
 type playServer struct{ p *process }
 
 func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {

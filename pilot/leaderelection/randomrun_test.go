@@ -31,7 +31,7 @@ func (m electorKind) String() string {
 // Peer reports whether the elector is not incumbent.
 func (m electorKind) Peer() bool { return m == istiodPeer || m == clientGoPeer }
 
-// mix is kinds of electors that may take part together.
+// mix is a set of kinds of electors that may take part together.
 type mix []electorKind
 
 // mixes are all mixes. Each seed uses one of them.
@@ -49,7 +49,7 @@ func (m mix) ByLease() bool { return m[0] == leaseOnly }
 // playRevisions are the revisions of processes.
 var playRevisions = []string{"stable", "canary"}
 
-// playRun is the random choices of a seed, and their results.
+// playRun makes the random choices of a seed and records their results.
 type playRun struct {
 	Mix    mix
 	Began  time.Time
@@ -99,7 +99,7 @@ func (r *playRun) Intn(n int) (chosen int) {
 	return chosen
 }
 
-// Within returns a random duration below most.
+// Within returns a random duration below a maximum.
 func (r *playRun) Within(most time.Duration) time.Duration { return time.Duration(r.Intn(int(most))) }
 
 // Wait waits for a random time below most.

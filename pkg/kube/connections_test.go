@@ -69,7 +69,7 @@ func secure(t *testing.T) (*secured, *rest.Config) {
 		_, _ = io.WriteString(w, `{"kind":"Namespace","apiVersion":"v1"}`)
 	}))
 	s.EnableHTTP2 = true
-	s.Listener = &deaf{Listener: s.Listener, swallow: &s.accept}
+	s.Listener = &silent{Listener: s.Listener, ignored: &s.accept}
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	t.Cleanup(sync.OnceFunc(func() { close(s.end) }))
@@ -77,33 +77,33 @@ func secure(t *testing.T) (*secured, *rest.Config) {
 	return s, &rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}, QPS: -1}
 }
 
-// deaf accepts some connections and does not serve them.
-type deaf struct {
+// silent accepts some connections and does not serve them.
+type silent struct {
 	net.Listener
-	swallow *atomic.Int32
+	ignored *atomic.Int32
 	mu      sync.Mutex
 	taken   []net.Conn
 }
 
-func (d *deaf) Accept() (net.Conn, error) {
+func (s *silent) Accept() (net.Conn, error) {
 	for {
-		conn, err := d.Listener.Accept()
-		if err != nil || d.swallow.Add(-1) < 0 {
+		conn, err := s.Listener.Accept()
+		if err != nil || s.ignored.Add(-1) < 0 {
 			return conn, err
 		}
-		d.mu.Lock()
-		d.taken = append(d.taken, conn)
-		d.mu.Unlock()
+		s.mu.Lock()
+		s.taken = append(s.taken, conn)
+		s.mu.Unlock()
 	}
 }
 
-func (d *deaf) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, conn := range d.taken {
+func (s *silent) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.taken {
 		conn.Close()
 	}
-	return d.Listener.Close()
+	return s.Listener.Close()
 }
 
 func made(t *testing.T, config *rest.Config, opts ...Option) Client {

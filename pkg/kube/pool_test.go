@@ -58,7 +58,7 @@ func TestGeneration_ClosesUnused(t *testing.T) {
 	}
 	p.retire(g) // a second time, by another request
 	if p.take() != next {
-		t.Error("the next generation went with the former one")
+		t.Error("the next generation was retired with the previous generation")
 	}
 	g.leave()
 	if one.closed != 1 || two.closed != 1 || three.closed != 1 {

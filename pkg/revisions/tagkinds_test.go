@@ -215,7 +215,7 @@ func TestTagWatcher_ThreeKinds(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := w.GetMyTags(); !got.Equal(sets.New(append(tags, "stable")...)) || told != times || w.IsMine(metav1.ObjectMeta{}) != unlabelled {
-				t.Errorf("%s: tags %v, told %d times, want %d; objects without a label are mine: %v", step, sets.List(got), told, times, !unlabelled)
+				t.Errorf("%s: tags %v, handler called %d times, want %d; objects without a label are mine: %v", step, sets.List(got), told, times, !unlabelled)
 			}
 		}
 		check("as read", 1, true, "old", "prod")

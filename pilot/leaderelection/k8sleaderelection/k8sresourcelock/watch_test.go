@@ -56,15 +56,15 @@ func TestWatchEvents(t *testing.T) {
 		{name: "one change", events: []watch.Event{mine}, seen: 1, resume: "11"},
 		{name: "deletion", events: []watch.Event{{Type: watch.Deleted, Object: configMap("istio-leader", "12")}}, seen: 1, resume: "12"},
 		{name: "bookmark", events: []watch.Event{mine, {Type: watch.Bookmark, Object: configMap("", "15")}}, seen: 1, resume: "15"},
-		{name: "a otherName's", events: []watch.Event{{Type: watch.Added, Object: configMap("other", "16")}}, resume: "16"},
+		{name: "another object", events: []watch.Event{{Type: watch.Added, Object: configMap("other", "16")}}, resume: "16"},
 		{name: "expired", events: []watch.Event{mine, {Type: watch.Error, Object: &expired}}, seen: 1, err: apierrors.IsResourceExpired},
 		{name: "gone", events: []watch.Event{{Type: watch.Error, Object: &gone}}, err: apierrors.IsGone},
-		{name: "broken", events: []watch.Event{mine, {Type: watch.Error, Object: &broken}}, seen: 1, resume: "11", err: apierrors.IsInternalError},
+		{name: "error of the server", events: []watch.Event{mine, {Type: watch.Error, Object: &broken}}, seen: 1, resume: "11", err: apierrors.IsInternalError},
 		{name: "error without a status", events: []watch.Event{{Type: watch.Error}}, resume: "10", err: func(err error) bool { return err != nil }},
 		{name: "another kind", events: []watch.Event{{Type: watch.Added, Object: &coordinationv1.Lease{}}}, resume: "10", err: func(err error) bool { return strings.Contains(err.Error(), "Lease") }},
-		{name: "nothing in it", events: []watch.Event{{Type: watch.Added}}, resume: "10", err: func(err error) bool { return err != nil }},
+		{name: "no object", events: []watch.Event{{Type: watch.Added}}, resume: "10", err: func(err error) bool { return err != nil }},
 		{name: "unknown type", events: []watch.Event{{Type: "RENAMED", Object: configMap("istio-leader", "12")}}, resume: "10", err: func(err error) bool { return strings.Contains(err.Error(), "RENAMED") }},
-		{name: "closed before it was up", resume: "10", err: func(err error) bool { return errors.Is(err, errNotAccepted) }},
+		{name: "closed before it was accepted", resume: "10", err: func(err error) bool { return errors.Is(err, errNotAccepted) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestWatchEvents(t *testing.T) {
 				t.Errorf("error %q does not name the lock", err)
 			}
 			if want := min(len(tt.events), 1); ups != want {
-				t.Errorf("up called %d times, want %d", ups, want)
+				t.Errorf("connected called %d times, want %d", ups, want)
 			}
 		})
 	}
@@ -120,7 +120,7 @@ func TestWatchOptions(t *testing.T) {
 		limits[*got.TimeoutSeconds] = true
 	}
 	if len(limits) < 2 {
-		t.Error("every watch has the same limit: they will come back together")
+		t.Error("all watches have the same limit, so they reconnect together")
 	}
 }
 
@@ -130,12 +130,12 @@ type opening struct {
 	w   *watch.FakeWatcher
 }
 
-// open takes so long and ignores its context if it is deaf.
-func (o *opening) open(takes time.Duration, deaf bool) func(context.Context) (watch.Interface, error) {
+// open returns a function that opens a watch after a time. If ignores is set, it ignores its context.
+func (o *opening) open(takes time.Duration, ignores bool) func(context.Context) (watch.Interface, error) {
 	return func(ctx context.Context) (watch.Interface, error) {
 		o.ctx, o.w = ctx, watch.NewFake()
 		done := ctx.Done()
-		if deaf {
+		if ignores {
 			done = nil
 		}
 		select {
@@ -150,34 +150,34 @@ func (o *opening) open(takes time.Duration, deaf bool) func(context.Context) (wa
 // A watch must be accepted within acceptTimeout.
 func TestOpenWatch_Timeout(t *testing.T) {
 	for name, c := range map[string]struct {
-		takes time.Duration
-		deaf  bool
-		ok    bool
+		takes   time.Duration
+		ignores bool
+		ok      bool
 	}{
-		"in time":                            {acceptTimeout - time.Millisecond, false, true},
-		"too late":                           {acceptTimeout + time.Minute, false, false},
-		"too late, and it was opened anyway": {acceptTimeout + time.Minute, true, false},
+		"in time":              {acceptTimeout - time.Millisecond, false, true},
+		"too late":             {acceptTimeout + time.Minute, false, false},
+		"too late, but opened": {acceptTimeout + time.Minute, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				var o opening
-				w, end, err := openWatch(t.Context(), o.open(c.takes, c.deaf))
+				w, end, err := openWatch(t.Context(), o.open(c.takes, c.ignores))
 				took := time.Since(began)
 				if c.ok {
 					if err != nil || w != watch.Interface(o.w) || o.ctx.Err() != nil {
-						t.Fatalf("error %v, its context %v", err, o.ctx.Err())
+						t.Fatalf("error %v, context %v", err, o.ctx.Err())
 					}
-					<-time.After(2 * acceptTimeout) // it lives as long as it likes
+					<-time.After(2 * acceptTimeout) // the limit is for acceptance only
 					if o.ctx.Err() != nil {
-						t.Error("an accepted watch is ended")
+						t.Error("an accepted watch ended")
 					}
 					end()
-				} else if !errors.Is(err, context.DeadlineExceeded) || w != nil || !c.deaf && took != acceptTimeout {
+				} else if !errors.Is(err, context.DeadlineExceeded) || w != nil || !c.ignores && took != acceptTimeout {
 					t.Errorf("error %v after %v", err, took)
 				}
-				if o.ctx.Err() == nil || (c.ok || c.deaf) && !o.w.IsStopped() {
-					t.Errorf("its context: %v, stopped: %v", o.ctx.Err(), o.w.IsStopped())
+				if o.ctx.Err() == nil || (c.ok || c.ignores) && !o.w.IsStopped() {
+					t.Errorf("context: %v, stopped: %v", o.ctx.Err(), o.w.IsStopped())
 				}
 			})
 		})
@@ -187,10 +187,10 @@ func TestOpenWatch_Timeout(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		var o opening
 		if _, _, err := openWatch(ctx, o.open(time.Minute, false)); !errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("its caller ended it: %v", err)
+			t.Errorf("ended by the caller: %v", err)
 		}
 		if _, _, err := openWatch(t.Context(), func(ctx context.Context) (watch.Interface, error) { o.ctx = ctx; return nil, errNoClient }); !errors.Is(err, errNoClient) || o.ctx.Err() == nil {
-			t.Errorf("refused: %v, its context %v", err, o.ctx.Err())
+			t.Errorf("refused: %v, context %v", err, o.ctx.Err())
 		}
 	})
 }

@@ -21,7 +21,7 @@ type coordinator struct {
 	seenAt  Time // last change of the record
 	busy    bool
 	turn    int  // number of the current timer
-	deaf    Time // it does nothing before
+	paused  Time // it does nothing before
 	wish    string
 	named   string          // candidate that it named last
 	spared  map[string]Time // candidates that it does not name before
@@ -51,8 +51,8 @@ func (w *world) silence() {
 	d := 4*w.timing.lease + w.within(8*w.timing.lease)
 	w.tracef("no coordinator for %v", d)
 	for _, c := range w.coordinators {
-		c.deaf = w.now.add(d)
-		w.at(c.deaf, c.look)
+		c.paused = w.now.add(d)
+		w.at(c.paused, c.look)
 	}
 	if w.rng.IntN(2) == 0 {
 		w.absent(true)
@@ -147,7 +147,7 @@ func (c *coordinator) look() {
 		})
 	}
 	again(electionDuration)
-	if c.busy || w.now < c.deaf || c.seen == (view{}) && w.store.now.snap.Exists {
+	if c.busy || w.now < c.paused || c.seen == (view{}) && w.store.now.snap.Exists {
 		return
 	}
 	next := c.seen

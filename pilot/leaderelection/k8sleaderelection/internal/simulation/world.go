@@ -218,7 +218,7 @@ func (w *world) beginCalm() {
 	w.happened(3)
 	w.resumeRank()
 	for _, c := range w.coordinators {
-		c.deaf, c.clock = 0, 1.05
+		c.paused, c.clock = 0, 1.05
 		clear(c.spared)
 		clear(c.skipped)
 		clear(c.failed)
