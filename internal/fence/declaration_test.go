@@ -10,12 +10,6 @@ import (
 
 func TestValidate_Accepts(t *testing.T) {
 	for name, change := range map[string]func(d *fence.Declaration){
-		"as many labels as names": func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Names: []string{"x"}, Labels: map[string]string{"a": "b"}}
-		},
-		"labels alone": func(d *fence.Declaration) {
-			d.Guards[0] = fence.Guard{Resources: []string{"configmaps"}, Labels: map[string]string{"a": "b"}}
-		},
 		"a revision in a label": func(d *fence.Declaration) {
 			d.Revisions = []string{"stable", "canary"}
 			d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"rev": "{revision}"}}}
@@ -23,7 +17,6 @@ func TestValidate_Accepts(t *testing.T) {
 		"a subresource of the locks' kind, by namespaces": func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps/status"}, Namespaces: []string{"apps"}}
 		},
-		"deny, said so": func(d *fence.Declaration) { d.Mode = fence.Deny },
 	} {
 		d := good()
 		change(&d)

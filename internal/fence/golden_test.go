@@ -29,7 +29,21 @@ func TestRender_Golden(t *testing.T) {
 	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
 	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}
 	perRevision.Others = []string{"istio-system/twin-{revision}", "istio-system/pilot-*"}
-	set := render(t, "s", configMap, lease, perRevision)
+	coordinated := good()
+	coordinated.Lock, coordinated.Election, coordinated.Coordinated, coordinated.Members = fence.Lease, "chosen", true, true
+	coordinated.Namespace, coordinated.Guards = "idle", nil // deleting the namespace prevents no write
+	open := good()
+	open.Namespace, open.WithoutLockGuard, open.ServiceAccounts = "open", true, []string{"open/b", "open/a"}
+	narrow := fence.Guard{Resources: []string{"secrets"}, Names: []string{"x"}, Namespaces: []string{"apps"}, Labels: map[string]string{"a": "b"}}
+	open.Guards = []fence.Guard{
+		narrow, narrow, // a policy cannot be installed twice
+		{
+			Group: "apps", Resources: []string{"deployments/scale", "deployments/*", "deployments", "deployments/*", "deployments"},
+			Versions: []string{"v1", "*"}, Names: []string{"x", "y", "x"}, Verbs: []string{"update", "update"},
+		},
+		{Resources: []string{"pods/*"}, Versions: []string{"v1", "v1"}, Names: []string{"x"}, Verbs: []string{"create"}},
+	}
+	set := render(t, "s", configMap, lease, perRevision, coordinated, open)
 	barrier, _ := fence.Barrier("s", "0123", "default")
 	var got bytes.Buffer
 	for _, p := range append(set.All(), barrier) {

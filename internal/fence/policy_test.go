@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-
 	"incumbent.dev/incumbent/internal/fence"
 )
 
@@ -40,6 +38,7 @@ func TestValidate_Errors(t *testing.T) {
 		"namespace":         {func(d *fence.Declaration) { d.Namespace = "a.b" }, []string{`namespace "a.b"`}},
 		"two errors":        {func(d *fence.Declaration) { d.Election, d.Namespace = "", "" }, []string{"no election", "no namespace"}},
 		"lock":              {func(d *fence.Declaration) { d.Lock = "endpoints" }, []string{`lock "endpoints"`, "configmap or lease"}},
+		"coordinated":       {func(d *fence.Declaration) { d.Coordinated = true }, []string{`coordinated with lock "configmap"`, "give lease"}},
 		"remote":            {func(d *fence.Declaration) { d.Remote = true }, []string{"other clusters", "gate"}},
 		"no accounts":       {func(d *fence.Declaration) { d.ServiceAccounts = nil }, []string{"no service accounts", "istio-system/pilot"}},
 		"account":           {func(d *fence.Declaration) { d.ServiceAccounts = []string{"pilot"} }, []string{`"pilot"`, "namespace/name"}},
@@ -48,13 +47,19 @@ func TestValidate_Errors(t *testing.T) {
 		"others":            {func(d *fence.Declaration) { d.Others = []string{"pilot-*"} }, []string{`others "pilot-*"`, "namespace/name"}},
 		"others' star":      {func(d *fence.Declaration) { d.Others = []string{"a/b*c"} }, []string{`others "a/b*c"`}},
 		"others' quote":     {func(d *fence.Declaration) { d.Others = []string{"a/b'*"} }, []string{`others "a/b'*"`}},
+		"others' prefix":    {func(d *fence.Declaration) { d.Others = []string{"a/pilot-"} }, []string{`others "a/pilot-"`}},
+		"others' namespace": {func(d *fence.Declaration) { d.Others = []string{"a/"} }, []string{`others "a/"`}},
 		"others, revision":  {func(d *fence.Declaration) { d.Others = []string{"a/b-{revision}"} }, []string{"others", "needs revisions"}},
+		"no coordinator":    {func(d *fence.Declaration) { d.Coordinators = []string{""} }, []string{`coordinator ""`}},
 		"coordinator":       {func(d *fence.Declaration) { d.Coordinators = []string{"a'b"} }, []string{`coordinator "a'b"`}},
 		"nothing":           {func(d *fence.Declaration) { d.Guards, d.WithoutLockGuard = nil, true }, []string{"guards nothing", "withoutLockGuard"}},
 		"revision":          {func(d *fence.Declaration) { d.Revisions = []string{"1.2"} }, []string{`revision "1.2"`}},
 		"shared revisions":  {func(d *fence.Declaration) { d.Revisions = []string{"a", "b"} }, []string{"share their service accounts", "{revision}"}},
 		"no resources":      {func(d *fence.Declaration) { d.Guards[0].Resources = nil }, []string{"no resources", "plural name"}},
 		"kind for resource": {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"ConfigMap"} }, []string{`resource "ConfigMap"`, "lower case"}},
+		"all resources":     {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"*"} }, []string{"A wildcard for all resources"}},
+		"all statuses":      {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"*/status"} }, []string{"A wildcard for all resources"}},
+		"some resources":    {func(d *fence.Declaration) { d.Guards[0].Resources = []string{"pods*"} }, []string{`"pods*"`, "invalid name"}},
 		"verb":              {func(d *fence.Declaration) { d.Guards[0].Verbs = []string{"patch"} }, []string{`verb "patch"`, "is an update"}},
 		"name":              {func(d *fence.Declaration) { d.Guards[0].Names = []string{"a'"} }, []string{`name "a'"`}},
 		"guard's namespace": {func(d *fence.Declaration) { d.Guards[0].Namespaces = []string{"A"} }, []string{`namespace "A"`}},
@@ -97,62 +102,16 @@ func TestValidate_Errors(t *testing.T) {
 			}
 		})
 	}
-	for name, render := range map[string]func() (fence.Set, error){
-		"none":     func() (fence.Set, error) { return fence.Render("s") },
-		"twice":    func() (fence.Set, error) { return fence.Render("s", good(), good()) },
-		"set name": func() (fence.Set, error) { return fence.Render("a/b", good()) },
-	} {
-		if _, err := render(); err == nil {
-			t.Errorf("%s: no error", name)
-		}
+	if _, err := fence.Render("s"); err == nil || !strings.Contains(err.Error(), "no declarations") {
+		t.Errorf("no declarations: %v", err)
 	}
-}
-
-func TestRender_DeniesByDefault(t *testing.T) {
-	lease := good()
-	lease.Lock, lease.Election = fence.Lease, "other"
-	lease.Revisions = []string{"stable", "canary"}
-	lease.ServiceAccounts = []string{"istio-system/pilot-{revision}"}
-	set := render(t, "s", good(), lease)
-	// Each lock has its guard, each place with locks two more: collections and the namespace.
-	if len(set.Permanent) != 2 || len(set.Locks) != 6 || len(set.Work) != 6 {
-		t.Errorf("%d permanent, %d of locks, %d of work", len(set.Permanent), len(set.Locks), len(set.Work))
+	if _, err := fence.Render("s", good(), good()); err == nil || !strings.Contains(err.Error(), "declared twice") {
+		t.Errorf("declared twice: %v", err)
 	}
-	for _, p := range append(set.Locks, set.Work...) {
-		if *p.Policy.Spec.FailurePolicy != admissionv1.Fail || !strings.HasPrefix(p.Name(), fence.PolicyPrefix) || p.Binding.Spec.PolicyName != p.Name() {
-			t.Errorf("%s: %+v", p.Name(), p.Policy.Spec.FailurePolicy)
+	for _, name := range []string{"a/b", "a.b", strings.Repeat("n", 64), ""} {
+		if _, err := fence.Render(name, good()); err == nil || !strings.Contains(err.Error(), "set name ") {
+			t.Errorf("set %q: %v", name, err)
 		}
-		if p.Policy.Labels[fence.SetLabel] != "s" || p.Binding.Labels[fence.SetLabel] != "s" {
-			t.Errorf("%s: labels %v", p.Name(), p.Binding.Labels)
-		}
-		ref := p.Binding.Spec.ParamRef
-		if (ref != nil) != (p.Policy.Spec.ParamKind != nil) {
-			t.Errorf("%s: params %v", p.Name(), ref)
-		}
-		if ref == nil {
-			continue
-		}
-		if *ref.ParameterNotFoundAction != admissionv1.DenyAction || ref.Selector != nil || ref.Namespace != "istio-system" {
-			t.Errorf("%s: params %+v", p.Name(), ref)
-		}
-		// A candidate that recreates a missing lock must not be rejected because the lock is missing.
-		if left := p.Policy.Spec.MatchConstraints.ExcludeResourceRules; len(left) != 2 || len(left[1].ResourceNames) != 2 {
-			t.Errorf("%s: locks are not left out: %+v", p.Name(), left)
-		}
-	}
-	for _, p := range set.Permanent {
-		if *p.Policy.Spec.FailurePolicy != admissionv1.Ignore || *p.Binding.Spec.ParamRef.ParameterNotFoundAction != admissionv1.AllowAction || p.Policy.Labels[fence.SetLabel] != "" {
-			t.Errorf("%s could refuse, or be removed with the set", p.Name())
-		}
-	}
-}
-
-func TestRender_DuplicateGuards(t *testing.T) {
-	twice := good()
-	twice.Guards = append(twice.Guards, twice.Guards[0])
-	one := render(t, "s", good())
-	if two, err := fence.Render("s", twice); err != nil || len(two.All()) != len(one.All()) {
-		t.Errorf("%d policies instead of %d, %v", len(two.All()), len(one.All()), err)
 	}
 }
 
@@ -165,12 +124,12 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 	for _, p := range set.Work {
 		if p.Policy.Spec.ParamKind == nil {
 			conditions := p.Policy.Spec.MatchConditions
-			got = append(got, p.Policy.Annotations[fence.LocksAnnotation]+": "+conditions[len(conditions)-1].Expression+" ("+p.Policy.Spec.Validations[0].Message+")")
+			got = append(got, p.Name()[:strings.LastIndex(p.Name(), "-")]+" of "+p.Policy.Annotations[fence.LocksAnnotation]+": "+conditions[len(conditions)-1].Expression+" ("+p.Policy.Spec.Validations[0].Message+")")
 		}
 	}
 	want := []string{
-		"configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (objects guarded by configmap istio-system/istio-leader, configmap istio-system/two cannot be deleted as a collection: delete them by name)",
-		"configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (objects guarded by configmap istio-system/three cannot be deleted as a collection: delete them by name)",
+		"incumbent-fence.s.collection of configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (objects guarded by configmap istio-system/istio-leader, configmap istio-system/two cannot be deleted as a collection: delete them by name)",
+		"incumbent-fence.s.istio-system.three.configmap.collection of configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (objects guarded by configmap istio-system/three cannot be deleted as a collection: delete them by name)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -201,21 +160,6 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 		change(&other)
 		if set, err := fence.Render("s", good(), other); err != nil || len(set.Work) != 4 {
 			t.Errorf("of another %s: %d policies, %v", name, len(set.Work), err)
-		}
-	}
-}
-
-func TestRender_RulesWithoutDuplicates(t *testing.T) {
-	d := good()
-	d.Guards = []fence.Guard{{
-		Group: "apps", Resources: []string{"deployments/scale", "deployments/*", "deployments", "deployments/*", "deployments"},
-		Versions: []string{"v1", "*"}, Names: []string{"x", "y", "x"}, Verbs: []string{"update", "update"},
-	}, {Resources: []string{"pods/*"}, Versions: []string{"v1", "v1"}, Names: []string{"x"}, Verbs: []string{"create"}}}
-	set := render(t, "s", d)
-	for i, want := range []string{"[x y] [UPDATE] [*] [deployments/* deployments]", "[x] [CREATE] [v1] [pods/* bindings]"} {
-		rule := set.Work[i].Policy.Spec.MatchConstraints.ResourceRules[0]
-		if got := fmt.Sprintf("%v %v %v %v", rule.ResourceNames, rule.Operations, rule.APIVersions, rule.Resources); got != want {
-			t.Errorf("got %s instead of %s", got, want)
 		}
 	}
 }
