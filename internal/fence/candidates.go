@@ -1,6 +1,11 @@
 package fence
 
-import admissionv1 "k8s.io/api/admissionregistration/v1"
+import (
+	"fmt"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
 
 // candidateGuards returns policies for LeaseCandidates in the namespaces of coordinated locks. A pod may write those with its name,
 // "<pod>.<lock>". A coordinator may write only the pingTime of others, and delete candidates that did not respond to a ping. CEL has no
@@ -26,14 +31,11 @@ func candidateGuards(set string, locks []single) []Pair {
 
 // sameButPing is true for an update of a LeaseCandidate that changes only pingTime in the spec.
 var sameButPing = func() string {
-	all := ""
+	var all []string
 	for _, field := range []string{"leaseName", "binaryVersion", "emulationVersion", "strategy", "renewTime"} {
-		if all != "" {
-			all += " && "
-		}
-		all += "(has(oldObject.spec." + field + ") ? has(object.spec." + field + ") && object.spec." + field + " == oldObject.spec." + field + " : !has(object.spec." + field + "))"
+		all = append(all, fmt.Sprintf("(has(oldObject.spec.%[1]s) ? has(object.spec.%[1]s) && object.spec.%[1]s == oldObject.spec.%[1]s : !has(object.spec.%[1]s))", field))
 	}
-	return all
+	return strings.Join(all, " && ")
 }()
 
 // sameMetadata is true for an update that does not change labels, annotations, owners and finalizers.

@@ -303,19 +303,9 @@ func inNamespace(s single) string { return s.Namespace }
 // perPlace returns a policy for each group of locks with the same mode and the same place, for example their namespace, in order. A policy
 // has one mode, so an election in mode audit does not weaken the policies of others.
 func perPlace(set string, locks []single, wanted func(single) bool, place func(single) string, policy func(group []single) part) (pairs []Pair) {
-	var groups [][]single
-	for _, s := range locks {
-		if !wanted(s) {
-			continue
-		}
-		alike := func(group []single) bool { return group[0].Mode == s.Mode && place(group[0]) == place(s) }
-		if i := slices.IndexFunc(groups, alike); i >= 0 {
-			groups[i] = append(groups[i], s)
-		} else {
-			groups = append(groups, []single{s})
-		}
-	}
-	for _, group := range groups {
+	locks = slices.DeleteFunc(slices.Clone(locks), func(s single) bool { return !wanted(s) })
+	alike := func(a, b single) bool { return a.Mode == b.Mode && place(a) == place(b) }
+	for _, group := range grouped(locks, alike) {
 		p := policy(group)
 		p.set = set
 		p.about = group
@@ -324,6 +314,18 @@ func perPlace(set string, locks []single, wanted func(single) bool, place func(s
 		pairs = append(pairs, p.pair())
 	}
 	return pairs
+}
+
+// grouped returns groups of values that are alike, in order.
+func grouped[T any](all []T, alike func(a, b T) bool) (groups [][]T) {
+	for _, one := range all {
+		if i := slices.IndexFunc(groups, func(group []T) bool { return alike(group[0], one) }); i >= 0 {
+			groups[i] = append(groups[i], one)
+		} else {
+			groups = append(groups, []T{one})
+		}
+	}
+	return groups
 }
 
 // ownObjects returns policies that limit what the accounts of locks may write of a kind in the namespaces of the locks, because RBAC cannot

@@ -104,26 +104,20 @@ func collections(set string, locks []single) []Pair {
 		s single
 		Guard
 	}
-	var groups [][]guarded
-	like := func(a, b guarded) bool {
+	alike := func(a, b guarded) bool {
 		return slices.Equal(a.s.users(), b.s.users()) && a.s.Mode == b.s.Mode && a.Group == b.Group && slices.Equal(a.Versions, b.Versions) &&
 			slices.Equal(a.resources(), b.resources()) && slices.Equal(a.Namespaces, b.Namespaces) && maps.Equal(a.Labels, b.Labels)
 	}
+	var named []guarded
 	for _, s := range locks {
 		for _, g := range s.Guards {
-			if len(g.Names) == 0 || !slices.Contains(g.Operations(), "DELETE") {
-				continue
-			}
-			one := guarded{s, g}
-			if i := slices.IndexFunc(groups, func(group []guarded) bool { return like(group[0], one) }); i >= 0 {
-				groups[i] = append(groups[i], one)
-			} else {
-				groups = append(groups, []guarded{one})
+			if len(g.Names) > 0 && slices.Contains(g.Operations(), "DELETE") {
+				named = append(named, guarded{s, g})
 			}
 		}
 	}
 	var pairs []Pair
-	for _, group := range groups {
+	for _, group := range grouped(named, alike) {
 		var about []single
 		var names []string
 		for _, one := range group {
