@@ -246,30 +246,18 @@ func impersonate(config *rest.Config, account, pod string) *rest.Config {
 
 // holder returns the pod that the lock names.
 func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) {
-	var snap k8sresourcelock.Snapshot
+	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
+	var lock k8sresourcelock.Versioned = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: at, Client: v.client.Kube().CoreV1()}
 	if p.Lock == fence.Lease {
-		lease, err := v.client.Kube().CoordinationV1().Leases(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", false, missing(p, err)
-		}
-		snap = k8sresourcelock.LeaseSnapshot(lease)
-	} else {
-		configMap, err := v.client.Kube().CoreV1().ConfigMaps(p.Namespace).Get(v.ctx, p.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", false, missing(p, err)
-		}
-		snap = k8sresourcelock.ConfigMapSnapshot(configMap)
+		lock = &k8sresourcelock.LeaseLock{LeaseMeta: at, Client: v.client.Kube().CoordinationV1()}
+	}
+	snap, err := lock.Read(v.ctx)
+	if err != nil {
+		return "", false, fmt.Errorf("read %s: %w", p.Where(), err)
 	}
 	holder = snap.Record.HolderIdentity
 	if p.Coordinated {
 		holder = strings.TrimSuffix(holder, "."+p.Name)
 	}
-	return holder, true, nil
-}
-
-func missing(p fence.Probe, err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return fmt.Errorf("read %s: %w", p.Where(), err)
+	return holder, snap.Exists, nil
 }
