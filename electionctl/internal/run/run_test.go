@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,15 +39,11 @@ func start(t *testing.T, change func(*Config), program ...string) *running {
 	t.Helper()
 	c := cluster.Shared(t)
 	admin := c.Admin()
-	server, err := url.Parse(admin.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &running{t: t, done: make(chan struct{})}
-	if r.relay, err = relay.Listen(t.Context(), server.Host); err != nil {
+	var err error
+	if r.relay, err = relay.Insert(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
-	admin.Host, admin.ServerName = "https://"+r.relay.Addr(), server.Hostname()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
 	if err != nil {
 		t.Fatal(err)

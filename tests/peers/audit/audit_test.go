@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -216,13 +215,10 @@ func (s *stage) start(pod, revision string) *process {
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	identity := s.cluster.Identity(s.t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: all, ClusterRules: all})
 	p := &process{order: order{s.library, spec, pod}, ended: make(chan struct{})}
-	server, err := url.Parse(identity.Host)
-	s.must(err)
-	p.relay, err = relay.Listen(s.t.Context(), server.Host)
+	var err error
+	p.relay, err = relay.Insert(s.t.Context(), identity)
 	s.must(err)
 	s.t.Cleanup(func() { _ = p.relay.Close() })
-	identity.Host = "https://" + p.relay.Addr()
-	identity.ServerName = server.Hostname()
 	kubeconfig := filepath.Join(s.t.TempDir(), "kubeconfig")
 	s.must(cluster.WriteKubeconfig(kubeconfig, identity, s.namespace))
 	text, err := json.Marshal(p.order)
