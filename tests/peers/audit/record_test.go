@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/audit"
 )
 
@@ -58,14 +60,7 @@ func record(t *testing.T, log []byte) {
 func trimmed(t *testing.T, object json.RawMessage) json.RawMessage {
 	t.Helper()
 	var kept struct {
-		Kind     string `json:"kind,omitempty"`
-		Metadata struct {
-			Name            string            `json:"name,omitempty"`
-			UID             string            `json:"uid,omitempty"`
-			ResourceVersion string            `json:"resourceVersion,omitempty"`
-			Annotations     map[string]string `json:"annotations,omitempty"`
-			Labels          map[string]string `json:"labels,omitempty"`
-		} `json:"metadata"`
+		metav1.PartialObjectMetadata
 		Spec json.RawMessage `json:"spec,omitempty"`
 	}
 	if len(object) == 0 || object[0] != '{' {
@@ -74,6 +69,7 @@ func trimmed(t *testing.T, object json.RawMessage) json.RawMessage {
 	if err := json.Unmarshal(object, &kept); err != nil {
 		t.Fatal(err)
 	}
+	kept.ManagedFields = nil
 	encoded, err := json.Marshal(kept)
 	if err != nil {
 		t.Fatal(err)
