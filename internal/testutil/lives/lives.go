@@ -76,7 +76,7 @@ func Apart[C Candidate](t testing.TB, all ...C) {
 			another, others := b.Lives()
 			for _, x := range some {
 				for _, y := range others {
-					if d := overlap(x, y, now); d > 0 {
+					if d := Overlap(x, y, now); d > 0 {
 						t.Errorf("%s and %s ran concurrently for %v: since %v and since %v", name, another, d, x.From, y.From)
 					}
 				}
@@ -85,8 +85,8 @@ func Apart[C Candidate](t testing.TB, all ...C) {
 	}
 }
 
-// overlap returns the length of the overlap, or a value of at most zero.
-func overlap(x, y Span, now time.Time) time.Duration {
+// Overlap returns the length of the overlap, or a value of at most zero.
+func Overlap(x, y Span, now time.Time) time.Duration {
 	end := func(s Span) time.Time {
 		if s.To.IsZero() {
 			return now

@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/rpc"
 	"os"
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -19,32 +18,22 @@ import (
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
-// order is an order to a child process, one JSON object per line. The child responds with a sample.
-type order struct {
-	// Begin sets the library of the process. It comes first.
-	Begin *begin `json:"begin,omitempty"`
-	// Enter starts candidates.
-	Enter *enter `json:"enter,omitempty"`
-	// Collect runs the garbage collector before the sample.
-	Collect bool `json:"collect,omitempty"`
+// Child is the service of a child process.
+type Child struct {
+	process    *electors.Process
+	candidates []*electors.Candidate
 }
 
-type begin struct {
-	Library    electors.Library
-	Kubeconfig string
-}
-
-// enter starts Elections candidates, one per election, spread over a period.
-type enter struct {
+// Candidates are candidates to start, one per election, spread over a period.
+type Candidates struct {
 	Spec      electors.Spec
 	Elections int
 	Over      time.Duration
 }
 
-// sample is the state of a child process.
-type sample struct {
+// Sample is the state of a child process.
+type Sample struct {
 	At         time.Time
-	Error      string         `json:",omitempty"`
 	Counts     map[string]int // requests so far
 	CPU        float64        // seconds so far
 	Heap       uint64         // bytes in use
@@ -56,51 +45,31 @@ type sample struct {
 	Spans      int         // terms so far
 }
 
-// serve follows orders until the input ends.
-func serve() error {
-	var c childProcess
-	orders, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
-	for {
-		var o order
-		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
-			return nil // candidates end with the process, as in a crash
-		} else if err != nil {
-			return err
-		}
-		answer := sample{}
-		if err := c.follow(o); err != nil {
-			answer.Error = err.Error()
-		} else {
-			answer = c.sample(o.Collect)
-		}
-		if err := answers.Encode(answer); err != nil {
-			return err
-		}
+// serve serves requests until the input ends. Then candidates end with the process, as in a crash.
+func serve(library electors.Library, kubeconfig string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return err
 	}
-}
-
-type childProcess struct {
-	process    *electors.Process
-	candidates []*electors.Candidate
-}
-
-func (c *childProcess) follow(o order) error {
-	if o.Begin != nil {
-		config, err := clientcmd.BuildConfigFromFlags("", o.Begin.Kubeconfig)
-		if err != nil {
-			return err
-		}
-		if c.process, err = electors.NewProcess(o.Begin.Library, config, slog.New(slog.DiscardHandler)); err != nil {
-			return err
-		}
+	process, err := electors.NewProcess(library, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
 	}
-	if o.Enter != nil {
-		return c.enter(*o.Enter)
+	if err := rpc.Register(&Child{process: process}); err != nil {
+		return err
 	}
+	rpc.ServeConn(pipe{os.Stdin, os.Stdout})
 	return nil
 }
 
-func (c *childProcess) enter(e enter) error {
+// pipe is a connection of two files.
+type pipe struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// Enter starts candidates.
+func (c *Child) Enter(e Candidates, _ *bool) error {
 	ctx := context.Background()
 	began := time.Now()
 	for i := range e.Elections {
@@ -118,7 +87,8 @@ func (c *childProcess) enter(e enter) error {
 	return nil
 }
 
-func (c *childProcess) sample(collect bool) sample {
+// Sample measures the process. It first runs the garbage collector on request.
+func (c *Child) Sample(collect bool, s *Sample) error {
 	if collect {
 		// Twice, because of finalizers. Then release pooled memory and stacks.
 		runtime.GC()
@@ -127,9 +97,9 @@ func (c *childProcess) sample(collect bool) sample {
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	s := sample{
+	*s = Sample{
 		At: time.Now(), CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
-		Counts: c.process.Wire.Counts(), PID: os.Getpid(),
+		Counts: c.process.Counts(), PID: os.Getpid(),
 	}
 	for _, candidate := range c.candidates {
 		if candidate.Live() {
@@ -138,15 +108,13 @@ func (c *childProcess) sample(collect bool) sample {
 		}
 		s.Spans += len(candidate.Spans())
 	}
-	return s
+	return nil
 }
 
 // child is a process of candidates.
 type child struct {
-	cmd    *exec.Cmd
-	in     io.WriteCloser
-	out    *json.Decoder
-	orders *json.Encoder
+	*rpc.Client
+	cmd *exec.Cmd
 }
 
 // newChild starts this program as a process of candidates, with a parent as its witness on request.
@@ -155,42 +123,52 @@ func (l *lab) newChild(library electors.Library, kubeconfig string, witness bool
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.CommandContext(l.ctx, self, "-child", fmt.Sprintf("-witness=%t", witness))}
-	c.cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	cmd := exec.CommandContext(l.ctx, self, "-child", strconv.Itoa(int(library)), fmt.Sprintf("-witness=%t", witness))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	if !witness { // it logs each release
-		c.cmd.Stderr = os.Stderr
+		cmd.Stderr = os.Stderr
 	}
-	if c.in, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	c.out, c.orders = json.NewDecoder(bufio.NewReader(out)), json.NewEncoder(c.in)
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start child process: %w", err)
-	}
-	if _, err := c.tell(order{Begin: &begin{Library: library, Kubeconfig: kubeconfig}}); err != nil {
-		c.end()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
 		return nil, err
 	}
-	return c, nil
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start child process: %w", err)
+	}
+	return &child{rpc.NewClient(pipe{out, in}), cmd}, nil
 }
 
-// tell sends an order and returns the response.
-func (c *child) tell(o order) (sample, error) {
-	var s sample
-	if err := c.orders.Encode(o); err != nil {
-		return s, fmt.Errorf("send order to child process: %w", err)
+func (c *child) enter(candidates Candidates) error {
+	return c.Call("Child.Enter", candidates, new(bool))
+}
+
+func (c *child) sample(collect bool) (Sample, error) {
+	var s Sample
+	err := c.Call("Child.Sample", collect, &s)
+	return s, err
+}
+
+// newChildren starts n processes of candidates without a witness.
+func (l *lab) newChildren(library electors.Library, n int) (all []*child, _ error) {
+	for range n {
+		c, err := l.newChild(library, l.cluster.Kubeconfig(), false)
+		if err != nil {
+			end(all)
+			return nil, err
+		}
+		all = append(all, c)
 	}
-	if err := c.out.Decode(&s); err != nil {
-		return s, fmt.Errorf("read response of child process: %w", err)
+	return all, nil
+}
+
+func end(children []*child) {
+	for _, c := range children {
+		c.end()
 	}
-	if s.Error != "" {
-		return s, errors.New(s.Error)
-	}
-	return s, nil
 }
 
 // end kills the process.
@@ -201,6 +179,6 @@ func (c *child) end() {
 
 // cleanUp waits for the end of a process that is killed. Its parent first releases its locks.
 func (c *child) cleanUp() {
-	_ = c.in.Close()
+	_ = c.Close()
 	_ = c.cmd.Wait()
 }

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -33,8 +33,7 @@ type killing struct {
 func (l *lab) kill(s *report.Scenario) error {
 	// Rounds without a witness wait for a lease, so many elections do it concurrently.
 	elections, rounds := 12, choose(l, 1, 4)
-	var r rows
-	var all sync.WaitGroup
+	var all multierror.Group
 	for _, k := range []killing{
 		{setups[0], report.Ours, true, 1, choose(l, 10, 100)},
 		{setups[0], report.Ours + ", no witness", false, elections, rounds},
@@ -43,14 +42,13 @@ func (l *lab) kill(s *report.Scenario) error {
 	} {
 		series := k.series("")
 		series.Library = k.name
-		row := r.add(series)
-		all.Go(func() { r.failed(l.killAll(k, row)) })
+		row := newRow(s, series)
+		all.Go(func() error { return l.killAll(k, row) })
 		if k.witness {
-			all.Wait() // milliseconds are measured alone
+			_ = all.Wait() // milliseconds are measured alone
 		}
 	}
-	all.Wait()
-	return r.into(s)
+	return all.Wait().ErrorOrNil()
 }
 
 // killAll runs the rounds of a row.
@@ -84,7 +82,7 @@ func (l *lab) killAll(k killing, row *row) error {
 		if err != nil {
 			return err
 		}
-		state, err := leader.tell(order{})
+		state, err := leader.sample(false)
 		if err == nil && !k.witness {
 			err = l.phase(k.timing)
 		} else if err == nil {
@@ -137,7 +135,7 @@ func (l *lab) enterKilled(k killing, namespace, folder string, n int) (*child, e
 		return nil, err
 	}
 	spec := k.spec(namespace, "e", identity)
-	if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: k.elections, Over: k.timing.Retry / 4}}); err != nil {
+	if err := c.enter(Candidates{Spec: spec, Elections: k.elections, Over: k.timing.Retry / 4}); err != nil {
 		c.end()
 		return nil, err
 	}

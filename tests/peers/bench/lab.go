@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -45,35 +44,23 @@ func choose[T any](l *lab, quick, full T) T {
 
 // measureAll runs scenarios concurrently.
 func (l *lab) measureAll(names []string) (map[string]*report.Scenario, error) {
-	var (
-		all      sync.WaitGroup
-		mu       sync.Mutex
-		errs     []error
-		measured = map[string]*report.Scenario{}
-	)
-	for _, name := range names {
-		all.Go(func() {
-			s, err := l.measure(name)
-			mu.Lock()
-			defer mu.Unlock()
-			measured[name] = s
-			if err != nil {
-				errs = append(errs, fmt.Errorf("scenario %s: %w", name, err))
-			}
-		})
-	}
-	all.Wait()
-	return measured, errors.Join(errs...)
-}
-
-// measure runs one scenario.
-func (l *lab) measure(name string) (*report.Scenario, error) {
-	scenario := map[string]func(*report.Scenario) error{
+	scenarios := map[string]func(*report.Scenario) error{
 		report.Graceful: l.graceful, report.Crash: l.crash, report.Steal: l.steal,
 		report.Requests: l.requests, report.Scale: l.scale, report.Kill: l.kill,
-	}[name]
-	s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
-	return s, scenario(s)
+	}
+	var all multierror.Group
+	measured := map[string]*report.Scenario{}
+	for _, name := range names {
+		s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
+		measured[name] = s
+		all.Go(func() error {
+			if err := scenarios[name](s); err != nil {
+				return fmt.Errorf("scenario %s: %w", name, err)
+			}
+			return nil
+		})
+	}
+	return measured, all.Wait().ErrorOrNil()
 }
 
 // setup is a row of a scenario.
@@ -103,13 +90,12 @@ func (s setup) spec(namespace, election, identity string) electors.Spec {
 	}
 }
 
-// enter starts a candidate in its own process.
-func (l *lab) enter(s setup, namespace, election, identity string) (*electors.Member, error) {
-	return l.enterAs(s.library, s.spec(namespace, election, identity))
-}
+// enterFunc is the type of electors.Enter.
+type enterFunc = func(context.Context, electors.Library, *rest.Config, electors.Spec, *slog.Logger) (*electors.Member, error)
 
-func (l *lab) enterAs(library electors.Library, spec electors.Spec) (*electors.Member, error) {
-	return electors.Enter(l.ctx, library, l.cluster.Admin(), spec, slog.New(slog.DiscardHandler))
+// enter starts a candidate in its own process.
+func (l *lab) enter(enter enterFunc, library electors.Library, spec electors.Spec) (*electors.Member, error) {
+	return enter(l.ctx, library, l.cluster.Admin(), spec, slog.New(slog.DiscardHandler))
 }
 
 // phase waits a random time between one and three periods, so that leader and follower have an arbitrary phase.
@@ -137,11 +123,4 @@ const (
 
 func (l *lab) setDefault(revision string) (sent time.Time, err error) {
 	return electors.SetDefault(l.ctx, l.admin, revision)
-}
-
-// protobuf sets the content type of incumbent's clients and of a tuned client-go.
-func protobuf(config *rest.Config) *rest.Config {
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = config.ContentType + ",application/json"
-	return config
 }

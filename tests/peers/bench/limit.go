@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	typed "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"incumbent.dev/incumbent/tests/peers/wire"
+	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
 // inFlight is the number of concurrent handovers.
@@ -68,7 +68,7 @@ func (l *lab) limit(namespace, name string, until time.Time, row *row) error {
 
 // leases returns a client with its own connection.
 func (l *lab) leases(namespace string) (typed.LeaseInterface, error) {
-	client, err := kubernetes.NewForConfig(protobuf(wire.New().Config(l.cluster.Admin())))
+	client, err := kubernetes.NewForConfig(electors.Protobuf(electors.Separate(l.cluster.Admin())))
 	if err != nil {
 		return nil, err
 	}

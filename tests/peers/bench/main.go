@@ -23,6 +23,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/peers/electors"
 	"incumbent.dev/incumbent/tests/peers/report"
 )
 
@@ -33,8 +34,9 @@ const (
 )
 
 type flags struct {
-	quick, resume, render, child, witness bool
-	scenarios                             string
+	quick, resume, render, witness bool
+	child                          int
+	scenarios                      string
 }
 
 func main() {
@@ -50,14 +52,15 @@ func run() error {
 	flag.BoolVar(&f.resume, "resume", false, "skip scenarios that were measured with this commit")
 	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page from "+latest)
 	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "scenarios to measure")
-	flag.BoolVar(&f.child, "child", false, "run as a process of candidates (internal)")
+	flag.IntVar(&f.child, "child", -1, "run as a process of candidates of this library (internal)")
 	flag.BoolVar(&f.witness, "witness", false, "start this process as the child of its witness (internal)")
 	flag.Parse()
+	candidates := func(context.Context) error { return serve(electors.Library(f.child), os.Getenv("KUBECONFIG")) }
 	switch {
-	case f.child && f.witness:
-		witness.Main(func(context.Context) error { return serve() })
-	case f.child:
-		return serve()
+	case f.child >= 0 && f.witness:
+		witness.Main(candidates)
+	case f.child >= 0:
+		return candidates(context.Background())
 	case f.render:
 		return render()
 	}

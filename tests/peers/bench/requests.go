@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/hashicorp/go-multierror"
 
 	"incumbent.dev/incumbent/tests/peers/report"
 )
@@ -18,17 +18,23 @@ const (
 // requests counts the requests of idle elections and measures the CPU time of their processes. Each setup has three
 // processes with a candidate in each of eight elections. The first process leads all of them.
 func (l *lab) requests(s *report.Scenario) error {
-	var (
-		all   sync.WaitGroup
-		loads = make([][]report.Load, len(setups))
-		errs  = make([]error, len(setups))
-	)
-	for i, setup := range setups {
-		all.Go(func() { loads[i], errs[i] = l.quietly(setup) })
+	var err error
+	s.Loads, err = concurrently(setups, l.quietly)
+	return err
+}
+
+// concurrently returns the results of all inputs in order.
+func concurrently[In, Out any](inputs []In, measure func(In) ([]Out, error)) ([]Out, error) {
+	var all multierror.Group
+	results := make([][]Out, len(inputs))
+	for i, input := range inputs {
+		all.Go(func() (err error) {
+			results[i], err = measure(input)
+			return err
+		})
 	}
-	all.Wait()
-	s.Loads = slices.Concat(loads...)
-	return errors.Join(errs...)
+	err := all.Wait().ErrorOrNil()
+	return slices.Concat(results...), err
 }
 
 // quietly measures the processes of one setup in its own namespace, because a watch may include all locks of a
@@ -38,27 +44,19 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	var children []*child
-	defer func() {
-		for _, c := range children {
-			c.end()
-		}
-	}()
-	for i := range replicas {
-		c, err := l.newChild(s.library, l.cluster.Kubeconfig(), false)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, c)
+	children, err := l.newChildren(s.library, replicas)
+	if err != nil {
+		return nil, err
+	}
+	defer end(children)
+	for i, c := range children {
 		spec := s.spec(namespace, "e", fmt.Sprintf("replica-%d", i))
 		over := s.timing.Retry // spreads the renewals over a period
-		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: quietElections, Over: over}}); err != nil {
+		if err := c.enter(Candidates{Spec: spec, Elections: quietElections, Over: over}); err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			if _, err := l.leading(c, quietElections); err != nil {
-				return nil, err
-			}
+		if _, err := l.leading(children[0], quietElections); err != nil {
+			return nil, err
 		}
 	}
 	if err := l.pause(2 * s.timing.Retry); err != nil {
@@ -78,7 +76,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	return loads, nil
 }
 
-func (s setup) load(replica int, before, after sample) report.Load {
+func (s setup) load(replica int, before, after Sample) report.Load {
 	took := after.At.Sub(before.At)
 	load := report.Load{
 		Library: s.library.String(), Timing: s.timing.String(), Role: report.Follower, Elections: quietElections,
@@ -96,10 +94,10 @@ func (s setup) load(replica int, before, after sample) report.Load {
 }
 
 // leading waits until a child leads that many elections.
-func (l *lab) leading(c *child, elections int) (sample, error) {
+func (l *lab) leading(c *child, elections int) (Sample, error) {
 	deadline := time.Now().Add(bound)
 	for {
-		s, err := c.tell(order{})
+		s, err := c.sample(false)
 		if err != nil || s.Live == elections {
 			return s, err
 		}
@@ -113,7 +111,7 @@ func (l *lab) leading(c *child, elections int) (sample, error) {
 }
 
 // during returns samples of the processes before and after a period.
-func (l *lab) during(period time.Duration, children []*child) (before, after []sample, err error) {
+func (l *lab) during(period time.Duration, children []*child) (before, after []Sample, err error) {
 	if before, err = samples(children); err != nil {
 		return nil, nil, err
 	}
@@ -124,10 +122,9 @@ func (l *lab) during(period time.Duration, children []*child) (before, after []s
 	return before, after, err
 }
 
-func samples(children []*child) ([]sample, error) {
-	var all []sample
+func samples(children []*child) (all []Sample, _ error) {
 	for _, c := range children {
-		s, err := c.tell(order{})
+		s, err := c.sample(false)
 		if err != nil {
 			return nil, err
 		}

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"incumbent.dev/incumbent/tests/peers/electors"
@@ -14,17 +11,11 @@ import (
 // scale measures the cost of an election in a process with many elections. Two processes have a candidate in each election;
 // the first leads all. The cost of the process itself is subtracted.
 func (l *lab) scale(s *report.Scenario) error {
-	var (
-		all   sync.WaitGroup
-		sizes = make([][]report.Size, len(electors.Libraries))
-		errs  = make([]error, len(electors.Libraries))
-	)
-	for i, library := range electors.Libraries {
-		all.Go(func() { sizes[i], errs[i] = l.many(library, choose(l, 100, 1000)) })
-	}
-	all.Wait()
-	s.Sizes = slices.Concat(sizes...)
-	return errors.Join(errs...)
+	var err error
+	s.Sizes, err = concurrently(electors.Libraries, func(library electors.Library) ([]report.Size, error) {
+		return l.many(library, choose(l, 100, 1000))
+	})
+	return err
 }
 
 // many measures a leading and a following process of one library in its own namespace, because a watch may include all
@@ -34,55 +25,43 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 	if err != nil {
 		return nil, err
 	}
-	var (
-		children []*child
-		empty    []sample
-	)
-	defer func() {
-		for _, c := range children {
-			c.end()
-		}
-	}()
-	timing := electors.IstioTiming
-	for i := range 2 {
-		c, err := l.newChild(library, l.cluster.Kubeconfig(), false)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, c)
-		spec := electors.Spec{
-			Namespace: namespace, Election: "e", Identity: fmt.Sprintf("replica-%d", i), Revision: stable, Lock: electors.Lease, Timing: timing,
-		}
+	children, err := l.newChildren(library, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer end(children)
+	var empty []Sample
+	s := setup{library, electors.IstioTiming, electors.Lease}
+	for i, c := range children {
+		spec := s.spec(namespace, "e", fmt.Sprintf("replica-%d", i))
 		// The first connection belongs to the process.
 		warm := spec
 		warm.Election += "-warm"
-		if _, err := c.tell(order{Enter: &enter{Spec: warm, Elections: 1}}); err != nil {
+		if err := c.enter(Candidates{Spec: warm, Elections: 1}); err != nil {
 			return nil, err
 		}
 		if err := l.pause(time.Second); err != nil {
 			return nil, err
 		}
-		before, err := c.tell(order{Collect: true})
+		before, err := c.sample(true)
 		if err != nil {
 			return nil, err
 		}
 		empty = append(empty, before)
 		// Five milliseconds each: two cores create about two hundred locks per second.
-		over := max(timing.Retry, time.Duration(elections)*5*time.Millisecond)
-		if _, err := c.tell(order{Enter: &enter{Spec: spec, Elections: elections, Over: over}}); err != nil {
+		over := max(s.timing.Retry, time.Duration(elections)*5*time.Millisecond)
+		if err := c.enter(Candidates{Spec: spec, Elections: elections, Over: over}); err != nil {
 			return nil, err
 		}
-		if i == 0 {
-			if _, err := l.leading(c, elections+1); err != nil {
-				return nil, err
-			}
+		if _, err := l.leading(children[0], elections+1); err != nil {
+			return nil, err
 		}
 	}
 	return l.settled(library, elections, children, empty)
 }
 
 // settled measures after every follower has had time to poll.
-func (l *lab) settled(library electors.Library, elections int, children []*child, empty []sample) ([]report.Size, error) {
+func (l *lab) settled(library electors.Library, elections int, children []*child, empty []Sample) ([]report.Size, error) {
 	if err := l.pause(choose(l, 10*time.Second, 20*time.Second)); err != nil {
 		return nil, err
 	}
@@ -92,7 +71,7 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 	}
 	var sizes []report.Size
 	for i, c := range children {
-		full, err := c.tell(order{Collect: true})
+		full, err := c.sample(true)
 		if err != nil {
 			return nil, err
 		}

@@ -14,16 +14,15 @@ import (
 // overlap with the old one. All elections share one default revision. A round of istiod takes half a minute, so there are
 // few.
 func (l *lab) steal(s *report.Scenario) error {
-	var r rows
 	for _, f := range []flipped{
 		{electors.Incumbent, choose(l, 10, 100), 300 * time.Millisecond},
 		{electors.Istio, choose(l, 1, 6), electors.IstioTiming.Retry},
 	} {
-		if err := l.flipAll(f, &r); err != nil {
+		if err := l.flipAll(f, s); err != nil {
 			return err
 		}
 	}
-	return r.into(s)
+	return nil
 }
 
 // flipped is a row of elections that depend on the default revision.
@@ -38,7 +37,7 @@ type flipped struct {
 type pair struct{ stable, canary *electors.Member }
 
 // flipAll runs the elections of a row.
-func (l *lab) flipAll(f flipped, r *rows) error {
+func (l *lab) flipAll(f flipped, s *report.Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "steal")
 	if err != nil {
 		return err
@@ -54,19 +53,19 @@ func (l *lab) flipAll(f flipped, r *rows) error {
 		}
 	}()
 	for e := range inFlight {
-		p, err := l.join(f.library, namespace, fmt.Sprint("e", e))
+		p, err := l.pair(f.library, namespace, fmt.Sprint("e", e))
 		if err != nil {
 			return err
 		}
 		pairs = append(pairs, p)
 	}
-	return l.flip(f, pairs, r.add(report.Series{Library: f.library.String(), Timing: electors.IstioTiming.String()}))
+	return l.flip(f, pairs, newRow(s, report.Series{Library: f.library.String(), Timing: electors.IstioTiming.String()}))
 }
 
-// join starts a leader of one revision and a follower of the other.
-func (l *lab) join(library electors.Library, namespace, name string) (*pair, error) {
+// pair starts a leader of one revision and a follower of the other.
+func (l *lab) pair(library electors.Library, namespace, name string) (*pair, error) {
 	s := setup{library, electors.IstioTiming, electors.ConfigMap}
-	first, err := l.enter(s, namespace, name, "stable-0")
+	first, err := l.enter(electors.Enter, library, s.spec(namespace, name, "stable-0"))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func (l *lab) join(library electors.Library, namespace, name string) (*pair, err
 	}
 	spec := s.spec(namespace, name, "canary-0")
 	spec.Revision = canary
-	second, err := l.enterAs(library, spec)
+	second, err := l.enter(electors.Enter, library, spec)
 	return &pair{first, second}, err
 }
 
@@ -100,11 +99,7 @@ func (l *lab) flip(f flipped, pairs []*pair, row *row) error {
 			if n%2 == 1 {
 				last, next = next, last
 			}
-			all.Go(func() {
-				if !l.followed(last, next, since, row) {
-					row.lost()
-				}
-			})
+			all.Go(func() { l.followed(last, next, since, since, row) })
 		}
 		all.Wait()
 		if l.ctx.Err() != nil {

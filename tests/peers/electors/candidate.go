@@ -3,9 +3,9 @@ package electors
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
@@ -37,9 +37,6 @@ type Candidate struct {
 	Library Library
 	elector elector
 	process lives.Process
-
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when the spans change
 }
 
 // Sees returns the last seen holder. istiod does not report it.
@@ -68,22 +65,12 @@ func (c *Candidate) Stop() {
 // work is the run function.
 func (c *Candidate) work(stop <-chan struct{}) {
 	stopping, ended := c.Begin()
-	c.tell()
 	if c.Work != nil {
 		c.Work(stop, c.elector.client())
 	}
 	<-stop
 	stopping()
 	ended()
-	c.tell()
-}
-
-// tell wakes waiting goroutines.
-func (c *Candidate) tell() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.changed)
-	c.changed = make(chan struct{})
 }
 
 // Live reports whether a run function runs. After a lost term, the former one may still run.
@@ -93,12 +80,12 @@ func (c *Candidate) Live() bool {
 
 // Await waits until the run function runs, or has stopped.
 func (c *Candidate) Await(ctx context.Context, live bool) error {
-	return c.until(ctx, func() bool { return c.Live() == live })
+	return poll(ctx, func() bool { return c.Live() == live })
 }
 
 // AwaitStart waits for the first span that begins at or after since.
 func (c *Candidate) AwaitStart(ctx context.Context, since time.Time) (span lives.Span, err error) {
-	err = c.until(ctx, func() bool {
+	err = poll(ctx, func() bool {
 		spans := c.Spans()
 		i := slices.IndexFunc(spans, func(s lives.Span) bool { return !s.From.Before(since) })
 		if i >= 0 {
@@ -109,47 +96,19 @@ func (c *Candidate) AwaitStart(ctx context.Context, since time.Time) (span lives
 	return span, err
 }
 
-// until waits until a condition of the spans holds.
-func (c *Candidate) until(ctx context.Context, holds func() bool) error {
-	for {
-		c.mu.Lock()
-		changed := c.changed
-		c.mu.Unlock()
-		if holds() {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+func poll(ctx context.Context, holds func() bool) error {
+	return wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) { return holds(), nil })
 }
 
-// Overlap returns how long run functions of a and b ran concurrently between since and now.
-func Overlap(a, b *Candidate, since, now time.Time) time.Duration {
+// Overlap returns how long run functions of last ran concurrently with those of next that began at or after since.
+func Overlap(last, next *Candidate, since time.Time) time.Duration {
 	var total time.Duration
-	for _, x := range a.Spans() {
-		for _, y := range b.Spans() {
-			total += max(0, overlap(x, y, since, now))
+	for _, x := range next.Spans() {
+		for _, y := range last.Spans() {
+			if !x.From.Before(since) {
+				total += max(0, lives.Overlap(x, y, time.Now()))
+			}
 		}
 	}
 	return total
-}
-
-func overlap(x, y lives.Span, since, now time.Time) time.Duration {
-	from, to := later(since, later(x.From, y.From)), now
-	for _, end := range []time.Time{x.To, y.To} {
-		if !end.IsZero() && end.Before(to) {
-			to = end
-		}
-	}
-	return to.Sub(from)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

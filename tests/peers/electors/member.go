@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -18,6 +19,8 @@ import (
 type Member struct {
 	*Candidate
 	Process *Process
+	// Relay has the connections of the process, if EnterThrough has started it.
+	Relay *relay.Relay
 }
 
 // Enter starts a candidate in its own process. logger receives the logs of incumbent.
@@ -31,13 +34,37 @@ func Enter(ctx context.Context, library Library, base *rest.Config, spec Spec, l
 		return nil, err
 	}
 	c.Start(ctx)
-	return &Member{c, p}, nil
+	return &Member{Candidate: c, Process: p}, nil
+}
+
+// EnterThrough is Enter with a relay between the process and the API server.
+func EnterThrough(ctx context.Context, library Library, base *rest.Config, spec Spec, logger *slog.Logger) (*Member, error) {
+	base = rest.CopyConfig(base)
+	r, err := relay.Insert(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Enter(ctx, library, base, spec, logger)
+	if err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	m.Relay = r
+	return m, nil
+}
+
+// Cut closes the relay, if there is one. The process reaches the API server no more.
+func (m *Member) Cut() {
+	if m.Relay != nil {
+		_ = m.Relay.Close()
+	}
 }
 
 // End stops the candidate and its process. The candidate must not wait for a response any more.
 func (m *Member) End() {
 	m.Stop()
 	m.Process.Close()
+	m.Cut()
 }
 
 // DefaultTag is the webhook with the default revision.

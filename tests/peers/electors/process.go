@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
+	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -15,13 +18,13 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
-	"incumbent.dev/incumbent/tests/peers/wire"
+	"incumbent.dev/incumbent/tests/peers/requests"
 )
 
 // Process holds what the candidates of one process share. All of them use one library.
 type Process struct {
 	Library Library
-	Wire    *wire.Wire
+	requests.Counter
 
 	logger  *slog.Logger // of incumbent; the other libraries do not log
 	ours    kube.Client
@@ -42,8 +45,9 @@ var agents = map[Library]string{
 // NewProcess creates the clients of a process with the permissions of base. logger receives the logs of incumbent.
 func NewProcess(library Library, base *rest.Config, logger *slog.Logger) (*Process, error) {
 	quiet()
-	p := &Process{Library: library, Wire: wire.New(), logger: logger, stop: make(chan struct{})}
-	config := p.Wire.Config(base)
+	p := &Process{Library: library, logger: logger, stop: make(chan struct{})}
+	config := Separate(base)
+	config.Wrap(p.Wrap)
 	config.UserAgent = agents[library]
 	var err error
 	switch library {
@@ -52,15 +56,27 @@ func NewProcess(library Library, base *rest.Config, logger *slog.Logger) (*Proce
 	case Istio:
 		p.istio, err = istiokube.NewClient(istiokube.NewClientConfigForRestConfig(config), "peers")
 	case ClientGo:
-		// As in Kubernetes and in incumbent's clients.
-		config.ContentType = "application/vnd.kubernetes.protobuf"
-		config.AcceptContentTypes = config.ContentType + ",application/json"
-		p.goes, err = kubernetes.NewForConfig(config)
+		p.goes, err = kubernetes.NewForConfig(Protobuf(config))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("create clients of %v: %w", library, err)
 	}
 	return p, nil
+}
+
+// Separate returns a copy of a configuration whose clients have their own connections, without a rate limit.
+func Separate(base *rest.Config) *rest.Config {
+	config := rest.CopyConfig(base)
+	config.QPS, config.Burst, config.RateLimiter = -1, 0, nil
+	config.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // the limits of client-go
+	return config
+}
+
+// Protobuf sets the content type of Kubernetes and of incumbent's clients.
+func Protobuf(config *rest.Config) *rest.Config {
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = config.ContentType + ",application/json"
+	return config
 }
 
 // connectOurs creates the client and the default watcher of a process.
@@ -81,7 +97,7 @@ func (p *Process) connectOurs(config *rest.Config) error {
 
 // Candidate returns a candidate that does not campaign yet.
 func (p *Process) Candidate(spec Spec) (*Candidate, error) {
-	c := &Candidate{Spec: spec, Library: p.Library, changed: make(chan struct{})}
+	c := &Candidate{Spec: spec, Library: p.Library}
 	var err error
 	switch p.Library {
 	case Incumbent:
@@ -99,13 +115,21 @@ func (p *Process) Candidate(spec Spec) (*Candidate, error) {
 	return c, nil
 }
 
-// Close releases the shared objects, after all candidates have stopped. It cuts the wire, so that nothing runs
-// afterwards.
+// Close releases the shared objects, after all candidates have stopped.
 func (p *Process) Close() {
 	close(p.stop)
-	p.Wire.Set(wire.Refused)
-	if p.istio != nil {
-		p.istio.Shutdown()
-	}
 	p.running.Wait()
+	switch p.Library {
+	case Incumbent:
+		kube.CloseIdleConnections(p.ours)
+	case Istio:
+		p.istio.Shutdown()
+		closeIdle(p.istio.Kube())
+	case ClientGo:
+		closeIdle(p.goes)
+	}
+}
+
+func closeIdle(client kubernetes.Interface) {
+	utilnet.CloseIdleConnectionsFor(client.CoreV1().RESTClient().(*rest.RESTClient).Client.Transport)
 }

@@ -19,10 +19,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
 // timing is about a seventh of istiod's timing. A lease in a record has whole seconds. On a busy machine a leader can
@@ -83,8 +83,24 @@ type stage struct {
 	log       logs.Buffer // of incumbent candidates
 }
 
-// member is a candidate in its own process.
+// member is a candidate in its own process, which reaches the API server through a relay.
 type member struct{ *electors.Member }
+
+// The fates of the connections of a member. Bytes that were stalled arrive later, as with TCP.
+var (
+	open    = relay.Fate{}
+	reset   = relay.Fate{Up: relay.Flow{CutAfter: 1}} // also new connections
+	stalled = relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}}
+)
+
+// connections sets the fate of the member's connections.
+func (m *member) connections(fate relay.Fate) {
+	m.Relay.Coming(fate)
+	m.Relay.Present(fate)
+	if fate == reset {
+		m.Relay.Reset()
+	}
+}
 
 // newStage creates a lock object with foreign content, and watches it.
 func newStage(t *testing.T, lock electors.Lock, election string) *stage {
@@ -166,7 +182,7 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 		f(&spec)
 	}
 	logger := slog.New(slog.NewTextHandler(&s.log, nil)).With("me", name)
-	candidate, err := electors.Enter(s.t.Context(), library, s.cluster.Admin(), spec, logger)
+	candidate, err := electors.EnterThrough(s.t.Context(), library, s.cluster.Admin(), spec, logger)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -210,7 +226,7 @@ func (s *stage) steady(m *member) {
 
 // sent returns the number of requests of a member for the lock.
 func (s *stage) sent(m *member) (all int) {
-	for what, count := range m.Process.Wire.Counts() {
+	for what, count := range m.Process.Counts() {
 		if strings.HasSuffix(what, s.lock.Resource()) {
 			all += count
 		}
@@ -228,9 +244,9 @@ func (s *stage) end() {
 	for _, m := range s.members {
 		all.Go(func() {
 			if !s.t.Failed() {
-				m.Process.Wire.Set(wire.Open)
+				m.connections(open)
 			} else {
-				m.Process.Wire.Set(wire.Refused) // do not wait
+				m.connections(reset) // do not wait
 			}
 			m.End()
 		})

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/wire"
 )
 
 // ours adds another incumbent candidate to the election.
@@ -32,25 +32,25 @@ func TestRelease(t *testing.T) {
 
 // The leader is cut off, and reconnected after a successor leads. Its late requests must do no harm.
 func TestCrash(t *testing.T) {
-	for _, mode := range []wire.Mode{wire.Refused, wire.Swallowed} {
-		t.Run(mode.String(), func(t *testing.T) {
+	for name, fate := range map[string]relay.Fate{"reset": reset, "stalled": stalled} {
+		t.Run(name, func(t *testing.T) {
 			each(t, pairings, func(t *testing.T, s *stage, p pairing) {
 				first := s.enter(p.first, "first")
 				s.leads(first)
 				second := s.enter(p.second, "second")
 				s.joined(second)
 				s.steady(first)
-				first.Process.Wire.Set(mode)
+				first.connections(fate)
 				s.leads(second)
 				s.stops(first)
-				first.Process.Wire.Set(wire.Open)
+				first.connections(open)
 				third := s.ours("third")
 				s.joined(third)
 				s.joined(first)
-				second.Process.Wire.Set(mode)
+				second.connections(fate)
 				s.stops(second)
 				waits.Until(t, "another member leads", anyOf(first, third))
-				second.Process.Wire.Set(wire.Open)
+				second.connections(open)
 			})
 		})
 	}
@@ -64,7 +64,7 @@ func TestPeerGrace(t *testing.T) {
 		grace := timing.Retry + 2*timing.Deadline - timing.Lease + time.Second
 		second := s.enter(p.second, "second", func(spec *electors.Spec) { spec.PeerGrace = grace })
 		s.joined(second)
-		first.Process.Wire.Set(wire.Swallowed)
+		first.connections(stalled)
 		s.leads(second)
 		s.stops(first)
 	})

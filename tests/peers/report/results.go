@@ -43,9 +43,9 @@ type Scenario struct {
 	Machine  string            `json:"machine"`
 	Versions map[string]string `json:"versions"`
 
-	Series []Series `json:"series,omitempty"`
-	Loads  []Load   `json:"loads,omitempty"`
-	Sizes  []Size   `json:"sizes,omitempty"`
+	Series []*Series `json:"series,omitempty"`
+	Loads  []Load    `json:"loads,omitempty"`
+	Sizes  []Size    `json:"sizes,omitempty"`
 }
 
 // Series is one row of times.

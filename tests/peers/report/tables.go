@@ -48,7 +48,7 @@ func (r *Results) Times() string {
 }
 
 // reference returns the row of incumbent with the same part, and with the same timing if there is one.
-func (s *Scenario) reference(row Series) Spread {
+func (s *Scenario) reference(row *Series) Spread {
 	for _, sameTiming := range []bool{true, false} {
 		for _, x := range s.Series {
 			if x.Library == Ours && x.Part == row.Part && (x.Timing == row.Timing || !sameTiming) {
@@ -59,7 +59,7 @@ func (s *Scenario) reference(row Series) Spread {
 	return Spread{}
 }
 
-func (x Series) overlaps() string {
+func (x *Series) overlaps() string {
 	n := 0
 	longest := 0.0
 	for _, o := range x.Overlap {

@@ -1,0 +1,2 @@
+// Package requests counts the requests of a process.
+package requests
