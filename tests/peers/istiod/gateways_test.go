@@ -1,6 +1,7 @@
 package istiod
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"flag"
@@ -233,17 +234,10 @@ func compare(ours, istiods map[string]string) string {
 	var differences []string
 	for _, field := range slices.Sorted(maps.Keys(all)) {
 		if optional := strings.HasPrefix(field, "listener ") && strings.HasSuffix(field, " ResolvedRefs") && istiods[field] == ""; ours[field] != istiods[field] && !optional {
-			differences = append(differences, fmt.Sprintf("%s: %s, istiod %s", field, orNone(ours[field]), orNone(istiods[field])))
+			differences = append(differences, fmt.Sprintf("%s: %s, istiod %s", field, cmp.Or(ours[field], "none"), cmp.Or(istiods[field], "none")))
 		}
 	}
 	return strings.Join(differences, "; ")
-}
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }
 
 // checkDifferences compares the differences with testdata/differences.txt: lines "CASE: KIND NAME | DIFFERENCES | REASON".
@@ -264,7 +258,7 @@ func checkDifferences(t *testing.T, found map[string]string) {
 		var text strings.Builder
 		text.WriteString("# Differences between incumbent and istiod that TestGatewayStatus expects: OBJECT | FIELDS | REASON.\n")
 		for _, name := range slices.Sorted(maps.Keys(found)) {
-			fmt.Fprintf(&text, "%s | %s | %s\n", name, found[name], orNone(reasons[name]))
+			fmt.Fprintf(&text, "%s | %s | %s\n", name, found[name], cmp.Or(reasons[name], "none"))
 		}
 		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -273,7 +267,7 @@ func checkDifferences(t *testing.T, found map[string]string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if found[name] != known[name] {
-			t.Errorf("%s:\n\tfound %s\n\tknown %s", name, found[name], orNone(known[name]))
+			t.Errorf("%s:\n\tfound %s\n\tknown %s", name, found[name], cmp.Or(known[name], "none"))
 		}
 		if reasons[name] == "none" {
 			t.Errorf("%s: no reason", name)

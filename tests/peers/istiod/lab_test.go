@@ -14,6 +14,8 @@ import (
 	"text/template"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
@@ -218,20 +220,13 @@ func (l *lab) pods(revision string) (pods []node.Pod) {
 // await waits until a condition returns no objection.
 func (l *lab) await(what string, objection func() string) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), limit)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		text := objection()
-		if text == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			l.t.Fatalf("not within %v: %s: %s", limit, what, text)
-		}
+	text := ""
+	err := wait.PollUntilContextTimeout(l.t.Context(), 50*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		text = objection()
+		return text == "", nil
+	})
+	if err != nil {
+		l.t.Fatalf("not within %v: %s: %s", limit, what, text)
 	}
 }
 
