@@ -8,18 +8,12 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// Names under which the test binary acts as the kubectl plugin and as a candidate.
-const (
-	plugin    = "kubectl-election"
-	candidate = "candidate"
-)
+// plugin is the name under which the test binary acts as the kubectl plugin.
+const plugin = "kubectl-election"
 
 func TestMain(m *testing.M) {
-	switch filepath.Base(os.Args[0]) {
-	case plugin:
+	if filepath.Base(os.Args[0]) == plugin {
 		os.Exit(Main(os.Args[1:]))
-	case candidate:
-		os.Exit(lead(os.Args[1:]))
 	}
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }

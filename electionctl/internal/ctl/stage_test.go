@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,16 +58,6 @@ type result struct {
 // run runs a command in the environment's namespace.
 func (e *environment) run(args ...string) result { return e.answer("", false, args...) }
 
-// raw returns the unchanged output of a command.
-func (e *environment) raw(args ...string) string {
-	e.t.Helper()
-	out := &harness.Log{}
-	if code := e.begin(e.t.Context(), out, args...); code != Done {
-		e.t.Errorf("exit %d: %s", code, out)
-	}
-	return out.String()
-}
-
 // answer runs a command with input for its prompt.
 func (e *environment) answer(in string, interactive bool, args ...string) result {
 	e.t.Helper()
@@ -113,18 +104,13 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- le.RunContext(ctx) }()
-	var over bool
-	stop = func() {
-		if over {
-			return
-		}
-		over = true
+	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			e.t.Error(err)
 		}
 		kube.CloseIdleConnections(client)
-	}
+	})
 	e.t.Cleanup(stop)
 	harness.Until(e.t, identity+" is a candidate", func() bool {
 		s := le.Status()
@@ -137,16 +123,9 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 func (e *environment) shows(words ...string) {
 	e.t.Helper()
 	harness.Until(e.t, strings.Join(words, " "), func() bool {
-		for _, line := range strings.Split(e.run("list").out, "\n") {
-			all := true
-			for _, w := range words {
-				all = all && strings.Contains(line, w)
-			}
-			if all {
-				return true
-			}
-		}
-		return false
+		var list harness.Log
+		_, _ = list.Write([]byte(e.run("list").out))
+		return list.Count(words...) > 0
 	})
 }
 
