@@ -16,8 +16,9 @@ func TestClockFinding_SlowRequest(t *testing.T) {
 		"larger than it":  {maxClockSkew + 3*time.Second, 2 * time.Second, warning},
 		"behind and slow": {-maxClockSkew - time.Second, 2 * time.Second, well},
 	} {
-		if got := clockFinding(c.offset, c.possibleError); got.Verdict != c.want {
-			t.Errorf("%s: %+v", name, got)
+		x := &examination{}
+		if x.ownClock(c.offset, c.possibleError); x.found[0].Verdict != c.want {
+			t.Errorf("%s: %+v", name, x.found)
 		}
 	}
 }

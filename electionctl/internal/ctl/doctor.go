@@ -42,12 +42,19 @@ type examination struct {
 	seen      *seen
 	// pods caches pods by namespace and name. A value is nil if the pod does not exist.
 	pods map[string]*corev1.Pod
+	// found has the findings of the current check.
+	found []finding
 }
 
-// check is one check of doctor. none is the finding if run returns none.
+// add adds a finding. fix is optional advice.
+func (x *examination) add(v verdict, fix, format string, args ...any) {
+	x.found = append(x.found, finding{Verdict: v, Message: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// check is one check of doctor. none is the finding if run adds none.
 type check struct {
 	name string
-	run  func(ctx context.Context, x *examination) ([]finding, error)
+	run  func(ctx context.Context, x *examination) error
 	none finding
 }
 
@@ -96,18 +103,19 @@ func (p *Program) examine(ctx context.Context, c *clients) (all []finding, err e
 		return nil, p.nothing(ctx, c, x.seen)
 	}
 	for _, check := range checks {
-		findings, err := check.run(ctx, x)
+		x.found = nil
+		err := check.run(ctx, x)
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case apierrors.IsForbidden(err):
-			findings = append(findings, finding{Verdict: unknown, Message: err.Error(), Fix: "run this as a user with the missing permission"})
+			x.add(unknown, "run this as a user with the missing permission", "%v", err)
 		case err != nil:
 			return nil, err
-		case len(findings) == 0:
-			findings = append(findings, check.none)
+		case len(x.found) == 0:
+			x.found = append(x.found, check.none)
 		}
-		for _, f := range findings {
+		for _, f := range x.found {
 			f.Check = check.name
 			all = append(all, f)
 		}
@@ -141,36 +149,33 @@ func (p *Program) report(out *output, findings []finding) error {
 }
 
 // locks reports the problems of the elections.
-func locks(_ context.Context, x *examination) (findings []finding, _ error) {
+func locks(_ context.Context, x *examination) error {
 	for _, e := range x.elections {
 		for _, what := range e.Problems {
-			findings = append(findings, finding{Verdict: problem, Message: e.Namespace + "/" + e.Name + ": " + what, Fix: name() + " explain -n " + e.Namespace + " " + e.Name})
+			x.add(problem, command("explain", e), "%s/%s: %s", e.Namespace, e.Name, what)
 		}
 	}
-	if len(x.seen.unread) > 0 {
-		return findings, errors.Join(x.seen.unread...)
+	if len(x.found)+len(x.seen.unread) == 0 {
+		x.add(well, "", "elections: %d; each has one readable lock", len(x.elections))
 	}
-	if len(findings) == 0 {
-		findings = append(findings, finding{Verdict: well, Message: fmt.Sprintf("elections: %d; each has one readable lock", len(x.elections))})
-	}
-	return findings, nil
+	return errors.Join(x.seen.unread...)
 }
 
 // annotations reports annotations that prevent a leader or a change of the leader.
-func annotations(_ context.Context, x *examination) (findings []finding, _ error) {
+func annotations(_ context.Context, x *examination) error {
 	for _, e := range x.elections {
 		for _, o := range e.Obstacles {
-			findings = append(findings, finding{Verdict: warning, Message: fmt.Sprintf("%s/%s: %s: %s", e.Namespace, e.Name, o.Annotation, o.Effect), Fix: o.Remove})
+			x.add(warning, o.Remove, "%s/%s: %s: %s", e.Namespace, e.Name, o.Annotation, o.Effect)
 		}
 	}
-	return findings, nil
+	return nil
 }
 
 // installations reports elections for the same objects in two namespaces.
-func installations(ctx context.Context, x *examination) (findings []finding, _ error) {
+func installations(ctx context.Context, x *examination) error {
 	all, err := x.c.look(ctx, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	where := map[string][]string{}
 	for _, l := range all.locks {
@@ -181,11 +186,9 @@ func installations(ctx context.Context, x *examination) (findings []finding, _ e
 	for _, election := range slices.Sorted(maps.Keys(where)) {
 		namespaces := slices.Compact(slices.Sorted(slices.Values(where[election])))
 		if len(namespaces) > 1 {
-			findings = append(findings, finding{
-				Verdict: warning, Message: fmt.Sprintf("%s is held in namespaces %v: each installation has its own leader for the same objects", election, namespaces),
-				Fix: "give each installation its own namespaces (discovery selectors), or remove an installation",
-			})
+			x.add(warning, "give each installation its own namespaces (discovery selectors), or remove an installation",
+				"%s is held in namespaces %v: each installation has its own leader for the same objects", election, namespaces)
 		}
 	}
-	return findings, nil
+	return nil
 }

@@ -20,34 +20,33 @@ import (
 
 // flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
 // their locks.
-func flow(ctx context.Context, x *examination) (findings []finding, _ error) {
+func flow(ctx context.Context, x *examination) error {
 	list, err := x.c.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	schemas := list.Items
 	slices.SortFunc(schemas, func(a, b flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	})
-	reported := map[string]bool{}
 	for _, e := range x.elections {
 		if !e.Led() {
 			continue
 		}
 		pod, err := x.pod(ctx, e.Namespace, e.Holder)
 		if err != nil {
-			return nil, err
+			x.found = nil // all or none
+			return err
 		}
 		if pod == nil {
 			continue
 		}
 		account := request{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
-		if f := account.finding(schemas); !reported[f.Message] {
-			reported[f.Message] = true
-			findings = append(findings, f)
+		if f := account.finding(schemas); !slices.Contains(x.found, f) {
+			x.found = append(x.found, f)
 		}
 	}
-	return findings, nil
+	return nil
 }
 
 // request is a renewal, as a FlowSchema matches it.
@@ -106,14 +105,14 @@ func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
 const permanentPrefix = "incumbent-fence-keep."
 
 // fences checks the installed policies. The command fence verify tests their effect.
-func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
+func fences(ctx context.Context, x *examination) error {
 	policies, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	bindings, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	bound := map[string]admissionv1.ValidatingAdmissionPolicyBinding{}
 	for _, b := range bindings.Items {
@@ -121,11 +120,11 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 	}
 	all, err := x.c.look(ctx, "")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	findings, repair, err := missing(ctx, x, policies.Items, bound)
+	repair, err := x.missing(ctx, policies.Items, bound)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	guards := 0
 	permanent := map[string]bool{}
@@ -137,33 +136,40 @@ func fences(ctx context.Context, x *examination) (findings []finding, _ error) {
 			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
-			findings = append(findings, finding{Verdict: problem, Message: "policy " + p.Name + " has no binding and no effect", Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], reinstall(p.Labels[fence.SetLabel]))})
+			x.add(problem, repair.of(p.Labels[fence.SetLabel]), "policy %s has no binding and no effect", p.Name)
 		default:
 			guards++
-			findings = append(findings, lockless(p, b, all)...)
+			x.lockless(p, b, all)
 			if !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
 				lenient[p.Labels[fence.SetLabel]]++
 			}
 		}
 	}
-	findings = append(findings, undenied(lenient, repair)...)
-	return append(findings, x.trap(policies.Items, guards, permanent, repair)...), nil
-}
-
-// undenied reports sets with policies that do not reject writes, given their number by set.
-func undenied(lenient map[string]int, repair map[string]string) (findings []finding) {
 	for _, set := range slices.Sorted(maps.Keys(lenient)) {
-		findings = append(findings, finding{
-			Verdict: warning, Message: fmt.Sprintf("the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set]),
-			Fix: denying(cmp.Or(repair[set], reinstall(set))),
-		})
+		x.add(warning, denying(repair.of(set)),
+			"the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set])
 	}
-	return findings
+	x.trap(policies.Items, permanent, repair)
+	if guards == 0 {
+		x.add(unknown, "install the chart with fence.mode=deny, or run "+name()+" fence install (docs/fence.md)",
+			"no fence installed: only the client rejects writes of a process that does not lead")
+		return nil
+	}
+	x.add(well, "", "%d fence policies have bindings; to test them: %s fence verify%s", guards, name(), x.in())
+	return nil
 }
 
-// missing reports policies that a set should have, and returns the command that repairs each set.
-func missing(ctx context.Context, x *examination, policies []admissionv1.ValidatingAdmissionPolicy, bound map[string]admissionv1.ValidatingAdmissionPolicyBinding) (findings []finding, repair map[string]string, _ error) {
-	repair = map[string]string{}
+// repairs are the commands that repair the sets that Discover has found.
+type repairs map[string]string
+
+// of returns the command for a set.
+func (r repairs) of(set string) string {
+	return cmp.Or(r[set], name()+" fence install --set "+set)
+}
+
+// missing reports policies that a set should have.
+func (x *examination) missing(ctx context.Context, policies []admissionv1.ValidatingAdmissionPolicy, bound map[string]admissionv1.ValidatingAdmissionPolicyBinding) (repairs, error) {
+	repair := repairs{}
 	namespaces := map[string]bool{}
 	for _, e := range x.elections {
 		namespaces[e.Namespace] = true
@@ -171,7 +177,8 @@ func missing(ctx context.Context, x *examination, policies []admissionv1.Validat
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		sets, err := install.Config{Namespace: namespace, Elections: bootstrap.FencedElections(bootstrap.Config{})}.Discover(ctx, x.c.kube)
 		if err != nil {
-			return nil, nil, err
+			x.found = nil // all or none
+			return nil, err
 		}
 		for _, d := range sets {
 			repair[d.Config.Set] = d.Repair
@@ -180,11 +187,11 @@ func missing(ctx context.Context, x *examination, policies []admissionv1.Validat
 				return hasBinding || slices.ContainsFunc(policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
 			})
 			if len(policies) > 0 {
-				findings = append(findings, finding{Verdict: problem, Message: missingWords(d.Config.Set, policies), Fix: d.Repair})
+				x.add(problem, d.Repair, "%s", missingWords(d.Config.Set, policies))
 			}
 		}
 	}
-	return findings, repair, nil
+	return repair, nil
 }
 
 // missingWords describes missing policies of a set.
@@ -202,20 +209,16 @@ func missingWords(set string, missing []fence.Pair) string {
 }
 
 // lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.
-func lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingAdmissionPolicyBinding, all *seen) []finding {
+func (x *examination) lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingAdmissionPolicyBinding, all *seen) {
 	ref := b.Spec.ParamRef
 	if p.Spec.ParamKind == nil || ref == nil || ref.Name == "" || ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction != admissionv1.DenyAction {
-		return nil
+		return
 	}
-	for _, l := range all.locks {
-		if l.Kind == p.Spec.ParamKind.Kind && l.Namespace == ref.Namespace && l.Name == ref.Name {
-			return nil
-		}
+	kind := p.Spec.ParamKind.Kind
+	if !slices.ContainsFunc(all.locks, func(l inspect.Lock) bool { return l.Kind == kind && l.Namespace == ref.Namespace && l.Name == ref.Name }) {
+		x.add(problem, "start a candidate, which creates the lock; or "+name()+" fence remove --set "+p.Labels[fence.SetLabel],
+			"policy %s uses %s %s/%s, which is missing: all guarded writes are rejected, also those of administrators", p.Name, kind, ref.Namespace, ref.Name)
 	}
-	return []finding{{
-		Verdict: problem, Message: fmt.Sprintf("policy %s uses %s %s/%s, which is missing: all guarded writes are rejected, also those of administrators", p.Name, p.Spec.ParamKind.Kind, ref.Namespace, ref.Name),
-		Fix: "start a candidate, which creates the lock; or " + name() + " fence remove --set " + p.Labels[fence.SetLabel],
-	}}
 }
 
 // denying adds mode deny to a command that installs a set.
@@ -226,25 +229,16 @@ func denying(command string) string {
 	return command + " --mode deny"
 }
 
-// reinstall returns the command for a set that Discover did not find.
-func reinstall(set string) string { return name() + " fence install --set " + set }
-
 // trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
-func (x *examination) trap(policies []admissionv1.ValidatingAdmissionPolicy, guards int, permanent map[string]bool, repair map[string]string) (findings []finding) {
+func (x *examination) trap(policies []admissionv1.ValidatingAdmissionPolicy, permanent map[string]bool, repair repairs) {
 	for _, p := range policies {
 		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
 			continue
 		}
 		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
 			permanent[kind] = true // report once
-			findings = append(findings, finding{
-				Verdict: problem, Message: "policy " + permanentPrefix + strings.ToLower(kind) + " or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts",
-				Fix: cmp.Or(repair[p.Labels[fence.SetLabel]], reinstall(p.Labels[fence.SetLabel])),
-			})
+			x.add(problem, repair.of(p.Labels[fence.SetLabel]),
+				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", permanentPrefix+strings.ToLower(kind))
 		}
 	}
-	if guards == 0 {
-		return append(findings, finding{Verdict: unknown, Message: "no fence installed: only the client rejects writes of a process that does not lead", Fix: "install the chart with fence.mode=deny, or run " + name() + " fence install (docs/fence.md)"})
-	}
-	return append(findings, finding{Verdict: well, Message: fmt.Sprintf("%d fence policies have bindings; to test them: %s fence verify%s", guards, name(), x.in())})
 }

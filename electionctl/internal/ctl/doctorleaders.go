@@ -18,18 +18,13 @@ import (
 )
 
 // leaders reports elections without a live leader, and elections that would have none if their leader stopped.
-func leaders(ctx context.Context, x *examination) (findings []finding, denied error) {
+func leaders(ctx context.Context, x *examination) (denied error) {
 	for _, e := range x.elections {
-		f, err := x.leader(ctx, e)
+		err := x.leader(ctx, e)
 		if err != nil && !apierrors.IsForbidden(err) {
-			return findings, err
+			return err
 		}
 		denied = cmp.Or(denied, err)
-		if f.Verdict != "" {
-			f.Message = e.Namespace + "/" + e.Name + f.Message
-			f.Fix = cmp.Or(f.Fix, wayOut(e))
-			findings = append(findings, f)
-		}
 	}
 	locked := func(c inspect.Candidate) bool {
 		return slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Namespace == c.Namespace && e.Name == c.Election })
@@ -38,14 +33,14 @@ func leaders(ctx context.Context, x *examination) (findings []finding, denied er
 	for _, c := range x.seen.candidates {
 		if where := c.Namespace + "/" + c.Election; !c.Late && !reported[where] && !locked(c) {
 			reported[where] = true
-			findings = append(findings, finding{Verdict: problem, Message: where + " has no lock, although " + c.Identity + " is a candidate", Fix: "see the log of " + c.Identity})
+			x.add(problem, "see the log of "+c.Identity, "%s has no lock, although %s is a candidate", where, c.Identity)
 		}
 	}
 	unknowns := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return !x.seen.knows(e) })
-	if len(findings) == 0 && !unknowns {
-		findings = append(findings, finding{Verdict: well, Message: "each election has a leader and another candidate that can lead"})
+	if len(x.found) == 0 && !unknowns {
+		x.add(well, "", "each election has a leader and another candidate that can lead")
 	}
-	return findings, denied
+	return denied
 }
 
 // ours reports whether the election is an election of Istio, or a process of this project takes part.
@@ -54,41 +49,48 @@ func ours(e inspect.Election) bool {
 		strings.HasPrefix(e.Name, leaderelection.GatewayStatusController+"-")
 }
 
-// leader returns a finding about the leader of an election, or no finding.
-func (x *examination) leader(ctx context.Context, e inspect.Election) (f finding, _ error) {
-	where := fmt.Sprintf("%s explain -n %s %s", name(), e.Namespace, e.Name)
+// leader adds a finding if the election has no leader or no other candidate.
+func (x *examination) leader(ctx context.Context, e inspect.Election) error {
+	add := func(v verdict, fix, format string, args ...any) {
+		x.add(v, fix, "%s/%s%s", e.Namespace, e.Name, fmt.Sprintf(format, args...))
+	}
+	where := command("explain", e)
 	switch {
 	case e.State == inspect.Doubtful:
-		return finding{Verdict: unknown, Message: " may have no leader: " + e.StateText(), Fix: fmt.Sprintf("%s --observe %ds", where, e.LeaseSeconds+1)}, nil
+		add(unknown, fmt.Sprintf("%s --observe %ds", where, e.LeaseSeconds+1), " may have no leader: %s", e.StateText())
+		return nil
 	case !e.Led() && x.holder(e) != "":
-		return finding{
-			Verdict: warning, Message: fmt.Sprintf(": the %s is not used, because the lock of another type has the leader %s", e.Lock, x.holder(e)),
-			Fix: fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Objects()),
-		}, nil
+		add(warning, fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Objects()),
+			": the %s is not used, because the lock of another type has the leader %s", e.Lock, x.holder(e))
+		return nil
 	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
-		return f, nil // the lock of old versions, which is released for good
+		return nil // the lock of old versions, which is released for good
 	case !e.Led() && !ours(e):
-		return finding{Verdict: warning, Message: " has no leader: " + e.StateText()}, nil
+		add(warning, wayOut(e), " has no leader: %s", e.StateText())
+		return nil
 	case !e.Led():
-		return finding{Verdict: problem, Message: fmt.Sprintf(" has no leader: %s; candidates: %s", e.StateText(), x.seen.readiness(e))}, nil
+		add(problem, wayOut(e), " has no leader: %s; candidates: %s", e.StateText(), x.seen.readiness(e))
+		return nil
 	}
 	why, err := x.gone(ctx, e)
 	if why != "" {
-		return finding{Verdict: problem, Message: fmt.Sprintf(" has no live leader: %s; candidates: %s", why, x.seen.readiness(e)), Fix: "a candidate acquires the lock when the lease expires; " + where}, nil
+		add(problem, "a candidate acquires the lock when the lease expires; "+where, " has no live leader: %s; candidates: %s", why, x.seen.readiness(e))
+		return nil
 	}
 	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
 	switch {
 	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
-		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock and does not act yet", e.Holder), Fix: where}, err
+		add(warning, where, ": %s holds the lock and does not act yet", e.Holder)
 	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
-		return finding{Verdict: warning, Message: fmt.Sprintf(": %s holds the lock, but it stopped leading and does not campaign yet", e.Holder), Fix: where}, err
+		add(warning, where, ": %s holds the lock, but it stopped leading and does not campaign yet", e.Holder)
 	case x.seen.knows(e) && !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
-		f = finding{Verdict: warning, Message: fmt.Sprintf(": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e)), Fix: where}
+		fix := where
 		if !slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) && !c.Late }) {
-			f.Fix = "run at least two replicas"
+			fix = "run at least two replicas"
 		}
+		add(warning, fix, ": no candidate can replace the leader %s; candidates: %s", e.Holder, x.seen.readiness(e))
 	}
-	return f, err
+	return err
 }
 
 // holder returns the leader of the lock with the same name and another type, or "".
@@ -118,7 +120,7 @@ func wayOut(e inspect.Election) string {
 }
 
 // witnessed reports whether the candidates have a witness.
-func witnessed(_ context.Context, x *examination) ([]finding, error) {
+func witnessed(_ context.Context, x *examination) error {
 	without := map[string]bool{}
 	with := map[string]bool{}
 	for _, c := range x.seen.candidates {
@@ -132,13 +134,15 @@ func witnessed(_ context.Context, x *examination) ([]finding, error) {
 	}
 	switch {
 	case len(without)+len(with) == 0:
-		return nil, nil
 	case len(with) == 0:
-		return []finding{{Verdict: warning, Message: "no candidate has a witness; after a crash of the leader's process, followers wait for its lease", Fix: "start the servers with --witness=parent, the default"}}, nil
+		x.add(warning, "start the servers with --witness=parent, the default",
+			"no candidate has a witness; after a crash of the leader's process, followers wait for its lease")
 	case len(without) > 0:
-		return []finding{{Verdict: well, Message: "candidates without a witness: " + strings.Join(slices.Sorted(maps.Keys(without)), ", ")}}, nil
+		x.add(well, "", "candidates without a witness: %s", strings.Join(slices.Sorted(maps.Keys(without)), ", "))
+	default:
+		x.add(well, "", "each candidate has a witness")
 	}
-	return []finding{{Verdict: well, Message: "each candidate has a witness"}}, nil
+	return nil
 }
 
 // readyWord returns whether a candidate can lead, or the reason why not.

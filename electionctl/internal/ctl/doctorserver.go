@@ -3,7 +3,6 @@ package ctl
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func lockPermissions(x *examination) (needed []permission) {
 	return needed
 }
 
-func permissions(ctx context.Context, x *examination) (findings []finding, _ error) {
+func permissions(ctx context.Context, x *examination) error {
 	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
 	needed := []permission{
 		{authorizationv1.ResourceAttributes{Verb: "list", Group: coordination, Resource: "leases"}, "read Lease locks"},
@@ -67,35 +66,33 @@ func permissions(ctx context.Context, x *examination) (findings []finding, _ err
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &r.attributes},
 		}, metav1.CreateOptions{})
 		if err != nil {
-			return findings, err
+			return err
 		}
 		if review.Status.Allowed {
 			allowed = append(allowed, r.purpose)
 			continue
 		}
 		a := r.attributes
-		findings = append(findings, finding{
-			Verdict: warning, Message: fmt.Sprintf("no permission to %s %s (%s)", a.Verb, strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), r.purpose),
-			Fix: "if needed, use a role with this permission",
-		})
+		x.add(warning, "if needed, use a role with this permission",
+			"no permission to %s %s (%s)", a.Verb, strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/"), r.purpose)
 	}
 	if len(allowed) > 0 {
-		findings = append(findings, finding{Verdict: well, Message: "allowed: " + strings.Join(allowed, ", ")})
+		x.add(well, "", "allowed: %s", strings.Join(allowed, ", "))
 	}
-	return findings, nil
+	return nil
 }
 
 // maxClockSkew is the clock difference above which a warning is reported.
 const maxClockSkew = 3 * time.Second
 
-func clock(ctx context.Context, x *examination) ([]finding, error) {
+func clock(ctx context.Context, x *examination) error {
 	before := time.Now() //nolint:forbidigo // checks this machine's clock
 	server, err := x.c.serverTime(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	half := time.Since(before) / 2 //nolint:forbidigo // the same
-	findings := []finding{clockFinding(before.Add(half).Sub(server), half)}
+	x.ownClock(before.Add(half).Sub(server), half)
 	ahead := maps.Clone(x.seen.ahead)
 	for _, e := range x.elections {
 		// Only istiod and client-go write their own time. An incumbent never writes a lower time than the recorded one.
@@ -109,58 +106,54 @@ func clock(ctx context.Context, x *examination) ([]finding, error) {
 			if by < 0 {
 				direction = "behind"
 			}
-			findings = append(findings, finding{
-				Verdict: warning, Message: fmt.Sprintf("the clock of %s is %v %s the API server", process, by.Abs().Round(time.Second), direction),
-				Fix: "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
-			})
+			x.add(warning, "correct the clock of its node (NTP); elections do not depend on it, but logs and certificates do",
+				"the clock of %s is %v %s the API server", process, by.Abs().Round(time.Second), direction)
 		}
 	}
-	return findings, nil
+	return nil
 }
 
-// clockFinding returns the finding about this machine's clock. The offset has a possible error, because the request took time.
-func clockFinding(offset, possibleError time.Duration) finding {
+// ownClock adds the finding about this machine's clock. The offset has a possible error, because the request took time.
+func (x *examination) ownClock(offset, possibleError time.Duration) {
 	if offset.Abs() <= maxClockSkew+possibleError {
-		return finding{Verdict: well, Message: "the clocks of this machine and the API server agree within a few seconds"}
+		x.add(well, "", "the clocks of this machine and the API server agree within a few seconds")
+		return
 	}
-	return finding{
-		Verdict: warning, Message: fmt.Sprintf("the clock of this machine differs from the API server by %v", offset.Round(time.Second)),
-		Fix: "correct it (NTP); times that this program prints are wrong by that much",
-	}
+	x.add(warning, "correct it (NTP); times that this program prints are wrong by that much",
+		"the clock of this machine differs from the API server by %v", offset.Round(time.Second))
 }
 
 // defaultValidator is Istio's webhook that validates configuration. It belongs to the default revision.
 const defaultValidator = "istiod-default-validator"
 
-func tags(ctx context.Context, x *examination) ([]finding, error) {
+func tags(ctx context.Context, x *examination) error {
 	hook, err := x.c.tag(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	tag := hook.Labels[revisionLabel]
 	validator, err := x.c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, defaultValidator, metav1.GetOptions{})
-	switch {
-	case err == nil && validator.Labels[revisionLabel] != tag:
-		return []finding{{
-			Verdict: problem, Message: fmt.Sprintf("%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), defaultValidator, cmp.Or(validator.Labels[revisionLabel], "none")),
-			Fix: "complete the change: istioctl tag set default --revision " + cmp.Or(tag, "REVISION") + " --overwrite",
-		}}, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return nil, err
-	case tag == "":
-		return []finding{{Verdict: warning, Message: "no default revision: the first candidate leads, regardless of its revision", Fix: "install the chart tags, or istioctl tag set default --revision REVISION"}}, nil
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
 	runs := slices.ContainsFunc(x.seen.candidates, func(c inspect.Candidate) bool { return !c.Late && c.Revision() == tag })
-	switch led := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag }); {
+	led := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag })
+	switch {
+	case err == nil && validator.Labels[revisionLabel] != tag:
+		x.add(problem, "complete the change: istioctl tag set default --revision "+cmp.Or(tag, "REVISION")+" --overwrite",
+			"%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), defaultValidator, cmp.Or(validator.Labels[revisionLabel], "none"))
+	case tag == "":
+		x.add(warning, "install the chart tags, or istioctl tag set default --revision REVISION",
+			"no default revision: the first candidate leads, regardless of its revision")
 	case led:
-		return []finding{{Verdict: well, Message: "the default revision is " + tag}}, nil
+		x.add(well, "", "the default revision is %s", tag)
 	case !runs && len(x.seen.members) > 0:
-		return []finding{{
-			Verdict: problem, Message: "the default revision is " + tag + ", but no live process runs it",
-			Fix: "start its pods, or make the revision of the leaders the default: " + name() + " default set" + x.in() + " " + x.ledBy(),
-		}}, nil
+		x.add(problem, "start its pods, or make the revision of the leaders the default: "+name()+" default set"+x.in()+" "+x.ledBy(),
+			"the default revision is %s, but no live process runs it", tag)
+	default:
+		x.add(warning, name()+" plan"+x.in()+" --default-revision "+tag, "the default revision is %s, but no leader has it", tag)
 	}
-	return []finding{{Verdict: warning, Message: "the default revision is " + tag + ", but no leader has it", Fix: name() + " plan" + x.in() + " --default-revision " + tag}}, nil
+	return nil
 }
 
 // in returns the namespace flag for a command, or "" with all namespaces.

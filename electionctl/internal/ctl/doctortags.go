@@ -13,22 +13,21 @@ import (
 const tagLabel = "istio.io/tag"
 
 // conflicts reports tags that several revisions claim.
-func conflicts(ctx context.Context, x *examination) (findings []finding, _ error) {
+func conflicts(ctx context.Context, x *examination) error {
 	options := metav1.ListOptions{LabelSelector: tagLabel}
 	hooks, err := x.c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	services, err := x.c.kube.CoreV1().Services(x.c.at).List(ctx, options)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var namespaces []string
 	for _, e := range x.elections {
 		namespaces = append(namespaces, e.Namespace)
 	}
 	slices.Sort(namespaces)
-	reported := map[string]bool{}
 	for _, namespace := range slices.Compact(namespaces) {
 		var claims []revisions.Claim
 		for _, s := range services.Items {
@@ -45,12 +44,11 @@ func conflicts(ctx context.Context, x *examination) (findings []finding, _ error
 		for _, c := range conflicts {
 			for _, other := range c.Others {
 				f := finding{Verdict: problem, Message: c.String(), Fix: other.DeleteCommand() + ", or change its label " + revisionLabel}
-				if !reported[f.Message+f.Fix] {
-					reported[f.Message+f.Fix] = true
-					findings = append(findings, f)
+				if !slices.Contains(x.found, f) { // a webhook claims a tag in several namespaces
+					x.found = append(x.found, f)
 				}
 			}
 		}
 	}
-	return findings, nil
+	return nil
 }

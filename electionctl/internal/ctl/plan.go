@@ -23,7 +23,6 @@ type planned struct {
 }
 
 func (p *Program) plan() *cobra.Command {
-	var out *output
 	var revision string
 	cmd := &cobra.Command{
 		Use:     "plan --default-revision REVISION",
@@ -31,21 +30,14 @@ func (p *Program) plan() *cobra.Command {
 		Long:    "For each election, show the next leader, whether its caches are warm, and the expected gap. Read-only.",
 		Example: "  " + name() + " plan -n istio-system --default-revision canary",
 		Args:    exactly(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
-				return err
-			}
-			if revision == "" {
-				return withCode(Misused, "missing --default-revision: %s", cmd.UseLine())
-			}
-			c, err := p.connect()
-			if err != nil {
-				return err
-			}
-			return p.showPlan(cmd.Context(), c, out, revision)
-		},
 	}
-	out = printing(cmd)
+	out := printing(cmd)
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, _ []string) error {
+		if revision == "" {
+			return withCode(Misused, "missing --default-revision: %s", cmd.UseLine())
+		}
+		return p.showPlan(ctx, c, out, revision)
+	})
 	p.namespaces(cmd)
 	cmd.Flags().StringVar(&revision, "default-revision", "", "the new default revision")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)

@@ -27,13 +27,11 @@ func TestWitnesses(t *testing.T) {
 		"late":    {late, "none,parent", warning, "no candidate has a witness; after a crash of the leader's process, followers wait for its lease"},
 		"unknown": {nil, "-", "", ""},
 	} {
-		found, err := witnessed(t.Context(), &examination{seen: &seen{candidates: c.candidates}})
-		var got finding
-		if len(found) > 0 {
-			got = found[0]
-		}
+		x := &examination{seen: &seen{candidates: c.candidates}}
+		err := witnessed(t.Context(), x)
+		got := append(x.found, finding{})[0]
 		if err != nil || got.Verdict != c.doctor || got.Message != c.message || (got.Fix != "") != (got.Verdict == warning) {
-			t.Errorf("%s: doctor reports %+v, %v", name, found, err)
+			t.Errorf("%s: doctor reports %+v, %v", name, x.found, err)
 		}
 		if listed := witnesses(c.candidates); listed != c.listed {
 			t.Errorf("%s: listed as %q, want %q", name, listed, c.listed)
