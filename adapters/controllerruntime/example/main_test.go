@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -39,9 +38,6 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }
 
-// stampLength is the length of the record of a reconcile: the time in nanoseconds.
-const stampLength = 24
-
 // alone records reconciles, and whether another process reconciles at the same time. The kernel unlocks the file of a killed
 // process.
 type alone struct{ reconcile.Reconciler }
@@ -62,7 +58,7 @@ func (a alone) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Re
 		panic(err)
 	}
 	defer file.Close()
-	if _, err := fmt.Fprintf(file, "%0*d\n", stampLength-1, time.Now().UnixNano()); err != nil {
+	if _, err := file.WriteString("."); err != nil {
 		panic(err)
 	}
 	return a.Reconciler.Reconcile(ctx, r)
@@ -100,7 +96,7 @@ func (o *operator) replica(t *testing.T, pod, revision string) *harness.Process 
 func (o *operator) handledBy(t *testing.T, pod string) {
 	t.Helper()
 	o.n++
-	before := len(o.reconciles(pod))
+	before := o.reconciles(pod)
 	objects := o.client.Kube().CoreV1().ConfigMaps(o.namespace)
 	object, err := objects.Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("object-%d", o.n)}, Data: map[string]string{"value": "four"},
@@ -110,31 +106,14 @@ func (o *operator) handledBy(t *testing.T, pod string) {
 	}
 	waits.Until(t, "the ConfigMap was handled by "+pod, func() bool {
 		now, err := objects.Get(t.Context(), object.Name, metav1.GetOptions{})
-		return err == nil && now.Data["length"] == "4" && len(o.reconciles(pod)) > before
+		return err == nil && now.Data["length"] == "4" && o.reconciles(pod) > before
 	})
 }
 
-// reconciles returns the times of the reconciles of a replica.
-func (o *operator) reconciles(pod string) (times []time.Time) {
+// reconciles returns the number of reconciles of a replica.
+func (o *operator) reconciles(pod string) int {
 	text, _ := os.ReadFile(filepath.Join(o.folder, "reconciled-"+pod)) // it does not exist before the first
-	for ; len(text) >= stampLength; text = text[stampLength:] {
-		nanoseconds, err := strconv.ParseInt(string(text[:stampLength-1]), 10, 64)
-		if err != nil {
-			panic(err)
-		}
-		times = append(times, time.Unix(0, nanoseconds))
-	}
-	return times
-}
-
-// flip changes the default revision, and logs how long the replica of the new one took to reconcile.
-func (o *operator) flip(t *testing.T, revision, pod string) {
-	t.Helper()
-	before, flipped := len(o.reconciles(pod)), time.Now()
-	o.makeDefault(t, revision)
-	waits.Until(t, pod+" reconciles", func() bool { return len(o.reconciles(pod)) > before })
-	t.Logf("first reconcile of %s: %v after the flip", pod, o.reconciles(pod)[before].Sub(flipped).Round(time.Millisecond))
-	o.handledBy(t, pod)
+	return len(text)
 }
 
 // makeDefault changes the default revision.
@@ -170,8 +149,10 @@ func TestExample_OneReconciles(t *testing.T) {
 	// Default change, back and forth.
 	canary := o.replica(t, "canary-0", "canary")
 	for range 3 {
-		o.flip(t, "canary", "canary-0")
-		o.flip(t, "stable", "stable-1")
+		o.makeDefault(t, "canary")
+		o.handledBy(t, "canary-0")
+		o.makeDefault(t, "stable")
+		o.handledBy(t, "stable-1")
 	}
 
 	// Transfer by an operator.
@@ -196,5 +177,4 @@ func TestExample_OneReconciles(t *testing.T) {
 	if err != nil || len(overlaps) > 0 {
 		t.Errorf("two processes reconciled concurrently: %v, %v", overlaps, err)
 	}
-	t.Logf("reconciles: stable-0 %d, stable-1 %d, canary-0 %d", len(o.reconciles("stable-0")), len(o.reconciles("stable-1")), len(o.reconciles("canary-0")))
 }
