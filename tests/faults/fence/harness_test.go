@@ -2,7 +2,8 @@ package fence
 
 import (
 	"context"
-	"fmt"
+	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -142,45 +143,28 @@ func (s *stage) identity(name, account string) *rest.Config {
 
 // record is the record of a lock.
 type record struct {
-	holder, key string
+	holder      string
 	transitions int
-	renewed     time.Time
+	renewed     time.Time // the default is epoch
 	notes       map[string]string
 }
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
+func (r record) stored() *locks.LeaderElectionRecord {
+	if r.renewed.IsZero() {
+		r.renewed = epoch
+	}
+	return &locks.LeaderElectionRecord{
+		HolderIdentity: r.holder, LeaseDurationSeconds: 30, LeaderTransitions: r.transitions,
+		AcquireTime: metav1.NewTime(epoch), RenewTime: metav1.NewTime(r.renewed),
+	}
+}
+
+// json returns the record as a ConfigMap contains it.
 func (r record) json() string {
-	at := epoch.Format(time.RFC3339)
-	renewed := r.renewed
-	if renewed.IsZero() {
-		renewed = epoch
-	}
-	return fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":30,"acquireTime":%q,"renewTime":%q,"leaderTransitions":%d}`,
-		r.holder, r.key, at, renewed.UTC().Format(time.RFC3339), r.transitions)
-}
-
-func (r record) configMap() *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: election, Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: r.json()}}}
-	for key, value := range r.notes {
-		cm.Annotations[key] = value
-	}
-	return cm
-}
-
-func (r record) lease() *coordinationv1.Lease {
-	seconds, transitions := int32(30), int32(r.transitions)
-	renewed := r.renewed
-	if renewed.IsZero() {
-		renewed = epoch
-	}
-	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: election, Annotations: r.notes},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: &r.holder, LeaseDurationSeconds: &seconds, LeaseTransitions: &transitions,
-			AcquireTime: &metav1.MicroTime{Time: epoch}, RenewTime: &metav1.MicroTime{Time: renewed},
-		},
-	}
+	text, _ := json.Marshal(r.stored()) // cannot fail
+	return string(text)
 }
 
 // request starts a request for the lock, or for all objects of its kind if the caller adds no name.
@@ -198,18 +182,20 @@ func (s *stage) object(r record) interface {
 	runtime.Object
 	metav1.Object
 } {
+	at := metav1.ObjectMeta{Name: election, Annotations: map[string]string{}}
+	maps.Copy(at.Annotations, r.notes)
 	if s.kind == fence.Lease {
-		return r.lease()
+		return &coordinationv1.Lease{ObjectMeta: at, Spec: locks.LeaderElectionRecordToLeaseSpec(r.stored())}
 	}
-	return r.configMap()
+	at.Annotations[locks.LeaderElectionRecordAnnotationKey] = r.json()
+	return &corev1.ConfigMap{ObjectMeta: at}
 }
 
-// create creates the lock. update replaces it without a version.
+// create creates the lock. createDry tries to, and update replaces it without a version.
 func (s *stage) create(as kubernetes.Interface, r record) error {
 	return s.request(as, http.MethodPost).Body(s.object(r)).Do(s.t.Context()).Error()
 }
 
-// createDry tries to create the lock.
 func (s *stage) createDry(as kubernetes.Interface, r record, finalizers ...string) error {
 	object := s.object(r)
 	object.SetFinalizers(finalizers)

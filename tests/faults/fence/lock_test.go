@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -47,7 +47,6 @@ func TestLock_Changes(t *testing.T) {
 		}{
 			{"a follower empties it", held, b, record{transitions: 3}, false},
 			{"a follower renews it for the holder", held, b, later, false},
-			{"a follower gives it to a third", held, b, record{holder: "c", transitions: 4}, false},
 			{"a follower gives it to a third who has asked", record{holder: "a", transitions: 3, notes: request("c")}, b, record{holder: "c", transitions: 4}, false},
 			{"a follower takes it without a new term", held, b, record{holder: "b", transitions: 3}, false},
 			{"a follower lowers the transitions", held, b, record{holder: "b", transitions: 2}, false},
@@ -60,11 +59,8 @@ func TestLock_Changes(t *testing.T) {
 			{"a follower takes one at the end of its count, from the beginning", record{holder: "a", transitions: 2147483646}, b, record{holder: "b"}, false},
 			{"an unbound token releases it", held, unbound, record{transitions: 3}, false},
 			{"a pod of the holder's name in another namespace releases it", held, elsewhere, record{transitions: 3}, false},
-			{"a pod of the holder's name in another namespace renews it", held, elsewhere, later, false},
 			{"an unbound token takes it", held, unbound, record{holder: "a", transitions: 4}, false},
-			{"an unbound token takes it for b", held, unbound, record{holder: "b", transitions: 4}, false},
 			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
-			{"another account frees it", held, other, record{transitions: 3}, false},
 			{"the holder hands it to a candidate without a request", held, a, record{holder: "b", transitions: 4}, false},
 			{"the holder gives it to another than has asked", record{holder: "a", transitions: 3, notes: request("c")}, a, record{holder: "b", transitions: 4}, false},
 			{"a coordinator empties it", held, coordinator, record{transitions: 3}, false},
@@ -79,7 +75,6 @@ func TestLock_Changes(t *testing.T) {
 			{"the nominee begins its term", record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, b,
 				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
 			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
-			{"a candidate takes the last that can be counted", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
 			{"a candidate acquires a lock at the maximum and resets it", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
 			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
@@ -123,10 +118,9 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 	t.Parallel()
 	s, a, b := guardedLock(t, fence.ConfigMap)
 	write := func(as kubernetes.Interface, raw string) error {
-		cm := record{}.configMap()
-		cm.Annotations[locks.LeaderElectionRecordAnnotationKey] = raw
-		_, err := as.CoreV1().ConfigMaps(s.namespace).Update(t.Context(), cm, metav1.UpdateOptions{})
-		return err
+		cm := s.object(record{})
+		cm.SetAnnotations(map[string]string{locks.LeaderElectionRecordAnnotationKey: raw})
+		return s.request(as, http.MethodPut).Name(election).Body(cm).Do(t.Context()).Error()
 	}
 	times := `"leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":4`
 	for what, raw := range map[string]string{
@@ -287,4 +281,43 @@ func (s *stage) podElsewhere(name string) kubernetes.Interface {
 	return cluster.ClientFor(s.t, s.cluster.Identity(s.t, cluster.IdentityOptions{
 		Namespace: s.cluster.Namespace(s.t), PodName: name, ServiceAccount: account, ClusterRules: rights(),
 	})).Kube()
+}
+
+// operator returns a client of a service account that may patch the lock and operate it.
+func (s *stage) operator() kubernetes.Interface {
+	s.t.Helper()
+	config := s.cluster.Identity(s.t, cluster.IdentityOptions{
+		Namespace: s.namespace, PodName: "operator", ServiceAccount: "operator", Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"", "coordination.k8s.io"}, Resources: []string{"configmaps", "leases"}, ResourceNames: []string{election},
+			Verbs: []string{"get", "update", "patch", fence.OperateVerb},
+		}},
+	})
+	return cluster.ClientFor(s.t, config).Kube()
+}
+
+// Annotations of incumbent are commands. Permission to patch the lock does not suffice to write them.
+func TestLock_Commands(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s, _, b := guardedLock(t, kind)
+		other, operator, coordinator := s.podOf("o", "other").Kube(), s.operator(), s.podOf("co", "coordinator").Kube()
+		missing := "requires the verb operate"
+		for _, key := range []string{
+			locks.HoldAnnotation, "incumbent.dev/later", // TestRights_Table has all
+			locks.LeaseHolderKey, // an invalid key makes the record unreadable
+		} {
+			set := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}}}`, key)
+			change := fmt.Sprintf(`{"metadata":{"annotations":{%q:"y"}}}`, key)
+			remove := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, key)
+			s.refused("another account sets "+key, s.patch(other, set), election, missing)
+			s.allowed("an operator sets "+key, s.patch(operator, set))
+			s.refused("another account changes "+key, s.patch(other, change), election, missing)
+			s.refused("another account removes "+key, s.patch(other, remove), election, missing)
+			s.allowed("another account adds a label", s.patch(other, `{"metadata":{"labels":{"x":"`+strings.ReplaceAll(key, "/", ".")+`"}}}`))
+			s.allowed("a candidate changes "+key, s.patch(b, change))
+			s.allowed("a coordinator removes "+key, s.patch(coordinator, remove))
+		}
+		s.refused("an operator releases the lock", s.update(operator, record{transitions: 3}), "only the holder may release")
+		s.allowed("an administrator deletes the lock", s.delete(s.admin))
+		s.refused("another account creates the lock with a hold", s.create(other, record{notes: map[string]string{locks.HoldAnnotation: "{}"}}), missing)
+	})
 }

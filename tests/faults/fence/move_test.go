@@ -14,12 +14,11 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestFence_MigrationToLease(t *testing.T) {
 	t.Parallel()
-	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	s := newStage(t, fence.Lease)
 	write := func(as kubernetes.Interface) error {
 		_, err := as.CoreV1().ConfigMaps(s.namespace).Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: namespace.ConfigMapName}}, metav1.CreateOptions{DryRun: dryRun})
@@ -42,13 +41,13 @@ func TestFence_MigrationToLease(t *testing.T) {
 	one, quitOne := enter("one", leaderelection.LockTypeConfigMap)
 	eventually(t, "one leads by the ConfigMap", one.IsLeader)
 	install("configmap")
-	other, first := s.tallyOf(func() error { return write(stranger) }), s.tallyOf(func() error { return write(one.Client().Kube()) })
+	other, first := s.tally(func() error { return write(stranger) }), s.tally(func() error { return write(one.Client().Kube()) })
 
 	both, quitBoth := enter("both", leaderelection.LockTypeMulti)
 	eventually(t, "both follows", func() bool { id, _ := both.Leader(); return id == "one" })
 	quitOne()
 	eventually(t, "both leads by both", both.IsLeader)
-	second := s.tallyOf(func() error { return write(both.Client().Kube()) })
+	second := s.tally(func() error { return write(both.Client().Kube()) })
 	install("multi")
 	install("configmap") // the way back
 	install("multi")
@@ -57,7 +56,7 @@ func TestFence_MigrationToLease(t *testing.T) {
 	eventually(t, "last follows", func() bool { id, _ := last.Leader(); return id == "both" })
 	quitBoth()
 	eventually(t, "last leads by the Lease", last.IsLeader)
-	third := s.tallyOf(func() error { return write(last.Client().Kube()) })
+	third := s.tally(func() error { return write(last.Client().Kube()) })
 	install("lease")
 	if err := s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), leaderelection.NamespaceController, metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
@@ -71,35 +70,4 @@ func TestFence_MigrationToLease(t *testing.T) {
 	if admitted, refused := other(); admitted > 0 || refused == 0 {
 		t.Errorf("of another pod's writes, %d were admitted and %d refused", admitted, refused)
 	}
-
-	t.Log("nothing but the keeper has the API server watch ConfigMaps")
-	permanent := "incumbent-fence-keep." + string(fence.ConfigMap)
-	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
-	if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
-	}
-	s.restart()
-	for _, name := range s.params() {
-		if name != "Lease" {
-			t.Errorf("a policy still has a %s as its param", name)
-		}
-	}
-	eventually(t, "the fence stands", func() bool { return fence.IsRefusal(write(stranger)) && write(last.Client().Kube()) == nil })
-}
-
-// params are the kinds of all policies' params.
-func (s *stage) params() (kinds []string) {
-	s.t.Helper()
-	policies, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(s.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, p := range policies.Items {
-		if p.Spec.ParamKind != nil {
-			kinds = append(kinds, p.Spec.ParamKind.Kind)
-		}
-	}
-	return kinds
 }

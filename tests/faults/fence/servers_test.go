@@ -82,11 +82,7 @@ const unsynced = "not yet synced to use for admission"
 const syncTime = time.Minute
 
 // tally writes continuously until stop. It counts admitted writes and writes that the fence rejected because of the holder.
-func (s *stage) tally(as kubernetes.Interface) (stop func() (admitted, refused int)) {
-	return s.tallyOf(func() error { return s.write(as) })
-}
-
-func (s *stage) tallyOf(write func() error) (stop func() (admitted, refused int)) {
+func (s *stage) tally(write func() error) (stop func() (admitted, refused int)) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var writer sync.WaitGroup
 	var admitted, refused int
@@ -105,34 +101,6 @@ func (s *stage) tallyOf(write func() error) (stop func() (admitted, refused int)
 	return func() (int, int) { cancel(); writer.Wait(); return admitted, refused }
 }
 
-// A fence is installed while the leader writes, and changes while it is in effect.
-func (s *stage) installsInOrder(a, b kubernetes.Interface, set fence.Set) {
-	s.t.Helper()
-	leader := s.tally(a)
-	s.must(install.Apply(s.t.Context(), s.admin, set))
-	s.stands(a, b)
-	other := s.tally(b)
-	for _, verbs := range [][]string{{"create"}, nil} {
-		d := s.declaration()
-		d.Guards[0].Verbs = verbs
-		d.Guards = append(d.Guards, fence.Guard{Resources: []string{"secrets"}, Names: []string{"x"}})
-		changed, err := fence.Render(s.namespace, d)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		for _, next := range []fence.Set{changed, set} {
-			s.must(install.Apply(s.t.Context(), s.admin, next))
-			lapse(s.t, 1200*time.Millisecond) // the API server takes changes in once a second
-		}
-	}
-	if admitted, refused := leader(); refused > 0 || admitted == 0 {
-		s.t.Errorf("while the fence came up and changed, %d of the leader's writes were refused, %d admitted", refused, admitted)
-	}
-	if admitted, refused := other(); admitted > 0 || refused == 0 {
-		s.t.Errorf("while the fence changed, %d of another pod's writes were admitted, %d refused", admitted, refused)
-	}
-}
-
 func TestFence_Reinstalled(t *testing.T) {
 	t.Parallel()
 	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
@@ -145,7 +113,8 @@ func TestFence_Reinstalled(t *testing.T) {
 	s.set = set
 	stop := s.renewing()
 	defer stop()
-	s.installsInOrder(a, b, set)
+	s.must(install.Apply(t.Context(), s.admin, set))
+	s.stands(a, b)
 	t.Log("with keepers")
 	s.reinstall(b, "b")
 	s.stands(b, a)
@@ -153,7 +122,10 @@ func TestFence_Reinstalled(t *testing.T) {
 	s.stands(a, b)
 
 	t.Log("without keepers")
-	s.removePermanent()
+	for _, p := range set.Permanent {
+		s.allowed("deleting a binding", s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), p.Name(), metav1.DeleteOptions{}))
+		s.allowed("deleting its policy", s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), p.Name(), metav1.DeleteOptions{}))
+	}
 	s.set.Permanent = nil
 	s.reinstall(b, "b")
 	eventually(t, "the fence judges", func() bool { return fence.IsRefusal(s.write(a)) || fence.IsRefusal(s.write(b)) })
@@ -165,18 +137,6 @@ func TestFence_Reinstalled(t *testing.T) {
 	s.must(install.Apply(t.Context(), s.admin, set))
 	s.restart()
 	s.stands(b, a)
-}
-
-func (s *stage) removePermanent() {
-	s.t.Helper()
-	for _, p := range s.set.Permanent {
-		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
-		if err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(s.t.Context(), p.Name(), metav1.DeleteOptions{}); err != nil {
-			s.t.Fatal(err)
-		}
-	}
 }
 
 // restart kills the API server and starts it again.
@@ -244,7 +204,7 @@ func TestFence_TwoAPIServers(t *testing.T) {
 		return fence.IsRefusal(err)
 	})
 	// A server keeps its state: stale writes come before the first rejection or not at all.
-	after := s.tally(b2)
+	after := s.tally(func() error { return s.write(b2) })
 	s.stands(a2, b2)
 	for range 20 {
 		if err := s.write(a2); fence.IsRefusal(err) {

@@ -1,15 +1,12 @@
 package fence
 
 import (
-	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 const (
@@ -30,12 +27,4 @@ func deployment() *appsv1.Deployment {
 			},
 		},
 	}
-}
-
-// exec asks for a command in Pod a, which no node runs.
-func exec(t *testing.T, as kubernetes.Interface, namespace string) error {
-	t.Helper()
-	options := &corev1.PodExecOptions{Command: []string{"true"}, Stdout: true}
-	return as.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name("a").SubResource("exec").
-		VersionedParams(options, scheme.ParameterCodec).Do(t.Context()).Error()
 }

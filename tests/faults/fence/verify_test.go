@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -65,6 +66,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 		fence.Guard{Group: "apps", Resources: []string{"deployments", "deployments/scale"}, Names: []string{guarded}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/eviction"}, Namespaces: []string{s.namespace}},
 		fence.Guard{Resources: []string{"pods/exec"}, Verbs: []string{"connect"}, Namespaces: []string{s.namespace}})
+	s.must(s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{}))
 	s.must(s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}))
 	s.install(d)
 	s.stands(a, b)
@@ -87,7 +89,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 		t.Errorf("all could be tried: %v", err)
 	}
 	for resource, verbs := range map[string]string{
-		"guards configmaps ": "create", "guards secrets ": "create, delete, patch, update", "guards deployments ": "create, delete, patch, update",
+		"guards configmaps ": "create, delete, patch, update", "guards secrets ": "create, delete, patch, update", "guards deployments ": "create, delete, patch, update",
 		"guards deployments/scale ": "patch, update", "guards pods/eviction ": "create", "guards pods/exec ": "connect",
 	} {
 		for _, who := range []string{"a pod that does not lead", "an unbound token"} {
@@ -102,6 +104,35 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	if after := s.versions(); after != before {
 		t.Errorf("verifying changed\n%s to\n%s", before, after)
 	}
+	t.Log("writes that no probe makes")
+	dry := metav1.PatchOptions{DryRun: dryRun, FieldManager: "t"}
+	for what, write := range map[string]func(as kubernetes.Interface) error{
+		"server-side apply": func(as kubernetes.Interface) error {
+			body := []byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"guarded"},"data":{"a":"b"}}`)
+			_, err := as.CoreV1().ConfigMaps(s.namespace).Patch(t.Context(), guarded, applyPatch, body, dry)
+			return err
+		},
+		"removing the label": func(as kubernetes.Interface) error {
+			_, err := as.CoreV1().Secrets(s.namespace).Patch(t.Context(), "managed", mergePatch, []byte(`{"metadata":{"labels":null}}`), dry)
+			return err
+		},
+		"deleting all Secrets": func(as kubernetes.Interface) error {
+			return as.CoreV1().Secrets(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
+		},
+	} {
+		s.allowed(what+" by the leader", write(a))
+		s.refused(what+" by another pod", write(b), "pod b is not the leader")
+	}
+	// In a request for a collection, guarded objects have no name.
+	for who, as := range map[string]kubernetes.Interface{"another pod": b, "the leader": a} {
+		err := as.CoreV1().ConfigMaps(s.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: dryRun}, metav1.ListOptions{})
+		s.refused("deleting all ConfigMaps by "+who, err, "delete them by name")
+	}
+	_, err := b.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "free"}}, metav1.CreateOptions{DryRun: dryRun})
+	s.allowed("another ConfigMap", err)
+	_, err = b.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{DryRun: dryRun})
+	s.allowed("a Secret without the label", err)
+	s.allowed("a write of an operator", s.write(s.admin))
 	t.Log("a guard without one of its verbs, by another's hand")
 	soften := `[{"op":"replace","path":"/spec/matchConstraints/resourceRules/0/operations","value":["CREATE","UPDATE"]}]`
 	for _, p := range s.set.Work {
