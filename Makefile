@@ -105,7 +105,7 @@ test-modules:
 	cd tests/integration/alerts && go test -timeout 10m ./...
 	cd tests/integration/page && go test -timeout 10m ./...
 
-page-test: $(BUILD_TOOLS) ## Run only the tests of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
+page-test: ## Run only the tests of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
 	go test -count=1 ./pilot/debug
 	cd tests/integration/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
@@ -214,9 +214,9 @@ bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile
 	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
 		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
 
-page-bench: $(BUILD_TOOLS) ## Measure the elections page: time until a flip is visible, 200 elections, 100 open pages (two minutes)
+page-bench: ## Measure the elections page: time until a change is visible, 200 elections, 100 open pages (two minutes)
 	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
-		go test -count=1 -run '^$$' -bench FlipVisible -benchtime 40x -timeout 10m .
+		go test -count=1 -run '^$$' -bench ChangeVisible -benchtime 40x -timeout 10m .
 
 ##@ Build it
 

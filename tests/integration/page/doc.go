@@ -1,3 +1,3 @@
-// Package page tests the elections page in Chromium, with real elections on a real API server, and measures its cost.
-// Without Chromium the tests are skipped, except in CI.
+// Package page tests the elections page in Chromium and measures its cost. Its elections are plain values: package bootstrap
+// tests the page of a server with real elections. Without Chromium the tests are skipped, except in CI.
 package page

@@ -4,17 +4,13 @@ import (
 	"os"
 	"testing"
 
-	"incumbent.dev/incumbent/tests/cluster"
+	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/integration/page/chromium"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(serverVariable) != "" { // the leader of a benchmark, in a separate process
-		serveAsProcess()
-		return
-	}
-	cluster.Main(m, cluster.Options{WithoutControllers: true})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newBrowser starts Chromium and stops it when the test ends. Without Chromium the test is skipped, except in CI.
 func newBrowser(t testing.TB) *chromium.Browser {
@@ -46,9 +42,7 @@ func open(t testing.TB, b *chromium.Browser, address string, look chromium.Look)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, problem := range tab.Problems() {
-			t.Errorf("the page reported: %s", problem)
-		}
+		checkProblems(t, tab)
 		if err := tab.Close(); err != nil {
 			t.Error(err)
 		}
@@ -56,10 +50,17 @@ func open(t testing.TB, b *chromium.Browser, address string, look chromium.Look)
 	return tab
 }
 
+func checkProblems(t testing.TB, tab *chromium.Tab) {
+	t.Helper()
+	for _, problem := range tab.Problems() {
+		t.Errorf("the page reported: %s", problem)
+	}
+}
+
 // until waits until an expression is true in the page.
 func until(t testing.TB, tab *chromium.Tab, what, expression string) {
 	t.Helper()
-	if err := tab.Wait(expression, patience); err != nil {
+	if err := tab.Wait(expression, harness.Patience); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -4,21 +4,15 @@ import (
 	_ "embed" // for the script that inspects the page
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/tests/integration/page/chromium"
 )
 
@@ -27,9 +21,9 @@ var (
 	phone = chromium.Look{Width: 390, Height: 844, Phone: true}
 )
 
-// row selects the row of the watched election, leader the identity of its leader.
+// row selects the row of the first election, leader the identity of its leader.
 const (
-	row     = `[...document.querySelectorAll("tbody tr")].find(r => r.querySelector(".id")?.textContent === "` + watched + `")`
+	row     = `[...document.querySelectorAll("tbody tr")].find(r => r.querySelector(".id")?.textContent === "election-000")`
 	leader  = row + `?.querySelector("td .identity")?.textContent`
 	settled = `document.getElementById("live").textContent === "live"`
 )
@@ -41,31 +35,34 @@ var contrasts string
 
 func led(by string) string { return fmt.Sprintf("%s === %q", leader, by) }
 
-// All subtests share one control plane and one browser.
+// All subtests share one browser.
 func TestElectionsPage(t *testing.T) {
-	p, b := newPlane(t), newBrowser(t)
-	t.Run("shows leaders without other requests", func(t *testing.T) { showsLeaders(t, p, b) })
-	t.Run("shows a handover without reloading", func(t *testing.T) { showsHandover(t, p, b) })
-	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keyboard(t, p, b) })
-	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, p, b) })
+	b := newBrowser(t)
+	t.Run("shows a handover without reloading", func(t *testing.T) { showsHandover(t, b) })
+	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keyboard(t, b) })
+	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, b) })
 	t.Run("document equals the rendered page", func(t *testing.T) { merges(t, b) })
-	t.Run("reports a stopped server", func(t *testing.T) { stoppedServer(t, b) })
-	t.Run("shows locks without a live leader", func(t *testing.T) { leaderless(t, b) })
-	t.Run("reports a lost connection", func(t *testing.T) { lostConnection(t, b) })
+	t.Run("reports a stopped server and a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
 
-func showsLeaders(t *testing.T, p *plane, b *chromium.Browser) {
-	tab := open(t, b, p.pages["stable"], desk)
+func showsHandover(t *testing.T, b *chromium.Browser) {
+	c := newCrowd(2)
+	address := c.present(t)
+	tab := open(t, b, address, desk)
 	until(t, tab, "the page is live", settled)
 	until(t, tab, "stable leads", led("pilot-stable"))
-	until(t, tab, "canary follows", row+`.querySelector("summary")?.textContent === "1, 1 ready"`)
-	if title := ask[string](t, tab, "document.title"); title != "Elections · pilot-stable" {
-		t.Errorf("the title is %q", title)
+	ask[bool](t, tab, `window.sameDocument = true`)
+	for _, revision := range []string{"canary", "stable"} {
+		c.move(0)
+		until(t, tab, "the page shows that "+revision+" leads", led("pilot-"+revision))
 	}
-	if n := ask[int](t, tab, `document.querySelectorAll("tbody tr").length`); n != 2 {
-		t.Errorf("%d elections, want 2", n)
+	if !ask[bool](t, tab, `window.sameDocument === true`) {
+		t.Error("the page was reloaded")
 	}
-	own, err := url.Parse(p.pages["stable"])
+	until(t, tab, "the timeline has marks", `document.querySelectorAll(".strip .mark").length > 0`)
+	until(t, tab, "the list contains the handover",
+		`[...document.querySelectorAll(".events .what")].some(e => e.textContent.includes("changed from pilot-canary (canary) to pilot-stable (stable)"))`)
+	own, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,33 +73,10 @@ func showsLeaders(t *testing.T, p *plane, b *chromium.Browser) {
 	}
 }
 
-func showsHandover(t *testing.T, p *plane, b *chromium.Browser) {
-	tabs := map[string]*chromium.Tab{}
-	for _, revision := range revisions {
-		tabs[revision] = open(t, b, p.pages[revision], desk)
-		until(t, tabs[revision], "the page is live", settled)
-		ask[bool](t, tabs[revision], `window.sameDocument = true`)
-	}
-	for _, revision := range []string{"canary", "stable"} {
-		p.flip(t, revision)
-		for at, tab := range tabs {
-			until(t, tab, "the page of "+at+" shows that "+revision+" leads", led("pilot-"+revision))
-			if !ask[bool](t, tab, `window.sameDocument === true`) {
-				t.Errorf("the page of %s was reloaded", at)
-			}
-		}
-	}
-	for at, tab := range tabs {
-		until(t, tab, "the timeline of "+at+" has marks", `document.querySelectorAll(".strip .mark").length > 0`)
-		until(t, tab, "the list of "+at+" contains the handover",
-			`[...document.querySelectorAll(".events .what")].some(e => e.textContent.includes("changed from pilot-canary (canary) to pilot-stable (stable)"))`)
-	}
-}
-
-func keyboard(t *testing.T, p *plane, b *chromium.Browser) {
-	tab := open(t, b, p.pages["stable"], desk)
+func keyboard(t *testing.T, b *chromium.Browser) {
+	c := newCrowd(2)
+	tab := open(t, b, c.present(t), desk)
 	until(t, tab, "the page is live", settled)
-	until(t, tab, "each row lists followers", `document.querySelectorAll("tbody tr details").length === 2`)
 	ask[bool](t, tab, `window.sameDocument = true`)
 	// Tab reaches every link and every summary, in document order.
 	want := ask[[]string](t, tab, `[...document.querySelectorAll("a[href], summary")].map(e => e.textContent.trim())`)
@@ -111,7 +85,7 @@ func keyboard(t *testing.T, p *plane, b *chromium.Browser) {
 		press(t, tab, kb.Tab)
 		got = append(got, ask[string](t, tab, `document.activeElement.textContent.trim()`))
 	}
-	if !slices.Equal(got, want) {
+	if !slices.Equal(got, want) || strings.Count(strings.Join(got, "\n"), "1, 1 ready") != 2 {
 		t.Errorf("Tab reaches %q, want %q", got, want)
 	}
 	if outline := ask[string](t, tab, `getComputedStyle(document.activeElement).outlineStyle`); outline == "none" {
@@ -120,12 +94,12 @@ func keyboard(t *testing.T, p *plane, b *chromium.Browser) {
 	ask[bool](t, tab, `(`+row+`.querySelector("summary").focus(), true)`)
 	press(t, tab, kb.Enter)
 	until(t, tab, "Enter opens the followers", row+`.querySelector("details").open`)
-	p.flip(t, "canary")
+	c.move(0)
 	until(t, tab, "the page shows canary", led("pilot-canary"))
 	if !ask[bool](t, tab, `document.activeElement === `+row+`.querySelector("summary") && `+row+`.querySelector("details").open`) {
 		t.Error("the handover moved the focus or closed the details")
 	}
-	p.flip(t, "stable")
+	c.move(0)
 	until(t, tab, "the page shows stable again", led("pilot-stable"))
 
 	const hour = `document.querySelector("nav a[href='?range=1h']")`
@@ -152,11 +126,14 @@ func press(t *testing.T, tab *chromium.Tab, key string) {
 	}
 }
 
-func fitsScreens(t *testing.T, p *plane, b *chromium.Browser) {
+func fitsScreens(t *testing.T, b *chromium.Browser) {
+	c := newCrowd(4)
+	c.all[1].FenceBroken, c.all[1].Fence, c.all[1].Problem, c.all[1].Cluster = true, "admitted", "first holds the configmap", "remote"
+	c.all[2].Candidates, c.all[2].Hold = append(c.all[2].Candidates, inspect.Candidate{Identity: "pilot-new", Key: "^canary"}), &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
+	c.all[3].Leader, c.all[3].Acting, c.all[3].Leading, c.all[3].Candidates = "", false, false, nil
 	backgrounds := map[string]bool{}
-	tab := open(t, b, p.pages["stable"]+"?default=canary", desk)
+	tab := open(t, b, c.present(t)+"?default=canary", desk)
 	until(t, tab, "the page is live", settled)
-	until(t, tab, "stable leads", led("pilot-stable"))
 	for _, look := range []chromium.Look{desk, {Width: 820, Height: 1100}, phone, {Width: 320, Height: 700, Phone: true}} {
 		for _, dark := range []bool{false, true} {
 			look.Dark = dark
@@ -192,30 +169,25 @@ const (
 
 // The page merges only the differences between frames. After each change the document equals a newly loaded page.
 func merges(t *testing.T, b *chromium.Browser) {
-	c, changed := newCrowd(30), make(chan struct{}, 1)
+	c := newCrowd(30)
 	for i := range c.until { // without renewals, a frame lasts for seconds, so that its document can be compared
 		c.until[i] = time.Now().Add(time.Hour)
 	}
-	tab := open(t, b, present(t, c, changed), desk)
+	tab := open(t, b, c.present(t), desk)
 	until(t, tab, "the page is live", settled)
 	for _, step := range []struct {
 		name string
 		do   func()
 	}{
 		{"one leader changes", func() { c.move(3) }},
-		{"five leaders change", func() {
-			for i := range 5 {
-				c.move(7 * i)
-			}
-		}},
+		{"five leaders change", func() { c.move(0, 7, 14, 21, 28) }},
 		{"one election is removed", func() { c.drop(4) }},
 		{"another leader changes", func() { c.move(4) }},
 		{"the first election is removed", func() { c.drop(0) }},
-		{"the first election returns", func() { c.back() }},
+		{"the first election returns", c.back},
 		{"the leader of the first election changes", func() { c.move(0) }},
 	} {
 		step.do()
-		changed <- struct{}{}
 		terms := 0
 		for _, e := range c.state().Elections {
 			terms += e.Transitions
@@ -228,60 +200,23 @@ func merges(t *testing.T, b *chromium.Browser) {
 }
 
 // A stopped process keeps its connections open but sends no frames.
-func stoppedServer(t *testing.T, b *chromium.Browser) {
-	server, page := startServer(t, cluster.Shared(t).Namespace(t))
-	tab := open(t, b, page, desk)
-	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
-	until(t, tab, "the page is live", settled+" && "+led("pilot-stable")+" && !("+grey+")")
-	server.Signal(t, syscall.SIGSTOP)
-	until(t, tab, "the page is grey and shows its age", grey+` && /^no update for \d{2,} s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
-	server.Signal(t, syscall.SIGCONT)
-	until(t, tab, "the page is live again", settled+" && !("+grey+")")
-}
-
-// The processes have no permission to acquire the lock, which a process held that does not exist any more.
-func leaderless(t *testing.T, b *chromium.Browser) {
-	shared := cluster.Shared(t)
-	home := shared.Namespace(t)
-	ghost, seconds, at := "ghost", int32(1), metav1.NowMicro()
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: watched},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &ghost, LeaseDurationSeconds: &seconds, AcquireTime: &at, RenewTime: &at},
-	}
-	if _, err := shared.Client(t).Kube().CoordinationV1().Leases(home).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	all := rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}
-	tags := rbacv1.PolicyRule{APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"*"}, Verbs: all.Verbs}
-	for name, c := range map[string]struct {
-		rule rbacv1.PolicyRule
-		want string
-	}{
-		"reader":   {all, `/^expired \(renewed .+ ago\)$/`},
-		"stranger": {tags, `/^unknown: the lock cannot be read$/`},
-	} {
-		config := configOf(t, home, "stable")
-		config.Identity = name
-		config.Kubernetes = kube.Source{Path: filepath.Join(t.TempDir(), "kubeconfig")}
-		identity := shared.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: name, ClusterRules: []rbacv1.PolicyRule{c.rule}})
-		if err := cluster.WriteKubeconfig(config.Kubernetes.Path, identity, home); err != nil {
-			t.Fatal(err)
-		}
-		tab := open(t, b, serve(t, config), desk)
-		until(t, tab, name+": the page shows the state of the lock", c.want+`.test(`+row+`?.querySelector(".holder-state")?.textContent)`)
-		until(t, tab, name+": no leader acts", `document.querySelector(".tiles .bad b").textContent === "2"`)
-	}
-}
-
 func lostConnection(t *testing.T, b *chromium.Browser) {
+	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
 	var tab *chromium.Tab
 	t.Run("server", func(t *testing.T) {
-		address := serve(t, configOf(t, cluster.Shared(t).Namespace(t), "stable"))
+		c := newCrowd(2)
 		var err error
-		if tab, err = b.Open(address, desk); err != nil {
+		if tab, err = b.Open(c.present(t), desk); err != nil {
 			t.Fatal(err)
 		}
-		until(t, tab, "the page is live", settled)
+		until(t, tab, "the page is live", settled+" && !("+grey+")")
+		func() {
+			c.mu.Lock() // the page cannot read its source
+			defer c.mu.Unlock()
+			until(t, tab, "the page is grey and shows its age", grey+` && /^no update for \d{2,} s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
+		}()
+		until(t, tab, "the page is live again", settled+" && !("+grey+")")
+		checkProblems(t, tab)
 		// The page shows the first text only until its content is outdated, and the server needs time to stop.
 		ask[int](t, tab, `(window.shown = [], new MutationObserver(() => shown.push(document.getElementById("live").textContent))
 			.observe(document.getElementById("live"), { subtree: true, childList: true, characterData: true }), 0)`)

@@ -1,0 +1,123 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// crowd is the source of a page: elections whose leaders renew and change.
+type crowd struct {
+	mu  sync.Mutex
+	all []debug.Election
+	// until has the end of each validity.
+	until []time.Time
+	// gone is the election that was removed last. goneUntil is the end of its validity.
+	gone      debug.Election
+	goneUntil time.Time
+	changed   chan struct{}
+}
+
+// A leader of the crowd renews crowdRenew after its previous renewal.
+const (
+	crowdValidity = 15 * time.Second
+	crowdRenew    = 7500 * time.Millisecond
+)
+
+func newCrowd(n int) *crowd {
+	c := &crowd{changed: make(chan struct{}, 1)}
+	for i := range n {
+		name := fmt.Sprintf("election-%03d", i)
+		c.all = append(c.all, debug.Election{
+			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
+			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Validity: crowdValidity, Gate: "open", Fence: "in effect",
+			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
+		})
+		// A process that leads many elections spreads its renewals.
+		c.until = append(c.until, time.Now().Add(crowdValidity-crowdRenew*time.Duration(i)/time.Duration(n)))
+	}
+	return c
+}
+
+func (c *crowd) state() debug.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.all {
+		for time.Until(c.until[i]) <= crowdValidity-crowdRenew {
+			c.until[i] = c.until[i].Add(crowdRenew)
+		}
+		c.all[i].ValidityLeft = time.Until(c.until[i])
+	}
+	return debug.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
+}
+
+// edit changes the crowd and wakes the page.
+func (c *crowd) edit(change func()) {
+	c.mu.Lock()
+	change()
+	c.mu.Unlock()
+	select {
+	case c.changed <- struct{}{}:
+	default: // a wake-up is pending
+	}
+}
+
+// move changes the leaders of elections.
+func (c *crowd) move(elections ...int) {
+	c.edit(func() {
+		for _, i := range elections {
+			e := &c.all[i%len(c.all)]
+			e.Transitions++
+			e.Leader, e.Key = "pilot-canary", "canary"
+			if e.Transitions%2 == 0 {
+				e.Leader, e.Key = "pilot-stable", "stable"
+			}
+			e.Leading = e.Leader == "pilot-stable"
+		}
+	})
+}
+
+func (c *crowd) drop(i int) {
+	c.edit(func() {
+		c.gone, c.goneUntil = c.all[i], c.until[i]
+		c.all, c.until = slices.Delete(c.all, i, i+1), slices.Delete(c.until, i, i+1)
+	})
+}
+
+// back inserts the election that was removed last at the front.
+func (c *crowd) back() {
+	c.edit(func() {
+		c.all, c.until = slices.Insert(c.all, 0, c.gone), slices.Insert(c.until, 0, c.goneUntil)
+	})
+}
+
+// present serves the page until the test ends. Open tabs after present, so that they close before the server stops. A tab
+// that is open when its server stops reports an error.
+func (c *crowd) present(t testing.TB) (address string) {
+	t.Helper()
+	page, err := debug.New(debug.Config{Source: c.state, Changed: c.changed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- page.Run(ctx) }()
+	server := httptest.NewServer(page.Handler())
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL + debug.Path
+}
