@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,21 +127,6 @@ func die(how string, api kube.Client, more <-chan os.Signal) error {
 		panic("fault")
 	case "exit":
 		os.Exit(3)
-	case "concurrent map write":
-		m := map[int]int{}
-		for range 4 {
-			go func() {
-				for i := 0; ; i++ {
-					m[i%8] = i
-				}
-			}()
-		}
-		select {}
-	case "stack overflow":
-		debug.SetMaxStack(1 << 20)
-		fmt.Println(overflow(1))
-	case "abort":
-		_ = syscall.Kill(os.Getpid(), syscall.SIGABRT)
 	case "out of memory":
 		var all [][]byte
 		for range 1024 { // MiB, if nothing limits it
@@ -183,11 +167,4 @@ func write(api kube.Client, more <-chan os.Signal) error {
 	work.Data = map[string]string{"late": strings.Repeat("x", workSize)}
 	_, err = client.Update(context.Background(), work, metav1.UpdateOptions{})
 	return err
-}
-
-func overflow(n int) int {
-	if n < 0 {
-		return n
-	}
-	return overflow(n+1) + 1
 }

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -212,21 +210,10 @@ func (s *stage) state() string {
 	switch {
 	case !snap.Exists:
 		return "absent"
-	case snap.Unreadable != nil:
-		return "unreadable"
 	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 0:
 		return "free"
 	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 1 && strings.HasPrefix(snap.Annotations[k8sresourcelock.WitnessReleaseAnnotation], "v1 "):
 		return "free" // a witness has released it
 	}
 	return fmt.Sprintf("held by %q, annotations %v", snap.Record.HolderIdentity, snap.Annotations)
-}
-
-// patch changes the lock, a ConfigMap.
-func (p *process) patch(change string) {
-	p.s.Helper()
-	_, err := p.s.admin.CoreV1().ConfigMaps(p.s.namespace).Patch(p.s.Context(), election, types.MergePatchType, []byte(change), metav1.PatchOptions{})
-	if err != nil {
-		p.s.Fatal(err)
-	}
 }

@@ -25,7 +25,6 @@ type history struct {
 	mu     sync.Mutex
 	now    version
 	killed map[string]moment
-	table  map[moment]*tally
 	writes int // of witnesses
 }
 
@@ -36,20 +35,10 @@ type version struct {
 	requested bool // a challenger requests a handover
 }
 
-// tally counts the kills at a kind of moment.
-type tally struct{ kills, leaders, releases int }
-
-func (h *history) at(m moment) *tally {
-	if h.table[m] == nil {
-		h.table[m] = &tally{}
-	}
-	return h.table[m]
-}
-
 // follow watches the lock, which does not exist yet, until the end of the test.
 func follow(s *stage) *history {
 	s.Helper()
-	h := &history{s: s, killed: map[string]moment{}, table: map[moment]*tally{}}
+	h := &history{s: s, killed: map[string]moment{}}
 	leases := s.admin.CoordinationV1().Leases(s.namespace)
 	found, err := leases.List(s.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -97,9 +86,7 @@ func (h *history) observe(kind watch.EventType, lease *coordinationv1.Lease) {
 		return
 	}
 	h.writes++
-	m := h.killed[before.holder]
-	h.at(m).releases++
-	if m == "" || !before.marked || h.now.holder != "" {
+	if h.killed[before.holder] == "" || !before.marked || h.now.holder != "" {
 		h.s.Errorf("a witness replaced %+v by %+v", before, h.now)
 	}
 }
@@ -121,20 +108,9 @@ func (h *history) latest() version {
 	return h.now
 }
 
-// ends records that the test ends a candidate.
-func (h *history) ends(name string, m moment) {
+// kills records that the test ends a candidate now.
+func (h *history) kills(name string, m moment) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.killed[name] = m
-}
-
-// kills records that the test kills a candidate now.
-func (h *history) kills(name string, m moment) {
-	h.ends(name, m)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.at(m).kills++
-	if h.now.holder == name && h.now.marked {
-		h.at(m).leaders++
-	}
 }

@@ -2,10 +2,8 @@ package witness
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,8 +52,7 @@ type contender struct {
 	moment   moment
 }
 
-// TestDeath_RandomMoments kills candidates at random moments of their terms, and logs a table of them. KILLS is their number per
-// witness, 10 without it. LEASE is the lease duration. A busy machine must run each leader within the half of it that follows the
+// TestDeath_RandomMoments kills candidates at random moments of their terms. KILLS is their number per witness, 10 without it. LEASE is the lease duration. A busy machine must run each leader within the half of it that follows the
 // validity.
 func TestDeath_RandomMoments(t *testing.T) {
 	kills, err := strconv.Atoi(os.Getenv("KILLS"))
@@ -131,7 +128,7 @@ func (r *rampage) round(m moment, left *contender, revision string) (victim, sur
 		most = r.renewal * 5 / 4
 	case draining:
 		victim, survivor = r.leader(left, next)
-		r.ends(victim.name, m) // the witness releases the lock if the release of the candidate fails
+		r.kills(victim.name, m) // the witness releases the lock if the release of the candidate fails
 		victim.Signal(r.TB, syscall.SIGTERM)
 	case deleted:
 		victim, survivor = r.leader(left, next)
@@ -265,20 +262,11 @@ func (r *rampage) written() int {
 	return r.writes
 }
 
-// judge compares all terms, and logs the table. A witness logs its release after the API server has acknowledged the write, so the
-// watch reports each logged release. A release without a reply is not logged.
+// judge compares all terms. A witness logs its release after the API server has acknowledged the write, so the watch reports each
+// logged release. A release without a reply is not logged.
 func (r *rampage) judge() {
 	r.Helper()
 	logged := r.logged()
 	harness.Until(r.TB, "the watch reports each release that a witness has logged", func() bool { return r.written() >= logged })
 	lives.Apart(r.TB, r.all...)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	table := strings.Builder{}
-	fmt.Fprintf(&table, "\n%-40s%8s%10s%10s", "moment", "kills", "leaders", "releases")
-	for _, m := range slices.Sorted(maps.Keys(r.table)) {
-		n := r.table[m]
-		fmt.Fprintf(&table, "\n%-40s%8d%10d%10d", m, n.kills, n.leaders, n.releases)
-	}
-	r.Log(table.String())
 }
