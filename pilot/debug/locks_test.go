@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/inspect"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -72,7 +71,7 @@ func TestLockReader(t *testing.T) {
 	}
 	doubtful := lease("ghost", time.Hour)
 	doubtful.ManagedFields = nil // only the clock of the holder is known
-	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: "{"}}}
+	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": "{"}}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", nil).Status()
 	for name, c := range map[string]struct {
 		election Election

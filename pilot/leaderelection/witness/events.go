@@ -24,10 +24,8 @@ func (r recorder) Eventf(object runtime.Object, kind, reason, text string, args 
 	if err != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, callTimeout)
-	defer cancel()
 	now := metav1.Now()
-	_, _ = r.client.Events(ref.Namespace).Create(ctx, &corev1.Event{
+	_, _ = r.client.Events(ref.Namespace).Create(r.ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: ref.Name + ".", Namespace: ref.Namespace},
 		InvolvedObject: *ref, Type: kind, Reason: reason, Message: fmt.Sprintf(text, args...),
 		Source: corev1.EventSource{Component: "incumbent-witness"}, FirstTimestamp: now, LastTimestamp: now, Count: 1,

@@ -15,6 +15,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -31,7 +32,7 @@ type Options struct {
 }
 
 const (
-	// callTimeout bounds each read and write of a lock, with the connection. After the grace and one call without a response, a parent
+	// callTimeout bounds each request, with the connection. After the grace and one call without a response, a parent
 	// has time for a second connection.
 	callTimeout = 2 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
@@ -54,6 +55,7 @@ func (o Options) connect(cluster string) (c clients, err error) {
 	}
 	config = kube.FreshConnections(k8sresourcelock.ClientConfig(config))
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.Timeout = callTimeout
 	rest.AddUserAgent(config, "incumbent-witness")
 	transport, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -103,7 +105,7 @@ func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 	for key, r := range all {
 		r.died = died
 		running.Go(func() {
-			if !sleep(ctx, max(r.Grace, least)) {
+			if apirequest.Pause(ctx, max(r.Grace, least)) != nil {
 				return
 			}
 			slots <- struct{}{}
@@ -142,7 +144,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 			logged = err.Error()
 			log.Warn("failed to release the lock of a process that has ended; retrying while its lease lasts", "err", err)
 		}
-		if !sleep(ctx, pause) {
+		if apirequest.Pause(ctx, pause) != nil {
 			log.Warn("did not release the lock of a process that has ended; its lease expires", "err", err)
 			return
 		}
@@ -167,39 +169,10 @@ func try(ctx context.Context, r registration, to clients) (released bool, why st
 		return false, "", err
 	}
 	for {
-		released, why, err = r.ReleaseEnded(ctx, timed{lock}, r.died)
+		released, why, err = r.ReleaseEnded(ctx, lock, r.died)
 		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
 			return released, why, err
 		}
-	}
-}
-
-// timed is a lock with a timeout for each call.
-type timed struct{ k8sresourcelock.Versioned }
-
-// Read implements k8sresourcelock.Versioned.
-func (l timed) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return l.Versioned.Read(ctx)
-}
-
-// Write implements k8sresourcelock.Versioned.
-func (l timed) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return l.Versioned.Write(ctx, base, r, notes)
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // eofGrace is the minimum grace after the end of a connection. Other descriptors of the process may close slightly later.
@@ -78,7 +80,7 @@ func Serve(ctx context.Context, path string, o Options) error {
 			return fmt.Errorf("listen on socket %s: %w", path, err)
 		default: // for example too many open files
 			o.Logger.Warn("failed to accept a connection", "err", err)
-			sleep(ctx, maxRetry)
+			_ = apirequest.Pause(ctx, maxRetry)
 		}
 	}
 }

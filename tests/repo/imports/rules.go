@@ -65,7 +65,7 @@ var rules = []importRule{
 	{path: "internal/fence", allowed: []string{locks, members}, testImports: append([]string{elector}, harness...), without: library},
 	{path: elections + "/fence", allowed: []string{"internal/fence", elector, client, "internal/apirequest"}, testImports: harness, without: library},
 	{path: "internal/fence/install", allowed: []string{elections, "internal/audit", "internal/fence", locks, client, "internal/apirequest"}, testImports: append([]string{revisions}, harness...), without: library},
-	{path: elections + "/witness", allowed: []string{elector, locks, client}, testImports: harness, without: library, environment: true},
+	{path: elections + "/witness", allowed: []string{elector, locks, client, "internal/apirequest"}, testImports: harness, without: library, environment: true},
 	{path: elections + "/coordination", allowed: []string{elector, locks, members}, testImports: harness, without: library},
 	{path: candidate, allowed: []string{elections + "/coordination", client, "internal/apirequest"}, testImports: harness, without: library},
 	// The state of an election, from lock objects.
