@@ -13,13 +13,19 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-func TestLogLevels(t *testing.T) {
-	const own, other = "pilot", "default"
+// restoreLog configures the default log when the test ends.
+func restoreLog(t *testing.T) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := (&logging{level: "info", target: []string{"stdout"}}).configure(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+func TestLogLevels(t *testing.T) {
+	const own, other = "pilot", "default"
+	restoreLog(t)
 	for level, want := range map[string][2]log.Level{
 		"debug":                        {log.DebugLevel, log.DebugLevel},
 		"info":                         {log.InfoLevel, log.InfoLevel},
@@ -48,11 +54,7 @@ func TestLogLevels(t *testing.T) {
 
 func TestLogFlags(t *testing.T) {
 	clearVariables(t)
-	t.Cleanup(func() {
-		if err := (&logging{level: "info", target: []string{"stdout"}}).configure(); err != nil {
-			t.Error(err)
-		}
-	})
+	restoreLog(t)
 	for flags, want := range map[string]struct{ json, debug bool }{
 		"":                         {},
 		"--log-level=debug":        {debug: true},

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -82,7 +80,7 @@ func TestInputErrors(t *testing.T) {
 		"variable, listed":      {map[string]string{"ENABLE_LEADER_ELECTION": "maybe"}, []string{"features"}, `ENABLE_LEADER_ELECTION="maybe"`},
 		"no identity":           {nil, []string{"server", "--ca-bundle=x"}, "--identity is empty"},
 		"flag before env":       {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--identity=A"}, `--identity="A"`},
-		"kubeconfig":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--kubeconfig=/no/such"}, "/no/such"},
+		"kubeconfig":            {map[string]string{"POD_NAME": "a"}, []string{"server", "--ca-bundle=x", "--kubeconfig=/no/such"}, "set --kubeconfig=FILE"},
 		"KUBECONFIG":            {map[string]string{"POD_NAME": "a", "KUBECONFIG": "/no/such"}, []string{"server", "--ca-bundle=x"}, "KUBECONFIG=/no/such"},
 		"duration":              {map[string]string{"POD_NAME": "a"}, []string{"server", "--lease-duration=30"}, "lease-duration"},
 		"further arguments":     {nil, []string{"server", "now"}, "now"},
@@ -93,7 +91,7 @@ func TestInputErrors(t *testing.T) {
 		"log target":            {nil, []string{"server", "--log-target=/no/such/folder/log"}, "--log-target=/no/such/folder/log"},
 		"fence file":            {nil, []string{"fence", "render", "--file=/no/such"}, "--file: open /no/such"},
 		"fence account":         {nil, []string{"fence", "render", "--service-account=A", "--revisions=only"}, `service account "istio-system/A"`},
-		"fence kubeconfig":      {nil, []string{"fence", "verify", "--kubeconfig=/no/such", "--revisions=only"}, "/no/such"},
+		"fence kubeconfig":      {nil, []string{"fence", "verify", "--kubeconfig=/no/such", "--revisions=only"}, "set --kubeconfig=FILE"},
 		"no fence revisions":    {nil, []string{"fence", "render"}, "give the revisions with --revisions"},
 		"fence argument":        {nil, []string{"fence", "render", "now"}, "now"},
 		"fence verb":            {nil, []string{"fence", "dance"}, `unknown command "dance" for "pilot fence"`},
@@ -106,18 +104,6 @@ func TestInputErrors(t *testing.T) {
 				t.Errorf("error %v lacks %s", err, test.want)
 			}
 		})
-	}
-}
-
-// Package internal/fence/install tests the content of the file.
-func TestFenceFile(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "fence.yaml")
-	const text = "elections:\n- {election: e, namespace: ns, lock: lease, serviceAccounts: [ns/s], guards: [{resources: [secrets], names: [x]}]}\n"
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := pilot(t, "fence", "render", "--file="+name); err != nil || !strings.Contains(out, "incumbent-fence.istio-system.ns.e.lease.work-") {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
 
