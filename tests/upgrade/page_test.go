@@ -36,7 +36,7 @@ func TestUpgradePage(t *testing.T) {
 	build(t, &options)
 	buildElectionctl(t)
 	w := start(t, rollout.Options{Bare: true, Images: map[string]string{named: options.Pilot}})
-	w.must(w.Cluster.LoadDefinitions(t.Context(), filepath.Join(root, "tests", "integration", "alerts", "testdata", "definitions")))
+	w.must(w.Cluster.LoadDefinitions(t.Context(), filepath.Join("testdata", "definitions")))
 	here := t.TempDir()
 	w.must(os.Symlink(filepath.Dir(options.Charts), filepath.Join(here, "deploy")))
 	install, upgrade, found := strings.Cut(w.page("upgrade.md"), "## Change the default revision")

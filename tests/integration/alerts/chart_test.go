@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -70,21 +71,28 @@ func tryHelm(t *testing.T, args ...string) (string, error) {
 // everything enables all monitoring objects.
 const everything = "monitoring.rules.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"
 
-// monitoring are the objects for the operator and for Grafana.
+// monitoring are the objects for the operator and for Grafana, and the Services and Deployments that they refer to.
 type monitoring struct {
-	rules     []monitoringv1.PrometheusRule
-	monitors  []monitoringv1.ServiceMonitor
-	dashboard []corev1.ConfigMap
+	rules       []monitoringv1.PrometheusRule
+	monitors    []monitoringv1.ServiceMonitor
+	dashboard   []corev1.ConfigMap
+	services    []corev1.Service
+	deployments []appsv1.Deployment
 }
 
 // texts caches rendered charts by their values.
 var texts sync.Map
 
-// rendered returns the monitoring objects of a release. An unknown field is an error.
-func rendered(t *testing.T, set string) (all monitoring) {
+// rendered returns the monitoring objects of the release stable. An unknown field is an error.
+func rendered(t *testing.T, set string) monitoring {
 	t.Helper()
-	once, _ := texts.LoadOrStore(set, sync.OnceValues(func() (string, error) {
-		return tryHelm(t, "template", "stable", chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	return renderedAs(t, "stable", namespace, set)
+}
+
+func renderedAs(t *testing.T, release, namespace, set string) (all monitoring) {
+	t.Helper()
+	once, _ := texts.LoadOrStore([3]string{release, namespace, set}, sync.OnceValues(func() (string, error) {
+		return tryHelm(t, "template", release, chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
 	}))
 	text, err := once.(func() (string, error))()
 	if err != nil {
@@ -98,6 +106,10 @@ func rendered(t *testing.T, set string) (all monitoring) {
 			all.monitors = append(all.monitors, strictly[monitoringv1.ServiceMonitor](t, document))
 		case strings.Contains(document, "\n  incumbent.json:"):
 			all.dashboard = append(all.dashboard, strictly[corev1.ConfigMap](t, document))
+		case strings.Contains(document, "\nkind: Service\n"):
+			all.services = append(all.services, strictly[corev1.Service](t, document))
+		case strings.Contains(document, "\nkind: Deployment\n"):
+			all.deployments = append(all.deployments, strictly[appsv1.Deployment](t, document))
 		}
 	}
 	return all

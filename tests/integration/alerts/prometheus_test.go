@@ -3,11 +3,10 @@ package alerts
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"testing"
 	"time"
-
-	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/prometheus"
 )
@@ -19,28 +18,26 @@ const (
 	look = 100 * time.Millisecond
 )
 
-// server is a running Prometheus.
+// server is a running Prometheus with the rules of both releases.
 type server struct {
 	*prometheus.Server
-	// rules is the folder of its rule files.
-	rules string
+	rules string // the folder of its rule files
 }
 
-// startPrometheus starts a Prometheus without rules that scrapes the targets of ServiceMonitors.
+// startPrometheus starts a Prometheus that scrapes the Pods. It has no rules yet.
 func startPrometheus(t *testing.T, p *plane) *server {
 	t.Helper()
-	scrapes := []any{}
-	for _, m := range list[monitoringv1.ServiceMonitor](t, p, "servicemonitors") {
-		endpoint := m.Spec.Endpoints[0]
-		scrapes = append(scrapes, map[string]any{
-			"job_name": m.Namespace + "/" + m.Name, "metrics_path": endpoint.Path,
-			"scrape_interval": string(endpoint.Interval), "scrape_timeout": string(endpoint.Interval),
-			"static_configs": discover(t, p.Client(t).Kube(), m),
+	groups := []any{}
+	for _, pod := range p.node.Pods() {
+		groups = append(groups, map[string]any{
+			"targets": []string{net.JoinHostPort(pod.Address, "15014")}, "labels": map[string]string{"namespace": p.namespace, "pod": pod.Name},
 		})
 	}
 	rules := t.TempDir()
 	return &server{prometheus.Start(t, map[string]any{
-		"global": map[string]any{"evaluation_interval": "1s"}, "rule_files": []string{rules + "/*.yaml"}, "scrape_configs": scrapes,
+		"global":         map[string]any{"evaluation_interval": "1s", "scrape_interval": "1s", "scrape_timeout": "1s"},
+		"rule_files":     []string{rules + "/*.yaml"},
+		"scrape_configs": []any{map[string]any{"job_name": "pilot", "static_configs": groups}},
 	}), rules}
 }
 
@@ -91,26 +88,4 @@ func (p *server) is(ctx context.Context, expr, value string) error {
 		return fmt.Errorf("%s is %v, want %s", expr, got, value)
 	}
 	return nil
-}
-
-// has returns an error unless a series of the metric has all labels.
-func (p *server) has(ctx context.Context, use use) error {
-	var all []map[string]string
-	if err := p.Get(ctx, "series", url.Values{"match[]": {use.metric}}, &all); err != nil {
-		return err
-	}
-	var last error = fmt.Errorf("%s: no metric %s", use.where, use.metric)
-	for _, labels := range all {
-		missing := ""
-		for _, label := range use.labels {
-			if _, there := labels[label]; !there && label != remoteLabel {
-				missing = label
-			}
-		}
-		if missing == "" {
-			return nil
-		}
-		last = fmt.Errorf("%s: %s has no label %s but %v", use.where, use.metric, missing, labels)
-	}
-	return last
 }

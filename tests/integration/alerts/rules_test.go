@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -35,8 +36,21 @@ func TestMonitoringObjects(t *testing.T) {
 			t.Errorf("%s has for: %s", rule.Alert, *rule.For)
 		}
 	}
-	if e := on.monitors[0].Spec.Endpoints; len(e) != 1 || e[0].Interval != "7s" || e[0].Port != "http-monitoring" {
-		t.Errorf("endpoints %+v", e)
+	e := on.monitors[0].Spec.Endpoints
+	if len(e) != 1 || e[0].Interval != "7s" || e[0].Path != "/metrics" {
+		t.Fatalf("endpoints %+v", e)
+	}
+	// The monitor selects the Service, which selects the Pods.
+	service, pods := on.services[0], on.deployments[0].Spec.Template
+	if port := service.Spec.Ports[0]; e[0].Port != port.Name || port.TargetPort.StrVal != pods.Spec.Containers[0].Ports[0].Name {
+		t.Errorf("endpoint %+v, port %+v of the Service, and ports %+v of the container", e[0], port, pods.Spec.Containers[0].Ports)
+	}
+	for what, c := range map[string]struct{ selector, labels map[string]string }{
+		"monitor": {on.monitors[0].Spec.Selector.MatchLabels, service.Labels}, "Service": {service.Spec.Selector, pods.Labels},
+	} {
+		if !labels.SelectorFromSet(c.selector).Matches(labels.Set(c.labels)) || len(c.selector) == 0 {
+			t.Errorf("%s selects %v, not %v", what, c.selector, c.labels)
+		}
 	}
 	file, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
 	if err != nil || strings.TrimSpace(on.dashboard[0].Data["incumbent.json"]) != strings.TrimSpace(string(file)) {
@@ -80,15 +94,21 @@ var (
 	label       = regexp.MustCompile(`\$labels\.(\w+)`)
 )
 
-// TestAlertAnnotations checks texts, labels and the section in docs/monitoring.md of each alert.
-func TestAlertAnnotations(t *testing.T) {
-	t.Parallel() // the live test mostly waits
+// monitoringPage returns docs/monitoring.md.
+func monitoringPage(t *testing.T) string {
+	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "docs", "monitoring.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(content)
+}
+
+// TestAlertAnnotations checks texts, labels and the section in docs/monitoring.md of each alert.
+func TestAlertAnnotations(t *testing.T) {
+	t.Parallel() // the live test mostly waits
 	var sections []string
-	for _, found := range heading.FindAllStringSubmatch(string(content), -1) {
+	for _, found := range heading.FindAllStringSubmatch(monitoringPage(t), -1) {
 		sections = append(sections, found[1])
 	}
 	var there []string
