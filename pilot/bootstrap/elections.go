@@ -155,7 +155,7 @@ func GuardedLeases(config Config) (names []string) {
 	}
 	for _, row := range config.rows() {
 		if row.perRevision && row.lease && len(row.writes) > 0 {
-			names = append(names, row.id+"-"+config.Revision)
+			names = append(names, row.lockName(config.Revision))
 		}
 	}
 	return names

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -45,10 +46,7 @@ func newMetrics(remote bool) *metrics {
 	} else { // metrics of the process
 		m.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), ReadBuild().metric())
 	}
-	m.leader = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "leader_election_master_status",
-		Help: "1 if this process leads the election, else 0.",
-	}, []string{"name"})
+	m.leader = m.gauge("leader_election_master_status", "1 if this process leads the election, else 0.", "name")
 	m.slowpath = m.counter("leader_election_slowpath_total",
 		"Number of writes that failed with a conflict and were followed by a read.", "name")
 	m.phases = m.counter("incumbent_election_phase_changes_total",
@@ -74,24 +72,21 @@ func newMetrics(remote bool) *metrics {
 	}
 	m.witnessed = m.counter("incumbent_election_witness_releases_total",
 		"Number of locks that this process acquired after the witness of an ended leader released them.", "name")
-	m.missing = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "incumbent_election_missing_kinds",
-		Help: "Number of resource kinds that the controller needs and the API server does not serve. Above 0, this process does not campaign. Absent if none are needed.",
-	}, []string{"name"})
-	m.MustRegister(m.leader, m.missing)
+	m.missing = m.gauge("incumbent_election_missing_kinds",
+		"Number of resource kinds that the controller needs and the API server does not serve. Above 0, this process does not campaign. Absent if none are needed.", "name")
 	return m
 }
 
+func (m *metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.With(m).NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
 func (m *metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	m.MustRegister(v)
-	return v
+	return promauto.With(m).NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
 func (m *metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	m.MustRegister(v)
-	return v
+	return promauto.With(m).NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 }
 
 func (m *metrics) span(what, help string) *prometheus.HistogramVec {
@@ -174,17 +169,20 @@ func (statusCollector) Describe(out chan<- *prometheus.Desc) {
 func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 	for _, le := range s.site.mine {
 		now := le.Status()
-		out <- prometheus.MustNewConstMetric(validityLeft, prometheus.GaugeValue, now.ValidityLeft.Seconds(), now.Lock)
-		out <- prometheus.MustNewConstMetric(validity, prometheus.GaugeValue, now.Validity.Seconds(), now.Lock)
-		out <- prometheus.MustNewConstMetric(candidate, prometheus.GaugeValue, canLead(now), now.Lock, s.site.config.Revision)
-		out <- prometheus.MustNewConstMetric(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds(), now.Lock)
-		out <- prometheus.MustNewConstMetric(transitions, prometheus.GaugeValue, float64(now.Transitions), now.Lock)
+		add := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+			out <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{now.Lock}, labels...)...)
+		}
+		add(validityLeft, prometheus.GaugeValue, now.ValidityLeft.Seconds())
+		add(validity, prometheus.GaugeValue, now.Validity.Seconds())
+		add(candidate, prometheus.GaugeValue, canLead(now), s.site.config.Revision)
+		add(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds())
+		add(transitions, prometheus.GaugeValue, float64(now.Transitions))
 		byGate, byFence := le.Gate().Refused()
-		out <- prometheus.MustNewConstMetric(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()), now.Lock)
-		out <- prometheus.MustNewConstMetric(refusedWrites, prometheus.CounterValue, float64(byGate), now.Lock, "gate")
-		out <- prometheus.MustNewConstMetric(refusedWrites, prometheus.CounterValue, float64(byFence), now.Lock, "fence")
+		add(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()))
+		add(refusedWrites, prometheus.CounterValue, float64(byGate), "gate")
+		add(refusedWrites, prometheus.CounterValue, float64(byFence), "fence")
 		if n, err := strconv.ParseUint(now.Token, 10, 64); err == nil {
-			out <- prometheus.MustNewConstMetric(token, prometheus.GaugeValue, float64(n), now.Lock)
+			add(token, prometheus.GaugeValue, float64(n))
 		}
 	}
 }

@@ -81,11 +81,11 @@ func TestChild_LastMessages(t *testing.T) {
 	c.Register(term(1))
 	c.Register(term(2))
 	c.Remove(term(1))
-	child := Child{socket: conn, session: session{terms: terms{}}, received: make(chan struct{})}
-	close(child.received)
-	child.lastMessages()
-	if _, kept := child.session.terms[registration{WitnessedTerm: term(2)}.key()]; !kept || len(child.session.terms) != 1 {
-		t.Errorf("terms %v, want lock-2", child.session.terms)
+	parent := child{socket: conn, session: session{terms: terms{}}, received: make(chan struct{})}
+	close(parent.received)
+	parent.lastMessages()
+	if _, kept := parent.session.terms[registration{WitnessedTerm: term(2)}.key()]; !kept || len(parent.session.terms) != 1 {
+		t.Errorf("terms %v, want lock-2", parent.session.terms)
 	}
 }
 

@@ -15,20 +15,6 @@ const Supported = runtime.GOOS == "linux"
 // Variable is the environment variable with the file descriptor of the socket to the parent.
 const Variable = "INCUMBENT_WITNESS_FD"
 
-// Command is a program to start as the child of a witness.
-type Command struct {
-	// Path is the file of the program. Args begins with its name. Env is the environment.
-	Path      string
-	Args, Env []string
-}
-
-// Status is how a child ended.
-type Status struct {
-	// Code is the exit code. Signal is not zero if a signal ended the child.
-	Code   int
-	Signal syscall.Signal
-}
-
 // Main calls run in a child process, and is the witness of the child. The context ends with SIGTERM or SIGINT. Main does not
 // return: the parent ends with the exit code or the signal of the child. If Supported is false, run is called in this process. If run
 // returns an error, the child prints it and ends with exit code 1. Call it first in the main function, so that the parent starts

@@ -35,15 +35,3 @@ func Serve(context.Context, string, Options) error { return errNoLinux }
 
 // Supervise returns an error.
 func Supervise(Options) error { return errNoLinux }
-
-// Start returns an error.
-func (Command) Start(Options) (*Child, error) { return nil, errNoLinux }
-
-// Child does not exist on this operating system.
-type Child struct{}
-
-// Wait returns the zero Status.
-func (*Child) Wait() Status { return Status{} }
-
-// Exit does nothing.
-func (Status) Exit() {}

@@ -28,16 +28,22 @@ const (
 // Supervise starts this program again as a child, with the same arguments, environment and standard files, and is its witness. It
 // returns only if it cannot start the child. Otherwise it ends this process with the exit code or the signal of the child.
 func Supervise(o Options) error {
-	child, err := Command{Path: "/proc/self/exe", Args: os.Args, Env: os.Environ()}.Start(o)
+	c, err := startChild(o)
 	if err != nil {
 		return fmt.Errorf("start this program as a child of its witness: %w", err)
 	}
-	child.Wait().Exit()
+	c.wait().exit()
 	return nil
 }
 
-// Child is a running child.
-type Child struct {
+// status is how a child ended.
+type status struct {
+	code   int            // the exit code
+	signal syscall.Signal // is not zero if a signal ended the child
+}
+
+// child is a running child.
+type child struct {
 	pid      int
 	process  *os.Process
 	options  Options
@@ -47,9 +53,9 @@ type Child struct {
 	received chan struct{}
 }
 
-// Start starts the child. The goroutine stays on its thread until the end of the process, because the kernel ends the child
-// together with this thread.
-func (c Command) Start(o Options) (*Child, error) {
+// startChild starts this program again. The goroutine stays on its thread until the end of the process, because the kernel ends
+// the child together with this thread.
+func startChild(o Options) (*child, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -61,38 +67,38 @@ func (c Command) Start(o Options) (*Child, error) {
 	if err != nil {
 		return nil, err
 	}
-	child := &Child{
+	c := &child{
 		options: o.withDefaults(), signals: make(chan os.Signal, 16), socket: socket,
 		session: session{terms: terms{}}, received: make(chan struct{}),
 	}
 	nohup := signal.Ignored(syscall.SIGHUP)
-	signal.Notify(child.signals)                                    // SIGPIPE too: the release must not end at a closed standard error
+	signal.Notify(c.signals)                                        // SIGPIPE too: the release must not end at a closed standard error
 	signal.Reset(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU) // the terminal sends them to both processes
 	if nohup {
 		signal.Ignore(syscall.SIGHUP) // the child inherits it
 	}
 	runtime.LockOSThread()
-	process, err := os.StartProcess(c.Path, c.Args, &os.ProcAttr{
-		Env:   append(c.Env[:len(c.Env):len(c.Env)], Variable+"=3"),
+	process, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
+		Env:   append(os.Environ(), Variable+"=3"),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})
 	if err != nil {
-		signal.Stop(child.signals)
+		signal.Stop(c.signals)
 		return nil, errors.Join(err, socket.Close())
 	}
-	child.pid, child.process = process.Pid, process
-	go child.forward()
+	c.pid, c.process = process.Pid, process
+	go c.forward()
 	go func() {
-		defer close(child.received)
-		child.session.receive(socket, child.options)
+		defer close(c.received)
+		c.session.receive(socket, c.options)
 	}()
-	return child, nil
+	return c, nil
 }
 
 // forward sends the signals of this process to the child. The terminal sends SIGINT and SIGQUIT to both processes. A process
 // descriptor is used, because the process ID of an ended child may belong to another process.
-func (c *Child) forward() {
+func (c *child) forward() {
 	for s := range c.signals {
 		n, _ := s.(syscall.Signal)
 		switch terminal := isTerminal(); {
@@ -115,15 +121,15 @@ func isTerminal() bool {
 	return err == nil && group == syscall.Getpgrp()
 }
 
-// Wait waits for the end of the child, and releases the locks whose terms the child has registered and not removed. The kernel
+// wait waits for the end of the child, and releases the locks whose terms the child has registered and not removed. The kernel
 // reports the end after it has closed all descriptors of all threads.
-func (c *Child) Wait() Status {
+func (c *child) wait() status {
 	procs := runtime.GOMAXPROCS(1)
 	percent := debug.SetGCPercent(-1)
 	limit := debug.SetMemoryLimit(idleMemory)
 	debug.FreeOSMemory()
 	unmapProgram()
-	status := c.reap()
+	ended := c.reap()
 	runtime.GOMAXPROCS(procs)
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
@@ -131,12 +137,12 @@ func (c *Child) Wait() Status {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout) //nolint:forbidigo // after the end of the program
 	defer cancel()
 	c.options.release(ctx, c.session.terms, 0)
-	return status
+	return ended
 }
 
 // lastMessages reads the messages that the child sent before its end. They are in the kernel. If another process inherited the
 // socket, it does not end, so the number of messages is limited.
-func (c *Child) lastMessages() {
+func (c *child) lastMessages() {
 	_ = c.socket.SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline
 	<-c.received
 	socket, err := c.socket.(syscall.Conn).SyscallConn()
@@ -179,34 +185,34 @@ func unmapProgram() {
 }
 
 // reap waits for all children. As process 1 of a container, this process also has the orphans of others.
-func (c *Child) reap() Status {
+func (c *child) reap() status {
 	for {
-		var status syscall.WaitStatus
-		switch pid, err := syscall.Wait4(-1, &status, 0, nil); {
+		var ended syscall.WaitStatus
+		switch pid, err := syscall.Wait4(-1, &ended, 0, nil); {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // cannot happen: only this function waits
-			return Status{Code: 1}
-		case pid == c.pid && status.Signaled():
-			return Status{Signal: status.Signal()}
+			return status{code: 1}
+		case pid == c.pid && ended.Signaled():
+			return status{signal: ended.Signal()}
 		case pid == c.pid:
-			return Status{Code: status.ExitStatus()}
+			return status{code: ended.ExitStatus()}
 		}
 	}
 }
 
-// Exit ends this process in the same way.
-func (s Status) Exit() {
-	if s.Signal == 0 {
-		os.Exit(s.Code)
+// exit ends this process in the same way.
+func (s status) exit() {
+	if s.signal == 0 {
+		os.Exit(s.code)
 	}
 	// The core file of the child is sufficient.
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
-	defaultAction(s.Signal)
+	defaultAction(s.signal)
 	// The signal must arrive at this thread. Otherwise os.Exit could be earlier.
 	runtime.LockOSThread()
-	_ = unix.Tgkill(os.Getpid(), syscall.Gettid(), s.Signal)
+	_ = unix.Tgkill(os.Getpid(), syscall.Gettid(), s.signal)
 	// SIGKILL always ends this process. Other signals do not end process 1 of a container.
-	os.Exit(128 + int(s.Signal))
+	os.Exit(128 + int(s.signal))
 }
 
 // defaultAction sets the default action of a signal. signal.Reset would restore the handler of the Go runtime, which prints

@@ -21,7 +21,7 @@ import (
 // supervised runs the test program as a child and its witness.
 func supervised(mode string) {
 	if mode == "exit" {
-		Status{Signal: syscall.SIGABRT}.Exit()
+		status{signal: syscall.SIGABRT}.exit()
 	}
 	client, err := FromParent()
 	if mode == "orphans" && client == nil { // orphans become children of this process, as with process 1 of a container
