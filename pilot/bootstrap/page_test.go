@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/debug"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // shows returns a replica's elections page, empty while it is not served.
@@ -33,16 +33,12 @@ func TestElectionsPage(t *testing.T) {
 	config.Revision = "a-revision"
 	c := newController()
 	c.cold = make(chan struct{})
-	// The process of the holder does not exist any more.
-	record := `{"holderIdentity":"ghost","leaseDurationSeconds":1,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z"}`
-	_, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: electionID, Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: record}},
-	}, metav1.CreateOptions{})
-	if err != nil {
+	e.breakRecord(t)
+	a := start(t, config, c.rows())
+	await(t, "no candidate is warm, and the page reads the lock", func() bool { return strings.Contains(a.shows(t), string(inspect.Unreadable)) })
+	if err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Delete(t.Context(), electionID, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, config, c.rows())
-	await(t, "no candidate is warm", func() bool { return strings.Contains(a.shows(t), "expired (renewed ") })
 	close(c.cold)
 	a.leads(t)
 	await(t, "it leads without followers", func() bool {
