@@ -405,7 +405,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: map[string]string{"service": ""}}
 				return newer(o, "v1", "ConfigMap")
 			}
-			account := newer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "ServiceAccount")
+			account := newer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account"}}, "v1", "ServiceAccount")
 			for name, x := range map[string]struct {
 				cause func()
 				want  bool
@@ -430,7 +430,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 // watchedLists returns the initial objects and the channels of the watches.
 func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan runtime.Object) {
 	t.Helper()
-	made := play(t, named("made"), annotated(versionAnnotation, "5"), parameters("params"))
+	made := play(t, named("made"), annotated(versionAnnotation, "5"), annotated(accountOverride, "account"), parameters("params"))
 	made.Revision = "default" // as in the controller
 	made.configs["params"] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}}
 	lists, added = map[string]any{
