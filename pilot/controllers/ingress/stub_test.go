@@ -97,7 +97,6 @@ func (s *stub) put(o runtime.Object) {
 
 var (
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("no right"))
-	errConflict  = apierrors.NewConflict(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("changed"))
 )
 
 // patches returns the attempted patches.
