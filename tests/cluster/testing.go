@@ -77,6 +77,21 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
+// Own starts a cluster that only one test uses. It stops after the test.
+func Own(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	c, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
 // notInNames matches characters that are not allowed in names.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 

@@ -62,15 +62,7 @@ func record(t *testing.T, admin kube.Client, home string) (r locks.LeaderElectio
 
 func TestRemoteCluster(t *testing.T) {
 	west := cluster.Shared(t)
-	east, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := east.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	east := cluster.Own(t, cluster.Options{WithoutControllers: true})
 	t.Run("local outranks remote", func(t *testing.T) { localOutranksRemote(t, west, east) })
 	t.Run("remote starts late", func(t *testing.T) { remoteStartsLate(t, west, east) })
 }

@@ -6,10 +6,13 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -18,24 +21,45 @@ func isRejected(err error) bool {
 	return errors.As(err, &rejected)
 }
 
+// deleteLock deletes a ConfigMap lock.
+func (x *fixture) deleteLock() {
+	x.Helper()
+	if err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Delete(x.Context(), election, metav1.DeleteOptions{}); err != nil {
+		x.Fatal(err)
+	}
+}
+
+// overwriteLock writes another holder without a handover, as istiod does.
+func (x *fixture) overwriteLock() {
+	x.Helper()
+	now := metav1.Now()
+	record := k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: int(shortLease.Seconds()), AcquireTime: now, RenewTime: now, LeaderTransitions: 3,
+	}
+	lock := &k8sresourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: election}, Client: x.cluster.Client(x).Kube().CoordinationV1(),
+	}
+	eventually(x, "another holder is written", func() bool {
+		base, err := lock.Read(x.Context())
+		if err != nil {
+			x.Fatal(err)
+		}
+		_, err = lock.Write(x.Context(), base, record, base.Annotations)
+		return err == nil // a renewal can be first
+	})
+}
+
 // After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	t.Parallel()
-	overwritten := func(x *fixture, _ *worker) { x.overwriteLock() }
-	deleted := func(x *fixture, _ *worker) { x.deleteLock() }
 	for name, c := range map[string]struct {
 		lock leaderelection.LockType
 		lose func(*fixture, *worker)
 	}{
-		"overwritten":                  {leaderelection.LockTypeLease, overwritten},
-		"overwritten, MultiLock":       {leaderelection.LockTypeMulti, overwritten},
-		"Lease deleted":                {leaderelection.LockTypeLease, deleted},
-		"ConfigMap deleted":            {leaderelection.LockTypeConfigMap, deleted},
-		"MultiLock, ConfigMap deleted": {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeConfigMap).deleteLock() }},
-		"MultiLock, Lease deleted":     {leaderelection.LockTypeMulti, func(x *fixture, _ *worker) { x.as(leaderelection.LockTypeLease).deleteLock() }},
-		"record corrupted":             {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) { x.corruptLock() }},
-		"writes forbidden":             {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.withVerbs("unused", "get", "watch") }},
-		"cut off":                      {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
+		"overwritten":      {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.overwriteLock() }},
+		"deleted":          {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) { x.deleteLock() }},
+		"writes forbidden": {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.withVerbs("unused", "get", "watch") }},
+		"cut off":          {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +124,7 @@ func TestConnections_AllFail(t *testing.T) {
 // A load balancer sends some connections to an API server that is stopped.
 func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	t.Parallel()
-	c := ownCluster(t)
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
 	second, err := c.AddAPIServer(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -55,19 +55,6 @@ func lockRules(names []string, verbs ...string) []rbacv1.PolicyRule {
 	return rules
 }
 
-// candidateRules are the least permissions that a candidate needs.
-func candidateRules(locks ...string) []rbacv1.PolicyRule {
-	return slices.Concat(lockRules(nil, "create"), lockRules(locks, "get", "update", "watch"))
-}
-
-// tagRules allow a candidate to watch the default revision.
-func tagRules(webhooks ...string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{{
-		APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
-		ResourceNames: webhooks, Verbs: []string{"get", "list", "watch"},
-	}}
-}
-
 // fixture is a namespace with candidates.
 type fixture struct {
 	testing.TB
@@ -86,39 +73,17 @@ func newFixtureIn(t testing.TB, c *cluster.Cluster, lock leaderelection.LockType
 	return &fixture{TB: t, cluster: c, namespace: c.Namespace(t), lock: lock}
 }
 
-// ownCluster starts a cluster that only one test uses.
-func ownCluster(t *testing.T) *cluster.Cluster {
-	t.Helper()
-	c, err := cluster.Start(t.Context(), cluster.Options{WithoutControllers: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-// eachLock runs a test with each type of lock.
-func eachLock(t *testing.T, f func(t *testing.T, x *fixture)) {
-	t.Helper()
-	t.Parallel()
-	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
-		t.Run(lock.String(), func(t *testing.T) {
-			t.Parallel()
-			f(t, newFixture(t, lock))
-		})
-	}
-}
-
-// config returns a client configuration with a token of a new Pod.
+// config returns a client configuration with a token of a new Pod. It has the least permissions that a ranked candidate needs. A worker
+// may also write workMap.
 func (x *fixture) config(name string) *rest.Config {
 	x.Helper()
+	rules := slices.Concat(lockRules(nil, "create"), lockRules([]string{election}, "get", "update", "watch"), lockRules([]string{workMap}, "patch"))
 	return x.cluster.Identity(x, cluster.IdentityOptions{
-		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: slices.Concat(candidateRules(election), lockRules([]string{workMap}, "patch")),
-		ClusterRules: tagRules(revisions.DefaultTagWebhook(x.namespace)),
+		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: rules,
+		ClusterRules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
+			ResourceNames: []string{revisions.DefaultTagWebhook(x.namespace)}, Verbs: []string{"get", "list", "watch"},
+		}},
 	})
 }
 
@@ -146,7 +111,7 @@ func (x *fixture) candidate(name, revision string, options ...func(*leaderelecti
 
 func (x *fixture) candidateAt(name, revision string, config *rest.Config, options ...func(*leaderelection.Config)) *candidate {
 	x.Helper()
-	c := &candidate{name: name, namespace: x.namespace, Recorder: &lives.Recorder{}, transport: newTransport()}
+	c := &candidate{name: name, namespace: x.namespace, Recorder: &lives.Recorder{}, transport: &transport{}}
 	config.Wrap(c.transport.wrap)
 	var err error
 	c.client, err = kube.NewClient(config, kube.WithOwnConnections())

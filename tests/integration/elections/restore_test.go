@@ -6,13 +6,14 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // etcd is restored from a backup: in one election of a time when an earlier leader held the lock, in the other of a
 // time before the lock existed. The term of the current leader ends, and a candidate leads in a new term.
 func TestStoreRestored(t *testing.T) {
 	t.Parallel()
-	c := ownCluster(t)
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
 	type restored struct {
 		*fixture
 		a, b *candidate

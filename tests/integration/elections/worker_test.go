@@ -121,8 +121,8 @@ func (w *worker) continues(t *testing.T, renewals int) {
 	t.Helper()
 	terms := len(w.Spans())
 	token := w.Status().Token
-	renewed := w.transport.renewed.Load()
-	eventually(t, w.name+" renews", func() bool { return w.transport.renewed.Load() >= renewed+int64(renewals) })
+	renewed := w.transport.renewed()
+	eventually(t, w.name+" renews", func() bool { return w.transport.renewed() >= renewed+renewals })
 	written := w.written.Load()
 	eventually(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
 	if now := len(w.Spans()); now != terms || w.Status().Token != token {
@@ -141,7 +141,7 @@ func (w *worker) isShut(t *testing.T) {
 			t.Errorf("a write of %s after its term: %v", w.name, err)
 		}
 	}
-	if sent := w.transport.sent("PATCH"); uint64(sent) > admitted || w.Gate().Admitted() != admitted {
+	if sent := w.transport.sent.Count("PATCH "); uint64(sent) > admitted || w.Gate().Admitted() != admitted {
 		t.Errorf("%s sent %d writes, and the gate admitted %d in the term and %d now", w.name, sent, admitted, w.Gate().Admitted())
 	}
 }

@@ -63,17 +63,9 @@ type world struct {
 
 func newWorld(b testing.TB, program string) *world {
 	b.Helper()
-	c, err := cluster.Start(b.Context(), cluster.Options{
+	c := cluster.Own(b, cluster.Options{
 		WithoutControllers: true, Audit: true, AuditPolicy: auditPolicy,
 		APIServerArgs: []string{"--service-cluster-ip-range=10.96.0.0/16"}, // each Gateway has a Service
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			b.Error(err)
-		}
 	})
 	w := &world{TB: b, cluster: c, program: program, home: c.Namespace(b), bundle: filepath.Join(b.TempDir(), "bundle.pem")}
 	config := c.Admin()
