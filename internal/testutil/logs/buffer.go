@@ -26,9 +26,20 @@ func (b *Buffer) String() string {
 	return b.out.String()
 }
 
+// Take returns the log so far and empties it.
+func (b *Buffer) Take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.out.Reset()
+	return b.out.String()
+}
+
 // Count returns the number of lines that contain all words.
-func (b *Buffer) Count(words ...string) (n int) {
-	for line := range strings.Lines(b.String()) {
+func (b *Buffer) Count(words ...string) int { return Count(b.String(), words...) }
+
+// Count returns the number of lines of a log that contain all words.
+func Count(log string, words ...string) (n int) {
+	for line := range strings.Lines(log) {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 			n++
 		}

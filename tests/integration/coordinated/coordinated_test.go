@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -51,7 +52,7 @@ func TestCoordinator_Chooses(t *testing.T) {
 		t.Errorf("LeaseCandidate remains:\n%s", canary.log.String())
 	}
 	w.await("preference is removed", func() bool { return w.lease().Spec.PreferredHolder == nil })
-	if spec := w.lease().Spec; string(value(spec.Strategy)) != coordination.DefaultRevision || *spec.LeaseTransitions < 5 {
+	if spec := w.lease().Spec; string(ptr.Deref(spec.Strategy, "")) != coordination.DefaultRevision || *spec.LeaseTransitions < 5 {
 		t.Errorf("%+v", spec)
 	}
 	if stable.log.Count("settling") > 0 {

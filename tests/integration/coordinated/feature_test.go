@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -31,7 +32,7 @@ func (w *world) member(pod, revision string, c *candidate) {
 	end, withdraw := c.stop, w.background(func(ctx context.Context) { _ = publisher.Run(ctx) })
 	c.stop = func() { end(); withdraw() }
 	w.await(pod+" is a warm member", func() bool {
-		l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
+		l, err := w.admin.Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
 		return err == nil && strings.Contains(l.Annotations["incumbent.dev/member-state"], `"candidate":true,"warm":true,"fit":true,"strategy"`)
 	})
 }
@@ -56,17 +57,30 @@ type stage struct {
 	spec       bool // it stores strategy and preferredHolder
 }
 
-var (
-	on  = stage{feature, true, true}
-	off = stage{nil, false, false}
-	// served is an API server that serves LeaseCandidates without the feature.
-	served = stage{[]string{"--runtime-config=coordination.k8s.io/v1beta1=true"}, true, false}
-)
-
 // TestFeatureSwitched disables and enables the feature while an election runs. The leader does not change. Without
 // LeaseCandidates the coordinator chooses among members. Without the feature it uses annotations.
 func TestFeatureSwitched(t *testing.T) {
-	newSwitched(t).through(off, served, on)
+	on := stage{feature, true, true}
+	s := &switched{world: newWorld(t), now: on, leader: "stable", processes: map[string]*process{}}
+	s.coordinate()
+	s.start("stable")
+	s.start("canary")
+	s.await("default revision leads", s.processes["stable"].leads.Load)
+	s.changeDefaults()
+	defer func() {
+		if t.Failed() {
+			s.restart(feature...)
+		}
+	}()
+	off, served := stage{}, stage{[]string{"--runtime-config=coordination.k8s.io/v1beta1=true"}, true, false}
+	for _, next := range []stage{off, served, on} {
+		s.restart(next.args...)
+		s.now = next
+		if led := s.processes[s.leader]; !led.leads.Load() {
+			t.Errorf("the leader stopped after the restart:\n%s", led.log.String())
+		}
+		s.changeDefaults()
+	}
 }
 
 // switched is an election on an API server that restarts.
@@ -82,15 +96,6 @@ type switched struct {
 type process struct {
 	*candidate
 	pod string
-}
-
-func newSwitched(t *testing.T) *switched {
-	w := newWorld(t)
-	s := &switched{world: w, now: on, leader: "stable", processes: map[string]*process{}}
-	s.coordinate()
-	s.start("stable")
-	s.start("canary")
-	return s
 }
 
 // start replaces the process of a revision.
@@ -115,27 +120,8 @@ func (s *switched) coordinate() {
 	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), s.chooser))
 }
 
-// through runs the stages. In each stage the default revision changes immediately. If LeaseCandidates are served, it changes again with
-// a new process and a new coordinator, which do not wait for the publish period.
-func (s *switched) through(stages ...stage) {
-	s.t.Helper()
-	defer func() {
-		if !s.now.spec || s.t.Failed() {
-			s.restart(feature...)
-		}
-	}()
-	s.await("default revision leads", s.processes["stable"].leads.Load)
-	s.changeDefaults()
-	for _, next := range stages {
-		s.restart(next.args...)
-		s.now = next
-		if led := s.processes[s.leader]; !led.leads.Load() {
-			s.t.Errorf("the leader stopped after the restart:\n%s", led.log.String())
-		}
-		s.changeDefaults()
-	}
-}
-
+// changeDefaults changes the default revision immediately. If LeaseCandidates are served, it changes it again with a new process and
+// a new coordinator, which do not wait for the publish period.
 func (s *switched) changeDefaults() {
 	s.t.Helper()
 	s.changeDefault()
@@ -146,7 +132,7 @@ func (s *switched) changeDefaults() {
 	s.await("new process is published", func() bool { return s.leaseCandidate(s.processes[s.follower()].pod) != nil })
 	s.coordinate()
 	s.changeDefault()
-	if strategy := string(value(s.lease().Spec.Strategy)); s.now.spec && strategy != coordination.DefaultRevision {
+	if strategy := string(ptr.Deref(s.lease().Spec.Strategy, "")); s.now.spec && strategy != coordination.DefaultRevision {
 		s.t.Errorf("strategy in the spec: %q", strategy)
 	}
 }
@@ -159,7 +145,7 @@ func (s *switched) follower() string {
 // machine the former leader may lead again in between.
 func (s *switched) changeDefault() {
 	s.t.Helper()
-	before := value(s.lease().Spec.LeaseTransitions)
+	before := ptr.Deref(s.lease().Spec.LeaseTransitions, 0)
 	s.leader = s.follower()
 	s.revision.Set(s.leader)
 	to := s.processes[s.leader]

@@ -39,7 +39,7 @@ func fenced(t *testing.T, account string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := install.Apply(t.Context(), w.admin().Kube(), set); err != nil {
+	if _, err := install.Apply(t.Context(), w.admin.Kube(), set); err != nil {
 		t.Fatal(err)
 	}
 	w.coordinate()

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -55,7 +56,7 @@ type history struct {
 // history records the lock.
 func (w *world) history() history {
 	w.t.Helper()
-	return history{record[*coordinationv1.Lease](w, w.admin().Kube().CoordinationV1().Leases(w.home).Watch, "x")}
+	return history{record[*coordinationv1.Lease](w, w.admin.Kube().CoordinationV1().Leases(w.home).Watch, "x")}
 }
 
 // led returns the holders that wrote the lock themselves, in order, without repetitions: a holder may lead again if its successor was
@@ -64,7 +65,7 @@ func (h history) led(t *testing.T) (all []string) {
 	t.Helper()
 	last := int32(-1)
 	for _, l := range h.list() {
-		holder, term := value(l.Spec.HolderIdentity), value(l.Spec.LeaseTransitions)
+		holder, term := ptr.Deref(l.Spec.HolderIdentity, ""), ptr.Deref(l.Spec.LeaseTransitions, 0)
 		switch same := len(all) > 0 && all[len(all)-1] == holder; {
 		case holder == "" || nominated(l):
 		case same && term >= last:
@@ -81,13 +82,13 @@ func (h history) led(t *testing.T) (all []string) {
 
 // nominated reports whether another process wrote the holder.
 func nominated(l *coordinationv1.Lease) bool {
-	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == value(l.Spec.HolderIdentity)
+	return l.Spec.AcquireTime == nil || l.Annotations[k8sresourcelock.NominatedAnnotation] == ptr.Deref(l.Spec.HolderIdentity, "")
 }
 
 // renewals counts the renewals of a holder in its current term.
 func (h history) renewals(who string) (n int) {
 	for _, l := range slices.Backward(h.list()) {
-		if value(l.Spec.HolderIdentity) != who {
+		if ptr.Deref(l.Spec.HolderIdentity, "") != who {
 			break
 		}
 		n++

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -41,7 +42,7 @@ func TestMixedReplicas(t *testing.T) {
 	leads("coordinated candidate is named", "canary-2.x", canary)
 	stable = w.candidate("stable-2", "stable", ranked)
 	leads("coordinated: default revision leads", "stable-2.x", stable)
-	if spec := w.lease().Spec; string(value(spec.Strategy)) != coordination.DefaultRevision {
+	if spec := w.lease().Spec; string(ptr.Deref(spec.Strategy, "")) != coordination.DefaultRevision {
 		t.Errorf("the lock is %+v", spec)
 	}
 
@@ -59,7 +60,7 @@ func TestMixedReplicas(t *testing.T) {
 	leads("by rank again: new default revision leads", "canary-3", canary)
 
 	for _, coordinated := range []string{"canary-2.x", "stable-2.x"} {
-		if i := slices.IndexFunc(h.list(), func(l *coordinationv1.Lease) bool { return value(l.Spec.HolderIdentity) == coordinated }); !nominated(h.list()[i]) {
+		if i := slices.IndexFunc(h.list(), func(l *coordinationv1.Lease) bool { return ptr.Deref(l.Spec.HolderIdentity, "") == coordinated }); !nominated(h.list()[i]) {
 			t.Errorf("%s acquired the lock without a nomination: %+v", coordinated, h.list()[i].Spec)
 		}
 	}

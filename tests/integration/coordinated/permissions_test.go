@@ -8,7 +8,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -36,21 +38,23 @@ func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm 
 
 // coordinates returns the holder of the coordinator election.
 func (w *world) coordinates() string {
-	l, err := w.admin().Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), leaderelection.Coordinator, metav1.GetOptions{})
+	l, err := w.admin.Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), leaderelection.Coordinator, metav1.GetOptions{})
 	if err != nil {
 		l = &coordinationv1.Lease{}
 	}
-	return value(l.Spec.HolderIdentity)
+	return ptr.Deref(l.Spec.HolderIdentity, "")
 }
 
 // TestCoordinator_WithoutPermission: a process without permission to list LeaseCandidates does not become the coordinator.
 func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config, blind := wired(w.identityOf("blind", "restricted", bootstrap.Config{Lock: "lease"}))
+	config := w.identityOf("blind", "restricted", bootstrap.Config{Lock: "lease"})
+	var blind harness.Log
+	config.Wrap(harness.Requests(&blind))
 	_, warm := w.campaign("blind", config)
 	stable := w.candidate("stable-1", "stable", brisk)
-	w.await("request forbidden", func() bool { return blind.count("GET", "/leasecandidates Forbidden") >= 2 })
+	w.await("request forbidden", func() bool { return blind.Count("GET ", "/leasecandidates 403 ") >= 2 })
 	if who := w.coordinates(); who != "" || warm.Load() {
 		t.Fatalf("%q coordinates without permission", who)
 	}

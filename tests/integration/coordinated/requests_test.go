@@ -1,76 +1,25 @@
 package coordinated
 
 import (
-	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
-// wire records the requests of a process, including watches and requests without a response.
-type wire struct {
-	mu   sync.Mutex
-	sent []string
-}
-
-// wired returns a copy of config that records requests.
-func wired(config *rest.Config) (*rest.Config, *wire) {
-	w := &wire{}
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			response, err := next.RoundTrip(request)
-			outcome := "failed"
-			if err == nil {
-				outcome = http.StatusText(response.StatusCode)
-			}
-			path, verb := request.URL.Path, request.Method
-			if request.URL.Query().Get("watch") != "" {
-				verb = "WATCH"
-			}
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.sent = append(w.sent, verb+" "+path[strings.LastIndex(path, "/namespaces/")+1:]+" "+outcome)
-			return response, err
-		})
-	})
-	return config, w
-}
-
-// count returns the number of requests with all words since the last take.
-func (w *wire) count(words ...string) int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return count(w.sent, words...)
-}
-
-// take returns the requests since the last call.
-func (w *wire) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	sent := w.sent
-	w.sent = nil
-	return sent
-}
-
-func count(sent []string, words ...string) (n int) {
-	for _, one := range sent {
-		all := true
-		for _, word := range words {
-			all = all && strings.Contains(one, word)
-		}
-		if all {
-			n++
-		}
-	}
-	return n
+// logged returns the credentials of a Pod with a log of its requests.
+func (w *world) logged(pod string) (*rest.Config, *harness.Log) {
+	w.t.Helper()
+	config := w.identity(pod, "pilot")
+	sent := &harness.Log{}
+	config.Wrap(harness.Requests(sent))
+	return config, sent
 }
 
 // TestRequests counts requests. There is a time in which followers and coordinator send none. If the default revision changes, the
@@ -78,47 +27,49 @@ func count(sent []string, words ...string) (n int) {
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config, coordinator := wired(w.identity("coordinator", "pilot"))
+	config, coordinator := w.logged("coordinator")
 	w.coordinateAs(config)
-	candidates, wires := map[string]*candidate{}, map[string]*wire{"coordinator": coordinator}
+	candidates, all := map[string]*candidate{}, map[string]*harness.Log{"coordinator": coordinator}
 	for _, revision := range []string{"stable", "canary", "third"} {
-		config, wire := wired(w.identity(revision, "pilot"))
-		wires[revision] = wire
+		config, sent := w.logged(revision)
+		all[revision] = sent
 		candidates[revision] = w.candidateAs(config, revision, revision)
 		w.await("candidate is published", func() bool { return w.leaseCandidate(revision) != nil })
 	}
 	w.await("the default revision leads", candidates["stable"].leads.Load)
-	w.awaitQuiet("stable", wires)
+	w.awaitQuiet("stable", all)
 	for _, to := range []string{"canary", "third", "stable"} {
 		began := time.Now()
 		w.revision.Set(to)
 		w.await(to+" leads", candidates[to].leads.Load)
-		w.await("response to the coordinator", func() bool { return coordinator.count("PUT", "/leases/x OK") > 0 })
-		sent := coordinator.take()
+		w.await("response to the coordinator", func() bool { return coordinator.Count("PUT ", "/leases/x 200") > 0 })
+		sent := coordinator.Take()
 		// A ping, a preference and a nomination last five seconds. If the handover needs longer, the coordinator repeats them.
 		rounds := 1 + int(time.Since(began)/(5*time.Second))
-		if asked, written := count(sent, "PUT", "/leasecandidates/", "OK"), count(sent, "PUT", "/leases/x OK"); asked > 3*rounds ||
-			written > 2*rounds-1 || len(sent) != count(sent, "PUT", "/leasecandidates/")+count(sent, "PUT", "/leases/x ") {
+		asked := logs.Count(sent, "PUT ", "/leasecandidates/", " 200 ")
+		written := logs.Count(sent, "PUT ", "/leases/x 200")
+		others := logs.Count(sent) - logs.Count(sent, "PUT ", "/leasecandidates/") - logs.Count(sent, "PUT ", "/leases/x ")
+		if asked > 3*rounds || written > 2*rounds-1 || others > 0 {
 			t.Errorf("change to %s in %v: the coordinator sent %q", to, time.Since(began), sent)
 		}
-		w.awaitQuiet(to, wires)
+		w.awaitQuiet(to, all)
 	}
 }
 
 // awaitQuiet waits for a time in which the leader renews six times, and sends and receives nothing else. A follower polls only
 // while the leader is late.
-func (w *world) awaitQuiet(leader string, wires map[string]*wire) {
+func (w *world) awaitQuiet(leader string, all map[string]*harness.Log) {
 	w.t.Helper()
-	for _, wire := range wires {
-		wire.take()
+	for _, sent := range all {
+		sent.Take()
 	}
 	w.await("only "+leader+" sends requests", func() bool {
-		if wires[leader].count("PUT", "/leases/x OK") < 6 {
+		if all[leader].Count("PUT ", "/leases/x 200") < 6 {
 			return false
 		}
 		quiet := true
-		for pod, wire := range wires {
-			if sent := wire.take(); pod != leader && len(sent) > 0 || count(sent, "leasecandidates") > 0 {
+		for pod, log := range all {
+			if sent := log.Take(); pod != leader && sent != "" || logs.Count(sent, "leasecandidates") > 0 {
 				w.t.Logf("%s sent %q", pod, sent)
 				quiet = false
 			}
@@ -137,7 +88,7 @@ func TestStepDown_Unfit(t *testing.T) {
 	w.await("a-1 leads", first.leads.Load)
 	second := w.candidate("b-1", "stable")
 	w.await("b-1 is published", func() bool { return w.leaseCandidate("b-1") != nil })
-	versions := record[*coordinationv1beta1.LeaseCandidate](w, w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Watch, "a-1.x")
+	versions := record[*coordinationv1beta1.LeaseCandidate](w, w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Watch, "a-1.x")
 	unfit := func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Labels[coordination.FitLabel] == "false" }
 	operator, err := first.election.Operator("test")
 	if err != nil {
@@ -151,7 +102,3 @@ func TestStepDown_Unfit(t *testing.T) {
 	w.await("b-1 leads", second.leads.Load)
 	w.await("a-1 is published as fit again", func() bool { return !unfit(w.leaseCandidate("a-1")) })
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

@@ -31,8 +31,8 @@ type world struct {
 	t        testing.TB
 	c        *cluster.Cluster
 	home     string
-	chooser  string       // service account of the coordinator
-	boss     kube.Client  // administrator
+	chooser  string // service account of the coordinator
+	admin    kube.Client
 	acting   atomic.Int32 // active leaders
 	most     atomic.Int32 // maximum of acting
 	revision *defaults.Watcher
@@ -46,7 +46,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	c := cluster.Shared(t)
 	w := &world{t: t, c: c, home: c.Namespace(t), chooser: "pilot", revision: defaults.New("stable")}
-	w.boss = w.connect(c.Admin())
+	w.admin = w.connect(c.Admin())
 	return w
 }
 
@@ -60,8 +60,6 @@ func (w *world) connect(config *rest.Config) kube.Client {
 	w.t.Cleanup(func() { kube.CloseIdleConnections(client) })
 	return client
 }
-
-func (w *world) admin() kube.Client { return w.boss }
 
 // identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator.
 func (w *world) identity(pod, account string) *rest.Config {
@@ -132,7 +130,7 @@ func (w *world) candidateAs(config *rest.Config, pod, revision string, change ..
 // newCandidate returns a candidate that is not started.
 func (w *world) newCandidate(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
-	object, err := w.admin().Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
+	object, err := w.admin.Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -237,13 +235,13 @@ func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination
 // lease returns the lock, or nil if it does not exist.
 func (w *world) lease() *coordinationv1.Lease {
 	w.t.Helper()
-	return get(w, w.admin().Kube().CoordinationV1().Leases(w.home).Get, "x")
+	return get(w, w.admin.Kube().CoordinationV1().Leases(w.home).Get, "x")
 }
 
 // leaseCandidate returns the LeaseCandidate of a Pod, or nil if it does not exist.
 func (w *world) leaseCandidate(pod string) *coordinationv1beta1.LeaseCandidate {
 	w.t.Helper()
-	return get(w, w.admin().Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get, coordination.CandidateName(pod, "x"))
+	return get(w, w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Get, coordination.CandidateName(pod, "x"))
 }
 
 // get returns an object, or nil if it does not exist. It repeats a failed request.
@@ -258,11 +256,4 @@ func get[T any](w *world, send func(context.Context, string, metav1.GetOptions) 
 		return err == nil || apierrors.IsNotFound(err)
 	})
 	return object
-}
-
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }
