@@ -71,16 +71,7 @@ func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
 	t.Helper()
 	options.WithoutControllers = true
-	c, err := cluster.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return cluster.Own(t, options)
 }
 
 // declaration is the election with one guarded ConfigMap.
