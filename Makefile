@@ -51,7 +51,7 @@ FUZZTIME ?= 20s
 
 # With COORDINATED=1 a coordinator chooses the leaders among servers of two versions.
 ifdef COORDINATED
-PLAY := --coordinated --pilot bin/pilot-1.2.0 --older bin/pilot-1.1.0
+PLAY := --coordinated
 run demo: pilot-versions
 endif
 

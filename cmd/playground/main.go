@@ -15,11 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -39,8 +36,6 @@ Flags:
 type settings struct {
 	command string
 	rollout rollout.Options
-	// older is the server program of the older version in a coordinated demo.
-	older string
 	// withoutElections starts all controllers in all replicas.
 	withoutElections bool
 }
@@ -54,6 +49,12 @@ func main() {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(2)
 	}
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "playground:", err)
+		os.Exit(1)
+	}
+	set.usePrograms(filepath.Dir(self))
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go would log into the table
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -65,32 +66,14 @@ func main() {
 }
 
 func parse(args []string, out io.Writer) (settings, error) {
+	var set settings
 	flags := flag.NewFlagSet("playground", flag.ContinueOnError)
 	flags.SetOutput(out)
 	flags.Usage = func() {
 		fmt.Fprint(out, usage)
 		flags.PrintDefaults()
 	}
-	bin := "bin"
-	if self, err := os.Executable(); err == nil {
-		bin = filepath.Dir(self)
-	}
-	programs := bin
-	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" {
-		programs = assets
-	}
-	var set settings
-	o := &set.rollout
-	flags.StringVar(&o.Programs, "programs", programs, "`folder` of etcd, kube-apiserver, kube-controller-manager and kubectl")
-	flags.StringVar(&o.Pilot, "pilot", filepath.Join(bin, "pilot"), "server `program`")
-	flags.StringVar(&o.Dataplane, "dataplane", filepath.Join(bin, "dataplane"), "`program` that replaces the proxy of Gateways")
-	flags.StringVar(&o.Helm, "helm", filepath.Join(bin, "helm"), "Helm `program`")
-	flags.StringVar(&o.Charts, "charts", filepath.Join(bin, "..", "deploy", "charts"), "`folder` of the charts")
-	flags.BoolVar(&o.Coordinated, "coordinated", false, "let a coordinator choose the leaders, with replicas of two versions (docs/coordination.md)")
-	flags.StringVar(&set.older, "older", filepath.Join(bin, "pilot-1.1.0"), "with --coordinated: server `program` of the older version")
-	flags.DurationVar(&o.Lease, "lease-duration", 6*time.Second, "lease duration of the elections")
-	flags.DurationVar(&o.Renew, "renew-deadline", 4*time.Second, "renew deadline of the elections")
-	flags.DurationVar(&o.Retry, "retry-period", time.Second, "retry period of the elections")
+	flags.BoolVar(&set.rollout.Coordinated, "coordinated", false, "let a coordinator choose the leaders, with replicas of two versions (docs/coordination.md)")
 	flags.BoolVar(&set.withoutElections, "disable-elections", false, "run without elections, so that all replicas write; the demo reports this as a failure")
 	if len(args) > 0 && args[0] != "-h" && args[0] != "-help" && args[0] != "--help" {
 		set.command = args[0]
@@ -107,25 +90,36 @@ func parse(args []string, out io.Writer) (settings, error) {
 		return set, fmt.Errorf("unknown command %q: use run, demo or upgrade", set.command)
 	case flags.NArg() > 0:
 		return set, fmt.Errorf("unexpected argument %q", flags.Arg(0))
-	case set.command == "upgrade" && (o.Coordinated || set.withoutElections):
+	case set.command == "upgrade" && (set.rollout.Coordinated || set.withoutElections):
 		return set, errors.New("upgrade does not support --coordinated and --disable-elections")
-	case o.Coordinated && set.withoutElections:
+	case set.rollout.Coordinated && set.withoutElections:
 		return set, errors.New("--coordinated and --disable-elections exclude each other")
 	}
-	return set, checkTiming(*o)
+	set.rollout.Lease, set.rollout.Renew, set.rollout.Retry = 6*time.Second, 4*time.Second, time.Second
+	return set, nil
 }
 
-// checkFiles returns an error if a program or chart is missing.
+// usePrograms sets the programs in the folder bin of the repository, and the charts.
+func (set *settings) usePrograms(bin string) {
+	o := &set.rollout
+	o.Pilot = filepath.Join(bin, "pilot")
+	if o.Coordinated {
+		o.Pilot = filepath.Join(bin, "pilot-1.2.0")
+		o.Images = map[string]string{olderImage: filepath.Join(bin, "pilot-1.1.0")}
+	}
+	o.Dataplane = filepath.Join(bin, "dataplane")
+	o.Helm = filepath.Join(bin, "helm")
+	o.Charts = filepath.Join(bin, "..", "deploy", "charts")
+}
+
+// checkFiles returns an error if a program or chart is missing. Package cluster checks its own programs.
 func (set settings) checkFiles() error {
 	o := set.rollout
 	files := map[string]string{
 		o.Pilot: "make build", o.Dataplane: "make build", o.Helm: "make build", filepath.Join(o.Charts, "pilot", "Chart.yaml"): "git checkout deploy/charts",
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl"} {
-		files[filepath.Join(o.Programs, name)] = "make tools"
-	}
 	if o.Coordinated {
-		files[set.older] = "make pilot-versions"
+		files[o.Images[olderImage]] = "make pilot-versions"
 		files[o.Pilot] = "make build pilot-versions"
 	}
 	var errs []error
@@ -135,22 +129,6 @@ func (set settings) checkFiles() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// checkTiming rejects a timing that the servers would reject.
-func checkTiming(o rollout.Options) error {
-	client, err := kube.NewClient(&rest.Config{Host: "https://localhost"})
-	if err != nil {
-		return err
-	}
-	_, err = leaderelection.New(client, leaderelection.Config{
-		Namespace: rollout.Namespace, Identity: "check", ElectionID: rollout.NamespaceElection, Revision: "stable",
-		LeaseDuration: o.Lease, RenewDeadline: o.Renew, RetryPeriod: o.Retry,
-	})
-	if err != nil {
-		return fmt.Errorf("--lease-duration, --renew-deadline, --retry-period: %w", err)
-	}
-	return nil
 }
 
 // play starts the cluster, runs the command, and stops everything.
@@ -165,9 +143,6 @@ func play(ctx context.Context, set settings, out *screen) error {
 	o.Log = func(text string) { out.line("%s", text) }
 	if set.command != "upgrade" {
 		o.Gateways = 1
-	}
-	if o.Coordinated {
-		o.Images = map[string]string{olderImage: set.older}
 	}
 	out.print("Starting etcd, kube-apiserver and kube-controller-manager …\n")
 	r, err := rollout.Start(ctx, o)

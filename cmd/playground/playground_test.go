@@ -5,15 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-
-	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +21,6 @@ func TestParse(t *testing.T) {
 		"play":                                   `unknown command "play"`,
 		"run now":                                `unexpected argument "now"`,
 		"upgrade --coordinated":                  "does not support",
-		"demo --lease-duration=1s":               "--lease-duration",
 		"run --coordinated":                      "",
 		"demo":                                   "",
 		"demo --coordinated --disable-elections": "exclude each other",
@@ -44,13 +40,14 @@ func TestParse(t *testing.T) {
 
 // Nothing is started if a program is missing.
 func TestPlay_MissingProgram(t *testing.T) {
-	set, err := parse([]string{"run", "--programs=/absent", "--helm=/absent/helm"}, io.Discard)
+	set, err := parse([]string{"run"}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
+	set.usePrograms("/absent/bin")
 	var out strings.Builder
 	err = play(t.Context(), set, &screen{out: &out})
-	for _, want := range []string{"/absent/helm is missing: run `make build`", "/absent/etcd is missing: run `make tools`", "Chart.yaml is missing"} {
+	for _, want := range []string{"/absent/bin/helm is missing: run `make build`", "/absent/deploy/charts/pilot/Chart.yaml is missing"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("missing %q in: %v", want, err)
 		}
@@ -124,15 +121,11 @@ func TestScreen(t *testing.T) {
 
 // A demo whose servers run without elections must fail in the first step. The working directory is outside the repository.
 func TestDemo_WithoutElections(t *testing.T) {
-	var built rollout.Options
-	if err := built.Build(t.Context(), filepath.Join("..", ".."), t.TempDir()); err != nil {
+	set, err := parse([]string{"demo", "--disable-elections"}, io.Discard)
+	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := parse([]string{
-		"demo", "--disable-elections", "--programs=" + os.Getenv("KUBEBUILDER_ASSETS"), "--pilot=" + built.Pilot,
-		"--dataplane=" + built.Dataplane, "--helm=" + built.Helm, "--charts=" + built.Charts,
-	}, io.Discard)
-	if err != nil {
+	if err := set.rollout.Build(t.Context(), filepath.Join("..", ".."), t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())

@@ -18,11 +18,10 @@ const (
 	controllerManagerProgram = "kube-controller-manager"
 )
 
-// assets returns the folder if it contains all of the programs.
-func assets(folder string, programs ...string) (string, error) {
-	if folder == "" {
-		folder = os.Getenv(assetsVariable)
-	}
+// assets returns the folder of the programs: KUBEBUILDER_ASSETS, else the folder of the running program, else bin of the
+// repository.
+func assets(programs ...string) (string, error) {
+	folder := os.Getenv(assetsVariable)
 	if folder == "" {
 		var err error
 		if folder, err = ownAssets(); err != nil {

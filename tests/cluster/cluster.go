@@ -82,7 +82,7 @@ func (c *Cluster) prepare() error {
 		programs = append(programs, controllerManagerProgram)
 	}
 	var err error
-	if c.assets, err = assets(c.options.Assets, programs...); err != nil {
+	if c.assets, err = assets(programs...); err != nil {
 		return err
 	}
 	if c.folder, err = newFolder(); err != nil {

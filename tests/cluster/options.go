@@ -4,9 +4,6 @@ import "cmp"
 
 // Options describe a cluster. The zero value has controllers and no audit log.
 type Options struct {
-	// Assets is the folder of the programs. Default: KUBEBUILDER_ASSETS, else the folder of the running program, else
-	// bin of the repository.
-	Assets string
 	// Module is a folder of the module that defines the version of the Gateway API. Default: the working directory.
 	Module string
 	// WithoutControllers starts no controller manager. The start is a second faster.

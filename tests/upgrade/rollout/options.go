@@ -9,8 +9,6 @@ import (
 
 // Options describe the cluster and the control plane.
 type Options struct {
-	// Programs is the folder of etcd and kube-apiserver. If empty, the default of tests/cluster applies.
-	Programs string
 	// Pilot is the server program, Dataplane the program that replaces the proxy of Gateways.
 	Pilot, Dataplane string
 	// Helm is the Helm program, Charts the folder deploy/charts of the repository.

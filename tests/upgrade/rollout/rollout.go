@@ -96,7 +96,7 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Assets: r.options.Programs, Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: auditPolicy, APIServerArgs: args,
+		Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: auditPolicy, APIServerArgs: args,
 	})
 	if err != nil {
 		return err
