@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"html"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -48,13 +47,7 @@ func startPlane(t *testing.T) *plane {
 	options := rollout.Options{WithoutGateways: true, Lease: lease, Renew: 14 * time.Second, Retry: time.Second}
 	p := &plane{t: t, folder: folder}
 	p.must(options.Build(t.Context(), root, folder))
-	build := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, "electionctl"), "build", "-trimpath", "-buildvcs=false", "-o", folder, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building electionctl: %v\n%s", err, out)
-	}
-	// The printed commands have paths below the root of the repository.
-	p.must(os.Symlink(filepath.Dir(options.Charts), filepath.Join(folder, "deploy")))
+	p.must(options.BuildElectionctl(t.Context(), root, folder))
 	var err error
 	p.Rollout, err = rollout.Start(t.Context(), options)
 	t.Cleanup(func() {
@@ -82,12 +75,7 @@ func (p *plane) must(err error) {
 // run runs a command line with the programs of this test, and returns its output with stable names.
 func (p *plane) run(line string) string {
 	p.t.Helper()
-	shell := exec.CommandContext(p.t.Context(), "bash", "-ec", "exec 2>&1; "+line)
-	shell.Dir = p.folder
-	shell.Env = []string{
-		"PATH=" + p.folder + ":" + filepath.Dir(p.Cluster.Kubectl()) + ":" + os.Getenv("PATH"), "HOME=" + p.folder, "KUBECONFIG=" + p.Cluster.Kubeconfig(),
-	}
-	out, _ := shell.CombinedOutput() // the exit code is in the output of the callers that need it
+	out, _ := p.Shell(p.t.Context(), p.folder, line).CombinedOutput() // the exit code is in the output of the callers that need it
 	return steady(string(out))
 }
 

@@ -2,7 +2,6 @@ package upgrade
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -34,41 +33,29 @@ func TestUpgradePage(t *testing.T) {
 	const named = "registry.example/pilot:1.0"
 	var options rollout.Options
 	build(t, &options)
-	buildElectionctl(t)
 	w := start(t, rollout.Options{Bare: true, Images: map[string]string{named: options.Pilot}})
 	w.must(w.Cluster.LoadDefinitions(t.Context(), filepath.Join("testdata", "definitions")))
-	here := t.TempDir()
-	w.must(os.Symlink(filepath.Dir(options.Charts), filepath.Join(here, "deploy")))
+	w.must(options.BuildElectionctl(t.Context(), root, built))
 	install, upgrade, found := strings.Cut(w.page("upgrade.md"), "## Change the default revision")
 	if !found {
 		t.Fatal("docs/upgrade.md does not change the default revision")
 	}
-	w.runBlocks(here, install)
-	w.runMonitoring(here)
+	w.runBlocks(install)
+	w.runMonitoring()
 	for _, command := range changes {
-		w.run(here, command)
+		w.run(command)
 	}
-	next := printed.FindString(w.run(here, "electionctl -n istio-system default set --yes canary"))
+	next := printed.FindString(w.run("electionctl -n istio-system default set --yes canary"))
 	if next == "" {
 		t.Fatal("electionctl default set prints no helm upgrade")
 	}
-	w.run(here, next)
-	w.run(here, "electionctl -n istio-system default set --yes stable")
-	w.runBlocks(here, upgrade)
+	w.run(next)
+	w.run("electionctl -n istio-system default set --yes stable")
+	w.runBlocks(upgrade)
 	left, err := w.Leftovers(t.Context())
 	w.must(err)
 	if len(left) > 0 {
 		t.Errorf("leftovers: %q", left)
-	}
-}
-
-// buildElectionctl builds electionctl next to the other programs.
-func buildElectionctl(t *testing.T) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", built, ".")
-	command.Dir, command.Env = filepath.Join(root, "electionctl"), append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("build electionctl: %v\n%s", err, said)
 	}
 }
 
@@ -81,21 +68,21 @@ func (w *world) page(name string) string {
 }
 
 // runMonitoring runs the blocks of docs/monitoring.md, and the complete commands in its sentences.
-func (w *world) runMonitoring(here string) {
+func (w *world) runMonitoring() {
 	w.t.Helper()
 	page := w.page("monitoring.md")
-	w.runBlocks(here, page)
+	w.runBlocks(page)
 	commands := inline.FindAllStringSubmatch(page, -1)
 	if len(commands) < 4 {
 		w.t.Fatalf("docs/monitoring.md has %d complete commands in its sentences, want 4 or more", len(commands))
 	}
 	for _, command := range commands {
-		w.run(here, command[1])
+		w.run(command[1])
 	}
 }
 
 // runBlocks runs the commands of a part of a page, and writes its values to a file.
-func (w *world) runBlocks(here, part string) {
+func (w *world) runBlocks(part string) {
 	w.t.Helper()
 	blocks := block.FindAllStringSubmatch(part, -1)
 	if fences := strings.Count(part, "```"); len(blocks) == 0 || fences != 2*len(blocks) {
@@ -103,12 +90,12 @@ func (w *world) runBlocks(here, part string) {
 	}
 	for _, found := range blocks {
 		if found[1] == "yaml" {
-			w.must(os.WriteFile(filepath.Join(here, "values.yaml"), []byte(w.adapted(found[2])), 0o600))
+			w.must(os.WriteFile(filepath.Join(built, "values.yaml"), []byte(w.adapted(found[2])), 0o600))
 			continue
 		}
 		lines := strings.ReplaceAll(strings.TrimSpace(found[2]), "\\\n", "")
 		for _, command := range strings.Split(lines, "\n") {
-			w.run(here, command)
+			w.run(command)
 		}
 	}
 }
@@ -124,14 +111,9 @@ func (w *world) adapted(values string) string {
 }
 
 // run runs a command with the programs of this test and returns its output.
-func (w *world) run(here, command string) string {
+func (w *world) run(command string) string {
 	w.t.Helper()
-	shell := exec.CommandContext(w.t.Context(), "bash", "-o", "pipefail", "-ec", command)
-	shell.Dir = here
-	shell.Env = []string{
-		"PATH=" + built + ":" + filepath.Dir(w.Cluster.Kubectl()) + ":" + os.Getenv("PATH"), "HOME=" + here, "KUBECONFIG=" + w.Cluster.Kubeconfig(),
-	}
-	output, err := shell.CombinedOutput()
+	output, err := w.Shell(w.t.Context(), built, "set -o pipefail; "+command).CombinedOutput()
 	w.t.Logf("$ %s\n%s%s", command, indent, strings.ReplaceAll(strings.TrimSpace(string(output)), "\n", "\n"+indent))
 	if err != nil {
 		w.t.Fatalf("%s: %v", command, err)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
@@ -58,7 +59,7 @@ func (w *world) canaryCrashes() {
 	broken := canary
 	broken.Image = "crashing"
 	w.must(w.Apply(ctx, broken))
-	w.eventually("canary crashes", func() bool {
+	waits.Until(w.t, "canary crashes", func() bool {
 		for _, p := range w.Node.Pods() {
 			if p.Restarts >= 2 && strings.HasPrefix(p.Name, "pilot-canary") {
 				return true
@@ -91,7 +92,7 @@ func (w *world) canaryWithoutRights() {
 	powerless := canary
 	powerless.WithoutRights = true
 	w.must(w.Apply(ctx, powerless))
-	w.eventually("the Pods of canary run", func() bool {
+	waits.Until(w.t, "the Pods of canary run", func() bool {
 		pods, err := w.Pods(ctx, "canary")
 		return err == nil && len(pods) == 2 && pods[0].Status.PodIP != "" && pods[1].Status.PodIP != ""
 	})
@@ -99,7 +100,7 @@ func (w *world) canaryWithoutRights() {
 	spoilt := metav1.ObjectMeta{Name: "while-powerless"}
 	_, err := w.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: spoilt}, metav1.CreateOptions{})
 	w.must(err)
-	w.eventually("stable still distributes the bundle", func() bool {
+	waits.Until(w.t, "stable still distributes the bundle", func() bool {
 		_, err := w.Kube.CoreV1().ConfigMaps(spoilt.Name).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil
 	})
@@ -150,7 +151,7 @@ func (w *world) restartAll() {
 		}
 	}
 	w.must(w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
-	w.eventually("all Pods are new", func() bool {
+	waits.Until(w.t, "all Pods are new", func() bool {
 		for _, revision := range []string{"stable", "canary"} {
 			pods, err := w.Pods(ctx, revision)
 			if err != nil {
@@ -202,19 +203,6 @@ func TestFlip_LeaderCutOff(t *testing.T) {
 	w.awaitWanted()
 	w.flip("stable")
 	w.finish()
-}
-
-// eventually waits until a condition holds.
-func (w *world) eventually(what string, holds func() bool) {
-	w.t.Helper()
-	deadline := time.After(3 * time.Minute)
-	for !holds() {
-		select {
-		case <-deadline:
-			w.t.Fatalf("not within 3 minutes: %s", what)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // TestFlips measures UPGRADE_FLIPS flips (default 50). Each flip waits for the rollout of the Gateways: a Deployment that is

@@ -2,18 +2,12 @@ package upgrade
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
@@ -77,7 +71,7 @@ func start(t *testing.T, options rollout.Options) *world {
 	t.Cleanup(func() {
 		if t.Failed() && r.Node != nil {
 			w.showLogs()
-			w.showUnready()
+			w.showObjects()
 		}
 		if err := r.End(); err != nil {
 			t.Error(err)
@@ -106,34 +100,12 @@ func (w *world) showLogs() {
 	}
 }
 
-// showUnready logs each Gateway that is not programmed, with its Deployment and Pods.
-func (w *world) showUnready() {
+// showObjects logs the Gateways with their Deployments and Pods.
+func (w *world) showObjects() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.t.Context()), endLimit)
 	defer cancel()
-	raw, err := w.Kube.CoreV1().RESTClient().Get().AbsPath("/apis/gateway.networking.k8s.io/v1/gateways").DoRaw(ctx)
-	var all gateway.GatewayList
-	if err = errors.Join(err, json.Unmarshal(raw, &all)); err != nil {
-		w.t.Log(err)
-	}
-	for _, g := range all.Items {
-		if meta.IsStatusConditionPresentAndEqual(g.Status.Conditions, string(gateway.GatewayConditionProgrammed), metav1.ConditionTrue) {
-			continue
-		}
-		w.t.Logf("Gateway %s/%s of generation %d: %+v", g.Namespace, g.Name, g.Generation, g.Status.Conditions)
-		of := metav1.ListOptions{LabelSelector: gateway.GatewayNameLabelKey + "=" + g.Name}
-		deployments, err := w.Kube.AppsV1().Deployments(g.Namespace).List(ctx, of)
-		pods, err2 := w.Kube.CoreV1().Pods(g.Namespace).List(ctx, of)
-		if err := errors.Join(err, err2); err != nil {
-			w.t.Log(err)
-			continue
-		}
-		for _, d := range deployments.Items {
-			w.t.Logf("Deployment %s of generation %d: %+v", d.Name, d.Generation, d.Status)
-		}
-		for _, p := range pods.Items {
-			w.t.Logf("Pod %s: %+v", p.Name, p.Status)
-		}
-	}
+	objects, err := w.Shell(ctx, built, "kubectl get gateways,deployments,pods --all-namespaces --output=yaml").CombinedOutput()
+	w.t.Logf("objects (%v):\n%s", err, objects)
 }
 
 // finish stops the load, waits for the desired state, logs the figures, and fails the test for each violation.

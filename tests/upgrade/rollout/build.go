@@ -18,16 +18,38 @@ func (o *Options) Build(ctx context.Context, root, folder string) error {
 		return err
 	}
 	in := func(name string) string { return filepath.Join(folder, name) }
-	for _, args := range [][]string{
-		{"-C", root, "build", "-trimpath", "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"},
-		{"-C", filepath.Join(root, "tools", "helm"), "build", "-trimpath", "-buildvcs=false", "-o", in("helm"), "."},
-	} {
-		build := exec.CommandContext(ctx, "go", args...)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if said, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("go %v: %w\n%s", args, err, said)
-		}
-	}
 	o.Pilot, o.Dataplane, o.Helm, o.Charts = in("pilot"), in("dataplane"), in("helm"), filepath.Join(root, "deploy", "charts")
+	if err := build(ctx, root, "-o", folder, "./cmd/pilot", "./tests/cluster/dataplane"); err != nil {
+		return err
+	}
+	return build(ctx, filepath.Join(root, "tools", "helm"), "-buildvcs=false", "-o", o.Helm, ".")
+}
+
+// BuildElectionctl builds electionctl of a checkout into a folder. It links the charts there, because the commands that electionctl
+// prints have paths below the root of the repository.
+func (o *Options) BuildElectionctl(ctx context.Context, root, folder string) error {
+	if err := build(ctx, filepath.Join(root, "electionctl"), "-buildvcs=false", "-o", filepath.Join(folder, "electionctl"), "."); err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Dir(o.Charts), filepath.Join(folder, "deploy"))
+}
+
+// build runs go build in the folder of a module.
+func build(ctx context.Context, module string, args ...string) error {
+	command := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-trimpath"}, args...)...)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w\n%s", command.Args, err, said)
+	}
 	return nil
+}
+
+// Shell returns a command that runs a line of bash in a folder. It finds the programs of that folder and kubectl.
+func (r *Rollout) Shell(ctx context.Context, folder, line string) *exec.Cmd {
+	shell := exec.CommandContext(ctx, "bash", "-ec", line)
+	shell.Dir = folder
+	shell.Env = []string{
+		"PATH=" + folder + ":" + filepath.Dir(r.Cluster.Kubectl()) + ":" + os.Getenv("PATH"), "HOME=" + folder, "KUBECONFIG=" + r.Cluster.Kubeconfig(),
+	}
+	return shell
 }
