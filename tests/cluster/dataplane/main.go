@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -30,8 +31,6 @@ const (
 
 func main() {
 	ports := flag.String("ports", "", "comma-separated ports to serve")
-	backend := flag.String("backend", os.Getenv("BACKEND"), "URL that receives all requests; if empty, each request gets 404")
-	linger := flag.String("linger", os.Getenv("LINGER"), "time during which new requests are accepted after SIGTERM; if empty, none are")
 	flag.Parse()
 	fatal := func(err error) {
 		fmt.Fprintln(os.Stderr, "dataplane:", err)
@@ -39,14 +38,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	var lingers time.Duration
-	if *linger != "" {
-		var err error
-		if lingers, err = time.ParseDuration(*linger); err != nil {
-			fatal(fmt.Errorf("parse linger duration: %w", err))
-		}
+	linger, err := time.ParseDuration(cmp.Or(os.Getenv("LINGER"), "0s"))
+	if err != nil {
+		fatal(fmt.Errorf("parse linger duration: %w", err))
 	}
-	if err := run(ctx, os.Getenv("POD_IP"), *ports, *backend, lingers); err != nil {
+	if err := run(ctx, os.Getenv("POD_IP"), *ports, os.Getenv("BACKEND"), linger); err != nil {
 		fatal(err)
 	}
 }
