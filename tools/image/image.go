@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
-	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -21,15 +19,18 @@ import (
 
 // description describes an image.
 type description struct {
-	// program is the file. It becomes /<name> and the entry point.
-	program, name string
-	platform      v1.Platform
-	// licence is the license file, identifier its SPDX name.
-	licence, identifier string
-	version, revision   string
+	// program is the file of the server. It becomes the entry point.
+	program  string
+	platform v1.Platform
+	// licence is the license file.
+	licence           string
+	version, revision string
 	// created is the timestamp of all files, so that the image is reproducible.
 	created time.Time
 }
+
+// imageName is the name of the program and of the image.
+const imageName = "pilot"
 
 // unprivileged is the numeric user ID, so that a kubelet can verify that it is not root.
 const unprivileged = 65532
@@ -44,7 +45,7 @@ func (d description) build() (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read license: %w", err)
 	}
-	layer, err := d.layer([]file{{"/" + d.name, 0o755, program}, {"/LICENSE", 0o644, licence}})
+	layer, err := d.layer(file{imageName, 0o755, program}, file{"LICENSE", 0o644, licence})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +65,7 @@ func (d description) build() (v1.Image, error) {
 	file.Created = v1.Time{Time: d.created}
 	file.OS, file.Architecture, file.Variant = d.platform.OS, d.platform.Architecture, d.platform.Variant
 	file.Config = v1.Config{
-		Entrypoint: []string{"/" + d.name}, User: fmt.Sprintf("%d:%[1]d", unprivileged), WorkingDir: "/", Labels: d.labels(),
+		Entrypoint: []string{"/" + imageName}, User: fmt.Sprintf("%d:%[1]d", unprivileged), WorkingDir: "/", Labels: d.labels(),
 		ExposedPorts: map[string]struct{}{"15014/tcp": {}},
 	}
 	if image, err = mutate.ConfigFile(image, file); err != nil {
@@ -80,10 +81,10 @@ func (d description) build() (v1.Image, error) {
 // labels returns the OCI labels.
 func (d description) labels() map[string]string {
 	return map[string]string{
-		"org.opencontainers.image.title":    d.name,
+		"org.opencontainers.image.title":    imageName,
 		"org.opencontainers.image.version":  d.version,
 		"org.opencontainers.image.revision": d.revision,
-		"org.opencontainers.image.licenses": d.identifier,
+		"org.opencontainers.image.licenses": "Apache-2.0",
 		"org.opencontainers.image.created":  d.created.UTC().Format(time.RFC3339),
 	}
 }
@@ -96,12 +97,12 @@ type file struct {
 }
 
 // layer creates a layer.
-func (d description) layer(files []file) (v1.Layer, error) {
+func (d description) layer(files ...file) (v1.Layer, error) {
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
 	for _, f := range files {
 		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path.Clean(f.name), "/"), Mode: f.mode, Size: int64(len(f.content)), ModTime: d.created,
+			Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: d.created,
 		}
 		if err := w.WriteHeader(header); err != nil {
 			return nil, err

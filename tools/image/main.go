@@ -78,7 +78,7 @@ func (o options) make(ctx context.Context, out io.Writer) error {
 			return err
 		}
 		all = append(all, description{
-			program: program, name: "pilot", platform: *platform, licence: filepath.Join(o.root, "LICENSE"), identifier: "Apache-2.0",
+			program: program, platform: *platform, licence: filepath.Join(o.root, "LICENSE"),
 			version: o.version, revision: revision, created: created,
 		})
 	}
