@@ -3,7 +3,6 @@ package witness
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -97,16 +96,11 @@ const account = "pilot"
 func (s *stage) pod(name string) *process {
 	s.Helper()
 	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules, ClusterRules: s.clusterRules})
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		s.Fatal(err)
-	}
-	through, err := relay.Listen(s.Context(), server.Host)
+	through, err := relay.Insert(s.Context(), config)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = through.Close() })
-	config.Host, config.ServerName = "https://"+through.Addr(), server.Hostname()
 	p := &process{s: s, name: name, relay: through, config: config, access: filepath.Join(s.TempDir(), "kubeconfig")}
 	p.token(config.BearerToken)
 	return p
