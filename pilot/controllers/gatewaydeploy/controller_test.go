@@ -405,7 +405,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: map[string]string{"service": ""}}
 				return newer(o, "v1", "ConfigMap")
 			}
-			account := newer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account"}}, "v1", "ServiceAccount")
+			account := newer(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account", UID: "new"}}, "v1", "ServiceAccount")
 			for name, x := range map[string]struct {
 				cause func()
 				want  bool
@@ -448,6 +448,8 @@ func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan run
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})
 	}
+	// The chosen account has no owner.
+	lists["serviceaccounts"] = listed([]corev1.ServiceAccount{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account"}}})
 	for _, kind := range []string{"gateways", "gatewayclasses", "configmaps", "namespaces", "services", "serviceaccounts"} {
 		added[kind] = make(chan runtime.Object)
 		lists["watch "+kind] = added[kind]
