@@ -41,14 +41,13 @@ func bindingOf(client kubernetes.Interface, p fence.Pair) object {
 
 // store has the requests for one kind.
 type store struct {
-	kind    string
-	example runtime.Object
-	get     func(ctx context.Context, name string) (storable, error)
-	apply   func(ctx context.Context, name string, body []byte) (storable, error)
-	update  func(ctx context.Context, object storable) (storable, error)
-	delete  func(ctx context.Context, name string, options metav1.DeleteOptions) error
-	list    func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
-	watch   func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	kind   string
+	get    func(ctx context.Context, name string) (storable, error)
+	apply  func(ctx context.Context, name string, body []byte) (storable, error)
+	update func(ctx context.Context, object storable) (storable, error)
+	delete func(ctx context.Context, name string, options metav1.DeleteOptions) error
+	list   func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+	watch  func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
 // bindingsFirst returns the stores in the order of a removal.
@@ -57,14 +56,14 @@ func bindingsFirst(client kubernetes.Interface) []store {
 }
 
 func policies(client kubernetes.Interface) store {
-	return storeOf(policyKind, &admissionv1.ValidatingAdmissionPolicy{}, client.AdmissionregistrationV1().ValidatingAdmissionPolicies())
+	return storeOf(policyKind, client.AdmissionregistrationV1().ValidatingAdmissionPolicies())
 }
 
 func bindings(client kubernetes.Interface) store {
-	return storeOf(bindingKind, &admissionv1.ValidatingAdmissionPolicyBinding{}, client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings())
+	return storeOf(bindingKind, client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings())
 }
 
-func storeOf[T storable, L runtime.Object](kind string, example T, api interface {
+func storeOf[T storable, L runtime.Object](kind string, api interface {
 	Get(ctx context.Context, name string, options metav1.GetOptions) (T, error)
 	Patch(ctx context.Context, name string, kind types.PatchType, body []byte, options metav1.PatchOptions, subresources ...string) (T, error)
 	Update(ctx context.Context, object T, options metav1.UpdateOptions) (T, error)
@@ -74,8 +73,7 @@ func storeOf[T storable, L runtime.Object](kind string, example T, api interface
 },
 ) store {
 	return store{
-		kind:    kind,
-		example: example,
+		kind: kind,
 		get: func(ctx context.Context, name string) (storable, error) {
 			return api.Get(ctx, name, metav1.GetOptions{})
 		},

@@ -4,39 +4,43 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 )
 
-// loadTime is how long API servers may take to load a change.
-const loadTime = 1500 * time.Millisecond
+const (
+	// watchPause and watchLongest are the first and the longest pause between two watches.
+	watchPause, watchLongest = time.Second, time.Minute
+	// loadTime is how long API servers may take to load a change.
+	loadTime = 1500 * time.Millisecond
+)
 
 // Watch calls changed after a policy or binding of any fence was created, changed or deleted, and again when API servers
 // should have loaded the change. It returns when ctx ends. While a watch fails, changes are not reported, so the caller
 // has to poll.
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
 	events := make(chan struct{}, 1)
-	event := func() {
-		select {
-		case events <- struct{}{}:
-		default: // an event is pending
-		}
-	}
 	const instead = "changes of the fence are detected by the next periodic test"
 	trouble := apirequest.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, of := range bindingsFirst(client) {
-		informer := of.informer(client, event, trouble)
-		all.Go(func() { informer.RunWithContext(ctx) })
+		s := source{store: of, changed: func() {
+			select {
+			case events <- struct{}{}:
+			default: // an event is pending
+			}
+		}}
+		all.Go(func() { s.follow(ctx, trouble) })
 	}
 	later := time.NewTimer(0)
 	later.Stop()
@@ -54,56 +58,88 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 	}
 }
 
-// informer returns an informer that calls changed after each change of a fence's object since the first list.
-func (s store) informer(client kubernetes.Interface, changed func(), trouble *apirequest.Trouble) cache.SharedIndexInformer {
-	verb := "watch " + s.kind
-	source := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := s.list(ctx, options)
-			if err != nil {
-				trouble.Tried(verb, err) // after a success, the watch can still fail
-			}
-			return list, err
-		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			events, err := s.watch(ctx, options)
-			trouble.Tried(verb, err)
-			return events, err
-		},
+// source is one kind of object that is watched.
+type source struct {
+	store
+	changed func()
+	known   map[string]string // version of the content, by name
+}
+
+// follow watches until ctx ends. It restarts the watch after each failure.
+func (s *source) follow(ctx context.Context, trouble *apirequest.Trouble) {
+	backoff := apirequest.Backoff(watchPause, watchLongest)
+	for ctx.Err() == nil {
+		w, err := s.open(ctx)
+		if ctx.Err() == nil {
+			trouble.Tried("watch "+s.kind, err)
+		}
+		if err == nil {
+			s.learn(ctx, w)
+			backoff = apirequest.Backoff(watchPause, watchLongest)
+		}
+		_ = apirequest.Pause(ctx, backoff.Step())
 	}
-	i := cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, client), s.example, 0, cache.Indexers{})
-	// These calls cannot fail before the informer runs.
-	_ = i.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}) // trouble has reported it
-	_ = i.SetTransform(func(o any) (any, error) {
-		m := o.(metav1.Object)
-		return &metav1.ObjectMeta{Name: m.GetName(), UID: m.GetUID(), Generation: m.GetGeneration(), Labels: m.GetLabels()}, nil
+}
+
+// open lists the objects and starts a watch.
+func (s *source) open(ctx context.Context) (watch.Interface, error) {
+	list, err := s.list(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	version, err := meta.NewAccessor().ResourceVersion(list)
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]string{}
+	err = meta.EachListItem(list, func(o runtime.Object) error {
+		if m, ok := o.(metav1.Object); ok && ofAFence(m) {
+			now[m.GetName()] = contentVersion(m)
+		}
+		return nil
 	})
-	_, _ = i.AddEventHandler(cache.FilteringResourceEventHandler{
-		FilterFunc: func(o any) bool {
-			if last, missed := o.(cache.DeletedFinalStateUnknown); missed {
-				o = last.Obj
+	if err != nil {
+		return nil, err
+	}
+	if s.known != nil && !maps.Equal(s.known, now) {
+		s.changed()
+	}
+	s.known = now
+	return s.watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+}
+
+// learn handles events until the watch ends.
+func (s *source) learn(ctx context.Context, w watch.Interface) {
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case event, open := <-w.ResultChan():
+			if !open || event.Type == watch.Error {
+				return
 			}
-			return ofAFence(o.(metav1.Object))
-		},
-		Handler: cache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(_ any, initial bool) {
-				if !initial {
-					changed()
-				}
-			},
-			UpdateFunc: func(before, after any) {
-				if contentVersion(before) != contentVersion(after) {
-					changed()
-				}
-			},
-			DeleteFunc: func(any) { changed() },
-		},
-	})
-	return i
+			s.take(event)
+		}
+	}
+}
+
+func (s *source) take(event watch.Event) {
+	m, ok := event.Object.(metav1.Object)
+	if !ok || event.Type == watch.Bookmark || !ofAFence(m) {
+		return
+	}
+	name := m.GetName()
+	if event.Type == watch.Deleted {
+		delete(s.known, name)
+		s.changed()
+		return
+	}
+	if before, known := s.known[name]; !known || before != contentVersion(m) {
+		s.known[name] = contentVersion(m)
+		s.changed()
+	}
 }
 
 // contentVersion changes with the content of an object, but not with its status.
-func contentVersion(o any) string {
-	m := o.(metav1.Object)
-	return fmt.Sprint(m.GetUID(), "/", m.GetGeneration())
-}
+func contentVersion(o metav1.Object) string { return fmt.Sprint(o.GetUID(), "/", o.GetGeneration()) }

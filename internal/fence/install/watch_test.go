@@ -51,56 +51,77 @@ func TestWatch_ReportsChanges(t *testing.T) {
 		"of no fence":         {watch.Event{Type: watch.Modified, Object: policyNamed("another", 2)}, 0},
 		"deleted of no fence": {watch.Event{Type: watch.Deleted, Object: policyNamed("another", 1)}, 0},
 		"bookmark":            {watch.Event{Type: watch.Bookmark, Object: policyNamed(fence.PolicyPrefix+"b", 5)}, 0},
+		"no object":           {watch.Event{Type: watch.Added, Object: &metav1.Status{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWatch(t, nil, func(t *testing.T, w *watching) {
-				w.expect(t, "at the start", 0, 0)
+				w.expect(t, "at the start", 0, 1, 0)
+				if o := w.options[0]; o.ResourceVersion != "17" || !o.AllowWatchBookmarks {
+					t.Errorf("watched from %+v", o)
+				}
 				w.last().Action(x.event.Type, x.event.Object)
-				w.expect(t, "immediately", x.want/2, 0)
+				w.expect(t, "immediately", x.want/2, 1, 0)
 				pass(loadTime - time.Millisecond)
-				w.expect(t, "before API servers have loaded it", x.want/2, 0)
+				w.expect(t, "before API servers have loaded it", x.want/2, 1, 0)
 				pass(time.Minute)
-				w.expect(t, "afterwards", x.want, 0)
+				w.expect(t, "afterwards", x.want, 1, 0)
 				if x.event.Type != watch.Deleted {
 					w.last().Action(x.event.Type, x.event.Object)
-					w.expect(t, "the same event again", x.want, 0)
+					w.expect(t, "the same event again", x.want, 1, 0)
 				}
 			})
 		})
 	}
 	inWatch(t, nil, func(t *testing.T, w *watching) {
 		w.streams[bothBindings][0].Add(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: fence.PolicyPrefix + "a"}})
-		w.expect(t, "a binding", 1, 0)
+		w.expect(t, "a binding", 1, 1, 0)
 	})
 }
 
 func TestWatch_Restarts(t *testing.T) {
 	inWatch(t, nil, func(t *testing.T, w *watching) {
 		w.last().Stop()
-		pass(time.Minute)
-		w.expect(t, "without a change", 0, 0)
-		w.set(policyNamed("yet another", 1))
+		pass(watchPause - time.Millisecond)
+		w.expect(t, "before the pause ends", 0, 1, 0)
+		pass(2 * time.Millisecond)
+		w.expect(t, "after the pause", 0, 2, 0)
+		w.set(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("yet another", 1))
 		w.last().Error(&metav1.Status{Code: 410})
+		pass(watchPause + time.Millisecond)
+		w.expect(t, "after an error event", 0, 3, 0)
+		w.set(policyNamed("yet another", 1))
+		w.last().Stop()
+		pass(watchPause + time.Millisecond)
+		w.expect(t, "deleted in between", 1, 4, 0)
 		pass(time.Minute)
-		w.expect(t, "deleted in between", 2, 0)
-		w.fail("watch", bothPolicies, errors.New("not now"))
+		w.set(policyNamed(fence.PolicyPrefix+"a", 1))
+		w.last().Stop()
+		pass(time.Minute)
+		w.expect(t, "exists again", 4, 5, 0)
+	})
+	inWatch(t, nil, func(t *testing.T, w *watching) {
+		w.fail("list", bothPolicies, errors.New("not now"))
 		w.last().Stop()
 		pass(10 * time.Minute)
-		w.expect(t, "while it fails", 2, 1)
+		w.expect(t, "while it fails", 0, 15, 1) // after 1, 2, 4 … 32 s, and then once a minute
 		if w.log.Count(`verb="watch `+policyKind+`"`, `err="not now"`) != 1 {
 			t.Errorf("logged\n%s", w.log.String())
 		}
-		w.set(policyNamed(fence.PolicyPrefix+"a", 1))
-		w.fail("watch", bothPolicies, nil)
-		pass(2 * time.Minute)
-		w.expect(t, "exists again", 4, 1)
+		w.fail("list", bothPolicies, nil)
+		pass(watchLongest)
 		if w.log.Count("responds again") != 1 {
 			t.Errorf("when it responds again, logged\n%s", w.log.String())
 		}
+		w.fail("list", bothPolicies, errors.New("again"))
+		w.last().Stop()
+		pass(3 * watchPause)
+		w.expect(t, "when it fails again", 0, 18, 2)
 	})
 	// Watch ends during a pause, and (in all other tests) while it watches.
-	inWatch(t, func(w *watching) { w.fail("list", bothPolicies, errAway) }, func(t *testing.T, w *watching) {
+	inWatch(t, nil, func(t *testing.T, w *watching) {
 		before := time.Now()
+		w.last().Stop()
+		pass(0)
 		w.cancel()
 		<-w.ended
 		if took := time.Since(before); took > 0 {
@@ -123,6 +144,8 @@ type watching struct {
 	policies []admissionv1.ValidatingAdmissionPolicy
 	failing  map[string]error // by verb and resource
 	changes  int
+	lists    []time.Time // of policies
+	options  []metav1.ListOptions
 	streams  map[string][]*watch.FakeWatcher // by resource
 }
 
@@ -150,6 +173,7 @@ func (w *watching) list(a clienttesting.Action) (runtime.Object, error) {
 	if a.GetResource().Resource != bothPolicies {
 		return nil, err
 	}
+	w.lists = append(w.lists, time.Now())
 	return &admissionv1.ValidatingAdmissionPolicyList{ListMeta: metav1.ListMeta{ResourceVersion: "17"}, Items: w.policies}, err
 }
 
@@ -159,6 +183,9 @@ func (w *watching) watch(a clienttesting.Action) (bool, watch.Interface, error) 
 	resource, stream := a.GetResource().Resource, watch.NewFake()
 	if err := w.failing["watch "+resource]; err != nil {
 		return true, nil, err
+	}
+	if resource == bothPolicies {
+		w.options = append(w.options, a.(clienttesting.WatchActionImpl).ListOptions)
 	}
 	w.streams[resource] = append(w.streams[resource], stream)
 	return true, stream, nil
@@ -210,13 +237,13 @@ func (w *watching) last() *watch.FakeWatcher {
 	return all[len(all)-1]
 }
 
-// expect compares the calls of changed and the logged failures.
-func (w *watching) expect(t *testing.T, when string, changes, failures int) {
+// expect compares the calls of changed, the lists of policies, and the logged failures.
+func (w *watching) expect(t *testing.T, when string, changes, lists, failures int) {
 	t.Helper()
 	pass(0)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if logged := w.log.Count("level=WARN"); w.changes != changes || logged != failures {
-		t.Errorf("%s: %d changes, %d failures; want %d, %d", when, w.changes, logged, changes, failures)
+	if logged := w.log.Count("level=WARN"); w.changes != changes || len(w.lists) != lists || logged != failures {
+		t.Errorf("%s: %d changes, %d lists, %d failures; want %d, %d, %d", when, w.changes, len(w.lists), logged, changes, lists, failures)
 	}
 }
