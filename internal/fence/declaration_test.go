@@ -14,6 +14,7 @@ func TestValidate_Accepts(t *testing.T) {
 			d.Revisions = []string{"stable", "canary"}
 			d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"rev": "{revision}"}}}
 		},
+		"all accounts of a namespace": func(d *fence.Declaration) { d.Others = []string{"a/*"} },
 		"a subresource of the locks' kind, by namespaces": func(d *fence.Declaration) {
 			d.Guards[0] = fence.Guard{Resources: []string{"configmaps/status"}, Namespaces: []string{"apps"}}
 		},

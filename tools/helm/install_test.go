@@ -90,6 +90,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	for _, revision := range []string{"stable", "canary"} {
 		p.waitForFence(t, program, revision)
 	}
+	p.verifyBothFences(t, program)
 	p.checkFlowSchema(t, "pilot-stable")
 	p.mustHelm(t, tags("upgrade", "tags", "--set", "default=canary")...)
 	leads("canary")
@@ -120,6 +121,22 @@ func (p place) waitForFence(t *testing.T, program, revision string) {
 		out, err := command.CombinedOutput()
 		return err == nil, fmt.Sprintf("%v\n%s", err, out)
 	})
+}
+
+// verifyBothFences checks that `pilot fence verify` without a set finds the sets of both revisions.
+func (p place) verifyBothFences(t *testing.T, program string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace, "--allow-unclear")
+	command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	for _, revision := range []string{"stable", "canary"} {
+		if !strings.Contains(string(out), "holds    policy incumbent-fence."+p.namespace+"-pilot-"+revision+".") {
+			t.Errorf("no policy of revision %s in\n%s", revision, out)
+		}
+	}
 }
 
 // checkFlowSchema checks that only requests for locks match the flow schema of the chart.

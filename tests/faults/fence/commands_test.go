@@ -35,6 +35,7 @@ func TestCommands_StepByStep(t *testing.T) {
 		{"install", base, "applied ", "holds ", ""},
 		// Without the service account some writes cannot be tried.
 		{"install", with(func(c *install.Config) { c.Wait, c.AllowUnclear = time.Minute, true }), "holds ", "FAILS", ""},
+		{"verify", base, "holds ", "FAILS", "--allow-unclear"},
 		{"verify", with(func(c *install.Config) { c.Strict, c.AllowUnclear = true, true }), "holds ", "FAILS", "--strict"},
 		// Another set for the same locks.
 		{"install", with(func(c *install.Config) { c.Set = home + "-2" }), "", "applied ", "--replace"},

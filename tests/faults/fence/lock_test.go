@@ -74,6 +74,7 @@ func TestLock_Changes(t *testing.T) {
 				record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, true},
 			{"the nominee begins its term", record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, b,
 				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
+			{"a candidate acquires a lock and reaches the maximum", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
 			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
 			{"a candidate acquires a lock at the maximum and resets it", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},

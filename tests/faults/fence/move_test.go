@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,5 +70,21 @@ func TestFence_MigrationToLease(t *testing.T) {
 	}
 	if admitted, refused := other(); admitted > 0 || refused == 0 {
 		t.Errorf("of another pod's writes, %d were admitted and %d refused", admitted, refused)
+	}
+	policies, err := s.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: fence.SetLabel})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range policies.Items {
+		if kind := p.Spec.ParamKind; kind != nil && strings.Contains(p.Name, s.namespace+".") {
+			found++
+			if kind.Kind != "Lease" {
+				t.Errorf("after the migration, policy %s has a %s as parameter", p.Name, kind.Kind)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no policy with a parameter found")
 	}
 }

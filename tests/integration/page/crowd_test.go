@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -118,6 +120,11 @@ func (c *crowd) present(t testing.TB) (address string) {
 		}
 		server.CloseClientConnections()
 		server.Close()
+	})
+	harness.Until(t, "the page has a state", func() bool {
+		answer := httptest.NewRecorder()
+		page.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost"+debug.Path, nil))
+		return answer.Code == http.StatusOK
 	})
 	return server.URL + debug.Path
 }
