@@ -32,12 +32,13 @@ func (p *Program) plan() *cobra.Command {
 		Args:    exactly(),
 	}
 	out := printing(cmd)
-	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, _ []string) error {
+	show := p.connected(out, func(ctx context.Context, c *clients, _ []string) error { return p.showPlan(ctx, c, out, revision) })
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if revision == "" {
 			return withCode(Misused, "missing --default-revision: %s", cmd.UseLine())
 		}
-		return p.showPlan(ctx, c, out, revision)
-	})
+		return show(cmd, args)
+	}
 	p.namespaces(cmd)
 	cmd.Flags().StringVar(&revision, "default-revision", "", "the new default revision")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)

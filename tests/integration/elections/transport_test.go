@@ -15,13 +15,12 @@ type transport struct {
 }
 
 func (tr *transport) wrap(next http.RoundTripper) http.RoundTripper {
-	logged := harness.Requests(&tr.sent)(next)
-	return roundTripper(func(req *http.Request) (*http.Response, error) {
+	return harness.Requests(&tr.sent)(roundTripper(func(req *http.Request) (*http.Response, error) {
 		if tr.cut.Load() {
 			return nil, errors.New("the test drops the requests of this candidate")
 		}
-		return logged.RoundTrip(req)
-	})
+		return next.RoundTrip(req)
+	}))
 }
 
 // renewed returns the number of PUT requests that succeeded.

@@ -2,7 +2,9 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,7 +33,11 @@ func (o *Options) BuildElectionctl(ctx context.Context, root, folder string) err
 	if err := build(ctx, filepath.Join(root, "electionctl"), "-buildvcs=false", "-o", filepath.Join(folder, "electionctl"), "."); err != nil {
 		return err
 	}
-	return os.Symlink(filepath.Dir(o.Charts), filepath.Join(folder, "deploy"))
+	err := os.Symlink(filepath.Dir(o.Charts), filepath.Join(folder, "deploy"))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 // build runs go build in the folder of a module.
