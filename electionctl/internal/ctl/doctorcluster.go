@@ -104,32 +104,42 @@ func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
 // permanentPrefix is the name prefix of the policies that keep the API server's informers of locks running.
 const permanentPrefix = "incumbent-fence-keep."
 
-// fences checks the installed policies. The command fence verify tests their effect.
-func fences(ctx context.Context, x *examination) error {
-	policies, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
+// policies returns the policies of incumbent, and their bindings by policy name.
+func (x *examination) policies(ctx context.Context) ([]admissionv1.ValidatingAdmissionPolicy, map[string]admissionv1.ValidatingAdmissionPolicyBinding, error) {
+	own := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"}
+	policies, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(ctx, own)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	bindings, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"})
+	bindings, err := x.c.kube.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().List(ctx, own)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	bound := map[string]admissionv1.ValidatingAdmissionPolicyBinding{}
 	for _, b := range bindings.Items {
 		bound[b.Spec.PolicyName] = b
 	}
+	return policies.Items, bound, nil
+}
+
+// fences checks the installed policies. The command fence verify tests their effect.
+func fences(ctx context.Context, x *examination) error {
+	policies, bound, err := x.policies(ctx)
+	if err != nil {
+		return err
+	}
 	all, err := x.c.look(ctx, "")
 	if err != nil {
 		return err
 	}
-	repair, err := x.missing(ctx, policies.Items, bound)
+	repair, err := x.missing(ctx, policies, bound)
 	if err != nil {
 		return err
 	}
 	guards := 0
 	permanent := map[string]bool{}
 	lenient := map[string]int{}
-	for _, p := range policies.Items {
+	for _, p := range policies {
 		b, ok := bound[p.Name]
 		switch {
 		case strings.HasPrefix(p.Name, permanentPrefix):
@@ -149,7 +159,7 @@ func fences(ctx context.Context, x *examination) error {
 		x.add(warning, denying(repair.of(set)),
 			"the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set])
 	}
-	x.trap(policies.Items, permanent, repair)
+	x.trap(policies, permanent, repair)
 	if guards == 0 {
 		x.add(unknown, "install the chart with fence.mode=deny, or run "+name()+" fence install (docs/fence.md)",
 			"no fence installed: only the client rejects writes of a process that does not lead")
