@@ -21,10 +21,8 @@ import (
 // remoteLabel exists only in metrics of a remote cluster, which this test does not have.
 const remoteLabel = "cluster"
 
-// revisions have replicas Pods each.
+// revisions have two Pods each.
 var revisions = []string{"stable", "canary"}
-
-const replicas = 2
 
 // led are the elections of both revisions.
 var led = []string{
