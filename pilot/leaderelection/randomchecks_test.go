@@ -104,7 +104,7 @@ func (w *world) endFaults() {
 	w.Logf("calm")
 	ended := time.Now()
 	for _, s := range w.stores() {
-		// An unreadable object prevents each candidate that needs both. The candidate reports it, and an operator
+		// A candidate that needs both objects cannot lead if one is unreadable. It reports the object, and an operator
 		// deletes it.
 		if s.Snapshot().Unreadable != nil {
 			w.AwaitUntouched()

@@ -53,7 +53,7 @@ func EnterThrough(ctx context.Context, library Library, base *rest.Config, spec 
 	return m, nil
 }
 
-// Cut closes the relay, if there is one. The process reaches the API server no more.
+// Cut closes the relay, if there is one. After that, the process cannot reach the API server.
 func (m *Member) Cut() {
 	if m.Relay != nil {
 		_ = m.Relay.Close()
