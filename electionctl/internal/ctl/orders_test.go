@@ -119,7 +119,7 @@ func TestPlanAndHistory(t *testing.T) {
 		e.expect(got, Done, "")
 		golden.File(t, "testdata/"+file, got.out)
 	}
-	e.expect(e.run("plan"), Misused, "", "missing --default-revision")
+	e.expect(e.run("plan", "--kubeconfig", "absent"), Misused, "", "missing --default-revision") // before it connects
 	e.expect(e.run("history", "nothing"), NotFound, "", "election nothing not found")
 }
 
