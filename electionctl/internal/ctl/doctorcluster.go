@@ -35,7 +35,6 @@ func flow(ctx context.Context, x *examination) error {
 		}
 		pod, err := x.pod(ctx, e.Namespace, e.Holder)
 		if err != nil {
-			x.found = nil // all or none
 			return err
 		}
 		if pod == nil {
@@ -187,7 +186,6 @@ func (x *examination) missing(ctx context.Context, policies []admissionv1.Valida
 	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
 		sets, err := install.Config{Namespace: namespace, Elections: bootstrap.FencedElections(bootstrap.Config{})}.Discover(ctx, x.c.kube)
 		if err != nil {
-			x.found = nil // all or none
 			return nil, err
 		}
 		for _, d := range sets {
