@@ -147,6 +147,62 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestComments_EachName requires a comment for each exported field, constant and interface method that other programs can use. A
+// comment above that contains the name suffices. Lint checks functions, types and variables.
+func TestComments_EachName(t *testing.T) {
+	checked := 0
+	for _, file := range goFiles(t) {
+		if path := filepath.ToSlash(file.path); file.test || file.syntax.Name.Name == "main" || !regexp.MustCompile(`^(pilot|pkg|adapters)/`).MatchString(path) ||
+			strings.Contains(path, "/internal/") {
+			continue
+		}
+		above := ""
+		check := func(names []*ast.Ident, comments ...*ast.CommentGroup) {
+			for _, comment := range comments {
+				if comment != nil {
+					above = comment.Text()
+					return
+				}
+			}
+			for _, name := range names {
+				checked++
+				if name.IsExported() && !regexp.MustCompile(`\b`+name.Name+`\b`).MatchString(above) {
+					t.Errorf("%s: %s has no comment", file.path, name.Name)
+				}
+			}
+		}
+		for _, decl := range file.syntax.Decls {
+			group, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			above = group.Doc.Text()
+			for _, spec := range group.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					if group.Doc == nil || group.Tok != token.CONST {
+						check(spec.Names, spec.Doc, spec.Comment)
+					}
+				case *ast.TypeSpec:
+					if !spec.Name.IsExported() {
+						continue
+					}
+					ast.Inspect(spec.Type, func(node ast.Node) bool {
+						if field, ok := node.(*ast.Field); ok {
+							check(field.Names, field.Doc, field.Comment)
+						}
+						_, function := node.(*ast.FuncType)
+						return !function
+					})
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no name was checked")
+	}
+}
+
 func TestSentences(t *testing.T) {
 	got := sentences("# Title\n\nThe leader renews. A candidate\nwaits for it.\n\n| a | b |\n\n- an item\n")
 	if len(got) != 2 || got[1] != "A candidate waits for it." {

@@ -44,16 +44,39 @@ goroutines: 1
 	}
 }
 
-// packages returns the number of packages of a program.
-func packages(t *testing.T, file string) int {
+// dependencies returns the packages that a program or packages need.
+func dependencies(t *testing.T, of ...string) []string {
 	t.Helper()
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", file)
+	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, of...)...)
 	list.Dir, list.Stderr = root, os.Stderr
 	out, err := list.Output()
 	if err != nil {
-		t.Fatalf("go list of %s: %v", file, err)
+		t.Fatalf("go list of %s: %v", of, err)
 	}
-	return strings.Count(string(out), "\n")
+	return strings.Fields(string(out))
+}
+
+// Packages for other programs do not need Istio's packages: its flags depend on its log package, which replaces the logging of the
+// program. The elector, the locks and the state of elections also work without Prometheus and controller-runtime.
+func TestDependencies(t *testing.T) {
+	for _, c := range []struct{ banned, packages []string }{
+		{
+			[]string{"istio.io", "github.com/prometheus", "sigs.k8s.io/controller-runtime"},
+			[]string{"./pilot/leaderelection/k8sleaderelection/...", "./internal/inspect", "./internal/audit", "./internal/members"},
+		},
+		{
+			[]string{"istio.io"},
+			[]string{"./pilot/leaderelection/...", "./pilot/controllers/reconcile", "./pilot/debug", "./internal/migration", "./pkg/kube", "./pkg/revisions"},
+		},
+	} {
+		for _, dependency := range dependencies(t, c.packages...) {
+			for _, banned := range c.banned {
+				if strings.HasPrefix(dependency, banned+"/") {
+					t.Errorf("%s must not depend on %s", c.packages, dependency)
+				}
+			}
+		}
+	}
 }
 
 // The example of README.md has few more packages than the same program with client-go.
@@ -63,7 +86,7 @@ func TestPackagesOfTheExample(t *testing.T) {
 		t.Fatal(err)
 	}
 	const theirs = "./tests/repo/library/testdata/clientgo/main.go"
-	of, than := packages(t, ours), packages(t, theirs)
+	of, than := len(dependencies(t, ours)), len(dependencies(t, theirs))
 	ratio := float64(of) / float64(than)
 	t.Logf("packages: %d of ours, %d with client-go alone: %.2f times", of, than, ratio)
 	if ratio > 1.25 {

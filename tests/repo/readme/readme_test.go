@@ -73,6 +73,52 @@ func TestPages_NamedTestsExist(t *testing.T) {
 	}
 }
 
+// A target that selects no test would pass.
+func TestMakefile_NamedTestsExist(t *testing.T) {
+	var (
+		changedTo = regexp.MustCompile(`\bcd (\S+) &&`)
+		selected  = regexp.MustCompile(`-(?:run|bench) '?([\w|]+)'?`)
+		function  = regexp.MustCompile(`(?m)^func (?:Test|Benchmark)\w+\(`)
+	)
+	checked := 0
+	for line := range strings.Lines(strings.ReplaceAll(read(t, "Makefile"), "\\\n", " ")) {
+		folder := root
+		if cd := changedTo.FindStringSubmatch(line); cd != nil {
+			folder = filepath.Join(root, cd[1])
+		}
+		for _, command := range strings.Split(line, "go test ")[1:] {
+			var functions string
+			for _, word := range strings.Fields(command) {
+				if word != "." && !strings.HasPrefix(word, "./") {
+					continue
+				}
+				files, err := filepath.Glob(filepath.Join(folder, word, "*_test.go"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, file := range files {
+					content, err := os.ReadFile(file)
+					if err != nil {
+						t.Fatal(err)
+					}
+					functions += strings.Join(function.FindAllString(string(content), -1), " ")
+				}
+			}
+			for _, names := range selected.FindAllStringSubmatch(command, -1) {
+				for name := range strings.SplitSeq(names[1], "|") {
+					checked++
+					if !strings.Contains(functions, name) {
+						t.Errorf("%s matches no function: go test %s", name, strings.TrimSpace(command))
+					}
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no target selects a test")
+	}
+}
+
 func TestCONTRIBUTING_DirectoriesExist(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| ((?:`[a-z0-9/]+`(?:, )?)+) \\|").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1) {
 		for folder := range strings.SplitSeq(row[1], ", ") {
