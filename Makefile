@@ -1,7 +1,7 @@
 # `make help` lists the targets. All of them need Go and make; `make test RACE=1` also needs a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim fence charts dashboard image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
+.PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim fence charts image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
 
 # Number of seeds that `make sim` plays.
 SEEDS ?= 20000
@@ -96,7 +96,6 @@ else
 endif
 
 test-modules:
-	cd tools && go test -timeout 5m ./dashboard/...
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -timeout 15m ./...
 	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
 	cd adapters/controllerruntime && go test -timeout 10m ./...
@@ -110,7 +109,6 @@ page-test: ## Run only the tests of the elections page, in Chromium (apt-get ins
 	cd tests/integration/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
 alerts-test: $(BUILD_TOOLS) ## Run only the tests of alerts and dashboard, with Prometheus (apt-get install --no-install-recommends prometheus)
-	cd tools && go test -count=1 ./dashboard/...
 	cd tests/integration/alerts && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
 electionctl-test: $(BUILD_TOOLS) ## Run only the tests of electionctl (ARGS=-rewrite: update the golden files)
@@ -133,7 +131,6 @@ lint: ## Check format, vet, golangci-lint, unused functions, language and links
 	cd tests/conformance && go vet ./...
 	cd tests/integration/alerts && go vet ./... && go run $(STATICCHECK) ./...
 	cd tests/integration/page && go vet ./... && go run $(STATICCHECK) ./...
-	cd tools && go vet ./dashboard && go run $(STATICCHECK) ./dashboard
 	cd tools/helm && go vet ./...
 	cd tools/image && go vet ./...
 	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
@@ -235,9 +232,6 @@ page-images: build $(BUILD_TOOLS) ## Update the pictures of the elections page i
 
 charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -count=1 -run 'TestChart_Fence|TestKustomize|TestChart_MatchesServer' . -args -rewrite
-
-dashboard: ## Generate the dashboard of the chart pilot
-	cd tools && go run ./dashboard -out ../deploy/charts/pilot/files/dashboard.json
 
 image: ## Build an OCI image of static binaries for PLATFORMS into bin/image
 	cd tools/image && go run . -root ../.. -out ../../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"

@@ -29,14 +29,17 @@ func dashboard(t *testing.T) (all []target) {
 	}
 	var read struct {
 		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
+			Title, Description, Type string
+			Targets                  []struct{ Expr, LegendFormat string }
 		}
 	}
 	if err := json.Unmarshal(content, &read); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range read.Panels {
+		if p.Title == "" || p.Description == "" && p.Type != "row" {
+			t.Errorf("panel %q: title and description %q", p.Title, p.Description)
+		}
 		for _, q := range p.Targets {
 			all = append(all, target{p.Title, chosen.Replace(q.Expr), q.LegendFormat})
 		}
