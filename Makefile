@@ -175,7 +175,7 @@ nightly: ## Run everything that the gate leaves out, and print one summary (hour
 	@bash .ci/nightly
 
 fence: ## Install 100,000 random fences on a model of API servers (UPGRADES=500)
-	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -v -timeout 60m -run 'TestModel_Upgrades' ./internal/fence/install
+	FENCE_MODEL_UPGRADES=$$(( $(UPGRADES) * 200 )) go test -count=1 -timeout 60m -run 'TestModel_Upgrades' ./internal/fence/install
 
 fuzz: ## Run each fuzz target for FUZZTIME
 	@set -e; for package in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -n 1 dirname | sort -u); do \

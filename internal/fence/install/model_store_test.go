@@ -67,7 +67,6 @@ func (s *shelf[T]) apply(a clienttesting.PatchActionImpl) (none T, err error) {
 	if err := json.Unmarshal(a.Patch, object); err != nil {
 		return none, err
 	}
-	s.w.barrier(object)
 	if i := s.index(a.Name); i >= 0 && len(s.stored[i].GetManagedFields()) > 0 {
 		if o := a.PatchOptions; o.Force == nil || !*o.Force {
 			return none, apierrors.NewConflict(schema.GroupResource{}, a.Name, errors.New("another manager owns a field"))
@@ -203,14 +202,7 @@ func (w *world) tryBarrier(s *server, a clienttesting.CreateActionImpl) (runtime
 		return nil, err
 	}
 	name := a.Object.(*corev1.ConfigMap).Name
-	if w.planted == oneBarrier {
-		name = barrierOfAll
-	}
-	by := s.guarded["configmaps/"+name]
-	if w.planted == noWait || by != "" && w.planted == oneBarrier {
-		by = w.newest
-	}
-	if by != "" {
+	if by := s.guarded["configmaps/"+name]; by != "" {
 		return nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, name, fmt.Errorf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request", by, by))
 	}
 	return a.Object, nil

@@ -1,27 +1,21 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
-	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
 
-	"k8s.io/client-go/kubernetes"
-
 	"incumbent.dev/incumbent/internal/fence"
 )
 
-// upgradesVariable is the number of random upgrades, firstVariable the number of the first.
-const (
-	upgradesVariable = "FENCE_MODEL_UPGRADES"
-	firstVariable    = "FENCE_MODEL_FIRST"
-)
+// upgradesVariable is the number of random upgrades.
+const upgradesVariable = "FENCE_MODEL_UPGRADES"
 
 const (
 	home, work = "home", "work"
@@ -52,9 +46,9 @@ func declared(r *rand.Rand, e string) fence.Declaration {
 }
 
 // trial plays installations, upgrades, removals and their interruptions in one cluster.
-func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades int, err error) {
+func trial(ctx context.Context, seed uint64, planted plant) (*world, error) {
 	r := rand.New(rand.NewPCG(seed, 12))
-	w = newWorld(r, 1+r.IntN(3))
+	w := newWorld(r, 1+r.IntN(3))
 	w.planted = planted
 	several := r.IntN(3) == 0 // sets that take locks over from one another
 	for range perTrial {
@@ -69,9 +63,6 @@ func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades 
 		for _, s := range w.servers {
 			s.stalled = r.IntN(60) == 0
 		}
-		if planted == oneBarrier {
-			w.forget(set)
-		}
 		ds := []fence.Declaration{declared(r, elections[0])}
 		if r.IntN(2) == 0 {
 			ds = append(ds, declared(r, elections[1]))
@@ -80,12 +71,11 @@ func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades 
 			ds = nil // it is removed
 		}
 		err := w.operation(ctx, set, ds, Options{Replace: several})
-		upgrades++
 		if len(w.wrong) > 0 {
-			return w, upgrades, nil
+			return w, nil
 		}
 		if err != nil && !errors.Is(err, errInterrupted) && !errors.Is(err, ErrNotSeen) {
-			return w, upgrades, err
+			return w, err
 		}
 		if r.IntN(2) == 0 {
 			for _, s := range w.servers {
@@ -94,19 +84,7 @@ func trial(ctx context.Context, seed uint64, planted plant) (w *world, upgrades 
 			w.settle()
 		}
 	}
-	return w, upgrades, nil
-}
-
-// forget leaves a barrier behind, as an installer does that is interrupted while it waits.
-func (w *world) forget(set string) {
-	p, _ := fence.Barrier(set, "0", barrierNamespace)
-	left := w.left
-	w.left = -1
-	w.barrier(p.Policy)
-	_, _ = w.policies.put(p.Name(), "", p.Policy) // nothing fails here
-	_, _ = w.bindings.put(p.Name(), "", p.Binding)
-	w.left = left
-	w.settle()
+	return w, nil
 }
 
 // operation installs the declarations, or removes the set.
@@ -124,7 +102,17 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	if err != nil {
 		return err
 	}
-	if err := applied(ctx, clients[0], rendered, o, w.planted); err != nil {
+	switch w.planted {
+	case byPosition:
+		for i, p := range rendered.Work {
+			name := fmt.Sprintf("%s%s.work-%010d", fence.PolicyPrefix, set, i)
+			p.Policy.Name, p.Binding.Name, p.Binding.Spec.PolicyName = name, name, name
+		}
+	case noKeepers:
+		rendered.Permanent = nil
+	case none, oneServer:
+	}
+	if _, err := Apply(ctx, clients[0], rendered, o); err != nil {
 		return err
 	}
 	w.required.grow(set, ds)
@@ -134,72 +122,33 @@ func (w *world) operation(ctx context.Context, set string, ds []fence.Declaratio
 	return nil
 }
 
-// applied installs a set as Apply does, but for a planted fault.
-func applied(ctx context.Context, client kubernetes.Interface, set fence.Set, o Options, planted plant) error {
-	switch planted {
-	case oldFirst:
-		_, err := remove(ctx, client, func(was object) bool {
-			return was.of(set.Name) && !slices.ContainsFunc(set.All(), func(p fence.Pair) bool { return p.Name() == was.GetName() })
-		})
-		if err != nil {
-			return err
-		}
-	case byPosition:
-		for i, p := range set.Work {
-			name := fmt.Sprintf("%s%s.work-%010d", fence.PolicyPrefix, set.Name, i)
-			p.Policy.Name, p.Binding.Name, p.Binding.Spec.PolicyName = name, name, name
-		}
-	case noKeepers:
-		set.Permanent = nil
-	case none, noWait, oneServer, oneBarrier:
-	}
-	_, err := Apply(ctx, client, set, o)
-	return err
-}
-
-func number(t *testing.T, variable string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
-		t.Fatalf("%s=%s: give a number", variable, text)
-	}
-	return n
-}
-
 func TestModel_Upgrades(t *testing.T) {
-	trials, first := (number(t, upgradesVariable, 400)+perTrial-1)/perTrial, number(t, firstVariable, 0)
-	lanes := runtime.GOMAXPROCS(0)
-	for lane := range lanes {
-		t.Run(strconv.Itoa(lane), func(t *testing.T) {
+	upgrades, err := strconv.Atoi(cmp.Or(os.Getenv(upgradesVariable), "400"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range (upgrades + perTrial - 1) / perTrial {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
-			upgrades, judged := 0, 0
-			for n := first + lane; n < first+trials; n += lanes {
-				synctest.Test(t, func(t *testing.T) {
-					w, played, err := trial(t.Context(), uint64(n), none)
-					upgrades, judged = upgrades+played, judged+w.judged
-					if err != nil || len(w.wrong) > 0 {
-						t.Errorf("trial %d (%s=%[1]d %s=1 plays it alone): %v, %v", n, firstVariable, upgradesVariable, err, w.wrong[:min(3, len(w.wrong))])
-					}
-				})
-			}
-			t.Logf("figure: %d upgrades, %d objects judged", upgrades, judged)
+			synctest.Test(t, func(t *testing.T) {
+				w, err := trial(t.Context(), uint64(n), none)
+				if err != nil || len(w.wrong) > 0 {
+					t.Errorf("%v, %v", err, w.wrong[:min(3, len(w.wrong))])
+				}
+			})
 		})
 	}
 }
 
 func TestModel_FindsPlantedFaults(t *testing.T) {
 	const most = 600 // trials
-	for _, planted := range []plant{oldFirst, byPosition, noWait, oneServer, oneBarrier, noKeepers} {
+	for _, planted := range []plant{byPosition, oneServer, noKeepers} {
 		t.Run(string(planted), func(t *testing.T) {
 			t.Parallel()
 			for n := range most {
 				var wrong []string
 				synctest.Test(t, func(t *testing.T) {
-					w, _, err := trial(t.Context(), uint64(n), planted)
+					w, err := trial(t.Context(), uint64(n), planted)
 					if wrong = w.wrong; err != nil {
 						t.Error(err)
 					}

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,16 +17,10 @@ type plant string
 
 const (
 	none       plant = ""
-	oldFirst   plant = "deletes obsolete policies before new ones are in effect"
 	byPosition plant = "policies are named by their position"
-	noWait     plant = "it does not wait until the API servers have seen it"
 	oneServer  plant = "it waits for the first API server alone"
-	oneBarrier plant = "a barrier that was left behind will do"
 	noKeepers  plant = "nothing keeps the API servers' view of locks alive"
 )
-
-// barrierOfAll is refused by each barrier, with the fault oneBarrier.
-const barrierOfAll = "the-barrier"
 
 // world is a cluster reduced to fences: stored objects, the objects that each API server has
 // loaded, and the objects that must be guarded at all times. Tests on a real API server show what a policy rejects.
@@ -37,9 +30,7 @@ type world struct {
 	policies *shelf[*admissionv1.ValidatingAdmissionPolicy]
 	bindings *shelf[*admissionv1.ValidatingAdmissionPolicyBinding]
 	servers  []*server
-	newest   string // barrier
-
-	planted plant
+	planted  plant
 
 	// left are the installer's writes until it is interrupted; below 0 it is not.
 	left        int
@@ -49,7 +40,6 @@ type world struct {
 	// required has the objects that must be guarded now.
 	required required
 	wrong    []string
-	judged   int
 }
 
 // server is one API server. It receives policies and bindings, each kind in order and independent of the other. Sometimes it
@@ -128,18 +118,6 @@ func (w *world) settle() {
 	}
 }
 
-// barrier records the newest barrier.
-func (w *world) barrier(object any) {
-	p, ok := object.(*admissionv1.ValidatingAdmissionPolicy)
-	if !ok || !strings.Contains(p.Name, ".barrier-") {
-		return
-	}
-	w.newest = p.Name
-	if w.planted == oneBarrier {
-		p.Spec.MatchConstraints.ResourceRules[0].ResourceNames = []string{barrierOfAll}
-	}
-}
-
 // restart: an API server that starts has all that there is.
 func (s *server) restart() {
 	s.toldOf, s.boundTo = 0, 0
@@ -210,7 +188,6 @@ func (s *server) refresh() {
 func (s *server) judge() {
 	for _, o := range s.w.required {
 		for object := range o.objects {
-			s.w.judged++
 			if s.guarded[object] == "" {
 				s.w.wrong = append(s.w.wrong, object+" is not guarded")
 			}

@@ -39,7 +39,6 @@ type judging struct {
 
 	mu       sync.Mutex
 	attempts []attempt
-	asked    []string
 }
 
 // attempt is a write that was tried.
@@ -128,7 +127,6 @@ func (j *judging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if query.Has("limit") {
-		j.asked = append(j.asked, r.URL.Path+" "+query.Get("fieldSelector")+" "+query.Get("labelSelector")+" "+query.Get("limit"))
 		list, there := j.lists[r.URL.Path+"?"+query.Get("fieldSelector")]
 		if err, fails := list.(error); fails {
 			refuse(w, err)
