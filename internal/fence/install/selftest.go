@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -177,7 +176,8 @@ func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last St
 func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state State, settled bool) {
 	before := e.status()
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	answer, err := Try(ctx, s.client.Dynamic(), p)
+	// The kinds that probes create are namespaced.
+	answer, err := createWrite(kind{p.Resource, true}, p.Object.GetNamespace(), p.Object).try(ctx, s.client.Dynamic())
 	cancel()
 	after := e.status()
 	state, settled = judge(before, after, answer, err)
@@ -218,7 +218,7 @@ func (s *SelfTest) report(now leaderelection.Status, state State) {
 	s.mu.Unlock()
 	log := s.Logger.With("election", now.Lock, "leading", state.Leading, "answer", state.Answer)
 	if state.Answer == "" {
-		log.Debug("fence was not tested", "err", errUnsettled)
+		log.Debug("fence was not tested", "err", "the leader changed during the test")
 		return
 	}
 	if last.Answer == state.Answer && last.Leading == state.Leading && last.InEffect == state.InEffect {
@@ -237,8 +237,6 @@ func (s *SelfTest) report(now leaderelection.Status, state State) {
 		}
 	}
 }
-
-var errUnsettled = errors.New("the leader changed during the test")
 
 // event records an Event on the lock object that the fence uses.
 func (s *SelfTest) event(now leaderelection.Status, kind, format string, args ...any) {

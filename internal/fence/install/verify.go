@@ -7,7 +7,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -26,14 +25,6 @@ const (
 	// Refused means that the fence rejected the write.
 	Refused Answer = "refused"
 )
-
-// Try sends the write of a probe as a dry run. The error is the reason of a rejection or of an unclear result.
-func Try(ctx context.Context, client dynamic.Interface, p fence.Probe) (Answer, error) {
-	if p.Object == nil {
-		return Unclear, fmt.Errorf("no write can test %s", strings.Join(p.Guard.Resources, ", "))
-	}
-	return createWrite(kind{p.Resource, p.Object.GetNamespace() != ""}, p.Object.GetNamespace(), p.Object).try(ctx, client)
-}
 
 // answerOf classifies the error of a write.
 func answerOf(err error) Answer {

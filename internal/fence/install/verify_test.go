@@ -2,8 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/dynamic"
 
 	"incumbent.dev/incumbent/internal/fence"
 )
@@ -332,38 +329,5 @@ func TestVerify_ClosesConnections(t *testing.T) {
 	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) { return j.open.Load() == 0, nil })
 	if err != nil {
 		t.Errorf("%d connections are open", j.open.Load())
-	}
-}
-
-func TestTry(t *testing.T) {
-	j := newJudging(t)
-	client, err := dynamic.NewForConfig(impersonate(j.config(), "sys/pilot", "pod-2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := fence.Probes(guarding(configMap()))[0]
-	for text, x := range map[string]struct {
-		answers func(attempt) error
-		want    Answer
-	}{
-		"admitted": {func(attempt) error { return nil }, Admitted},
-		"refused":  {byPolicy, Refused},
-		"unclear":  {byRBAC, Unclear},
-	} {
-		j.answers = x.answers
-		got, err := Try(t.Context(), client, p)
-		if got != x.want || string(got) != text || (err == nil) != (x.want == Admitted) {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
-	if len(j.attempts) != 3 || j.attempts[0].String() != `create /api/v1/namespaces/apps/configmaps by system:serviceaccount:sys:pilot, pod "pod-2"` {
-		t.Errorf("%v", j.attempts)
-	}
-	p.Object = nil
-	if got, err := Try(t.Context(), client, p); got != Unclear || err == nil || err.Error() != "no write can test configmaps" {
-		t.Errorf("%v, %v", got, err)
-	}
-	if answerOf(errors.New("no answer")) != Unclear || answerOf(fmt.Errorf("wrapped: %w", byPolicy(attempt{}))) != Refused {
-		t.Error("an error was classified wrongly")
 	}
 }
