@@ -200,6 +200,8 @@ func TestFence_Discovered(t *testing.T) {
 	set := []string{"--set", "release", "--revisions", "stable", "--service-account", "default", "--other-service-account", "pilot-*,istiod", "--allow-unclear"}
 	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
 	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "holds    policy incumbent-fence.release.")
+	e.expect(e.run("fence", "verify"), Failed, "holds    policy incumbent-fence.release.", "use --allow-unclear")
+	e.expect(e.run("fence", "verify", "--allow-unclear", "--strict"), Failed, "holds    policy incumbent-fence.release.", "--strict requires all")
 	admission := e.kube.AdmissionregistrationV1()
 	policies, err := admission.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence=release"})
 	if err != nil {
@@ -232,7 +234,11 @@ func TestFence_Discovered(t *testing.T) {
 	}
 	e.expect(e.run("doctor"), Unhealthy, "→ helm upgrade stable deploy/charts/pilot --namespace istio-system --reset-then-reuse-values\n")
 	e.expect(e.run("fence", "remove", "--set", "nothing"), Done, `fence "nothing" is not installed; release can be selected with --set`)
-	e.expect(e.run("fence", "remove", "--set", "release"), Done, "")
+	other := []string{"fence", "install", "--set", "other", "--revisions", "stable", "--service-account", "default", "--allow-unclear"}
+	e.expect(e.run(other...), Failed, "", "replace its guards with --replace")
+	e.expect(e.run(append(other, "--replace")...), Done, "applied")
+	e.expect(e.run("fence", "remove", "--set", "release"), Done, `fence "release" is not installed; other can be selected with --set`)
+	e.expect(e.run("fence", "remove", "--set", "other"), Done, "removed")
 }
 
 func TestPage(t *testing.T) {

@@ -46,21 +46,6 @@ func (s *stage) unbound(account string) kubernetes.Interface {
 	return cluster.ClientFor(s.t, config).Kube()
 }
 
-func TestFence_MissingLock(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
-		s := newStage(t, kind)
-		a, b := s.guarded()
-		if err := s.delete(s.admin); err != nil {
-			t.Fatal(err)
-		}
-		eventually(t, "everyone is refused", func() bool { return fence.IsRefusal(s.write(a)) })
-		s.refused("a write of the former holder", s.write(a), "no params found")
-		t.Log("a candidate may recreate the lock, and leads")
-		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
-		s.stands(b, a)
-	})
-}
-
 // Without a namespace, the lock would be gone and all writes of the leader would be rejected.
 func TestFence_NamespaceOfLock(t *testing.T) {
 	t.Parallel()
