@@ -2,9 +2,7 @@ package witness
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,40 +80,4 @@ func (p *process) end(b *testing.B) {
 	if p.Exit(b); p.sidecar != nil {
 		p.sidecar.Kill()
 	}
-}
-
-// BenchmarkIdle measures what the parent of a leader costs while the leader is alive. An iteration lasts a second.
-//
-//	go test -bench Idle -benchtime 60x ./tests/faults/witness
-func BenchmarkIdle(b *testing.B) {
-	parent := newStage(b, "leases").leader("a")
-	proc := fmt.Sprintf("/proc/%d/", parent.PID())
-	before := cpu(b, proc)
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	for range b.N {
-		<-second.C
-	}
-	used := cpu(b, proc) - before
-	for line := range strings.Lines(readFile(b, proc+"smaps_rollup")) {
-		words := strings.Fields(line)
-		if kib, err := strconv.Atoi(words[1]); err == nil && (words[0] == "Rss:" || words[0] == "Pss:") {
-			b.ReportMetric(float64(kib)/1024, "MiB-"+strings.ToLower(words[0][:3]))
-		}
-	}
-	b.ReportMetric(used.Seconds()*1000/float64(b.N)*60, "CPU-ms/min")
-	b.ReportMetric(0, "ns/op")
-}
-
-// cpu returns the CPU time of all threads of a process.
-func cpu(b *testing.B, proc string) (sum time.Duration) {
-	files, _ := filepath.Glob(proc + "task/*/schedstat")
-	for _, file := range files {
-		nanos, err := strconv.ParseInt(strings.Fields(readFile(b, file))[0], 10, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
-		sum += time.Duration(nanos)
-	}
-	return sum
 }

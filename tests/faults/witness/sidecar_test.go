@@ -17,16 +17,6 @@ func (p *process) serve() string {
 	return "SOCKET=" + path
 }
 
-func TestSidecar_Releases(t *testing.T) {
-	t.Parallel()
-	s := newStage(t, "leases")
-	p := s.pod("a")
-	p.Process = p.run(p.serve())
-	harness.Until(t, "a leads", p.leads)
-	p.Kill()
-	s.freed()
-}
-
 // The candidate registers its term again at a renewal. The next renewal is sent after the registration.
 func TestSidecar_Restarts(t *testing.T) {
 	t.Parallel()

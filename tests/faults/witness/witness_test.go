@@ -39,10 +39,6 @@ func TestDeath_Releases(t *testing.T) {
 			limitMemory(t, p.PID(), p.pid("candidate"))
 			usr1(p)
 		}, -int(syscall.SIGKILL)},
-		"killed while stopped": {"leases", func(p *process) {
-			p.stop()
-			p.signal(syscall.SIGKILL)
-		}, -int(syscall.SIGKILL)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
