@@ -1,7 +1,6 @@
 package ctl
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -10,8 +9,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
@@ -28,24 +25,10 @@ type terminal struct {
 // onTerminal starts a program on a new terminal.
 func onTerminal(t *testing.T, path string, args ...string) *terminal {
 	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer slave.Close()
+	master, screen := harness.Terminal(t)
+	defer screen.Close()
 	x := &terminal{t: t, master: master, cmd: exec.CommandContext(t.Context(), path, args...)}
-	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = slave, slave, slave
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = screen, screen, screen
 	x.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := x.cmd.Start(); err != nil {
 		t.Fatal(err)

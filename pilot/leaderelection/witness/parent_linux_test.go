@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,33 +70,11 @@ func start(t *testing.T, mode string, change func(*exec.Cmd)) (*exec.Cmd, *harne
 	return cmd, out
 }
 
-// terminal returns both ends of a terminal.
-func terminal(t *testing.T) (keys, screen *os.File) {
-	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = keys.Close() })
-	n, err := unix.IoctlGetInt(int(keys.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		screen, err = os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|syscall.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = screen.Close() })
-	return keys, screen
-}
-
 // The terminal sends a signal to parent and child. A second one would kill a program that is stopping.
 func TestParent_TerminalInterrupt(t *testing.T) {
 	for name, input := range map[string]bool{"standard input": true, "other input": false} {
 		t.Run(name, func(t *testing.T) {
-			keys, screen := terminal(t)
+			keys, screen := harness.Terminal(t)
 			cmd, out := start(t, "signals", func(cmd *exec.Cmd) {
 				if cmd.ExtraFiles = []*os.File{screen}; input {
 					cmd.Stdin = screen
