@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,50 +31,50 @@ const (
 
 // world is one random run of an election's processes over stores in memory.
 type world struct {
-	*playRun
-
 	t       *testing.T
 	bug     bug
 	ctx     context.Context
-	objects *locktest.Store            // the ConfigMap
-	leases  map[string]*locktest.Store // by revision, when each has its own; else all the same
+	mix     mix
+	began   time.Time
+	objects *locktest.Store // the ConfigMap
+	leases  *locktest.Store
 	backups []map[*locktest.Store]locktest.Backup
 
-	processes []*process
-	all       []*process
+	processes []*process     // that live
+	orders    sync.WaitGroup // pending operator commands
+	ordered   int
+	serial    int
+	untouched time.Time // the earliest time for a new process, see awaitUntouched
 
-	// Mu guards the fields below.
-	restored time.Time
-	judge    judge
-	events   []locktest.Event
+	mu              sync.Mutex // guards the fields below
+	rand            *rand.Rand
+	all             []*process
+	calm            bool // no more faults
+	defaultRevision string
+	restored        time.Time
+	events          []locktest.Event
+	token           uint64 // the newest of the history
+	terms           int
+	violations      []string
+	log             strings.Builder
 }
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
-	w := &world{
-		playRun: newPlayRun(seed), t: t, bug: b,
-		objects: locktest.NewStore(locktest.ConfigMap), leases: map[string]*locktest.Store{},
+	objects := locktest.NewStore(locktest.ConfigMap)
+	return &world{
+		t: t, bug: b, mix: mixes[seed%uint64(len(mixes))], began: time.Now(),
+		objects: objects, leases: objects.InSameEtcd(locktest.Lease),
+		rand: rand.New(rand.NewPCG(seed, 17)), defaultRevision: playRevisions[0],
 	}
-	shared := w.objects.InSameEtcd(locktest.Lease)
-	for _, revision := range playRevisions {
-		w.leases[revision] = shared
-	}
-	w.judge.Violated = w.Violated
-	return w
 }
 
-func (w *world) stores() []*locktest.Store {
-	stores := []*locktest.Store{w.objects, w.leases["stable"]}
-	if other := w.leases["canary"]; other != stores[1] {
-		stores = append(stores, other)
-	}
-	return stores
-}
+func (w *world) stores() []*locktest.Store { return []*locktest.Store{w.objects, w.leases} }
 
 // playKube is an API server with only the locks.
 type playKube struct {
 	kubernetes.Interface
-	configMaps, leases *locktest.Client
-	faulty             *faultyLeases // used for Leases, if it is not nil
+	configMaps corev1client.ConfigMapsGetter
+	leases     coordinationv1client.LeasesGetter
 }
 
 type playCore struct {
@@ -98,14 +100,7 @@ func (k playKube) CoreV1() corev1client.CoreV1Interface {
 }
 
 func (k playKube) CoordinationV1() coordinationv1client.CoordinationV1Interface {
-	return playCoordination{LeasesGetter: k.getter()}
-}
-
-func (k playKube) getter() coordinationv1client.LeasesGetter {
-	if k.faulty != nil {
-		return k.faulty
-	}
-	return k.leases
+	return playCoordination{LeasesGetter: k.leases}
 }
 
 // playClient is the kube.Client of a process. The writes of its run functions go through the transport of the gate.
@@ -137,7 +132,7 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 		w.t.Fatal(err)
 	}
 	// Elections of one process share their watches. Here each election has its own client for the store.
-	l.shared = &k8sresourcelock.Shared{Client: k.getter(), MinSharedWatches: 1 + w.Intn(2)}
+	l.shared = &k8sresourcelock.Shared{Client: k.leases, MinSharedWatches: 1 + w.intn(2)}
 	return l
 }
 
@@ -148,10 +143,10 @@ func playElection(t *testing.T, seed uint64, b bug) (result played) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w.ctx = ctx
 		for range 3 {
-			w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
+			w.start(w.newName(), w.anyRevision(), w.anyKind())
 		}
 		for range 20 {
-			w.Wait(playLease)
+			w.wait(playLease)
 			w.act()
 		}
 		w.endFaults()
@@ -160,12 +155,12 @@ func playElection(t *testing.T, seed uint64, b bug) (result played) {
 			w.quit(w.processes[0])
 		}
 		cancel()
-		w.Orders.Wait()
+		w.orders.Wait()
 		w.checkEvents()
 		most := w.checkBudgets()
-		w.Mu.Lock()
-		defer w.Mu.Unlock()
-		result = played{violations: w.Violations, terms: w.judge.Terms, orders: w.Ordered, log: w.Log(), most: most}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		result = played{violations: w.violations, terms: w.terms, orders: w.ordered, log: w.log.String(), most: most}
 	})
 	return result
 }

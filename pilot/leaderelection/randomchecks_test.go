@@ -12,13 +12,48 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
+// ran records the start or end of the run functions. A killed process runs no functions.
+func (p *process) ran(is bool) { p.w.locked(func() { p.record(is) }) }
+
+// record implements ran. The caller holds mu.
+func (p *process) record(is bool) {
+	if p.dead {
+		return
+	}
+	if p.running = is; is {
+		p.runs = append(p.runs, span{from: time.Now()})
+	} else {
+		p.runs[len(p.runs)-1].to = time.Now()
+	}
+}
+
+// checkAlone checks one-at-a-time when a process does something. Other electors are not covered. The caller holds mu.
+func (w *world) checkAlone(p *process, does string) {
+	for _, q := range w.all {
+		if q.running && p != q && !p.kind.peer() && !q.kind.peer() {
+			w.violated("%s %s while %s runs", p.name, does, q.name)
+		}
+	}
+}
+
 // checkStart checks one-at-a-time, and that tokens increase within one history.
 func (w *world) checkStart(p *process, ctx context.Context) {
-	token := w.token(ctx)
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+	token := w.tokenOf(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if p.dead {
+		return
+	}
+	w.terms++
+	w.checkAlone(p, "started")
 	// A start that follows a write from before a restore belongs to neither history.
-	w.judge.Starts(&p.part, token, time.Since(w.restored) < playLease && !w.restored.IsZero())
+	if time.Since(w.restored) < playLease && !w.restored.IsZero() {
+		return
+	}
+	if token <= w.token {
+		w.violated("%s has the token %d after %d", p.name, token, w.token)
+	}
+	w.token = token
 }
 
 // takeEvents returns the history of the locks. After a restore it does not contain the lost part.
@@ -36,23 +71,23 @@ func (w *world) takeEvents() {
 // checkEvents checks that no process releases or hands over a lock while its run functions are active.
 func (w *world) checkEvents() {
 	w.takeEvents()
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, e := range w.events {
 		holder := e.Snapshot.Record.HolderIdentity
 		if !e.Snapshot.Exists {
 			continue
 		}
-		if nominates(e) && !slices.ContainsFunc(w.all, func(p *process) bool { return p.Name == holder && !p.poor }) {
-			w.Violated("a leader drained for %s, which must not acquire the lock", holder)
+		if nominates(e) && !slices.ContainsFunc(w.all, func(p *process) bool { return p.name == holder && !p.poor }) {
+			w.violated("a leader drained for %s, which must not acquire the lock", holder)
 		}
 		for _, p := range w.all {
-			if p.writer != e.By || p.l == nil || holder == p.Name || !gaveAway(e, p) {
+			if p.writer != e.By || p.l == nil || holder == p.name || !gaveAway(e, p) {
 				continue
 			}
-			for _, run := range p.Runs {
-				if e.At.After(run.From) && (run.To.IsZero() || e.At.Before(run.To)) {
-					w.Violated("%s wrote %q in as the holder at %v, and its functions ran", p.Name, holder, e.At.Sub(w.Began))
+			for _, run := range p.runs {
+				if e.At.After(run.from) && (run.to.IsZero() || e.At.Before(run.to)) {
+					w.violated("%s wrote %q in as the holder at %v, and its functions ran", p.name, holder, e.At.Sub(w.began))
 				}
 			}
 		}
@@ -71,49 +106,65 @@ func nominates(e locktest.Event) bool {
 	return a[k8sresourcelock.NominatedAnnotation] != "" && a[k8sresourcelock.NominatedAnnotation] == e.Snapshot.Record.HolderIdentity && a[k8sresourcelock.HoldAnnotation] == ""
 }
 
-// budgetSpan is the time span of the budgets.
+// budgetSpan is the time span of the budgets. A leader sends ten renewals in it.
 const budgetSpan = 10 * playRetry
+
+// maxInSpan is the maximum number of requests of a process for one object, and of its log lines.
+const maxInSpan = 100
+
+// mostInSpan returns the maximum number of sorted times within a span.
+func mostInSpan(at []time.Duration, span time.Duration) (most int) {
+	for i, first := 0, 0; i < len(at); i++ {
+		for at[i]-at[first] > span {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
 
 // checkBudgets checks bounded effort. It returns the maximum number of requests of a process for one object.
 func (w *world) checkBudgets() (most int) {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, p := range w.all {
 		if p.l == nil {
 			continue
 		}
 		for _, sent := range p.sent {
 			n := mostInSpan(sent, budgetSpan)
-			if most = max(most, n); n > maxRequests {
-				w.Violated("%s sent %d requests about one object in %v", p.Name, n, budgetSpan)
+			if most = max(most, n); n > maxInSpan {
+				w.violated("%s sent %d requests about one object in %v", p.name, n, budgetSpan)
 			}
 		}
-		w.CheckLines(&p.part, budgetSpan)
+		if n := mostInSpan(p.lines, budgetSpan); n > maxInSpan {
+			w.violated("%s logged %d lines in %v", p.name, n, budgetSpan)
+		}
 	}
 	return most
 }
 
 // endFaults ends all faults and checks that one candidate leads, of the default revision if possible.
 func (w *world) endFaults() {
-	w.Locked(func() {
-		w.Calm = true
+	w.locked(func() {
+		w.calm = true
 		for _, p := range w.processes {
-			p.Unfit = nil
+			p.unfit = nil
 		}
 	})
-	w.Logf("calm")
+	w.logf("calm")
 	ended := time.Now()
 	for _, s := range w.stores() {
 		// A candidate that needs both objects cannot lead if one is unreadable. It reports the object, and an operator
 		// deletes it.
 		if s.Snapshot().Unreadable != nil {
-			w.AwaitUntouched()
+			w.awaitUntouched()
 			s.Delete()
 		}
 	}
-	w.Orders.Wait() // pending commands still change the lock
+	w.orders.Wait() // pending commands still change the lock
 	for _, p := range w.processes {
-		p.hears(w.Default)
+		p.hears(w.defaultRevision)
 		for _, c := range p.clients {
 			c.SetWatchDelay(0)
 		}
@@ -125,7 +176,7 @@ func (w *world) endFaults() {
 		problem = w.unsettled()
 	}
 	if problem != "" {
-		w.Locked(func() { w.Violated("%v after the end of the faults %s; %s", time.Since(ended), problem, w.states()) })
+		w.locked(func() { w.violated("%v after the end of the faults %s; %s", time.Since(ended), problem, w.states()) })
 	}
 }
 
@@ -152,43 +203,43 @@ func (w *world) nomineeFailed() bool {
 
 // unsettled returns a problem unless a candidate leads, of the default revision if possible.
 func (w *world) unsettled() string {
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	leader := ""
 	for _, p := range w.processes {
-		if p.Running && (p.Revision == w.Default || !w.prefers(w.Default)) {
+		if p.running && (p.revision == w.defaultRevision || !w.prefers(w.defaultRevision)) {
 			return ""
 		}
-		if p.Running {
-			leader = p.Name
+		if p.running {
+			leader = p.name
 		}
 	}
 	if leader != "" {
-		return fmt.Sprintf("%s leads, which is not of the default revision %s", leader, w.Default)
+		return fmt.Sprintf("%s leads, which is not of the default revision %s", leader, w.defaultRevision)
 	}
 	if !slices.ContainsFunc(w.processes, func(p *process) bool { return !p.poor }) {
 		return ""
 	}
-	return fmt.Sprintf("no candidate leads: default %s, %+v, %+v", w.Default, w.objects.Snapshot().Record, w.leases["stable"].Snapshot().Record)
+	return fmt.Sprintf("no candidate leads: default %s, %+v, %+v", w.defaultRevision, w.objects.Snapshot().Record, w.leases.Snapshot().Record)
 }
 
 // prefers reports whether a process of that revision must lead. A peer that cannot be preempted may lead
 // instead.
 func (w *world) prefers(revision string) (is bool) {
 	for _, p := range w.processes {
-		if p.Make.Peer() {
+		if p.kind.peer() {
 			return false
 		}
-		is = is || p.Revision == revision && !p.poor
+		is = is || p.revision == revision && !p.poor
 	}
 	return is
 }
 
-// states returns the state of each process. The caller holds Mu.
+// states returns the state of each process. The caller holds mu.
 func (w *world) states() string {
 	var b strings.Builder
 	for _, p := range w.processes {
-		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.Name, p.Revision, p.Make, p.asked)
+		fmt.Fprintf(&b, "\n\t%s (%s, %v): last request at %v", p.name, p.revision, p.kind, p.asked)
 		if p.l == nil {
 			continue
 		}
@@ -204,34 +255,34 @@ func (w *world) states() string {
 func (w *world) staysQuiet() {
 	before := map[*process][3]int{}
 	verbs := map[*process][2]map[locktest.Verb]int{}
-	count := func(p *process) [3]int { return [3]int{len(p.Runs), len(p.Lines), len(p.sent[0]) + len(p.sent[1])} }
-	w.Mu.Lock()
+	count := func(p *process) [3]int { return [3]int{len(p.runs), len(p.lines), len(p.sent[0]) + len(p.sent[1])} }
+	w.mu.Lock()
 	for _, p := range w.processes {
 		before[p] = count(p)
 		verbs[p] = [2]map[locktest.Verb]int{maps.Clone(p.verbs[0]), maps.Clone(p.verbs[1])}
 	}
-	w.Mu.Unlock()
+	w.mu.Unlock()
 	const span = 4 * playLease
 	<-time.After(span)
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, p := range w.processes {
 		is, was := count(p), before[p]
 		if p.l == nil || p.poor {
 			continue
 		}
 		if n := is[0] - was[0]; n > 0 {
-			w.Violated("%s started %d times for no cause", p.Name, n)
+			w.violated("%s started %d times for no cause", p.name, n)
 		}
 		if n := is[1] - was[1]; n > 0 {
-			w.Violated("%s logged %d lines for no cause", p.Name, n)
+			w.violated("%s logged %d lines for no cause", p.name, n)
 		}
 		most := 4                            // a watch reaches its time limit
 		if p.l.Status().Phase == "leading" { // it renews, and may be waiting for the predecessor's lock
 			most += 2 * (int(span/playRetry) + 1) // there may be two objects
 		}
 		if n := is[2] - was[2]; n > most {
-			w.Violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.Name, p.Running, n, span, p.verbs, verbs[p])
+			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.name, p.running, n, span, p.verbs, verbs[p])
 		}
 	}
 }

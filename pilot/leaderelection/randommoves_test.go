@@ -15,16 +15,16 @@ import (
 // fault is the kind of failure of one request of the process for one of the two objects.
 func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	w := p.w
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	p.asked = time.Since(w.Began)
-	if !p.Dead && p.l != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.asked = time.Since(w.began)
+	if !p.dead && p.l != nil {
 		p.verbs[object][v]++
-		p.sent[object] = append(p.sent[object], time.Since(w.Began))
+		p.sent[object] = append(p.sent[object], time.Since(w.began))
 	}
 	f := locktest.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
 	switch {
-	case p.Dead || p.cut:
+	case p.dead || p.cut || w.bug.givesUp && w.calm && (v == locktest.Update || v == locktest.Create):
 		f.Lose = locktest.TheRequest
 		return p.hang(f)
 	case p.poor && object == 1 && (v == locktest.Update || v == locktest.Create):
@@ -33,10 +33,10 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	case p.refuse[v] != nil:
 		f.Err = p.refuse[v]
 		return f
-	case w.Calm:
+	case w.calm:
 		return f
 	}
-	switch n := w.Rand.IntN(100); {
+	switch n := w.rand.IntN(100); {
 	case n < 3:
 		f.Lose = locktest.TheRequest
 	case n < 7:
@@ -55,7 +55,7 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 // hang returns a fault without a response. The elector of client-go does not bound requests while it campaigns. Its requests end as
 // with the Timeout of a rest.Config.
 func (p *process) hang(f locktest.Fault) locktest.Fault {
-	if f.Hang = p.Make != clientGoPeer; !f.Hang {
+	if f.Hang = p.kind != clientGoPeer; !f.Hang {
 		f.Before, f.After = playRenew/2, playRenew/2
 	}
 	return f
@@ -65,55 +65,58 @@ var locks = schema.GroupResource{Resource: "locks"}
 
 var errForbidden = apierrors.NewForbidden(locks, locktest.Name, nil)
 
-// upTo returns a random duration. The caller holds Mu.
+// upTo returns a random duration. The caller holds mu.
 func (w *world) upTo(most time.Duration) time.Duration {
-	return time.Duration(w.Rand.Int64N(int64(most)))
+	return time.Duration(w.rand.Int64N(int64(most)))
 }
 
-func (w *world) pick() *process { return w.processes[w.Intn(len(w.processes))] }
+func (w *world) pick() *process { return w.processes[w.intn(len(w.processes))] }
 
 // act makes one random move.
 func (w *world) act() {
 	makeMove(w)
 	if len(w.processes) < 2 {
-		w.AwaitUntouched()
-		w.start(w.NewName(), w.AnyRevision(), w.AnyMake())
+		w.awaitUntouched()
+		w.start(w.newName(), w.anyRevision(), w.anyKind())
 	}
 }
 
-// Crash ends a process. It may start again with the same name.
-func (w *world) Crash() {
+// crash ends a process. It may start again with the same name.
+func (w *world) crash() {
 	p := w.pick()
 	w.kill(p)
-	if w.Intn(2) == 0 {
-		w.Wait(playLease / 2)
-		w.AwaitUntouched()
-		w.start(p.Name, p.Revision, w.AnyMake())
+	if w.intn(2) == 0 {
+		w.wait(playLease / 2)
+		w.awaitUntouched()
+		w.start(p.name, p.revision, w.anyKind())
 	}
 }
 
-// Replace stops a process and starts another of the same revision, as a rollout does.
-func (w *world) Replace() {
-	w.AwaitUntouched()
+// replace stops a process and starts another of the same revision, as a rollout does.
+func (w *world) replace() {
+	w.awaitUntouched()
 	p := w.pick()
 	w.quit(p)
-	w.start(w.NewName(), p.Revision, w.AnyMake())
+	w.start(w.newName(), p.revision, w.anyKind())
 }
 
-// Note writes an annotation of another program on a lock.
-func (w *world) Note() {
-	w.store().Annotate("example.com/n", fmt.Sprint(w.Intn(1000)))
+// note writes an annotation of another program on a lock.
+func (w *world) note() {
+	w.store().Annotate("example.com/n", fmt.Sprint(w.intn(1000)))
 }
 
 func (w *world) store() *locktest.Store {
 	stores := w.stores()
-	return stores[w.Intn(len(stores))]
+	return stores[w.intn(len(stores))]
 }
 
 func (w *world) kill(p *process) {
-	w.Logf("kill %s", p.Name)
-	w.Locked(func() {
-		p.Kill(time.Now())
+	w.logf("kill %s", p.name)
+	w.locked(func() {
+		if p.running {
+			p.record(false)
+		}
+		p.dead = true
 	})
 	for _, c := range p.clients {
 		c.MuteWatches(true)
@@ -123,13 +126,13 @@ func (w *world) kill(p *process) {
 }
 
 func (w *world) quit(p *process) {
-	w.Logf("quit %s", p.Name)
+	w.logf("quit %s", p.name)
 	p.cancel()
 	w.forget(p)
 	began := time.Now()
 	<-p.done
 	if took := time.Since(began); took > 5*playLease {
-		w.Violate("%s took %v to end", p.Name, took)
+		w.violate("%s took %v to end", p.name, took)
 	}
 }
 
@@ -137,40 +140,40 @@ func (w *world) forget(p *process) {
 	w.processes = slices.DeleteFunc(slices.Clone(w.processes), func(q *process) bool { return q == p })
 }
 
-// Flip changes the default revision. Each process receives the change when its own watch delivers it.
-func (w *world) Flip() {
-	w.Locked(func() { w.Default = playRevisions[w.Rand.IntN(len(playRevisions))] })
-	w.Logf("default is %s", w.Default)
-	revision := w.Default
+// flip changes the default revision. Each process receives the change when its own watch delivers it.
+func (w *world) flip() {
+	w.locked(func() { w.defaultRevision = playRevisions[w.rand.IntN(len(playRevisions))] })
+	w.logf("default is %s", w.defaultRevision)
+	revision := w.defaultRevision
 	for _, p := range w.processes {
-		late := w.Within(3 * time.Second)
-		w.Orders.Go(func() {
+		late := w.within(3 * time.Second)
+		w.orders.Go(func() {
 			<-time.After(late)
 			p.hears(revision)
 		})
 	}
 }
 
-// CutOff disconnects one process.
-func (w *world) CutOff() {
+// cutOff disconnects one process.
+func (w *world) cutOff() {
 	p := w.pick()
-	w.Logf("cut %s", p.Name)
-	w.Locked(func() { p.cut = true })
+	w.logf("cut %s", p.name)
+	w.locked(func() { p.cut = true })
 	for _, c := range p.clients {
 		c.MuteWatches(true)
 	}
-	w.Wait(12 * time.Second)
-	w.Locked(func() { p.cut = false })
+	w.wait(12 * time.Second)
+	w.locked(func() { p.cut = false })
 	for _, c := range p.clients {
 		c.MuteWatches(false)
 	}
-	w.Logf("%s is back", p.Name)
+	w.logf("%s is back", p.name)
 }
 
-// EndWatches ends the watches of one process.
-func (w *world) EndWatches() {
+// endWatches ends the watches of one process.
+func (w *world) endWatches() {
 	for _, c := range w.pick().clients {
-		switch w.Intn(4) {
+		switch w.intn(4) {
 		case 0:
 			c.DropWatches()
 		case 1:
@@ -178,27 +181,27 @@ func (w *world) EndWatches() {
 		case 2:
 			c.EndWatches(apierrors.NewInternalError(locktest.ErrConnection))
 		case 3:
-			c.SetWatchDelay(w.Within(2 * time.Second))
+			c.SetWatchDelay(w.within(2 * time.Second))
 		}
 	}
 }
 
-// Refuse rejects some kinds of request for a while, of one process or of all processes.
-func (w *world) Refuse() {
+// refuse rejects some kinds of request for a while, of one process or of all processes.
+func (w *world) refuse() {
 	why := []error{
 		errForbidden, apierrors.NewInternalError(locktest.ErrConnection),
 		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(locks, locktest.Name, locktest.ErrConnection),
 	}
-	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.Intn(4)]
-	err := why[w.Intn(len(why))]
+	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.intn(4)]
+	err := why[w.intn(len(why))]
 	some := w.processes
-	if w.Intn(2) == 0 {
+	if w.intn(2) == 0 {
 		some = []*process{w.pick()}
 	}
-	w.Logf("refused to %d: %v: %v", len(some), verbs, err)
+	w.logf("refused to %d: %v: %v", len(some), verbs, err)
 	set := func(err error) {
 		for _, p := range some {
-			w.Locked(func() {
+			w.locked(func() {
 				for _, v := range verbs {
 					p.refuse[v] = err
 				}
@@ -206,35 +209,35 @@ func (w *world) Refuse() {
 		}
 	}
 	set(err)
-	if w.Intn(2) == 0 {
+	if w.intn(2) == 0 {
 		for _, p := range some {
 			for _, c := range p.clients {
 				c.DropWatches()
 			}
 		}
 	}
-	w.Wait(4 * playLease)
+	w.wait(4 * playLease)
 	set(nil)
-	w.Logf("refused no more")
+	w.logf("refused no more")
 }
 
-// Order starts a random command of an operator. A drain, a nomination that runs out and the settling of the nominee may each take
+// order starts a random command of an operator. A drain, a nomination that runs out and the settling of the nominee may each take
 // a lease.
-func (w *world) Order() {
-	m := w.AnyMake()
-	for m.Peer() {
-		m = w.Mix[0]
+func (w *world) order() {
+	m := w.anyKind()
+	for m.peer() {
+		m = w.mix[0]
 	}
-	revision := w.AnyRevision()
+	revision := w.anyRevision()
 	to := "ghost"
-	if w.Intn(4) > 0 {
-		to = w.pick().Name
+	if w.intn(4) > 0 {
+		to = w.pick().name
 	}
 	o := w.operator(revision, m)
-	length := time.Second + w.Within(2*playLease)
-	which := w.Intn(4)
-	w.Ordered++
-	w.Orders.Go(func() {
+	length := time.Second + w.within(2*playLease)
+	which := w.intn(4)
+	w.ordered++
+	w.orders.Go(func() {
 		began := time.Now()
 		err := []func() error{
 			func() error { return o.Transfer(w.ctx, to, revision, "", length) },
@@ -242,44 +245,41 @@ func (w *world) Order() {
 			func() error { return o.Pause(w.ctx, "", length) },
 			func() error { return o.Resume(w.ctx) },
 		}[which]()
-		w.Logf("order %d (%v) to %s: %v", which, m, to, err)
+		w.logf("order %d (%v) to %s: %v", which, m, to, err)
 		if took := time.Since(began); took > 12*playLease {
-			w.Violate("order %d to %s took %v: %v", which, to, took, err)
+			w.violate("order %d to %s took %v: %v", which, to, took, err)
 		}
 	})
 }
 
 func (w *world) operator(revision string, m electorKind) admin.Operator {
-	k := playKube{configMaps: w.objects.Client("operator"), leases: w.leases[revision].Client("operator")}
-	o, err := w.election("operator", revision, m, k, newWatcher(""), nil).Operator("play")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, c := range []*locktest.Client{k.configMaps, k.leases} {
+	objects, leases := w.objects.Client("operator"), w.leases.Client("operator")
+	for _, c := range []*locktest.Client{objects, leases} {
 		p := &process{w: w}
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(0, v) })
+	}
+	o, err := w.election("operator", revision, m, playKube{configMaps: objects, leases: leases}, newWatcher(""), nil).Operator("play")
+	if err != nil {
+		w.t.Fatal(err)
 	}
 	return o
 }
 
-// Edit changes a lock object, as an operator does. A process that starts now has not seen the earlier state.
-func (w *world) Edit() {
+// edit changes a lock object, as an operator does. A process that starts now has not seen the earlier state.
+func (w *world) edit() {
 	<-time.After(8 * time.Second)
 	if !w.allKnow() {
 		return // a promise excludes who never saw the record before it was gone
 	}
-	s, what := w.store(), w.Intn(3)
-	w.Logf("edit %d on %s", what, s.Kind())
+	s, what := w.store(), w.intn(3)
+	w.logf("edit %d on %s", what, s.Kind())
 	[]func(){func() { s.Delete() }, s.Empty, s.Corrupt}[what]()
-	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
+	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
-// Fitness changes the fitness of one process.
-func (w *world) Fitness() { w.TurnFitness(&w.pick().part) }
-
-// Rewind saves the state of etcd, or restores an earlier state.
-func (w *world) Rewind() {
-	if len(w.backups) == 0 || w.Intn(2) == 0 {
+// rewind saves the state of etcd, or restores an earlier state.
+func (w *world) rewind() {
+	if len(w.backups) == 0 || w.intn(2) == 0 {
 		backup := map[*locktest.Store]locktest.Backup{}
 		for _, s := range w.stores() {
 			backup[s] = s.Backup()
@@ -291,18 +291,18 @@ func (w *world) Rewind() {
 	if !w.allKnow() {
 		return
 	}
-	n := w.Intn(len(w.backups))
-	w.Logf("restore %d", n)
+	n := w.intn(len(w.backups))
+	w.logf("restore %d", n)
 	w.takeEvents()
-	w.Locked(func() {
+	w.locked(func() {
 		w.restored = time.Now()
-		w.judge.Forget()
+		w.token = 0 // a new history
 	})
 	for _, s := range w.stores() {
 		s.Restore(w.backups[n][s])
 	}
 	w.backups = w.backups[:n]
-	w.Untouched = time.Now().Add(2*playLease + 5*time.Second)
+	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
 // allKnow reports whether every process of this project has seen the holder of its lock and the term.
@@ -316,11 +316,11 @@ func (w *world) allKnow() bool {
 			return false
 		}
 		record := w.objects.Snapshot().Record
-		if p.Make == leaseOnly {
-			record = w.leases[p.Revision].Snapshot().Record
+		if p.kind == leaseOnly {
+			record = w.leases.Snapshot().Record
 		}
-		if p.Make == bothLocks && record.HolderIdentity != s.Holder {
-			record = w.leases[p.Revision].Snapshot().Record
+		if p.kind == bothLocks && record.HolderIdentity != s.Holder {
+			record = w.leases.Snapshot().Record
 		}
 		if s.Holder != record.HolderIdentity || s.Transitions != record.LeaderTransitions {
 			return false
@@ -334,17 +334,17 @@ var moves = []struct {
 	weight int
 	do     func(*world)
 }{
-	{2, (*world).Crash},
-	{2, (*world).Replace},
-	{2, (*world).Flip},
-	{1, (*world).CutOff},
-	{1, (*world).EndWatches},
-	{3, (*world).Refuse},
-	{3, (*world).Order},
-	{1, (*world).Edit},
-	{1, (*world).Note},
-	{1, (*world).Fitness},
-	{1, (*world).Rewind},
+	{2, (*world).crash},
+	{2, (*world).replace},
+	{2, (*world).flip},
+	{1, (*world).cutOff},
+	{1, (*world).endWatches},
+	{3, (*world).refuse},
+	{3, (*world).order},
+	{1, (*world).edit},
+	{1, (*world).note},
+	{1, (*world).fitness},
+	{1, (*world).rewind},
 }
 
 // makeMove makes a random move.
@@ -353,7 +353,7 @@ func makeMove(w *world) {
 	for _, m := range moves {
 		sum += m.weight
 	}
-	n := w.Intn(sum)
+	n := w.intn(sum)
 	for _, m := range moves {
 		if n -= m.weight; n < 0 {
 			m.do(w)

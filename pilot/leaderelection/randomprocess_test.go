@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"sync"
@@ -20,20 +21,26 @@ import (
 
 // process is one process of a random run: a candidate of this project or a peer.
 type process struct {
-	part // guarded by w.Mu, but for its names
+	w              *world
+	name, revision string
+	kind           electorKind
+	l              *LeaderElection // nil: a peer
+	watcher        *testWatcher
+	clients        []*locktest.Client // to the ConfigMap and to the Lease
+	writer         string             // whose the clients' writes are: processes that come again share their name
+	writes         http.RoundTripper
+	poor           bool // it needs both objects and must not write the Lease
+	cancel         context.CancelFunc
+	done           chan struct{}
+	alongside      sync.WaitGroup // writers that its functions leave behind
 
-	w         *world
-	l         *LeaderElection // nil: a peer
-	watcher   *testWatcher
-	clients   []*locktest.Client // to the ConfigMap and to the Lease
-	writer    string             // whose the clients' writes are: processes that come again share their name
-	writes    http.RoundTripper
-	poor      bool // it needs both objects and must not write the Lease
-	cancel    context.CancelFunc
-	done      chan struct{}
-	alongside sync.WaitGroup // writers that its functions leave behind
+	// w.mu guards the fields below.
+	dead    bool // killed; its goroutines no longer count
+	running bool // its run functions are active
+	runs    []span
+	unfit   error           // result of its fitness check
+	lines   []time.Duration // times of its log lines
 
-	// w.Mu guards the fields below.
 	cut    bool
 	refuse map[locktest.Verb]error
 	sent   [2][]time.Duration
@@ -41,20 +48,24 @@ type process struct {
 	verbs  [2]map[locktest.Verb]int
 }
 
+// span is one run of the run functions. to is zero while they run.
+type span struct{ from, to time.Time }
+
 // start runs a process of that name.
 func (w *world) start(name, revision string, m electorKind) {
-	p := &process{w: w, part: part{Name: name, Revision: revision, Make: m}, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
+	p := &process{w: w, name: name, revision: revision, kind: m, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
 	p.verbs = [2]map[locktest.Verb]int{{}, {}}
-	p.poor = m == bothLocks && w.Intn(6) == 0
+	p.poor = m == bothLocks && w.intn(6) == 0
 	p.writer = fmt.Sprintf("%s, process %d", name, len(w.all))
-	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases[revision].Client(p.writer)}
+	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases.Client(p.writer)}
 	for i, c := range p.clients {
 		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
-		if w.Intn(3) == 0 {
-			c.SetWatchDelay(w.Within(300 * time.Millisecond))
+		c.MuteWatches(w.bug.quiet)
+		if w.intn(3) == 0 {
+			c.SetWatchDelay(w.within(300 * time.Millisecond))
 		}
 	}
-	p.watcher = newWatcher(w.Default)
+	p.watcher = newWatcher(w.defaultRevision)
 	ctx, cancel := context.WithCancel(w.ctx)
 	p.cancel = cancel
 	if w.bug.wavers > 0 {
@@ -66,23 +77,22 @@ func (w *world) start(name, revision string, m electorKind) {
 		run(ctx)
 		p.alongside.Wait()
 	}()
-	w.Logf("start %s (%s, %v, poor: %v)", name, revision, m, p.poor)
+	w.logf("start %s (%s, %v, poor: %v)", name, revision, m, p.poor)
 	w.processes = append(w.processes, p)
-	w.all = append(w.all, p)
-	w.Locked(func() { w.judge.Enters(&p.part) })
+	w.locked(func() { w.all = append(w.all, p) })
 }
 
 // elector returns the function that runs the elector of the process.
 func (p *process) elector() (run func(context.Context)) {
 	w := p.w
-	switch p.Make {
+	switch p.kind {
 	case istiodPeer:
 		return p.istiod().Run
 	case clientGoPeer:
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
-				Client:    p.clients[1], LockConfig: resourcelock.ResourceLockConfig{Identity: p.Name},
+				Client:    p.clients[1], LockConfig: resourcelock.ResourceLockConfig{Identity: p.name},
 			},
 			LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry, ReleaseOnCancel: true,
 			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: p.peerWork, OnStoppedLeading: func() {}},
@@ -98,13 +108,11 @@ func (p *process) elector() (run func(context.Context)) {
 	case configMapOnly, bothLocks, leaseOnly:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
-	if spoil := w.bug.client; spoil != nil {
-		faulty := &faultyLeases{leasesOf: p.clients[1].Leases(locktest.Namespace)}
-		spoil(p, faulty)
-		k.faulty = faulty
+	if w.bug.write != nil {
+		k.leases = faultyLeases{p.clients[1].Leases(locktest.Namespace), w.bug.write}
 	}
-	p.l = w.election(p.Name, p.Revision, p.Make, k, p.watcher, w.Logger(&p.part))
-	p.l.AddFitnessCheck(w.Fit(&p.part)).AddRunContext(p.work)
+	p.l = w.election(p.name, p.revision, p.kind, k, p.watcher, slog.New(slog.NewTextHandler(&playLines{p}, nil)))
+	p.l.AddFitnessCheck(p.fit).AddRunContext(p.work)
 	p.writes = p.l.Gate().Transport(playServer{p})
 	if w.bug.ungated {
 		p.writes = playServer{p}
@@ -132,12 +140,12 @@ func (p *process) waver(ctx context.Context) {
 
 func (p *process) istiod() *locktest.Peer {
 	way := p.clients[1]
-	if !p.w.Mix.ByLease() {
+	if !p.w.mix.byLease() {
 		way = p.clients[0]
 	}
 	return &locktest.Peer{
-		Client: way, Identity: p.Name, Key: p.Revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
-		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.Revision == d },
+		Client: way, Identity: p.name, Key: p.revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
+		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.revision == d },
 	}
 }
 
@@ -148,14 +156,6 @@ func (p *process) peerWork(ctx context.Context) {
 	p.ran(false)
 }
 
-// ran records the start or the end of the run functions. A killed process runs no functions.
-func (p *process) ran(is bool) {
-	w := p.w
-	w.Mu.Lock()
-	defer w.Mu.Unlock()
-	p.Ran(is, time.Now())
-}
-
 var errPlay = errors.New("run function failed")
 
 // work is the run function. It writes through the gate, and starts a writer that continues after it has returned. It
@@ -164,7 +164,7 @@ func (p *process) work(ctx context.Context) error {
 	w := p.w
 	w.checkStart(p, ctx)
 	p.ran(true)
-	drain, fails := w.Within(playDrain), w.Within(20*playLease)
+	drain, fails := w.within(playDrain), w.within(20*playLease)
 	straggling, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p.alongside.Go(func() { p.write(straggling) })
 	p.alongside.Go(func() {
@@ -190,13 +190,13 @@ func (p *process) work(ctx context.Context) error {
 		return nil
 	case <-failed.C:
 	}
-	if w.IsCalm() {
+	if w.isCalm() {
 		<-ctx.Done()
 		p.ran(false)
 		return nil
 	}
 	p.ran(false)
-	if w.Intn(2) == 0 {
+	if w.intn(2) == 0 {
 		runtime.Goexit()
 	}
 	return errPlay
@@ -215,7 +215,7 @@ func (p *process) write(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(p.w.Within(time.Second)):
+		case <-time.After(p.w.within(time.Second)):
 		}
 	}
 }
@@ -225,9 +225,13 @@ type playServer struct{ p *process }
 
 func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := s.p.w
-	w.Locked(func() { w.judge.Writes(&s.p.part) })
+	w.locked(func() {
+		if !s.p.dead {
+			w.checkAlone(s.p, "writes")
+		}
+	})
 	select { // the answer's way
-	case <-time.After(w.Within(20 * time.Millisecond)):
+	case <-time.After(w.within(20 * time.Millisecond)):
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
@@ -235,9 +239,9 @@ func (s playServer) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // term is the fencing token that a run function sees.
-func (w *world) token(ctx context.Context) uint64 {
+func (w *world) tokenOf(ctx context.Context) uint64 {
 	term, _ := k8sleaderelection.TermFromContext(ctx)
-	if w.bug.token {
+	if w.bug.sameToken {
 		return 7
 	}
 	return term.Token
