@@ -3,11 +3,7 @@ package coordination_test
 import (
 	"testing"
 
-	"incumbent.dev/incumbent/tests/cluster"
+	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	cluster.Main(m, cluster.Options{WithoutControllers: true, APIServerArgs: []string{
-		"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true",
-	}})
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

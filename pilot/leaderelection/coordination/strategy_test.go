@@ -74,6 +74,34 @@ func TestDefaultRevision(t *testing.T) {
 	}
 }
 
+// The coordinator of kube-apiserver chooses the same candidates. In each case all less important criteria prefer a.
+func TestByOldestEmulationVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b string // "emulation binary"
+		age  int    // of b; a is one second old
+		want string
+	}{
+		"emulation":             {"1.1.0 1.1.0", "1.0.0 1.9.0", 0, "b"},
+		"by number":             {"1.10.0 1.10.0", "1.9.0 1.10.0", 0, "b"},
+		"patch":                 {"1.0.1 1.0.1", "1.0.0 1.0.1", 0, "b"},
+		"pre-release":           {"1.0.0 1.0.0", "1.0.0-rc.10 1.0.0", 0, "b"},
+		"pre-release by number": {"1.0.0-rc.10 1.0.0", "1.0.0-rc.1 1.0.0", 0, "b"},
+		"binary":                {"1.0.0 1.10.0", "1.0.0 1.9.0", 0, "b"},
+		"build":                 {"1.10.0 1.10.0+build", "1.10.0 1.10.0", 0, "a"},
+		"oldest":                {"1.0.0 1.0.0", "1.0.0 1.0.0", 2, "b"},
+		"invalid emulation":     {"x 1.0.0", "1.0.0 1.0.0", 0, "b"},
+		"invalid binary":        {"1.0.0 x", "1.1.0 1.1.0", 0, "b"},
+		"none valid":            {"x 1.0.0", "1.0.0 x", 0, ""},
+	} {
+		a, b := of("a", test.a, 1), of("b", test.b, test.age)
+		for _, all := range [][]Candidate{{a, b}, {b, a}} {
+			if best, found := ByOldestEmulationVersion(Situation{}, all); best.Name != test.want || found != (test.want != "") {
+				t.Errorf("%s: %q, %v", name, best.Name, found)
+			}
+		}
+	}
+}
+
 func TestRegistry_Choose(t *testing.T) {
 	ask := func(name, binary, strategy string) Candidate {
 		c := of(name, "1.0.0 "+binary, 0)

@@ -47,7 +47,7 @@ func (e *lastEvent) Eventf(_ runtime.Object, eventType, reason, message string, 
 	*e = lastEvent(eventType + " " + reason + ": " + fmt.Sprintf(message, args...))
 }
 
-// Events name the strategy or preference that prevented a leader.
+// Events report each choice, and the strategy or preference that prevented a leader.
 func TestReconcile_Events(t *testing.T) {
 	at := &metav1.MicroTime{}
 	for want, c := range map[string]struct {
@@ -59,6 +59,12 @@ func TestReconcile_Events(t *testing.T) {
 		},
 		`Warning StrategyUnknown: cannot choose a leader: "x.y/z": strategy is not in the registry of this coordinator`: {
 			strategy: "x.y/z", requested: "x.y/z",
+		},
+		"Normal LeaderNamed: named a.x (" + DefaultRevision + ")": {
+			strategy: DefaultRevision, requested: DefaultRevision,
+		},
+		"Normal LeaderPreferred: prefers a.x to z.x (" + DefaultRevision + ")": {
+			strategy: DefaultRevision, requested: DefaultRevision, holder: "z.x",
 		},
 		"Normal PreferenceWithdrawn: no longer prefers ghost.x to a.x (" + DefaultRevision + ")": {
 			strategy: DefaultRevision, requested: DefaultRevision, holder: "a.x", preferred: "ghost.x",
@@ -82,6 +88,14 @@ func TestReconcile_Events(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(electionDuration)
+				answer := metav1.NowMicro()
+				candidate = candidate.DeepCopy()
+				candidate.ResourceVersion += "1"
+				candidate.Spec.PingTime = &answer
+				candidate.Spec.RenewTime = &answer
+				if err := w.candidates.GetIndexer().Update(candidate); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if string(got) != want {
 				t.Errorf("Event %q, want %q", got, want)
