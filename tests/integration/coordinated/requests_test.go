@@ -1,12 +1,16 @@
 package coordinated
 
 import (
-	"slices"
+	"context"
 	"testing"
 	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/logs"
@@ -88,7 +92,12 @@ func TestStepDown_Unfit(t *testing.T) {
 	w.await("a-1 leads", first.leads.Load)
 	second := w.candidate("b-1", "stable")
 	w.await("b-1 is published", func() bool { return w.leaseCandidate("b-1") != nil })
-	versions := record[*coordinationv1beta1.LeaseCandidate](w, w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Watch, "a-1.x")
+	versions, err := w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Watch(t.Context(), metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", "a-1.x").String(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	unfit := func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Labels[coordination.FitLabel] == "false" }
 	operator, err := first.election.Operator("test")
 	if err != nil {
@@ -98,7 +107,15 @@ func TestStepDown_Unfit(t *testing.T) {
 	if err := operator.StepDown(t.Context(), "test", 10*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	w.await("a-1 is published as unfit", func() bool { return slices.ContainsFunc(versions.list(), unfit) })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err = watchtools.UntilWithoutRetry(ctx, versions, func(event watch.Event) (bool, error) {
+		c, ok := event.Object.(*coordinationv1beta1.LeaseCandidate)
+		return ok && unfit(c), nil
+	})
+	if err != nil {
+		t.Fatalf("a-1 is not published as unfit: %v", err)
+	}
 	w.await("b-1 leads", second.leads.Load)
 	w.await("a-1 is published as fit again", func() bool { return !unfit(w.leaseCandidate("a-1")) })
 }

@@ -2,7 +2,6 @@ package coordinated
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -98,7 +97,6 @@ type candidate struct {
 	client   kube.Client
 	election *leaderelection.LeaderElection
 	log      harness.Log
-	unfit    atomic.Bool
 	leads    atomic.Bool
 	stop     func()
 }
@@ -106,11 +104,6 @@ type candidate struct {
 // brisk configures frequent renewals. The lease does not expire while the machine is slow.
 func brisk(c *leaderelection.Config) {
 	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 30*time.Second, 20*time.Second, 400*time.Millisecond
-}
-
-// uncoordinated configures a candidate without coordination.
-func (w *world) uncoordinated(c *leaderelection.Config) {
-	c.Coordination, c.DefaultWatcher = nil, w.revision
 }
 
 // candidate starts a process with its own credentials.
@@ -153,12 +146,6 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 
 // run starts a candidate.
 func (w *world) run(c *candidate) {
-	c.election.AddFitnessCheck(func(context.Context) error {
-		if c.unfit.Load() {
-			return errors.New("set by the test")
-		}
-		return nil
-	})
 	c.election.AddRunContext(func(ctx context.Context) error {
 		w.most.Store(max(w.most.Load(), w.acting.Add(1)))
 		c.leads.Store(true)
