@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,45 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 )
-
-// sent records writes and returns them as stored with version 9. The test sets the result of watch requests.
-type sent struct {
-	corev1client.ConfigMapInterface
-	all   []*corev1.ConfigMap
-	watch func(metav1.ListOptions) (watch.Interface, error)
-}
-
-func (s *sent) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
-
-func (s *sent) take(cm *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	s.all = append(s.all, cm)
-	stored := cm.DeepCopy()
-	stored.UID, stored.ResourceVersion = "u", "9"
-	return stored, nil
-}
-
-func (s *sent) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
-	cm := configMap("istio-leader", "7")
-	cm.UID = "u"
-	return cm, nil
-}
-
-func (s *sent) Create(_ context.Context, cm *corev1.ConfigMap, _ metav1.CreateOptions) (*corev1.ConfigMap, error) {
-	return s.take(cm)
-}
-
-func (s *sent) Update(_ context.Context, cm *corev1.ConfigMap, _ metav1.UpdateOptions) (*corev1.ConfigMap, error) {
-	return s.take(cm)
-}
-
-func (s *sent) Watch(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	return s.watch(opts)
-}
-
-func (s *sent) last() *corev1.ConfigMap { return s.all[len(s.all)-1] }
 
 // shownAs returns a base with these annotations.
 func shownAs(annotations map[string]string) Snapshot {
@@ -59,7 +20,7 @@ func shownAs(annotations map[string]string) Snapshot {
 }
 
 func TestWrite_GuardedByBase(t *testing.T) {
-	store := &sent{}
+	store := &unversionedStore{object: configMap("istio-leader", "7")}
 	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})
 	if base.Raw == nil || base.Annotations == nil {
 		t.Fatalf("a base of nothing: %+v", base)
@@ -70,7 +31,7 @@ func TestWrite_GuardedByBase(t *testing.T) {
 		if _, err := lockOn(store).Write(t.Context(), base, golden, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := store.last(); got.UID != "v" || got.ResourceVersion != "8" || got.ManagedFields != nil {
+		if got := store.object; got.UID != "v" || got.ResourceVersion != "8" || got.ManagedFields != nil {
 			t.Errorf("sent %+v", got.ObjectMeta)
 		}
 		base = base.Base()
@@ -98,7 +59,8 @@ func (e *eventLog) Eventf(obj runtime.Object, kind, _, message string, args ...a
 // An Event refers to the last known state of the object.
 func TestRecordEvent_Object(t *testing.T) {
 	log := &eventLog{}
-	l := lockOn(&sent{})
+	seen := shownAs(nil)
+	l := lockOn(&unversionedStore{object: seen.Object.(*corev1.ConfigMap)})
 	l.LockConfig.EventRecorder = log
 	version := func() string {
 		l.RecordEvent("is 100% leader")
@@ -111,7 +73,8 @@ func TestRecordEvent_Object(t *testing.T) {
 	if _, err := l.Read(t.Context()); err != nil || version() != "u@7" {
 		t.Errorf("after a read: %s, error %v", version(), err)
 	}
-	if _, err := l.Annotate(t.Context(), shownAs(nil), nil); err != nil || version() != "u@9" {
+	seen.ResourceVersion = "9"
+	if _, err := l.Annotate(t.Context(), seen, nil); err != nil || version() != "u@9" {
 		t.Errorf("after notes: %s, error %v", version(), err)
 	}
 	if want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"; log.kinds[0] != want {
@@ -121,8 +84,8 @@ func TestRecordEvent_Object(t *testing.T) {
 
 // A created object has the labels, annotations and owners of the lock.
 func TestWrite_CreatedMeta(t *testing.T) {
-	client := &sent{}
-	l := lockOn(client)
+	store := &unversionedStore{}
+	l := lockOn(store)
 	l.ConfigMapMeta.Labels = map[string]string{"app": "pilot"}
 	l.ConfigMapMeta.Annotations = map[string]string{"example.com/x": "y", HoldAnnotation: "from the meta"}
 	l.ConfigMapMeta.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "pilot"}}
@@ -130,7 +93,7 @@ func TestWrite_CreatedMeta(t *testing.T) {
 	if _, err := l.Write(t.Context(), Snapshot{}, golden, map[string]string{MarkerAnnotation: "v1 pod-a 3"}); err != nil {
 		t.Fatal(err)
 	}
-	got := client.last()
+	got := store.object
 	if got.Labels["app"] != "pilot" || got.OwnerReferences[0].Name != "pilot" || got.ResourceVersion != "" {
 		t.Errorf("sent %+v", got)
 	}

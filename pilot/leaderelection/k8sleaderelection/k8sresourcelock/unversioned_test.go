@@ -26,9 +26,9 @@ type unversionedStore struct {
 	mu     sync.Mutex
 	object *corev1.ConfigMap
 	// fail contains errors by request number, from 1.
-	fail   func(n int) error
-	n      int
-	events chan watch.Event
+	fail  func(n int) error
+	n     int
+	watch func(metav1.ListOptions) (watch.Interface, error)
 }
 
 func (s *unversionedStore) ConfigMaps(string) corev1client.ConfigMapInterface { return s }
@@ -80,8 +80,8 @@ func (s *unversionedStore) Update(_ context.Context, cm *corev1.ConfigMap, _ met
 	return cm.DeepCopy(), nil
 }
 
-func (s *unversionedStore) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return watch.NewProxyWatcher(s.events), nil
+func (s *unversionedStore) Watch(_ context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	return s.watch(opts)
 }
 
 // failNext makes the n-th further request fail.
@@ -223,7 +223,7 @@ func TestUnversioned_Watch(t *testing.T) {
 		"broken":    {watch.Added, func(s *unversionedStore) { s.failNext(1, broken) }, false, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := &unversionedStore{events: make(chan watch.Event, 1), object: shown}
+			store := &unversionedStore{object: shown}
 			l := lockOn(store)
 			before, err := l.Read(t.Context())
 			if err != nil {
@@ -231,8 +231,9 @@ func TestUnversioned_Watch(t *testing.T) {
 			}
 			store.object = nil
 			c.prepare(store)
-			store.events <- watch.Event{Type: c.event, Object: shown}
-			close(store.events)
+			store.watch = func(metav1.ListOptions) (watch.Interface, error) {
+				return ended(watch.Event{Type: c.event, Object: shown}), nil
+			}
 			var seen []Snapshot
 			resume, err := l.Watch(t.Context(), before.ResourceVersion, func() {}, func(s Snapshot) { seen = append(seen, s) })
 			if !errors.Is(err, c.err) || (len(seen) == 1) != (c.err == nil) {

@@ -25,16 +25,19 @@ func lockOn(client corev1client.ConfigMapsGetter) *ConfigMapLock {
 	}
 }
 
+// ended returns a watch that shows these events and ends.
+func ended(events ...watch.Event) watch.Interface {
+	w := watch.NewFakeWithChanSize(len(events), false)
+	for _, e := range events {
+		w.Action(e.Type, e.Object)
+	}
+	w.Stop()
+	return w
+}
+
 // playing returns a lock with a watch that shows these events and ends.
 func playing(events ...watch.Event) *ConfigMapLock {
-	return lockOn(&sent{watch: func(metav1.ListOptions) (watch.Interface, error) {
-		w := watch.NewFakeWithChanSize(len(events), false)
-		for _, e := range events {
-			w.Action(e.Type, e.Object)
-		}
-		w.Stop()
-		return w, nil
-	}})
+	return lockOn(&unversionedStore{watch: func(metav1.ListOptions) (watch.Interface, error) { return ended(events...), nil }})
 }
 
 func configMap(name, version string) *corev1.ConfigMap {
@@ -103,7 +106,7 @@ func TestWatch_ContextDone(t *testing.T) {
 
 func TestWatchOptions(t *testing.T) {
 	var got metav1.ListOptions
-	l := lockOn(&sent{watch: func(opts metav1.ListOptions) (watch.Interface, error) {
+	l := lockOn(&unversionedStore{watch: func(opts metav1.ListOptions) (watch.Interface, error) {
 		got = opts
 		return watch.NewEmptyWatch(), nil
 	}})
