@@ -38,7 +38,6 @@ type world struct {
 	began   time.Time
 	objects *locktest.Store // the ConfigMap
 	leases  *locktest.Store
-	backups []map[*locktest.Store]locktest.Backup
 
 	processes []*process     // that live
 	orders    sync.WaitGroup // pending operator commands
@@ -51,9 +50,7 @@ type world struct {
 	all             []*process
 	calm            bool // no more faults
 	defaultRevision string
-	restored        time.Time
-	events          []locktest.Event
-	token           uint64 // the newest of the history
+	token           uint64 // of the newest term
 	terms           int
 	violations      []string
 	log             strings.Builder
@@ -125,7 +122,7 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 		cfg.Lock = LockTypeMulti
 	case leaseOnly:
 		cfg.Lock = LockTypeLease
-	case istiodPeer, clientGoPeer:
+	case clientGoPeer:
 	}
 	l, err := New(playClient{kube: k}, cfg)
 	if err != nil {

@@ -30,7 +30,7 @@ func (p *process) record(is bool) {
 // checkAlone checks one-at-a-time when a process does something. Other electors are not covered. The caller holds mu.
 func (w *world) checkAlone(p *process, does string) {
 	for _, q := range w.all {
-		if q.running && p != q && !p.kind.peer() && !q.kind.peer() {
+		if q.running && p != q && p.kind != clientGoPeer && q.kind != clientGoPeer {
 			w.violated("%s %s while %s runs", p.name, does, q.name)
 		}
 	}
@@ -46,34 +46,18 @@ func (w *world) checkStart(p *process, ctx context.Context) {
 	}
 	w.terms++
 	w.checkAlone(p, "started")
-	// A start that follows a write from before a restore belongs to neither history.
-	if time.Since(w.restored) < playLease && !w.restored.IsZero() {
-		return
-	}
 	if token <= w.token {
 		w.violated("%s has the token %d after %d", p.name, token, w.token)
 	}
 	w.token = token
 }
 
-// takeEvents returns the history of the locks. After a restore it does not contain the lost part.
-func (w *world) takeEvents() {
-	last := map[*locktest.Store]uint64{}
-	for _, s := range w.stores() {
-		for _, e := range s.History() {
-			if e.Version > last[s] {
-				w.events = append(w.events, e)
-			}
-		}
-	}
-}
-
 // checkEvents checks that no process releases or hands over a lock while its run functions are active.
 func (w *world) checkEvents() {
-	w.takeEvents()
+	events := slices.Concat(w.objects.History(), w.leases.History())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, e := range w.events {
+	for _, e := range events {
 		holder := e.Snapshot.Record.HolderIdentity
 		if !e.Snapshot.Exists {
 			continue
@@ -227,7 +211,7 @@ func (w *world) unsettled() string {
 // instead.
 func (w *world) prefers(revision string) (is bool) {
 	for _, p := range w.processes {
-		if p.kind.peer() {
+		if p.kind == clientGoPeer {
 			return false
 		}
 		is = is || p.revision == revision && !p.poor

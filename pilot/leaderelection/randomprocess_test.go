@@ -85,10 +85,7 @@ func (w *world) start(name, revision string, m electorKind) {
 // elector returns the function that runs the elector of the process.
 func (p *process) elector() (run func(context.Context)) {
 	w := p.w
-	switch p.kind {
-	case istiodPeer:
-		return p.istiod().Run
-	case clientGoPeer:
+	if p.kind == clientGoPeer {
 		e, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: locktest.Namespace, Name: locktest.Name},
@@ -105,7 +102,6 @@ func (p *process) elector() (run func(context.Context)) {
 				e.Run(ctx)
 			}
 		}
-	case configMapOnly, bothLocks, leaseOnly:
 	}
 	k := playKube{configMaps: p.clients[0], leases: p.clients[1]}
 	if w.bug.write != nil {
@@ -135,17 +131,6 @@ func (p *process) waver(ctx context.Context) {
 			p.watcher.is(playRevisions[i%2])
 		case <-ctx.Done():
 		}
-	}
-}
-
-func (p *process) istiod() *locktest.Peer {
-	way := p.clients[1]
-	if !p.w.mix.byLease() {
-		way = p.clients[0]
-	}
-	return &locktest.Peer{
-		Client: way, Identity: p.name, Key: p.revision, Lease: playLease, Renew: playRenew, Retry: playRetry, Work: p.peerWork,
-		Outranks: func(key string) bool { d := p.watcher.GetDefault(); return key != d && p.revision == d },
 	}
 }
 

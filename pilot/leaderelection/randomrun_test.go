@@ -17,31 +17,22 @@ const (
 	configMapOnly electorKind = iota
 	bothLocks
 	leaseOnly
-	istiodPeer
 	clientGoPeer
 )
 
 func (m electorKind) String() string {
-	return [...]string{"configmap", "both", "lease", "istiod", "client-go"}[m]
+	return [...]string{"configmap", "both", "lease", "client-go"}[m]
 }
-
-// peer reports whether the elector is not incumbent.
-func (m electorKind) peer() bool { return m == istiodPeer || m == clientGoPeer }
 
 // mix is a set of kinds of electors that may take part together.
 type mix []electorKind
 
-// mixes are all mixes. Each seed uses one of them.
+// mixes are all mixes. Each seed uses one of them. Package simulation has candidates that behave like istiod.
 var mixes = []mix{
-	{configMapOnly, configMapOnly, istiodPeer},
 	{leaseOnly, leaseOnly, clientGoPeer},
-	{leaseOnly, leaseOnly, istiodPeer},
 	{configMapOnly, bothLocks},
 	{bothLocks, leaseOnly},
 }
-
-// byLease reports whether all elect by one Lease alone.
-func (m mix) byLease() bool { return m[0] == leaseOnly }
 
 // playRevisions are the revisions of processes.
 var playRevisions = []string{"stable", "canary"}
