@@ -6,13 +6,10 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -21,57 +18,15 @@ func isRejected(err error) bool {
 	return errors.As(err, &rejected)
 }
 
-// deleteLock deletes a ConfigMap lock.
-func (x *fixture) deleteLock() {
-	x.Helper()
-	if err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Delete(x.Context(), election, metav1.DeleteOptions{}); err != nil {
-		x.Fatal(err)
-	}
-}
-
-// overwriteLock writes another holder without a handover, as istiod does.
-func (x *fixture) overwriteLock() {
-	x.Helper()
-	now := metav1.Now()
-	record := k8sresourcelock.LeaderElectionRecord{
-		HolderIdentity: "istiod", HolderKey: "stable", LeaseDurationSeconds: int(shortLease.Seconds()), AcquireTime: now, RenewTime: now, LeaderTransitions: 3,
-	}
-	lock := &k8sresourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: x.namespace, Name: election}, Client: x.cluster.Client(x).Kube().CoordinationV1(),
-	}
-	eventually(x, "another holder is written", func() bool {
-		base, err := lock.Read(x.Context())
-		if err != nil {
-			x.Fatal(err)
-		}
-		_, err = lock.Write(x.Context(), base, record, base.Annotations)
-		return err == nil // a renewal can be first
-	})
-}
-
 // After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		lock leaderelection.LockType
-		lose func(*fixture, *worker)
-	}{
-		"overwritten":      {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.overwriteLock() }},
-		"deleted":          {leaderelection.LockTypeConfigMap, func(x *fixture, _ *worker) { x.deleteLock() }},
-		"writes forbidden": {leaderelection.LockTypeLease, func(x *fixture, _ *worker) { x.withVerbs("unused", "get", "watch") }},
-		"cut off":          {leaderelection.LockTypeLease, func(_ *fixture, w *worker) { w.transport.cut.Store(true) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			x := newFixture(t, c.lock)
-			w := x.worker("a", nil, short)
-			w.lingers.Store(true) // there is no second term, even if the machine is too slow for the lease
-			w.lead(t)
-			c.lose(x, w)
-			eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
-			w.isShut(t)
-		})
-	}
+	w := newFixture(t, leaderelection.LockTypeLease).worker("a", nil, short)
+	w.lingers.Store(true) // there is no second term, even if the machine is too slow for the lease
+	w.lead(t)
+	w.cutOff()
+	eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
+	w.isShut(t)
 }
 
 // A leader continues its term while some of its connections fail.
@@ -110,8 +65,7 @@ func TestConnections_AllFail(t *testing.T) {
 	a := x.worker("a", nil).lead(t)
 	b := x.candidate("b", "stable").start(t)
 	eventually(t, "b follows", b.follows("a"))
-	a.relay.Present(relay.Silent)
-	a.relay.Coming(relay.Silent)
+	a.cutOff()
 	eventually(t, "b leads", b.Live)
 	if err := a.Gate().Check(); err == nil || a.Live() || a.IsLeader() {
 		t.Errorf("a leads %v, its gate returns %v", a.IsLeader(), err)

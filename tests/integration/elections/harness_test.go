@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/internal/testutil/waits"
@@ -35,13 +36,6 @@ func short(c *leaderelection.Config) {
 	c.LeaseDuration = shortLease
 	c.RenewDeadline = 8 * time.Second
 	c.RetryPeriod = 2 * time.Second
-}
-
-// patient is for a handover. A nominee has a RetryPeriod to acquire the lock, then other candidates may acquire it.
-func patient(c *leaderelection.Config) {
-	c.LeaseDuration = time.Minute
-	c.RenewDeadline = 40 * time.Second
-	c.RetryPeriod = 10 * time.Second
 }
 
 // lockRules allow the verbs on the named locks. Without names they allow them on all locks.
@@ -95,7 +89,7 @@ type candidate struct {
 	name      string
 	namespace string
 	client    kube.Client
-	transport *transport
+	sent      harness.Log // requests
 	log       logs.Buffer
 	lingers   atomic.Bool // the run function does not return while this is true
 }
@@ -111,8 +105,8 @@ func (x *fixture) candidate(name, revision string, options ...func(*leaderelecti
 
 func (x *fixture) candidateAt(name, revision string, config *rest.Config, options ...func(*leaderelection.Config)) *candidate {
 	x.Helper()
-	c := &candidate{name: name, namespace: x.namespace, Recorder: &lives.Recorder{}, transport: &transport{}}
-	config.Wrap(c.transport.wrap)
+	c := &candidate{name: name, namespace: x.namespace, Recorder: &lives.Recorder{}}
+	config.Wrap(harness.Requests(&c.sent))
 	var err error
 	c.client, err = kube.NewClient(config, kube.WithOwnConnections())
 	if err != nil {
@@ -168,7 +162,6 @@ func run(t testing.TB, f func(context.Context)) {
 func (c *candidate) start(t testing.TB) *candidate {
 	c.Start(t.Context(), c.RunContext)
 	t.Cleanup(func() {
-		c.transport.cut.Store(false)
 		lingered := c.lingers.Swap(false) // a slow test exceeds the limit of the run function
 		if err := c.Quit(); err != nil && !(lingered && errors.Is(err, k8sleaderelection.ErrStuckDrain)) {
 			t.Errorf("candidate %s: %v", c.name, err)

@@ -60,6 +60,15 @@ func (w *worker) lead(t *testing.T) *worker {
 	return w
 }
 
+// cutOff makes all connections of the worker silent.
+func (w *worker) cutOff() {
+	w.relay.Present(relay.Silent)
+	w.relay.Coming(relay.Silent)
+}
+
+// renewed returns the number of renewals that succeeded.
+func (w *worker) renewed() int { return w.sent.Count("PUT ", " 200 OK") }
+
 // through puts a relay between a client and its API servers.
 func (x *fixture) through(config *rest.Config, servers []string) *relay.Relay {
 	x.Helper()
@@ -121,8 +130,8 @@ func (w *worker) continues(t *testing.T, renewals int) {
 	t.Helper()
 	terms := len(w.Spans())
 	token := w.Status().Token
-	renewed := w.transport.renewed()
-	eventually(t, w.name+" renews", func() bool { return w.transport.renewed() >= renewed+renewals })
+	renewed := w.renewed()
+	eventually(t, w.name+" renews", func() bool { return w.renewed() >= renewed+renewals })
 	written := w.written.Load()
 	eventually(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
 	if now := len(w.Spans()); now != terms || w.Status().Token != token {
@@ -141,7 +150,7 @@ func (w *worker) isShut(t *testing.T) {
 			t.Errorf("a write of %s after its term: %v", w.name, err)
 		}
 	}
-	if sent := w.transport.sent.Count("PATCH "); uint64(sent) > admitted || w.Gate().Admitted() != admitted {
+	if sent := w.sent.Count("PATCH "); uint64(sent) > admitted || w.Gate().Admitted() != admitted {
 		t.Errorf("%s sent %d writes, and the gate admitted %d in the term and %d now", w.name, sent, admitted, w.Gate().Admitted())
 	}
 }
