@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -162,15 +163,19 @@ func (s scene) mutate(t *testing.T, name string, change func(locktest.Object)) {
 	}
 }
 
+// request returns a request about the lock object with an administrator's rights.
+func (s scene) request(verb string) *rest.Request {
+	client := s.admin.CoreV1().RESTClient()
+	if s.kind == locktest.Lease {
+		client = s.admin.CoordinationV1().RESTClient()
+	}
+	return client.Verb(verb).Namespace(s.namespace).Resource(string(s.kind)).Name(lockName)
+}
+
 // remove deletes the lock object, if there is one.
 func (s scene) remove(t *testing.T) {
 	t.Helper()
-	var err error
-	if s.kind == locktest.Lease {
-		err = s.admin.CoordinationV1().Leases(s.namespace).Delete(t.Context(), lockName, metav1.DeleteOptions{})
-	} else {
-		err = s.admin.CoreV1().ConfigMaps(s.namespace).Delete(t.Context(), lockName, metav1.DeleteOptions{})
-	}
+	err := s.request(http.MethodDelete).Do(t.Context()).Error()
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -180,14 +185,7 @@ func (s scene) remove(t *testing.T) {
 // start with the object of an earlier check.
 func (s scene) awaitAbsent(t *testing.T) {
 	t.Helper()
-	cached := metav1.GetOptions{ResourceVersion: "0"}
 	waits.Until(t, "deletion is in the watch cache", func() bool {
-		var err error
-		if s.kind == locktest.Lease {
-			_, err = s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), lockName, cached)
-		} else {
-			_, err = s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), lockName, cached)
-		}
-		return apierrors.IsNotFound(err)
+		return apierrors.IsNotFound(s.request(http.MethodGet).Param("resourceVersion", "0").Do(t.Context()).Error())
 	})
 }
