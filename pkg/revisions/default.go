@@ -83,11 +83,11 @@ func (w *defaultWatcher) of(name string) string {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	var all []reflection
+	var all []runnable
 	for i, name := range w.names {
 		// Roles of earlier versions do not include the webhook of the namespace.
 		optional := i < len(w.names)-1
-		all = append(all, webhooks(reflector[webhook]{name: name, of: w.of(name), optional: optional, to: w.sink(name)}))
+		all = append(all, &reflector[webhook]{from: webhooks, name: name, of: w.of(name), optional: optional, to: w.sink(name)})
 	}
 	w.run(stopCh, w.broadcaster.deliver, all...)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -41,6 +42,8 @@ type sink[T any] struct {
 
 // reflector sends the objects of one kind that match a selector to a sink.
 type reflector[T any] struct {
+	// from returns the source of a client.
+	from func(kube.Client) source[T]
 	source[T]
 	// of is appended to the verb in reports, for a watcher of several kinds.
 	of string

@@ -103,11 +103,13 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// reflection makes and runs one reflector of a watcher.
-type reflection func(context.Context, *runner)
+// runnable is a reflector of any kind.
+type runnable interface {
+	runFor(ctx context.Context, r *runner)
+}
 
 // run runs the reflectors and deliver until stop closes. It returns when all have ended. A nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...reflection) {
+func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...runnable) {
 	if r.client == nil {
 		r.log.Error("no client configured; the default revision will stay unknown")
 		return
@@ -119,42 +121,32 @@ func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ..
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
 	var ended sync.WaitGroup
-	for _, reflect := range all {
-		ended.Go(func() { reflect(ctx, r) })
+	for _, f := range all {
+		ended.Go(func() { f.runFor(ctx, r) })
 	}
 	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
 }
 
-// webhooks follows MutatingWebhookConfigurations.
-func webhooks(f reflector[webhook]) reflection {
-	return func(ctx context.Context, r *runner) {
-		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
-			func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
-		f.runFor(ctx, r)
+func webhooks(client kube.Client) source[webhook] {
+	return sourceOf(client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
+		func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
+}
+
+func services(namespace string) func(kube.Client) source[corev1.Service] {
+	return func(client kube.Client) source[corev1.Service] {
+		return sourceOf(client.Kube().CoreV1().Services(namespace), func(list *corev1.ServiceList) []corev1.Service { return list.Items })
 	}
 }
 
-// services follows Services of a namespace.
-func services(namespace string, f reflector[corev1.Service]) reflection {
-	return func(ctx context.Context, r *runner) {
-		f.source = sourceOf(r.client.Kube().CoreV1().Services(namespace),
-			func(list *corev1.ServiceList) []corev1.Service { return list.Items })
-		f.runFor(ctx, r)
-	}
-}
-
-// validators follows ValidatingWebhookConfigurations.
-func validators(f reflector[validator]) reflection {
-	return func(ctx context.Context, r *runner) {
-		f.source = sourceOf(r.client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
-			func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
-		f.runFor(ctx, r)
-	}
+func validators(client kube.Client) source[validator] {
+	return sourceOf(client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+		func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
 }
 
 // runFor runs the reflector for a watcher.
 func (f *reflector[T]) runFor(ctx context.Context, r *runner) {
+	f.source = f.from(r.client)
 	f.poll = r.poll
 	f.trouble = r.trouble
 	f.behind = r.behind

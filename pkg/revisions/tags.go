@@ -117,9 +117,9 @@ func (t tags) equal(other tags) bool {
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 	w.run(stopCh, w.broadcaster.deliver,
-		webhooks(reflector[webhook]{label: tagLabel, of: ofWebhooks, to: w.sink()}),
-		services(w.namespace, reflector[corev1.Service]{label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()}),
-		validators(reflector[validator]{name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()}))
+		&reflector[webhook]{from: webhooks, label: tagLabel, of: ofWebhooks, to: w.sink()},
+		&reflector[corev1.Service]{from: services(w.namespace), label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()},
+		&reflector[validator]{from: validators, name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()})
 }
 
 func (w *tagWatcher) sink() sink[webhook] {

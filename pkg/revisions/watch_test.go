@@ -26,26 +26,16 @@ import (
 // scripted is a client whose webhooks come from a script.
 type scripted struct {
 	kube.Client
-	*script
-}
-
-func (s scripted) Kube() kubernetes.Interface { return scriptedSet{script: s.script} }
-
-type scriptedSet struct {
 	kubernetes.Interface
-	*script
-}
-
-func (s scriptedSet) AdmissionregistrationV1() admission.AdmissionregistrationV1Interface {
-	return scriptedGroup{script: s.script}
-}
-
-type scriptedGroup struct {
 	admission.AdmissionregistrationV1Interface
-	*script
+	script *script
 }
 
-func (s scriptedGroup) MutatingWebhookConfigurations() admission.MutatingWebhookConfigurationInterface {
+func (s scripted) Kube() kubernetes.Interface { return s }
+
+func (s scripted) AdmissionregistrationV1() admission.AdmissionregistrationV1Interface { return s }
+
+func (s scripted) MutatingWebhookConfigurations() admission.MutatingWebhookConfigurationInterface {
 	return s.script
 }
 
