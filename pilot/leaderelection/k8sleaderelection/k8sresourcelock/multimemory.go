@@ -16,7 +16,7 @@ type pairMemory struct {
 	mu      sync.Mutex
 	view    core.PairView
 	objects Pair // the objects of view
-	base    base
+	base    lastSeen
 }
 
 // state returns the current knowledge.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,7 @@ type memory struct {
 	version string
 	// register is set if the store is unversioned.
 	register *register
-	base     base
+	base     lastSeen
 }
 
 func (m *memory) sawObject(s Snapshot) {
@@ -34,31 +35,13 @@ func (m *memory) sawObject(s Snapshot) {
 	m.uid, m.version = s.UID, s.ResourceVersion
 }
 
-// base is the state that Get, Create or Update returned last.
-type base struct {
-	mu   sync.Mutex
-	snap *Snapshot // nil until the first call
-}
-
-func (b *base) set(s Snapshot) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.snap = &s
-}
-
-func (b *base) get() Snapshot {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.snap == nil {
-		return Snapshot{}
-	}
-	return *b.snap
-}
+// lastSeen is the state that Get, Create or Update returned last. It is nil before the first call.
+type lastSeen = atomic.Pointer[Snapshot]
 
 // plain implements Get, Create and Update of Interface with Read and Write.
 type plain struct {
 	lock   Versioned
-	base   *base
+	base   *lastSeen
 	absent error // the error of Get if the object does not exist
 	wrap   func(verb string, err error) error
 }
@@ -74,7 +57,7 @@ func (p plain) get(ctx context.Context) (*LeaderElectionRecord, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p.base.set(snap)
+	p.base.Store(&snap)
 	if !snap.Exists {
 		return nil, nil, p.wrap("get", p.absent)
 	}
@@ -93,17 +76,17 @@ func (p plain) create(ctx context.Context, record LeaderElectionRecord) error {
 
 // update preserves the annotations, as other electors do.
 func (p plain) update(ctx context.Context, record LeaderElectionRecord) error {
-	base := p.base.get()
-	if !base.Exists {
+	base := p.base.Load()
+	if base == nil || !base.Exists {
 		return p.wrap("update", errNotRead)
 	}
-	return p.write(ctx, base, record)
+	return p.write(ctx, *base, record)
 }
 
 func (p plain) write(ctx context.Context, base Snapshot, record LeaderElectionRecord) error {
 	snap, err := p.lock.Write(ctx, base, record, base.Annotations)
 	if err == nil {
-		p.base.set(snap)
+		p.base.Store(&snap)
 	}
 	return err
 }
