@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -70,35 +71,23 @@ func (w *world) stores() []*locktest.Store { return []*locktest.Store{w.objects,
 // playKube is an API server with only the locks.
 type playKube struct {
 	kubernetes.Interface
+	corev1client.CoreV1Interface
+	coordinationv1client.CoordinationV1Interface
 	configMaps corev1client.ConfigMapsGetter
 	leases     coordinationv1client.LeasesGetter
 }
 
-type playCore struct {
-	corev1client.CoreV1Interface
-	corev1client.ConfigMapsGetter
+func (k playKube) CoreV1() corev1client.CoreV1Interface { return k }
+
+func (k playKube) CoordinationV1() coordinationv1client.CoordinationV1Interface { return k }
+
+func (k playKube) ConfigMaps(ns string) corev1client.ConfigMapInterface {
+	return k.configMaps.ConfigMaps(ns)
 }
 
-func (c playCore) ConfigMaps(ns string) corev1client.ConfigMapInterface {
-	return c.ConfigMapsGetter.ConfigMaps(ns)
-}
+func (k playKube) Leases(ns string) coordinationv1client.LeaseInterface { return k.leases.Leases(ns) }
 
-type playCoordination struct {
-	coordinationv1client.CoordinationV1Interface
-	coordinationv1client.LeasesGetter
-}
-
-func (c playCoordination) Leases(ns string) coordinationv1client.LeaseInterface {
-	return c.LeasesGetter.Leases(ns)
-}
-
-func (k playKube) CoreV1() corev1client.CoreV1Interface {
-	return playCore{ConfigMapsGetter: k.configMaps}
-}
-
-func (k playKube) CoordinationV1() coordinationv1client.CoordinationV1Interface {
-	return playCoordination{LeasesGetter: k.leases}
-}
+func (playKube) RESTClient() rest.Interface { return nil }
 
 // playClient is the kube.Client of a process. The writes of its run functions go through the transport of the gate.
 type playClient struct {
