@@ -59,27 +59,6 @@ func lease(t *testing.T, name, holder string, notes ...string) Lock {
 	return lock
 }
 
-func TestStates(t *testing.T) {
-	for want, lock := range map[State]Lock{
-		Leads:      configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 a 3 handover"),
-		Holds:      configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 a 2 handover"),
-		Free:       configMap(t, "e", recordOf("", "", 3)),
-		Unreadable: configMap(t, "e", "{"),
-	} {
-		if e := Of(lock); e.State != want {
-			t.Errorf("%+v, want %s", e, want)
-		}
-	}
-	nominated := strings.Replace(recordOf("a", "stable", 3), "03:05:05", "03:04:05", 1)
-	if e := Of(configMap(t, "e", nominated, "incumbent.dev/nominated", "a")); e.State != Nominated {
-		t.Errorf("%+v", e)
-	}
-	empty, _ := FromLease(&coordinationv1.Lease{})
-	if e := Of(empty); e.State != Empty {
-		t.Errorf("%+v", e)
-	}
-}
-
 func TestOf_AnnotationsOfOtherTerms(t *testing.T) {
 	request := `{"identity":"b","key":"canary","reason":"default-revision","requester":"b","holder":"a","transitions":%d,"seconds":15,"accepted":true}`
 	hold := `{"holder":"a","transitions":%d,"seconds":60,"requester":"ann","reason":"pause","note":"backup"}`
