@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -287,9 +288,7 @@ func (p *Publisher) wanted(have *coordinationv1beta1.LeaseCandidate) *coordinati
 	if o.Labels == nil && len(p.cfg.Labels) > 0 {
 		o.Labels = map[string]string{}
 	}
-	for key, value := range p.cfg.Labels {
-		o.Labels[key] = value
-	}
+	maps.Copy(o.Labels, p.cfg.Labels)
 	if _, labelled := o.Labels[coordination.FitLabel]; labelled || p.unfit.Load() {
 		metav1.SetMetaDataLabel(&o.ObjectMeta, coordination.FitLabel, strconv.FormatBool(!p.unfit.Load()))
 	}

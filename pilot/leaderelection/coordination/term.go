@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -175,9 +176,7 @@ func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Elec
 			Strategy: coordinationv1.CoordinatedLeaseStrategy(part.Strategy),
 		},
 	}
-	for key, value := range lease.Labels {
-		c.Labels[key] = value
-	}
+	maps.Copy(c.Labels, lease.Labels)
 	c.Labels[RevisionLabel] = m.Revision
 	c.Labels[LocationLabel] = string(m.Cluster)
 	c.Labels[FitLabel] = fmt.Sprint(part.Fit)

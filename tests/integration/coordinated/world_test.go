@@ -115,14 +115,6 @@ func (w *world) candidate(pod, revision string, change ...func(*leaderelection.C
 // candidateAs starts a process with the credentials of a Pod.
 func (w *world) candidateAs(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
-	c := w.newCandidate(config, pod, revision, change...)
-	w.run(c)
-	return c
-}
-
-// newCandidate returns a candidate that is not started.
-func (w *world) newCandidate(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
-	w.t.Helper()
 	object, err := w.admin.Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -141,11 +133,6 @@ func (w *world) newCandidate(config *rest.Config, pod, revision string, change .
 	if c.election, err = leaderelection.New(c.client, cfg); err != nil {
 		w.t.Fatal(err)
 	}
-	return c
-}
-
-// run starts a candidate.
-func (w *world) run(c *candidate) {
 	c.election.AddRunContext(func(ctx context.Context) error {
 		w.most.Store(max(w.most.Load(), w.acting.Add(1)))
 		c.leads.Store(true)
@@ -159,6 +146,7 @@ func (w *world) run(c *candidate) {
 			w.t.Error(err)
 		}
 	})
+	return c
 }
 
 // await waits for a condition and checks one-at-a-time.
