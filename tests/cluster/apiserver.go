@@ -39,15 +39,12 @@ func (c *Cluster) newAPIServer() (*APIServer, error) {
 	if n > maxAPIServers {
 		return nil, fmt.Errorf("add API server: a cluster has at most %d", maxAPIServers)
 	}
-	address, err := c.block.Address(n)
-	if err != nil {
-		return nil, err
-	}
 	name := apiServerProgram
 	if n > 1 {
 		name = fmt.Sprintf("%s-%d", apiServerProgram, n)
 	}
-	s := &APIServer{cluster: c, name: name, address: address, further: c.options.APIServerArgs}
+	s := &APIServer{cluster: c, name: name, address: c.addresses[n-1], further: c.options.APIServerArgs}
+	var err error
 	if s.admin, err = c.certified(s.URL(), "admin", "system:masters"); err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ type Cluster struct {
 	admin   *rest.Config
 
 	authority   authority
-	block       *loopback.Block
-	address     string
+	block       *loopback.Pool
+	addresses   []string // of all possible API servers
 	etcd        *process.Process
 	etcdURL     string
 	api         *APIServer // the first
@@ -88,22 +88,20 @@ func (c *Cluster) prepare() error {
 	if c.folder, err = newFolder(); err != nil {
 		return err
 	}
-	if c.block, err = loopback.Reserve(); err != nil {
+	if c.block, err = loopback.NewPool(); err != nil {
 		return err
 	}
 	if c.authority, err = newAuthority(); err != nil {
 		return err
 	}
-	var addresses []string // of all possible API servers
-	for n := range maxAPIServers {
-		address, err := c.block.Address(n + 1)
+	for range maxAPIServers {
+		address, err := c.block.Take()
 		if err != nil {
 			return err
 		}
-		addresses = append(addresses, address)
+		c.addresses = append(c.addresses, address)
 	}
-	c.address = addresses[0]
-	if err := c.authority.writeKeys(c.folder.path, addresses); err != nil {
+	if err := c.authority.writeKeys(c.folder.path, c.addresses); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.folder.file(auditPolicy), []byte(c.options.AuditPolicy), 0o600); err != nil {

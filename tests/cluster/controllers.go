@@ -23,18 +23,6 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
-// sliceController is started by Options.Services.
-const sliceController = "endpointslice-controller"
-
-// controllers returns the controllers to start.
-func (o Options) controllers() string {
-	all := strings.Join(controllers, ",")
-	if o.Services {
-		all += "," + sliceController
-	}
-	return all
-}
-
 // startControllers starts the controller manager and waits until it has created the objects that each namespace gets.
 func (c *Cluster) startControllers(ctx context.Context) error {
 	config, err := c.certified(c.api.URL(), "system:kube-controller-manager")
@@ -56,7 +44,7 @@ func (c *Cluster) startControllers(ctx context.Context) error {
 func (c *Cluster) controllerArguments(kubeconfig string) []string {
 	return []string{
 		"--kubeconfig=" + kubeconfig,
-		"--controllers=" + c.options.controllers(),
+		"--controllers=" + strings.Join(controllers, ","),
 		// Each controller uses its own service account, as in a real cluster. Policies need this to identify the
 		// namespace controller.
 		"--use-service-account-credentials=true",

@@ -8,8 +8,6 @@ type Options struct {
 	Module string
 	// WithoutControllers starts no controller manager. The start is a second faster.
 	WithoutControllers bool
-	// Services starts the controller of EndpointSlices. It needs node.Options.PodNetwork.
-	Services bool
 	// Audit writes each completed request to AuditLog.
 	Audit bool
 	// AuditPolicy is the audit policy as YAML. Default: the metadata of every request.

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	cluster.Main(m, cluster.Options{Services: true})
+	cluster.Main(m, cluster.Options{})
 }
 
 // charts returns the folder of a chart.

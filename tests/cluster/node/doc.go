@@ -22,9 +22,12 @@
 // The output is appended to a file (Pod.Log). `kubectl logs` shows it, also with -f and --tail: the node serves the log endpoint of a
 // kubelet to clients with a certificate of the cluster. A remote API server cannot reach it.
 //
-// Not supported: exec, volumes, several containers, init containers, startup probes, hooks, resource limits, and other restart
-// policies than Always. If an
-// unsupported field would change the meaning of a Pod, the Pod does not run and its status contains the reason.
+// With Options.LoadBalancer, Services of type LoadBalancer work. Not supported: UDP, named target ports, session affinity, traffic
+// policies, weights, loadBalancerIP. Ports below 1024 need root or net.ipv4.ip_unprivileged_port_start.
+//
+// Not supported for Pods: exec, volumes, several containers, init containers, startup probes, hooks, resource limits, and other
+// restart policies than Always. If an unsupported field would change the meaning of a Pod, the Pod does not run and its status
+// contains the reason.
 //
 // No process outlives the node, even if the node is killed with SIGKILL (see package process).
 package node

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -30,52 +29,19 @@ type world struct {
 	node      *node.Node
 	client    kubernetes.Interface
 	namespace string
-	// stop stops the node and returns the result of Run.
-	stop func() error
 }
 
-// newWorld starts a node for the test.
+// newWorld starts a node for the test. The nodes of later tests do not run its Pods, because they have other names.
 func newWorld(t *testing.T, change func(*node.Options)) *world {
 	t.Helper()
 	c := cluster.Shared(t)
-	client := c.Client(t).Kube()
-	options := node.Options{Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"replica": self(t)}}
+	w := &world{T: t, cluster: c, client: c.Client(t).Kube(), namespace: c.Namespace(t)}
+	options := node.Options{Config: c.Admin(), Name: w.namespace, Dir: t.TempDir(), Images: map[string]string{"replica": self(t)}}
 	if change != nil {
 		change(&options)
 	}
-	n, err := node.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- n.Run(ctx) }()
-	end := sync.OnceValue(func() error { stop(); return <-done })
-	w := &world{T: t, cluster: c, node: n, client: client, namespace: c.Namespace(t), stop: end}
-	t.Cleanup(func() {
-		w.removePods(context.WithoutCancel(ctx))
-		if err := end(); err != nil {
-			t.Error(err)
-		}
-	})
+	w.node = node.Start(t, options)
 	return w
-}
-
-// removePods deletes all Pods, so that the node of the next test gets none.
-func (w *world) removePods(ctx context.Context) {
-	now := int64(0)
-	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, bound, true, func(ctx context.Context) (bool, error) {
-		err := w.client.CoreV1().Pods(w.namespace).DeleteCollection(ctx,
-			metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		pods, err := w.client.CoreV1().Pods(w.namespace).List(ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0, err
-	})
-	if err != nil {
-		w.Error("Pods remain:", err)
-	}
 }
 
 func self(t *testing.T) string {

@@ -7,22 +7,18 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-// roleVariable selects the role of the test program: the process of a Pod, or a starter that is killed.
+// roleVariable makes the test program the process of a Pod.
 const roleVariable = "NODE_TEST_ROLE"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(roleVariable) {
-	case "replica":
+	if os.Getenv(roleVariable) != "" {
 		os.Exit(replica())
-	case "starter":
-		os.Exit(starter())
 	}
 	cluster.Main(m, cluster.Options{})
 }
@@ -32,20 +28,8 @@ func TestMain(m *testing.M) {
 func replica() int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	var unwell atomic.Bool // true from SIGUSR1 to SIGUSR2
-	toggled := make(chan os.Signal, 1)
-	signal.Notify(toggled, syscall.SIGUSR1, syscall.SIGUSR2)
-	go func() {
-		for s := range toggled {
-			unwell.Store(s == syscall.SIGUSR1)
-		}
-	}()
 	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if unwell.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
+	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/env", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, strings.Join(os.Environ(), "\n"))
 	})

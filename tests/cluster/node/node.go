@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 
-	"go.uber.org/atomic"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,16 +18,12 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
-// ErrNoPod is returned for a Pod that this node does not run.
-var ErrNoPod = errors.New("node does not run this Pod")
-
 // Node runs Pods as processes.
 type Node struct {
 	options Options
 	client  kubernetes.Interface
 	// disconnect closes the connections of client.
 	disconnect func()
-	started    atomic.Bool
 
 	addresses *loopback.Pool
 	// address is the address of the node itself, where it serves logs. Run sets it first.
@@ -39,9 +34,9 @@ type Node struct {
 	running sync.WaitGroup
 }
 
-// New validates the options. It starts nothing.
+// New starts nothing.
 func New(options Options) (*Node, error) {
-	options, err := options.withDefaults().checked()
+	options, err := options.withDefaults().absolute()
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +50,6 @@ func New(options Options) (*Node, error) {
 // Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than Options.StopGrace. The
 // objects of the Pods remain. Run can be called once.
 func (n *Node) Run(ctx context.Context) (err error) {
-	if !n.started.CompareAndSwap(false, true) {
-		return errors.New("node has already run: create a new one")
-	}
 	defer n.disconnect()
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
 		return fmt.Errorf("create folder of node: %w", err)
@@ -69,11 +61,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if n.address, err = n.addresses.Take(); err != nil {
 		return err
 	}
-	stopServing, err := n.serve(ctx, n.address)
+	stopServing, err := n.serve(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stopServing()) }()
+	defer stopServing()
 	if !retry(ctx, n.report("register node"), n.register) {
 		return nil
 	}
@@ -82,6 +74,9 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, nil)
 	if _, err := informer.AddEventHandler(n.handler(ctx)); err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
+	}
+	if n.options.LoadBalancer {
+		n.running.Go(func() { n.balance(ctx) })
 	}
 	informer.RunWithContext(ctx)
 	// The informer has returned, so no worker is added any more.
@@ -186,11 +181,10 @@ func (n *Node) find(namespace, name string) (*worker, error) {
 			return w, nil
 		}
 	}
-	return nil, fmt.Errorf("%s/%s: %w", namespace, name, ErrNoPod)
+	return nil, fmt.Errorf("%s/%s: node does not run this Pod", namespace, name)
 }
 
-// Signal sends a signal to the process of the Pod. The error wraps ErrNoPod if the node does not run the Pod, and
-// os.ErrProcessDone if the Pod has no process.
+// Signal sends a signal to the process of the Pod. The error wraps os.ErrProcessDone if the Pod has no process.
 func (n *Node) Signal(namespace, name string, signal syscall.Signal) error {
 	w, err := n.find(namespace, name)
 	if err != nil {

@@ -3,7 +3,6 @@ package node
 import (
 	"slices"
 	"testing"
-	"time"
 )
 
 func TestExpand(t *testing.T) {
@@ -18,14 +17,5 @@ func TestExpand(t *testing.T) {
 	}
 	if list := v.list(); !slices.Equal(list, []string{"A=1", "B=$(A)"}) {
 		t.Errorf("environment: %q", list)
-	}
-}
-
-func TestRestartDelay(t *testing.T) {
-	o := Options{RestartDelay: time.Second, MaxRestartDelay: 5 * time.Second}
-	for n, want := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second} {
-		if got := o.restartDelay(n); got != want {
-			t.Errorf("restart %d: %v, want %v", n, got, want)
-		}
 	}
 }

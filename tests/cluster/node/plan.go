@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -53,19 +52,13 @@ func (w *worker) plan(address string) (process.Spec, error) {
 
 // onlyContainer returns the container of the Pod, or the unsupported field.
 func onlyContainer(pod *corev1.Pod) (*corev1.Container, error) {
-	switch {
-	case len(pod.Spec.InitContainers) > 0:
-		return nil, errors.New("a process node does not support init containers")
-	case len(pod.Spec.Containers) != 1:
-		return nil, fmt.Errorf("a process node supports one container, this Pod has %d", len(pod.Spec.Containers))
-	case pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
-		return nil, fmt.Errorf("a process node does not support restartPolicy %s", pod.Spec.RestartPolicy)
-	case len(pod.Spec.Containers[0].EnvFrom) > 0:
-		return nil, errors.New("a process node does not support envFrom: name the variables in env")
-	case pod.Spec.Containers[0].StartupProbe != nil:
-		return nil, errors.New("a process node does not support startupProbe: use initialDelaySeconds of livenessProbe")
+	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) > 0 || pod.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		return nil, errors.New("a process node supports only one container without init containers, and only restartPolicy Always")
 	}
 	container := &pod.Spec.Containers[0]
+	if len(container.EnvFrom) > 0 || container.StartupProbe != nil {
+		return nil, errors.New("a process node does not support envFrom and startupProbe")
+	}
 	for _, probe := range []*corev1.Probe{container.ReadinessProbe, container.LivenessProbe} {
 		if probe != nil && probe.HTTPGet == nil {
 			return nil, errors.New("a process node supports only httpGet probes")
@@ -80,18 +73,7 @@ func (o Options) program(image string) (string, error) {
 		return path, nil
 	}
 	if filepath.IsAbs(image) {
-		return image, checkProgram(image)
+		return image, nil
 	}
 	return "", fmt.Errorf("image %q has no program: known are %q, and absolute paths", image, slices.Sorted(maps.Keys(o.Images)))
-}
-
-func checkProgram(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("find program: %w", err)
-	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return fmt.Errorf("%s is not a program", path)
-	}
-	return nil
 }

@@ -46,6 +46,22 @@ func TestKilledProcess_Restarts(t *testing.T) {
 	}
 }
 
+func TestCrashingProcess_BackOff(t *testing.T) {
+	w := newWorld(t, nil)
+	crashing := podSpec()
+	crashing.Containers[0].Image = "/bin/false"
+	w.create("one", crashing)
+	w.until("the third restart is after two seconds", func(ctx context.Context) (bool, error) {
+		pod, err := w.client.CoreV1().Pods(w.namespace).Get(ctx, "one", metav1.GetOptions{})
+		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
+			return false, err
+		}
+		status := pod.Status.ContainerStatuses[0]
+		waiting := status.State.Waiting
+		return status.RestartCount == 2 && waiting != nil && waiting.Reason == "CrashLoopBackOff" && strings.HasPrefix(waiting.Message, "restart after 2s"), nil
+	})
+}
+
 func TestGracePeriod(t *testing.T) {
 	w := newWorld(t, nil)
 	w.create("polite", podSpec())

@@ -18,6 +18,9 @@ import (
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
+// restartDelay is the delay before the second consecutive restart. Later delays double up to maxRestartDelay.
+const restartDelay, maxRestartDelay = time.Second, 30 * time.Second
+
 // worker runs one Pod. Its goroutine (run) does the steps in order, controlled by two contexts.
 type worker struct {
 	node            *Node
@@ -89,7 +92,7 @@ func (w *worker) runHere(helpers *sync.WaitGroup) {
 	}
 	defer w.node.addresses.GiveBack(address)
 	w.show(func(view *Pod) { view.Address = address })
-	w.status.placed(w.node.options.published(address))
+	w.status.placed(address)
 	start, err := w.plan(address)
 	if err != nil {
 		w.refuse("CreateContainerConfigError", err)
@@ -109,25 +112,26 @@ func (w *worker) refuse(reason string, err error) {
 	<-w.wanted.Done()
 }
 
-// runProcesses runs the process repeatedly.
+// runProcesses runs the process repeatedly. The first restart is immediate. A process that ran for maxRestartDelay resets the delay.
 func (w *worker) runProcesses(start process.Spec, address string) {
-	restarts := 0 // consecutive
+	delay := time.Duration(0)
+	backoff := apirequest.Backoff(restartDelay, maxRestartDelay)
 	for w.wanted.Err() == nil {
 		began := time.Now()
 		state, err := w.runOnce(start, address)
 		if w.wanted.Err() != nil {
 			return
 		}
-		if time.Since(began) >= w.node.options.MaxRestartDelay {
-			restarts = 0
+		if time.Since(began) >= maxRestartDelay {
+			delay = 0
+			backoff = apirequest.Backoff(restartDelay, maxRestartDelay)
 		}
-		delay := w.node.options.restartDelay(restarts)
-		restarts++
 		w.status.backOff(delay, err)
 		w.logger.Info("process of Pod ended", "state", fmt.Sprint(state), "err", err, "restart", delay)
 		if apirequest.Pause(w.wanted, delay) != nil {
 			return
 		}
+		delay = backoff.Step()
 		w.show(func(view *Pod) { view.Restarts++ })
 	}
 }

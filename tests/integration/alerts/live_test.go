@@ -45,7 +45,7 @@ func startPlane(t *testing.T) *plane {
 	}
 	p := &plane{Cluster: c, namespace: c.Namespace(t)}
 	p.node = node.Start(t, node.Options{
-		Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"pilot": build(t, "", "./cmd/pilot")}, PodNetwork: true,
+		Config: c.Admin(), Dir: t.TempDir(), Images: map[string]string{"pilot": build(t, "", "./cmd/pilot")},
 	})
 	bundle := filepath.Join(t.TempDir(), "root-cert.pem")
 	if err := os.WriteFile(bundle, c.Admin().CAData, 0o600); err != nil {

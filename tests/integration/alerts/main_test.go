@@ -7,7 +7,7 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{Services: true}) }
+func TestMain(m *testing.M) { cluster.Main(m, cluster.Options{}) }
 
 // installed returns the path of a program of Prometheus. Without it the test is skipped, except in CI.
 func installed(t *testing.T, program string) string {

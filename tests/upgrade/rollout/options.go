@@ -72,9 +72,8 @@ type Release struct {
 const (
 	betweenRequests = 5 * time.Millisecond
 	betweenWrites   = 250 * time.Millisecond
-	// linger is the time that a proxy keeps serving after SIGTERM. On a busy machine, controllers need more than eight
-	// seconds to remove the Pod from the endpoints.
-	linger = 30 * time.Second
+	// linger is the time that a proxy keeps serving after SIGTERM, for connections that the load balancer has opened before.
+	linger = 10 * time.Second
 	// drain is the time for open requests after linger, as in the proxy.
 	drain = 10 * time.Second
 	// grace is the grace period of a proxy, longer than both.

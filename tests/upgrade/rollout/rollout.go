@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
@@ -22,7 +20,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
-	"incumbent.dev/incumbent/tests/cluster/balancer"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 	"incumbent.dev/incumbent/tests/upgrade/workload"
@@ -34,11 +31,10 @@ const (
 	// NamespaceElection is the election of the namespace controller.
 	NamespaceElection = leaderelection.NamespaceController
 
-	bundleName    = "istio-ca-root-cert"
-	bundleKey     = "root-cert.pem"
-	image         = "pilot"
-	proxyImage    = "auto"
-	headerTimeout = 10 * time.Second
+	bundleName = "istio-ca-root-cert"
+	bundleKey  = "root-cert.pem"
+	image      = "pilot"
+	proxyImage = "auto"
 )
 
 // Rollout is a cluster with a control plane.
@@ -51,7 +47,6 @@ type Rollout struct {
 	objects  dynamic.Interface
 	gateways gatewayclient.GatewayV1Interface
 	http     *http.Client
-	backend  string
 	bundle   string
 	address  string // of the ingress gateway's Service
 
@@ -61,8 +56,8 @@ type Rollout struct {
 	writes   *audit.Log
 
 	// End stops the load, then the Pods, then the rest.
-	stopLoad, stopPods, stopParts context.CancelFunc
-	load, pods, parts             sync.WaitGroup
+	stopLoad, stopPods context.CancelFunc
+	load, pods         sync.WaitGroup
 
 	loaded bool
 
@@ -73,11 +68,8 @@ type Rollout struct {
 // Start starts the cluster. The caller must call End, also after an error.
 func Start(ctx context.Context, options Options) (*Rollout, error) {
 	nothing := func() {}
-	r := &Rollout{options: options.withDefaults(), stopLoad: nothing, stopPods: nothing, stopParts: nothing}
+	r := &Rollout{options: options.withDefaults(), stopLoad: nothing, stopPods: nothing}
 	if err := r.startCluster(ctx); err != nil {
-		return r, err
-	}
-	if err := r.startParts(ctx); err != nil {
 		return r, err
 	}
 	if err := r.startPods(ctx); err != nil {
@@ -96,7 +88,7 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 		args = append(args, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
 	}
 	r.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Module: filepath.Join(r.options.Charts, "..", ".."), Services: true, Audit: true, AuditPolicy: auditPolicy, APIServerArgs: args,
+		Module: filepath.Join(r.options.Charts, "..", ".."), Audit: true, AuditPolicy: auditPolicy, APIServerArgs: args,
 	})
 	if err != nil {
 		return err
@@ -116,31 +108,6 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 		return fmt.Errorf("create client: %w", err)
 	}
 	return r.Cluster.LoadGatewayAPI(ctx)
-}
-
-// startParts starts the load balancer and the backend.
-func (r *Rollout) startParts(ctx context.Context) error {
-	balance, err := balancer.New(r.Cluster.Admin())
-	if err != nil {
-		return err
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen for backend: %w", err)
-	}
-	r.backend = "http://" + listener.Addr().String()
-	server := &http.Server{ReadHeaderTimeout: headerTimeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "hello")
-	})}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	r.stopParts = func() { stop(); _ = server.Close() }
-	r.parts.Go(func() { r.fail("load balancer ended", balance.Run(ctx)) })
-	r.parts.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			r.fail("backend ended", err)
-		}
-	})
-	return nil
 }
 
 // fail records that a part ended unexpectedly.
@@ -178,7 +145,7 @@ func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) 
 		return nil, err
 	}
 	far, err := node.New(node.Options{
-		Config: server.Admin(), Name: FarNode, Dir: filepath.Join(r.Cluster.Dir(), "pods", FarNode), Images: r.images(), PodNetwork: true, BoundOnly: true,
+		Config: server.Admin(), Name: FarNode, Dir: filepath.Join(r.Cluster.Dir(), "pods", FarNode), Images: r.images(), BoundOnly: true,
 	})
 	if err != nil {
 		return nil, err
@@ -193,7 +160,7 @@ func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) 
 func (r *Rollout) startPods(ctx context.Context) error {
 	var err error
 	r.Node, err = node.New(node.Options{
-		Config: r.Cluster.Admin(), Dir: filepath.Join(r.Cluster.Dir(), "pods"), Images: r.images(), PodNetwork: true,
+		Config: r.Cluster.Admin(), Dir: filepath.Join(r.Cluster.Dir(), "pods"), Images: r.images(), LoadBalancer: true,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
@@ -222,8 +189,6 @@ func (r *Rollout) End() error {
 	r.load.Wait()
 	r.stopPods()
 	r.pods.Wait()
-	r.stopParts()
-	r.parts.Wait()
 	errs := []error{r.broken()}
 	for _, log := range r.logs {
 		errs = append(errs, log.file.Close())

@@ -44,7 +44,7 @@ func (r *Requests) Run(ctx context.Context) {
 		all.Go(func() {
 			for url := range turns {
 				// A request that has begun is finished, because the end of the test is not a failure.
-				r.count(url, Get(context.WithoutCancel(ctx), client, url))
+				r.count(url, get(context.WithoutCancel(ctx), client, url))
 			}
 		})
 	}
@@ -66,8 +66,8 @@ func (r *Requests) Run(ctx context.Context) {
 	}
 }
 
-// Get sends one request. The response must be 200.
-func Get(ctx context.Context, client *http.Client, url string) error {
+// get sends one request. The response must be 200.
+func get(ctx context.Context, client *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

@@ -6,12 +6,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"sync"
 	"syscall"
 )
 
 const (
-	// Hosts is the number of addresses in a block.
-	Hosts = 253
+	// hosts is the number of addresses of a block.
+	hosts = 253
 	// The range of the second byte. It avoids addresses that systems use (127.0.0.1, 127.0.0.53, 127.0.1.1).
 	firstSecond, seconds = 64, 128
 	// reservationPort is open on the last address of a block.
@@ -19,22 +20,27 @@ const (
 	attempts        = 100
 )
 
-// Block is a reserved range of loopback addresses, 127.x.y.1 to 127.x.y.253.
-type Block struct {
+// Pool allocates the addresses of a reserved block, 127.x.y.1 to 127.x.y.253. It reuses the address that was freed first,
+// because other processes may still connect to a recently freed address.
+type Pool struct {
 	base        [4]byte
 	reservation net.Listener
+
+	mu   sync.Mutex
+	last int
+	free []string
 }
 
-// Reserve reserves a free block. The reservation is a listening socket on its last address, which the kernel closes
+// NewPool reserves a free block. The reservation is a listening socket on its last address, which the kernel closes
 // when the program ends.
-func Reserve() (*Block, error) {
+func NewPool() (*Pool, error) {
 	var last error
 	for range attempts {
-		b := &Block{base: [4]byte{127, byte(firstSecond + rand.IntN(seconds)), byte(rand.IntN(256)), 0}}
-		reservation, err := net.Listen("tcp4", netip.AddrPortFrom(b.address(Hosts+1), reservationPort).String())
+		p := &Pool{base: [4]byte{127, byte(firstSecond + rand.IntN(seconds)), byte(rand.IntN(256)), 0}}
+		reservation, err := net.Listen("tcp4", netip.AddrPortFrom(p.address(hosts+1), reservationPort).String())
 		if err == nil {
-			b.reservation = reservation
-			return b, nil
+			p.reservation = reservation
+			return p, nil
 		}
 		last = err
 		if !errors.Is(err, syscall.EADDRINUSE) {
@@ -44,23 +50,38 @@ func Reserve() (*Block, error) {
 	return nil, fmt.Errorf("reserve loopback addresses (requires Linux): %w", last)
 }
 
-// Address returns the n-th address of the block, from 1 to Hosts.
-func (b *Block) Address(n int) (string, error) {
-	if n < 1 || n > Hosts {
-		return "", fmt.Errorf("loopback address %d: a block has 1 to %d", n, Hosts)
+// Take allocates an address.
+func (p *Pool) Take() (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last < hosts {
+		p.last++
+		return p.address(p.last).String(), nil
 	}
-	return b.address(n).String(), nil
+	if len(p.free) == 0 {
+		return "", fmt.Errorf("all %d addresses of the block are in use", hosts)
+	}
+	address := p.free[0]
+	p.free = p.free[1:]
+	return address, nil
 }
 
-func (b *Block) address(n int) netip.Addr {
-	bytes := b.base
+// GiveBack frees an address.
+func (p *Pool) GiveBack(address string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, address)
+}
+
+func (p *Pool) address(n int) netip.Addr {
+	bytes := p.base
 	bytes[3] = byte(n)
 	return netip.AddrFrom4(bytes)
 }
 
 // Release releases the block.
-func (b *Block) Release() error {
-	if err := b.reservation.Close(); err != nil {
+func (p *Pool) Release() error {
+	if err := p.reservation.Close(); err != nil {
 		return fmt.Errorf("release loopback addresses: %w", err)
 	}
 	return nil

@@ -12,50 +12,55 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestBlocks_Disjoint(t *testing.T) {
+func TestPools_Disjoint(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
-		block, err := Reserve()
+		p, err := NewPool()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			if err := block.Release(); err != nil {
+			if err := p.Release(); err != nil {
 				t.Error(err)
 			}
 		}()
-		if second := block.base[1]; second < 64 || second >= 192 {
+		if second := p.base[1]; second < 64 || second >= 192 {
 			t.Errorf("127.%d is used by the system", second)
 		}
-		for _, n := range []int{1, Hosts} {
-			address, err := block.Address(n)
+		for range hosts {
+			address, err := p.Take()
+			if err != nil || seen[address] {
+				t.Fatalf("%s was allocated twice (%v)", address, err)
+			}
+			seen[address] = true
+		}
+		if address, err := p.Take(); err == nil {
+			t.Errorf("a full block has %s", address)
+		}
+		for _, freed := range []string{p.address(hosts).String(), p.address(1).String()} {
+			p.GiveBack(freed)
+			listener, err := net.Listen("tcp", net.JoinHostPort(freed, "61000"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if seen[address] {
-				t.Errorf("%s was allocated twice", address)
-			}
-			seen[address] = true
-			listener, err := net.Listen("tcp", net.JoinHostPort(address, "61000"))
-			if err != nil {
-				t.Error(err)
-				continue
-			}
 			listener.Close()
+		}
+		if address, err := p.Take(); err != nil || address != p.address(hosts).String() {
+			t.Errorf("%s is reused (%v), want the address that was freed first", address, err)
 		}
 	}
 }
 
-func TestBlockRelease(t *testing.T) {
-	block, err := Reserve()
+func TestPoolRelease(t *testing.T) {
+	p, err := NewPool()
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := netip.AddrPortFrom(block.address(Hosts+1), reservationPort).String()
+	held := netip.AddrPortFrom(p.address(hosts+1), reservationPort).String()
 	if listener, err := net.Listen("tcp4", held); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("%s is free: %v, %v", held, listener, err)
 	}
-	if err := block.Release(); err != nil {
+	if err := p.Release(); err != nil {
 		t.Error(err)
 	}
 	listener, err := net.Listen("tcp4", held)

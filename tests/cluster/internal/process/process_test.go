@@ -1,8 +1,13 @@
 package process
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,7 +18,62 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/waits"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// starterVariable makes the test program start a process and wait to be killed. Its value is a signal for the process, or 0.
+const starterVariable = "PROCESS_TEST_STARTER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(starterVariable); text != "" {
+		fmt.Println(starter(text))
+		select {}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// starter returns the ID of the process, or an error.
+func starter(text string) any {
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
+	p, err := Start(Spec{Name: "child", Path: "/bin/sleep", Args: []string{"600"}, Log: os.DevNull})
+	if err == nil {
+		err = p.Signal(syscall.Signal(number))
+	}
+	if err != nil {
+		return err
+	}
+	return p.Pid()
+}
+
+func TestKilledStarter_LeavesNoProcess(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, signal := range map[string]syscall.Signal{"running": 0, "stopped": syscall.SIGSTOP} {
+		t.Run(name, func(t *testing.T) {
+			command := exec.Command(self)
+			command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", starterVariable, signal))
+			output, err := command.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			line, _ := bufio.NewReader(output).ReadString('\n')
+			if err := command.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = command.Wait()
+			pid, err := strconv.Atoi(strings.TrimSpace(line))
+			if err != nil {
+				t.Fatalf("the starter printed %q", line)
+			}
+			waits.Until(t, "the process has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+		})
+	}
+}
 
 // shell runs a script until the test ends.
 func shell(t *testing.T, script string) *Process {
