@@ -55,7 +55,7 @@ func (w *world) flip(revision string) {
 func (w *world) canaryCrashes() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.Step(ctx, "canary crashes repeatedly")
+	w.Step("canary crashes repeatedly")
 	broken := canary
 	broken.Image = "crashing"
 	w.must(w.Apply(ctx, broken))
@@ -88,7 +88,7 @@ func (w *world) canaryWithoutRights() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.must(w.Uninstall(ctx, "canary"))
-	w.Step(ctx, "canary has no rights")
+	w.Step("canary has no rights")
 	powerless := canary
 	powerless.WithoutRights = true
 	w.must(w.Apply(ctx, powerless))
@@ -141,7 +141,7 @@ func (w *world) rollbackDuringHandover() {
 func (w *world) restartAll() {
 	w.t.Helper()
 	ctx := w.t.Context()
-	w.Step(ctx, "restart all Pods")
+	w.Step("restart all Pods")
 	before := map[string]bool{}
 	for _, revision := range []string{"stable", "canary"} {
 		pods, err := w.Pods(ctx, revision)
@@ -198,7 +198,7 @@ func TestFlip_LeaderCutOff(t *testing.T) {
 	w.must(server.Pause())
 	w.must(w.FlipLabel(ctx, "canary"))
 	w.must(w.AwaitLeads(ctx, "canary"))
-	w.Step(ctx, "the old leader is connected again")
+	w.Step("the old leader is connected again")
 	w.must(server.Resume())
 	w.awaitWanted()
 	w.flip("stable")

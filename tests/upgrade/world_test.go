@@ -111,7 +111,7 @@ func (w *world) showObjects() {
 // finish stops the load, waits for the desired state, logs the figures, and fails the test for each violation.
 func (w *world) finish() verdict.Verdict {
 	w.t.Helper()
-	w.Step(w.t.Context(), "stop the load")
+	w.Step("stop the load")
 	w.must(w.StopLoad())
 	v, err := w.AwaitWanted(w.t.Context())
 	w.must(err)

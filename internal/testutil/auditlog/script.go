@@ -132,7 +132,7 @@ func (s *Script) Put(who, verb, resource, namespace, name string, object Fields)
 //	name POD                        a coordinator in a Pod names that Pod
 //	unanswered WHO LOCK             WHO writes a Lease and gets no response
 //	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
-//	space NAMESPACE, terminate NAMESPACE, remove RESOURCE NAMESPACE NAME
+//	space NAMESPACE, remove RESOURCE NAMESPACE NAME
 //	put RESOURCE NAMESPACE NAME JSON
 //	wait SECONDS                    the clock advances
 func (s *Script) Play(text string) {
@@ -159,8 +159,6 @@ func (s *Script) Play(text string) {
 			s.Put(args[0], "patch", "configmaps", args[1], "bundle", Fields{"data": Fields{"pem": args[2]}})
 		case "space":
 			s.Put("admin", "create", "namespaces", "", args[0], Fields{})
-		case "terminate":
-			s.Put("admin", "delete", "namespaces", "", args[0], Fields{"metadata": Fields{"deletionTimestamp": "now"}})
 		case "remove":
 			s.remove(args[0], strings.Trim(args[1], "-"), args[2])
 		case "put":

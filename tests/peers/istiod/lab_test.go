@@ -317,7 +317,7 @@ func (l *lab) verdict(peers ...string) verdict.Verdict {
 	l.t.Helper()
 	v, err := l.Judge(func(c *verdict.Config) {
 		incumbent := c.Revision
-		c.Peers, c.Wanted = peers, nil
+		c.Peers = peers
 		c.Revision = func(user string) string {
 			if revision, is := strings.CutPrefix(user, "system:serviceaccount:"+home+":istiod-"); is {
 				return revision

@@ -44,7 +44,7 @@ type report struct {
 // scenario runs steps and adds a row.
 func (r *report) scenario(name string, revisions []string, steps func()) {
 	r.t.Helper()
-	r.Step(r.t.Context(), name)
+	r.Step(name)
 	began := time.Now()
 	steps()
 	worst := r.sharedFigures(began, time.Now())

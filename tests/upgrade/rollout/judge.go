@@ -9,9 +9,7 @@ import (
 	"strings"
 
 	"incumbent.dev/incumbent/internal/audit"
-	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
-	"incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
 // auditPolicy is the audit policy that verdict.Judge needs: the bodies of all relevant writes. It keeps the stage RequestReceived,
@@ -27,11 +25,11 @@ rules:
 - level: RequestResponse
   verbs: [create, update, patch, delete]
   resources:
-  - {group: "", resources: [namespaces, configmaps, services, services/status, serviceaccounts]}
+  - {group: "", resources: [configmaps, services, serviceaccounts]}
   - {group: coordination.k8s.io, resources: [leases]}
   - {group: networking.k8s.io, resources: [ingresses, ingresses/status]}
   - {group: gateway.networking.k8s.io}
-  - {group: apps, resources: [deployments, deployments/status]}
+  - {group: apps, resources: [deployments]}
   - {group: admissionregistration.k8s.io, resources: [mutatingwebhookconfigurations]}
 - level: None
 `
@@ -98,10 +96,6 @@ func (r *Rollout) config() verdict.Config {
 			}
 			return revision
 		},
-		Wanted: &verdict.Wanted{
-			BundleName: bundleName, BundleKey: bundleKey, Bundle: r.bundle, Excluded: namespace.DefaultExcluded(),
-			IngressAddress: r.address, Gateways: !r.options.WithoutGateways,
-		},
 	}
 }
 
@@ -124,24 +118,16 @@ func (r *Rollout) Audit() (audit.Report, error) {
 	return audit.Examine(r.writes, audit.Options{}), err
 }
 
-// AwaitWanted waits until every object is in its desired state, and returns the verdict of that moment. While the load
-// is on, it ignores the objects of the writer: one of them has always just been changed.
-func (r *Rollout) AwaitWanted(ctx context.Context, change ...func(*verdict.Config)) (v verdict.Verdict, err error) {
-	var last []verdict.Violation
-	err = r.await(ctx, "every object is in its desired state", func(context.Context) (bool, error) {
-		if v, err = r.Judge(change...); err != nil {
-			return false, err
-		}
-		last = nil
-		for _, violation := range v.Violations {
-			if violation.Rule == verdict.Unwanted && (!r.loaded || !workload.Wrote(violation.Namespace)) {
-				last = append(last, violation)
-			}
-		}
-		return len(last) == 0, nil
-	})
-	if err != nil {
-		return v, fmt.Errorf("%w: %v", err, last)
+// CrashAPIServer kills the API server and starts it again.
+func (r *Rollout) CrashAPIServer(ctx context.Context) error {
+	if err := r.Cluster.APIServer().Kill(); err != nil {
+		return err
 	}
-	return v, nil
+	if _, err := r.History(); err != nil {
+		return err
+	}
+	if err := r.logs[0].dropPart(); err != nil {
+		return fmt.Errorf("repair audit log: %w", err)
+	}
+	return r.Cluster.APIServer().Start(ctx)
 }

@@ -24,6 +24,10 @@ const (
 	// port serves health, metrics and the state of elections, PagePort the elections page.
 	port     = 15014
 	PagePort = 15016
+
+	// defaultTag is the webhook whose label names the default revision.
+	defaultTag    = "istio-revision-tag-default"
+	revisionLabel = "istio.io/rev"
 )
 
 // values returns the values of the chart.
@@ -89,7 +93,7 @@ func (r *Rollout) Apply(ctx context.Context, release Release) error {
 
 // Install installs a revision and waits until its Pods are ready and lead their own elections.
 func (r *Rollout) Install(ctx context.Context, release Release) error {
-	r.Step(ctx, fmt.Sprintf("install revision %s with %d replicas", release.Revision, release.Replicas))
+	r.Step(fmt.Sprintf("install revision %s with %d replicas", release.Revision, release.Replicas))
 	if err := r.Apply(ctx, release); err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func (r *Rollout) Install(ctx context.Context, release Release) error {
 
 // Uninstall uninstalls a revision and deletes the locks of its own elections.
 func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
-	r.Step(ctx, "uninstall revision "+revision)
+	r.Step("uninstall revision " + revision)
 	if _, err := r.Helm(ctx, "uninstall", revision); err != nil {
 		return err
 	}
@@ -122,7 +126,7 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 // not sufficient for the chart: the Deployment counts it later.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	err := r.await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
-		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "istio.io/rev=" + revision})
+		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: revisionLabel + "=" + revision})
 		return err == nil && slices.ContainsFunc(all.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }), err
 	})
 	if err != nil {
@@ -133,7 +137,7 @@ func (r *Rollout) Flip(ctx context.Context, revision string) error {
 
 // TryFlip makes a revision the default revision by the chart, which rejects a revision without available replicas.
 func (r *Rollout) TryFlip(ctx context.Context, revision string) error {
-	r.Step(ctx, "make "+revision+" the default revision")
+	r.Step("make " + revision + " the default revision")
 	_, err := r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision, "--server-side=false")
 	return err
 }
@@ -173,10 +177,10 @@ func (r *Rollout) UpgradeAndBack(ctx context.Context) error {
 
 // FlipLabel makes a revision the default revision by the label alone, which takes less than a second.
 func (r *Rollout) FlipLabel(ctx context.Context, revision string) error {
-	r.Step(ctx, "label "+revision+" as the default revision")
-	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"istio.io/rev":%q}}}`, revision)
+	r.Step("label " + revision + " as the default revision")
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, revisionLabel, revision)
 	_, err := r.Kube.AdmissionregistrationV1().MutatingWebhookConfigurations().
-		Patch(ctx, "istio-revision-tag-default", types.MergePatchType, patch, metav1.PatchOptions{})
+		Patch(ctx, defaultTag, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
 }
 

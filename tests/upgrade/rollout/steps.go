@@ -13,7 +13,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
 // checkInterval is the interval of the checks of a wait.
@@ -44,20 +43,12 @@ func (r *Rollout) await(ctx context.Context, what string, holds func(context.Con
 	}
 }
 
-// Step logs a step and writes it into a ConfigMap, so that the audit log contains it.
-func (r *Rollout) Step(ctx context.Context, name string) {
-	r.log("%s", name)
-	err := r.apply(ctx, &corev1.ConfigMap{
-		TypeMeta: core("ConfigMap"), ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: verdict.StepName}, Data: map[string]string{verdict.StepKey: name},
-	})
-	if err != nil {
-		r.log("failed to write the step into the audit log: %v", err)
-	}
-}
+// Step logs a step.
+func (r *Rollout) Step(name string) { r.log("%s", name) }
 
 // Pods returns the Pods of a revision.
 func (r *Rollout) Pods(ctx context.Context, revision string) ([]corev1.Pod, error) {
-	all, err := r.Kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pilot,istio.io/rev=" + revision})
+	all, err := r.Kube.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pilot," + revisionLabel + "=" + revision})
 	if err != nil {
 		return nil, err
 	}

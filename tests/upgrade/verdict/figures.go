@@ -3,7 +3,6 @@ package verdict
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -30,9 +29,7 @@ type Figures struct {
 	Guarded, Objects int
 	// Unanswered counts writes without a logged response.
 	Unanswered int
-	// Spans are the periods without the desired state of an object.
-	Spans    []Span
-	Requests Requests
+	Requests   Requests
 }
 
 func (j *judge) measure(all map[string][]guarded) {
@@ -117,35 +114,8 @@ func (f Figures) String() string {
 	line("terms: %d; longest time without a leader: %v (%s)", f.Terms, round(f.Leaderless), f.LeaderlessAt)
 	line("writes after the writer's term: %d, up to %v after the next term began", f.LateWrites, round(f.Overlap))
 	line("guarded writes: %d to %d objects; %d without a logged response", f.Guarded, f.Objects, f.Unanswered)
-	for _, l := range f.longestSpans() {
-		line("%s", l)
-	}
 	line("HTTP requests: %d sent, %d failed (drain %v)", f.Requests.Sent, f.Requests.Failed, f.Requests.Drain)
 	return out.String()
-}
-
-// longestSpans describes the longest span of each kind and cause.
-func (f Figures) longestSpans() []string {
-	count := map[string]int{}
-	longest := map[string]Span{}
-	for _, s := range f.Spans {
-		name := s.Kind + ", " + s.Cause()
-		count[name]++
-		if s.Length >= longest[name].Length {
-			longest[name] = s
-		}
-	}
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(longest)) {
-		s := longest[name]
-		during := s.Step
-		if during != "" {
-			during = ", during: " + during
-		}
-		lines = append(lines, fmt.Sprintf("not in the desired state (%s): %d times, at most %v (%s/%s: %s%s)",
-			name, count[name], round(s.Length), s.Namespace, s.Name, s.Reason, during))
-	}
-	return lines
 }
 
 func round(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -22,8 +22,6 @@ type Config struct {
 	Revision func(user string) string
 	// Guards assign the writes of Pods that have a revision to elections.
 	Guards []audit.Guard
-	// Wanted describes the desired state of objects. Optional.
-	Wanted *Wanted
 	// Peers are revisions that use another elector. Their late writes are counted, but are no violations.
 	Peers []string
 	// Requests are the results of the HTTP requests that were sent.
@@ -47,8 +45,6 @@ const (
 	// Returned: one revision wrote an object, another changed it, and the first wrote it back, although the default
 	// revision had not returned to it.
 	Returned Rule = "returned"
-	// Unwanted: at the end an object is not in its desired state.
-	Unwanted Rule = "unwanted"
 	// Incomplete: the log lacks writes, or nothing was there to be judged.
 	Incomplete Rule = "incomplete"
 	// Failed: HTTP requests failed.
@@ -59,8 +55,6 @@ const (
 type Violation struct {
 	Rule
 	Text string
-	// Namespace is the namespace of an object that is not in its desired state.
-	Namespace string
 }
 
 func (v Violation) String() string { return string(v.Rule) + ": " + v.Text }
@@ -128,9 +122,6 @@ func Judge(h audit.History, config Config) Verdict {
 		j.judgeReturns(g.Lock, guarded[g.Lock])
 	}
 	j.judgeLog(guarded)
-	if config.Wanted != nil {
-		j.judgeWanted()
-	}
 	if r := config.Requests; r.Failed > 0 {
 		j.add(Failed, "%d of %d failed, with a drain of %v: %s", r.Failed, r.Sent, r.Drain, strings.Join(r.Errors, "; "))
 	}
@@ -140,7 +131,7 @@ func Judge(h audit.History, config Config) Verdict {
 }
 
 func (j *judge) add(rule Rule, format string, args ...any) {
-	j.verdict.Violations = append(j.verdict.Violations, Violation{Rule: rule, Text: fmt.Sprintf(format, args...)})
+	j.verdict.Violations = append(j.verdict.Violations, Violation{rule, fmt.Sprintf(format, args...)})
 }
 
 func (j *judge) isLock(name string) bool {
@@ -353,4 +344,11 @@ func at[T any](object map[string]any, path ...string) T {
 
 func text(object map[string]any, path ...string) string { return at[string](object, path...) }
 
-func list(object map[string]any, path ...string) []any { return at[[]any](object, path...) }
+// parents returns the Gateways that a route names. They are in its own namespace.
+func parents(route map[string]any) (names []string) {
+	for _, entry := range at[[]any](route, "spec", "parentRefs") {
+		ref, _ := entry.(map[string]any)
+		names = append(names, text(ref, "name"))
+	}
+	return names
+}
