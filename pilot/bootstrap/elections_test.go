@@ -51,6 +51,13 @@ func TestElectionConfig(t *testing.T) {
 	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeMulti || got.Predecessor != nil {
 		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
 	}
+	// Older istiods have one status election for all revisions, with a ConfigMap.
+	legacy := &leaderelection.Predecessor{Name: "istio-gateway-status-leader", Lock: leaderelection.LockTypeConfigMap}
+	for _, row := range table {
+		if row.id == leaderelection.GatewayStatusController && !reflect.DeepEqual(row.predecessor, legacy) {
+			t.Errorf("predecessor of the status election: %+v", row.predecessor)
+		}
+	}
 }
 
 func TestElections_ByFlags(t *testing.T) {

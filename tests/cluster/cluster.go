@@ -144,17 +144,6 @@ func (c *Cluster) AuditLog() string {
 	return c.api.auditLog()
 }
 
-// AuditLogs returns the paths of the audit logs of all API servers so far. It requires Options.Audit.
-func (c *Cluster) AuditLogs() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var paths []string
-	for _, server := range c.servers {
-		paths = append(paths, server.auditLog())
-	}
-	return paths
-}
-
 // APIServer returns the first API server.
 func (c *Cluster) APIServer() *APIServer { return c.api }
 

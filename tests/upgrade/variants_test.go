@@ -181,30 +181,6 @@ func (w *world) crashAPIServer() {
 	w.awaitWanted()
 }
 
-// The API server of the old leader is paused with all connections open, so the lease has to expire. The logs of two
-// API servers contain the writes.
-func TestFlip_LeaderCutOff(t *testing.T) {
-	whole(t)
-	w := start(t, rollout.Options{Lease: 6 * time.Second, Renew: 4 * time.Second, Retry: time.Second})
-	ctx := t.Context()
-	server, err := w.StartFarNode(ctx)
-	w.must(err)
-	far := stable
-	far.Node = rollout.FarNode
-	w.must(w.Install(ctx, far))
-	w.must(w.Lead(ctx, "stable"))
-	w.must(w.StartLoad(ctx))
-	w.must(w.Install(ctx, canary))
-	w.must(server.Pause())
-	w.must(w.FlipLabel(ctx, "canary"))
-	w.must(w.AwaitLeads(ctx, "canary"))
-	w.Step("the old leader is connected again")
-	w.must(server.Resume())
-	w.awaitWanted()
-	w.flip("stable")
-	w.finish()
-}
-
 // TestFlips measures UPGRADE_FLIPS flips (default 50). Each flip waits for the rollout of the Gateways: a Deployment that is
 // rolled back every half second can lose all of its available Pods (docs/upgrade.md).
 func TestFlips(t *testing.T) {

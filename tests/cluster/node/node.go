@@ -123,7 +123,7 @@ func (n *Node) see(ctx context.Context, pod *corev1.Pod) {
 
 // mine reports whether this node runs the Pod: it is bound to this node, or it waits for the default scheduler.
 func (n *Node) mine(pod *corev1.Pod) bool {
-	unscheduled := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !n.options.BoundOnly
+	unscheduled := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil
 	return pod.Spec.NodeName == n.options.Name || unscheduled && pod.Spec.SchedulerName == corev1.DefaultSchedulerName
 }
 

@@ -30,8 +30,6 @@ type Options struct {
 	// LoadBalancer makes the node the load balancer of the cluster: each Service of type LoadBalancer gets a loopback address, where
 	// the node forwards TCP connections to the ready Pods of this node.
 	LoadBalancer bool
-	// BoundOnly restricts the node to Pods that name it. With several nodes, one of them runs the unscheduled Pods.
-	BoundOnly bool
 	// Logger logs events of Pods. Optional.
 	Logger *slog.Logger
 }

@@ -63,21 +63,17 @@ func (l *auditLog) dropPart() error {
 
 // History returns all writes so far. It is valid until the next call.
 func (r *Rollout) History() (audit.History, error) {
-	if r.writes == nil {
-		r.writes = audit.NewLog()
-		r.writes.Objects = true
-	}
-	for _, path := range r.Cluster.AuditLogs()[len(r.logs):] {
-		file, err := os.Open(path)
+	if r.log == nil {
+		file, err := os.Open(r.Cluster.AuditLog())
 		if err != nil {
 			return audit.History{}, fmt.Errorf("open audit log: %w", err)
 		}
-		r.logs = append(r.logs, &auditLog{file: file})
+		r.log = &auditLog{file: file}
+		r.writes = audit.NewLog()
+		r.writes.Objects = true
 	}
-	for _, log := range r.logs {
-		if err := log.read(r.writes); err != nil {
-			return audit.History{}, err
-		}
+	if err := r.log.read(r.writes); err != nil {
+		return audit.History{}, err
 	}
 	if r.writes.Broken > 0 {
 		return audit.History{}, fmt.Errorf("audit log has a broken line: %s", r.writes.BrokenAt)
@@ -126,7 +122,7 @@ func (r *Rollout) CrashAPIServer(ctx context.Context) error {
 	if _, err := r.History(); err != nil {
 		return err
 	}
-	if err := r.logs[0].dropPart(); err != nil {
+	if err := r.log.dropPart(); err != nil {
 		return fmt.Errorf("repair audit log: %w", err)
 	}
 	return r.Cluster.APIServer().Start(ctx)

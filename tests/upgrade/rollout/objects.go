@@ -11,59 +11,27 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/tests/upgrade/workload"
 )
 
-const (
-	// manager is the field manager of applied objects.
-	manager = "upgrade"
-	// Shop is the namespace of the Gateways that receive requests.
-	Shop = "shop"
-)
+// Shop is the namespace of the Gateways that receive requests.
+const Shop = "shop"
 
 // apply applies objects by server-side apply.
 func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
+	all := corev1.List{TypeMeta: core("List")}
 	for _, object := range objects {
-		u, resource, err := r.resource(object)
-		if err != nil {
-			return err
-		}
-		unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
-		body, err := json.Marshal(u)
-		if err != nil {
-			return fmt.Errorf("encode %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
-		force := true
-		_, err = resource.Patch(ctx, u.GetName(), "application/apply-patch+yaml", body, metav1.PatchOptions{FieldManager: manager, Force: &force})
-		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
+		all.Items = append(all.Items, runtime.RawExtension{Object: object})
 	}
-	return nil
-}
-
-// resource returns the client for an object.
-func (r *Rollout) resource(object runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	text, err := json.Marshal(all)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode object: %w", err)
+		return fmt.Errorf("encode objects: %w", err)
 	}
-	unstructured.RemoveNestedField(content, "status")
-	u := &unstructured.Unstructured{Object: content}
-	// The guess is wrong for Gateways.
-	resource, _ := meta.UnsafeGuessKindToResource(u.GroupVersionKind())
-	if u.GetKind() == "Gateway" {
-		resource.Resource = "gateways"
-	}
-	if u.GetNamespace() == "" {
-		return u, r.objects.Resource(resource), nil
-	}
-	return u, r.objects.Resource(resource).Namespace(u.GetNamespace()), nil
+	_, err = r.kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--filename=-")
+	return err
 }
 
 func core(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"time"
 
 	"incumbent.dev/incumbent/internal/audit"
@@ -61,8 +60,6 @@ type Release struct {
 	Replicas int32
 	// Image is the image; "" means Options.Pilot.
 	Image string
-	// Node is the node of its Pods; "" means the first node.
-	Node string
 	// WithoutRights removes the role bindings of its service account.
 	WithoutRights bool
 	// WithoutElections starts all controllers in all replicas.
@@ -79,8 +76,6 @@ const (
 	// grace is the grace period of a proxy, longer than both.
 	grace = linger + 2*drain
 )
-
-func (r *Rollout) log(format string, args ...any) { r.options.Log(fmt.Sprintf(format, args...)) }
 
 // guards returns the writes of the four controllers (docs/controllers.md).
 func (o Options) guards() []audit.Guard {

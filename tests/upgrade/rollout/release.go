@@ -1,10 +1,12 @@
 package rollout
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,9 +55,6 @@ func (r *Rollout) values(release Release) map[string]any {
 	}
 	if release.Image != "" {
 		values["image"] = release.Image
-	}
-	if release.Node != "" {
-		values["pod"] = map[string]any{"nodeName": release.Node}
 	}
 	return values
 }
@@ -187,39 +186,33 @@ func (r *Rollout) FlipLabel(ctx context.Context, revision string) error {
 // Leftovers returns the objects that remain after everything was uninstalled. The shared locks and the permanent fence
 // policies are not included.
 func (r *Rollout) Leftovers(ctx context.Context) (left []string, err error) {
-	has := func(kind, name string) {
+	objects, err := r.kubectl(ctx, nil, "get", "--namespace", Namespace, "--output=name", "deployments,pods,serviceaccounts,secrets,roles,rolebindings,"+
+		"clusterroles,clusterrolebindings,mutatingwebhookconfigurations,services,poddisruptionbudgets,flowschemas,validatingadmissionpolicies")
+	if err != nil {
+		return nil, err
+	}
+	fences, err := r.kubectl(ctx, nil, "get", "--output=name", "validatingadmissionpolicies", "--selector=incumbent.dev/fence")
+	if err != nil {
+		return nil, err
+	}
+	for object := range strings.FieldsSeq(objects) {
+		_, name, _ := strings.Cut(object, "/")
 		if strings.HasPrefix(name, "pilot-") || strings.HasPrefix(name, "istio-revision-tag") || strings.HasPrefix(name, "sh.helm") {
-			left = append(left, kind+" "+name)
+			left = append(left, object)
 		}
 	}
-	for kind, path := range map[string]string{
-		"deployment": "/apis/apps/v1/namespaces/" + Namespace + "/deployments", "pod": "/api/v1/namespaces/" + Namespace + "/pods",
-		"account": "/api/v1/namespaces/" + Namespace + "/serviceaccounts", "secret": "/api/v1/namespaces/" + Namespace + "/secrets",
-		"role":              "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/roles",
-		"binding":           "/apis/rbac.authorization.k8s.io/v1/namespaces/" + Namespace + "/rolebindings",
-		"cluster role":      "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-		"cluster binding":   "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
-		"webhook":           "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-		"service":           "/api/v1/namespaces/" + Namespace + "/services",
-		"disruption budget": "/apis/policy/v1/namespaces/" + Namespace + "/poddisruptionbudgets",
-		"flow schema":       "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
-		"fence policy":      "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-	} {
-		raw, err := r.Kube.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("list leftovers: %w", err)
-		}
-		var all metav1.PartialObjectMetadataList
-		if err := yaml.Unmarshal(raw, &all); err != nil {
-			return nil, fmt.Errorf("read leftovers: %w", err)
-		}
-		for _, o := range all.Items {
-			has(kind, o.Name)
-			if kind == "fence policy" && o.Labels["incumbent.dev/fence"] != "" {
-				left = append(left, kind+" "+o.Name)
-			}
-		}
+	return append(left, strings.Fields(fences)...), nil
+}
+
+// kubectl runs kubectl as administrator and returns its output.
+func (r *Rollout) kubectl(ctx context.Context, input []byte, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, r.Cluster.Kubectl(), append([]string{"--kubeconfig", r.Cluster.Kubeconfig()}, args...)...)
+	command.Stdin = bytes.NewReader(input)
+	var errs bytes.Buffer
+	command.Stderr = &errs
+	output, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, errs.String())
 	}
-	slices.Sort(left)
-	return left, nil
+	return string(output), nil
 }

@@ -52,7 +52,7 @@ type Rollout struct {
 
 	requests *workload.Requests
 	writer   *workload.Writer
-	logs     []*auditLog
+	log      *auditLog
 	writes   *audit.Log
 
 	// End stops the load, then the Pods, then the rest.
@@ -134,29 +134,6 @@ func (r *Rollout) images() map[string]string {
 	return images
 }
 
-// FarNode is the node that StartFarNode starts.
-const FarNode = "far"
-
-// StartFarNode starts a second node, which uses a second API server together with its Pods. Pausing that API server
-// cuts them off while their connections stay open. The node runs the Pods of releases that name it.
-func (r *Rollout) StartFarNode(ctx context.Context) (*cluster.APIServer, error) {
-	server, err := r.Cluster.AddAPIServer(ctx)
-	if err != nil {
-		return nil, err
-	}
-	far, err := node.New(node.Options{
-		Config: server.Admin(), Name: FarNode, Dir: filepath.Join(r.Cluster.Dir(), "pods", FarNode), Images: r.images(), BoundOnly: true,
-	})
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	first := r.stopPods
-	r.stopPods = func() { first(); stop() }
-	r.pods.Go(func() { r.fail("far node ended", far.Run(ctx)) })
-	return server, nil
-}
-
 func (r *Rollout) startPods(ctx context.Context) error {
 	var err error
 	r.Node, err = node.New(node.Options{
@@ -190,8 +167,8 @@ func (r *Rollout) End() error {
 	r.stopPods()
 	r.pods.Wait()
 	errs := []error{r.broken()}
-	for _, log := range r.logs {
-		errs = append(errs, log.file.Close())
+	if r.log != nil {
+		errs = append(errs, r.log.file.Close())
 	}
 	if r.http != nil {
 		utilnet.CloseIdleConnectionsFor(r.http.Transport)
@@ -223,7 +200,7 @@ func (r *Rollout) StartLoad(ctx context.Context) error {
 		r.load.Go(func() { r.requests.Run(ctx) })
 	}
 	r.load.Go(func() { r.fail("writer ended", r.writer.Run(ctx)) })
-	r.log("start the writer with seed %d, and requests to %d Gateways", r.options.Seed, len(urls))
+	r.Step(fmt.Sprintf("start the writer with seed %d, and requests to %d Gateways", r.options.Seed, len(urls)))
 	return nil
 }
 

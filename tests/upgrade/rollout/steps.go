@@ -44,7 +44,7 @@ func (r *Rollout) await(ctx context.Context, what string, holds func(context.Con
 }
 
 // Step logs a step.
-func (r *Rollout) Step(name string) { r.log("%s", name) }
+func (r *Rollout) Step(name string) { r.options.Log(name) }
 
 // Pods returns the Pods of a revision.
 func (r *Rollout) Pods(ctx context.Context, revision string) ([]corev1.Pod, error) {
