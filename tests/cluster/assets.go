@@ -43,27 +43,23 @@ func assets(programs ...string) (string, error) {
 	return folder, nil
 }
 
-// ownAssets returns the folder of the running program if it contains kube-apiserver, else bin of the repository.
+// ownAssets returns the folder of the running program if it contains kube-apiserver, else such a folder bin in a parent folder.
 func ownAssets() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(self), apiServerProgram)); err == nil {
-			return filepath.Dir(self), nil
-		}
+	has := func(folder string) bool {
+		_, err := os.Stat(filepath.Join(folder, apiServerProgram))
+		return err == nil
+	}
+	if self, err := os.Executable(); err == nil && has(filepath.Dir(self)) {
+		return filepath.Dir(self), nil
 	}
 	folder, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("find repository: %w", err)
 	}
-	for {
-		gomod, err := os.ReadFile(filepath.Join(folder, "go.mod"))
-		if err == nil && strings.HasPrefix(string(gomod), "module incumbent.dev/incumbent\n") {
-			return filepath.Join(folder, "bin"), nil
+	for ; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		if bin := filepath.Join(folder, "bin"); has(bin) {
+			return bin, nil
 		}
-		if parent := filepath.Dir(folder); parent != folder {
-			folder = parent
-			continue
-		}
-		return "", fmt.Errorf("no folder of etcd and kube-apiserver found: "+
-			"set %s, or run inside the repository after `make tools`", assetsVariable)
 	}
+	return "", fmt.Errorf("no folder of etcd and kube-apiserver found: set %s, or run inside the repository after `make tools`", assetsVariable)
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
 const (
 	folderPattern = "incumbent-cluster-*"
-	lockFile      = "lock"
+	// starting precedes the name of a folder that is not locked yet.
+	starting = "starting-"
 )
 
 // folder is the temporary folder of a cluster. It is locked while its process runs.
@@ -22,28 +24,28 @@ type folder struct {
 // newFolder creates a folder, after deleting the folders of killed processes.
 func newFolder() (*folder, error) {
 	sweep()
-	path, err := os.MkdirTemp("", folderPattern)
+	created, err := os.MkdirTemp("", starting+folderPattern)
 	if err != nil {
 		return nil, fmt.Errorf("create folder of cluster: %w", err)
 	}
-	lock, err := lockFolder(path)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock folder of cluster: %w", err), os.RemoveAll(path))
+	f := &folder{path: filepath.Join(filepath.Dir(created), strings.TrimPrefix(filepath.Base(created), starting))}
+	f.lock, err = lockFolder(created)
+	if err == nil {
+		err = os.Rename(created, f.path)
 	}
-	return &folder{path: path, lock: lock}, nil
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock folder of cluster: %w", err), os.RemoveAll(created))
+	}
+	return f, nil
 }
 
-// lockFolder renames the lock after locking it: an unlocked lock means that the process has ended.
+// lockFolder fails if another process has locked the folder.
 func lockFolder(path string) (*os.File, error) {
-	temporary := filepath.Join(path, lockFile+".new")
-	lock, err := os.OpenFile(temporary, os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(err, lock.Close())
-	}
-	if err := os.Rename(temporary, filepath.Join(path, lockFile)); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return lock, nil
@@ -66,13 +68,9 @@ func (f *folder) remove() error {
 func sweep() {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPattern))
 	for _, path := range found {
-		lock, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR, 0)
-		if err != nil {
-			continue
-		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		if lock, err := lockFolder(path); err == nil {
 			_ = os.RemoveAll(path)
+			_ = lock.Close()
 		}
-		_ = lock.Close()
 	}
 }

@@ -10,18 +10,14 @@ import (
 func TestNewFolder_DeletesOldFolders(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
-	dead, starting := filepath.Join(temporary, "incumbent-cluster-dead"), filepath.Join(temporary, "incumbent-cluster-starting")
+	dead, starting := filepath.Join(temporary, "incumbent-cluster-dead"), filepath.Join(temporary, "starting-incumbent-cluster-new")
 	for _, folder := range []string{dead, starting} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// A new folder has no lock yet.
-	if err := os.WriteFile(filepath.Join(dead, "lock"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	kept := []string{starting}
-	for range 2 { // the second one keeps the first one, which is locked
+	kept := []string{starting} // it is not locked yet
+	for range 2 {              // the second one keeps the first one, which is locked
 		f, err := newFolder()
 		if err != nil {
 			t.Fatal(err)
