@@ -9,7 +9,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // cuts are the parts of the scenario crash.
@@ -17,8 +16,8 @@ var cuts = []struct {
 	part string
 	cut  func(*electors.Member)
 }{
-	{report.Refused, (*electors.Member).Cut},
-	{report.Swallowed, func(leader *electors.Member) {
+	{Refused, (*electors.Member).Cut},
+	{Swallowed, func(leader *electors.Member) {
 		stalled := relay.Fate{Up: relay.Flow{Stall: true}, Down: relay.Flow{Stall: true}}
 		leader.Relay.Coming(stalled)
 		leader.Relay.Present(stalled)
@@ -27,7 +26,7 @@ var cuts = []struct {
 
 // crash measures the time from cutting off a leader to the start of the successor's run function, and the overlap of
 // both. The cut-off process keeps running, as in a partition.
-func (l *lab) crash(s *report.Scenario) error {
+func (l *lab) crash(s *Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "crash")
 	if err != nil {
 		return err

@@ -7,12 +7,11 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // graceful measures the time from the return of a stopping leader's run function to the start of the successor's.
 // Elections of all setups run concurrently and stop at random times.
-func (l *lab) graceful(s *report.Scenario) error {
+func (l *lab) graceful(s *Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "graceful")
 	if err != nil {
 		return err
@@ -39,7 +38,7 @@ func (l *lab) graceful(s *report.Scenario) error {
 			})
 		})
 	}
-	limit := newRow(s, report.Series{Library: report.Limit})
+	limit := newRow(s, Series{Library: Limit})
 	for i := range inFlight {
 		all.Go(func() error { return l.limit(namespace, fmt.Sprintf("limit-%d", i), until, limit) })
 	}

@@ -14,7 +14,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // account is the service account of the candidates that a fence knows.
@@ -30,15 +29,15 @@ type killing struct {
 }
 
 // kill measures the time from SIGKILL of the process of a leader to the start of the successor's run function in another process.
-func (l *lab) kill(s *report.Scenario) error {
+func (l *lab) kill(s *Scenario) error {
 	// Rounds without a witness wait for a lease, so many elections do it concurrently.
 	elections, rounds := 12, choose(l, 1, 4)
 	var all multierror.Group
 	for _, k := range []killing{
-		{setups[0], report.Ours, true, 1, choose(l, 10, 100)},
-		{setups[0], report.Ours + ", no witness", false, elections, rounds},
-		{setups[1], report.Istio, false, elections, rounds},
-		{setups[2], report.ClientGo, false, elections, rounds},
+		{setups[0], Ours, true, 1, choose(l, 10, 100)},
+		{setups[0], Ours + ", no witness", false, elections, rounds},
+		{setups[1], Istio, false, elections, rounds},
+		{setups[2], ClientGo, false, elections, rounds},
 	} {
 		series := k.series("")
 		series.Library = k.name

@@ -13,7 +13,6 @@ import (
 
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // lab runs the scenarios.
@@ -43,15 +42,15 @@ func choose[T any](l *lab, quick, full T) T {
 }
 
 // measureAll runs scenarios concurrently.
-func (l *lab) measureAll(names []string) (map[string]*report.Scenario, error) {
-	scenarios := map[string]func(*report.Scenario) error{
-		report.Graceful: l.graceful, report.Crash: l.crash, report.Steal: l.steal,
-		report.Requests: l.requests, report.Scale: l.scale, report.Kill: l.kill,
+func (l *lab) measureAll(names []string) (map[string]*Scenario, error) {
+	scenarios := map[string]func(*Scenario) error{
+		Graceful: l.graceful, Crash: l.crash, Steal: l.steal,
+		Requests: l.requests, Scale: l.scale, Kill: l.kill,
 	}
 	var all multierror.Group
-	measured := map[string]*report.Scenario{}
+	measured := map[string]*Scenario{}
 	for _, name := range names {
-		s := &report.Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
+		s := &Scenario{Began: time.Now(), Machine: machine(), Versions: versions()}
 		measured[name] = s
 		all.Go(func() error {
 			if err := scenarios[name](s); err != nil {
@@ -79,8 +78,8 @@ var setups = []setup{
 	{electors.ClientGo, electors.KubernetesTiming, electors.Lease},
 }
 
-func (s setup) series(part string) report.Series {
-	return report.Series{Library: s.library.String(), Timing: s.timing.String(), Part: part}
+func (s setup) series(part string) Series {
+	return Series{Library: s.library.String(), Timing: s.timing.String(), Part: part}
 }
 
 // spec returns a candidate of this setup.

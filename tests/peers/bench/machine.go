@@ -12,8 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // machine describes the machine.
@@ -46,7 +44,7 @@ func memory() string {
 
 // versions returns the versions of the electors by library.
 func versions() map[string]string {
-	versions := map[string]string{report.Ours: commit()}
+	versions := map[string]string{Ours: commit()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return versions
@@ -54,9 +52,9 @@ func versions() map[string]string {
 	for _, dep := range info.Deps {
 		switch dep.Path {
 		case "istio.io/istio":
-			versions[report.Istio] = dep.Version[strings.LastIndexByte(dep.Version, '-')+1:]
+			versions[Istio] = dep.Version[strings.LastIndexByte(dep.Version, '-')+1:]
 		case "k8s.io/client-go":
-			versions[report.ClientGo] = dep.Version
+			versions[ClientGo] = dep.Version
 		}
 	}
 	return versions

@@ -24,7 +24,6 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 const (
@@ -51,7 +50,7 @@ func run() error {
 	flag.BoolVar(&f.quick, "quick", false, "fewer rounds; print the tables and do not change the page")
 	flag.BoolVar(&f.resume, "resume", false, "skip scenarios that were measured with this commit")
 	flag.BoolVar(&f.render, "render", false, "measure nothing, write the page from "+latest)
-	flag.StringVar(&f.scenarios, "scenarios", strings.Join(report.Scenarios, ","), "scenarios to measure")
+	flag.StringVar(&f.scenarios, "scenarios", strings.Join(Scenarios, ","), "scenarios to measure")
 	flag.IntVar(&f.child, "child", -1, "run as a process of candidates of this library (internal)")
 	flag.BoolVar(&f.witness, "witness", false, "start this process as the child of its witness (internal)")
 	flag.Parse()
@@ -70,14 +69,14 @@ func run() error {
 }
 
 // wanted returns the scenarios to measure in order.
-func (f flags) wanted(results *report.Results) ([]string, error) {
+func (f flags) wanted(results *Results) ([]string, error) {
 	var wanted []string
 	for name := range strings.SplitSeq(f.scenarios, ",") {
-		if !slices.Contains(report.Scenarios, name) {
-			return nil, fmt.Errorf("unknown scenario %q: want one of %s", name, strings.Join(report.Scenarios, ","))
+		if !slices.Contains(Scenarios, name) {
+			return nil, fmt.Errorf("unknown scenario %q: want one of %s", name, strings.Join(Scenarios, ","))
 		}
 		done := results.Scenarios[name]
-		if f.resume && done != nil && done.Versions[report.Ours] == commit() && !strings.HasSuffix(commit(), "+") {
+		if f.resume && done != nil && done.Versions[Ours] == commit() && !strings.HasSuffix(commit(), "+") {
 			fmt.Printf("%s has already been measured\n", name)
 			continue
 		}
@@ -87,10 +86,10 @@ func (f flags) wanted(results *report.Results) ([]string, error) {
 }
 
 func measure(ctx context.Context, f flags) (err error) {
-	path, results := latest, &report.Results{Scenarios: map[string]*report.Scenario{}}
+	path, results := latest, &Results{Scenarios: map[string]*Scenario{}}
 	if f.quick {
 		path = quickLatest
-	} else if results, err = report.Read(latest); err != nil {
+	} else if results, err = Read(latest); err != nil {
 		return err
 	}
 	wanted, err := f.wanted(results)
@@ -139,7 +138,7 @@ func groups(wanted []string, quick bool) [][]string {
 		return alone
 	}
 	var all [][]string
-	for _, together := range [][]string{{report.Graceful, report.Requests}, {report.Crash, report.Scale}, {report.Steal}, {report.Kill}} {
+	for _, together := range [][]string{{Graceful, Requests}, {Crash, Scale}, {Steal}, {Kill}} {
 		together = slices.DeleteFunc(together, func(name string) bool { return !slices.Contains(wanted, name) })
 		if len(together) > 0 {
 			all = append(all, together)
@@ -150,7 +149,7 @@ func groups(wanted []string, quick bool) [][]string {
 
 // render writes the page, and the results as it read them, so that both have the same checksum.
 func render() error {
-	results, err := report.Read(latest)
+	results, err := Read(latest)
 	if err != nil {
 		return err
 	}

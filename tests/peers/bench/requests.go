@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
-
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 const (
@@ -17,7 +15,7 @@ const (
 
 // requests counts the requests of idle elections and measures the CPU time of their processes. Each setup has three
 // processes with a candidate in each of eight elections. The first process leads all of them.
-func (l *lab) requests(s *report.Scenario) error {
+func (l *lab) requests(s *Scenario) error {
 	var err error
 	s.Loads, err = concurrently(setups, l.quietly)
 	return err
@@ -39,7 +37,7 @@ func concurrently[In, Out any](inputs []In, measure func(In) ([]Out, error)) ([]
 
 // quietly measures the processes of one setup in its own namespace, because a watch may include all locks of a
 // namespace.
-func (l *lab) quietly(s setup) ([]report.Load, error) {
+func (l *lab) quietly(s setup) ([]Load, error) {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "requests")
 	if err != nil {
 		return nil, err
@@ -66,7 +64,7 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	if err != nil {
 		return nil, err
 	}
-	var loads []report.Load
+	var loads []Load
 	for i := range children {
 		loads = append(loads, s.load(i, before[i], after[i]))
 		if want := map[bool]int{true: quietElections}[i == 0]; after[i].Live != want || after[i].Spans != want {
@@ -76,14 +74,14 @@ func (l *lab) quietly(s setup) ([]report.Load, error) {
 	return loads, nil
 }
 
-func (s setup) load(replica int, before, after Sample) report.Load {
+func (s setup) load(replica int, before, after Sample) Load {
 	took := after.At.Sub(before.At)
-	load := report.Load{
-		Library: s.library.String(), Timing: s.timing.String(), Role: report.Follower, Elections: quietElections,
+	load := Load{
+		Library: s.library.String(), Timing: s.timing.String(), Role: Follower, Elections: quietElections,
 		CPU: (after.CPU - before.CPU) / took.Hours(), PerMinute: map[string]float64{},
 	}
 	if replica == 0 {
-		load.Role = report.Leader
+		load.Role = Leader
 	}
 	for what, n := range after.Counts {
 		if more := n - before.Counts[what]; more > 0 {

@@ -3,18 +3,16 @@ package main
 import (
 	"sync"
 	"time"
-
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // row is a series to which concurrent elections add.
 type row struct {
 	mu     sync.Mutex
-	series *report.Series
+	series *Series
 }
 
 // newRow adds a series to a scenario.
-func newRow(s *report.Scenario, series report.Series) *row {
+func newRow(s *Scenario, series Series) *row {
 	s.Series = append(s.Series, &series)
 	return &row{series: &series}
 }

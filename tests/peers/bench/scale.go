@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // scale measures the cost of an election in a process with many elections. Two processes have a candidate in each election;
 // the first leads all. The cost of the process itself is subtracted.
-func (l *lab) scale(s *report.Scenario) error {
+func (l *lab) scale(s *Scenario) error {
 	var err error
-	s.Sizes, err = concurrently(electors.Libraries, func(library electors.Library) ([]report.Size, error) {
+	s.Sizes, err = concurrently(electors.Libraries, func(library electors.Library) ([]Size, error) {
 		return l.many(library, choose(l, 100, 1000))
 	})
 	return err
@@ -20,7 +19,7 @@ func (l *lab) scale(s *report.Scenario) error {
 
 // many measures a leading and a following process of one library in its own namespace, because a watch may include all
 // locks of a namespace.
-func (l *lab) many(library electors.Library, elections int) ([]report.Size, error) {
+func (l *lab) many(library electors.Library, elections int) ([]Size, error) {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "scale")
 	if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func (l *lab) many(library electors.Library, elections int) ([]report.Size, erro
 }
 
 // settled measures after every follower has had time to poll.
-func (l *lab) settled(library electors.Library, elections int, children []*child, empty []Sample) ([]report.Size, error) {
+func (l *lab) settled(library electors.Library, elections int, children []*child, empty []Sample) ([]Size, error) {
 	if err := l.pause(choose(l, 10*time.Second, 20*time.Second)); err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 	if err != nil {
 		return nil, err
 	}
-	var sizes []report.Size
+	var sizes []Size
 	for i, c := range children {
 		full, err := c.sample(true)
 		if err != nil {
@@ -79,9 +78,9 @@ func (l *lab) settled(library electors.Library, elections int, children []*child
 			return nil, fmt.Errorf("replica %d of %v began %d terms during the measurement", i, library, lost)
 		}
 		n, took := float64(elections), after[i].At.Sub(before[i].At)
-		size := report.Size{
+		size := Size{
 			Library: library.String(), Timing: electors.IstioTiming.String(), Elections: elections,
-			Role:       []string{report.Leader, report.Follower}[i],
+			Role:       []string{Leader, Follower}[i],
 			HeapKiB:    less(full.Heap, empty[i].Heap) / 1024 / n,
 			StackKiB:   less(full.Stack, empty[i].Stack) / 1024 / n,
 			Goroutines: float64(full.Goroutines-empty[i].Goroutines) / n,

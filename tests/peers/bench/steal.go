@@ -7,13 +7,12 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/tests/peers/electors"
-	"incumbent.dev/incumbent/tests/peers/report"
 )
 
 // steal measures the time from setting the default revision to the start of the new leader's run function, and the
 // overlap with the old one. All elections share one default revision. A round of istiod takes half a minute, so there are
 // few.
-func (l *lab) steal(s *report.Scenario) error {
+func (l *lab) steal(s *Scenario) error {
 	for _, f := range []flipped{
 		{electors.Incumbent, choose(l, 10, 100), 300 * time.Millisecond},
 		{electors.Istio, choose(l, 1, 6), electors.IstioTiming.Retry},
@@ -37,7 +36,7 @@ type flipped struct {
 type pair struct{ stable, canary *electors.Member }
 
 // flipAll runs the elections of a row.
-func (l *lab) flipAll(f flipped, s *report.Scenario) error {
+func (l *lab) flipAll(f flipped, s *Scenario) error {
 	namespace, err := l.cluster.NewNamespace(l.ctx, "steal")
 	if err != nil {
 		return err
@@ -59,7 +58,7 @@ func (l *lab) flipAll(f flipped, s *report.Scenario) error {
 		}
 		pairs = append(pairs, p)
 	}
-	return l.flip(f, pairs, newRow(s, report.Series{Library: f.library.String(), Timing: electors.IstioTiming.String()}))
+	return l.flip(f, pairs, newRow(s, Series{Library: f.library.String(), Timing: electors.IstioTiming.String()}))
 }
 
 // pair starts a leader of one revision and a follower of the other.

@@ -18,13 +18,12 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
-	"incumbent.dev/incumbent/tests/peers/requests"
 )
 
 // Process holds what the candidates of one process share. All of them use one library.
 type Process struct {
 	Library Library
-	requests.Counter
+	Counter
 
 	logger  *slog.Logger // of incumbent; the other libraries do not log
 	ours    kube.Client

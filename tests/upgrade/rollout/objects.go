@@ -30,7 +30,8 @@ func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
 	if err != nil {
 		return fmt.Errorf("encode objects: %w", err)
 	}
-	_, err = r.kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--filename=-")
+	// kubectl would require fields in an empty status.
+	_, err = r.kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--validate=false", "--filename=-")
 	return err
 }
 

@@ -1,10 +1,13 @@
-package requests
+package electors
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
-	"regexp"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Counter counts requests. Its zero value is empty.
@@ -42,28 +45,14 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the wrapped transport.
 func (c counted) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// object matches the path of a resource, with the name of an object if there is one.
-var object = regexp.MustCompile(`^/(?:api|apis/[^/]+)/[^/]+/(?:namespaces/[^/]+/)?([^/]+)(/.+)?`)
+// infos reads verb and resource from a request, as the API server does.
+var infos = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-var verbs = map[string]string{
-	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
-}
-
-// describe returns verb and resource: "get leases".
+// describe returns verb and resource: "get leases". Other requests have a path.
 func describe(req *http.Request) string {
-	resource, named := req.URL.Path, false
-	if parts := object.FindStringSubmatch(resource); parts != nil {
-		resource, named = parts[1], parts[2] != ""
+	info, err := infos.NewRequestInfo(req)
+	if err != nil {
+		return err.Error()
 	}
-	verb := verbs[req.Method]
-	switch {
-	case verb != "":
-	case req.URL.Query().Get("watch") == "true" || req.URL.Query().Get("watch") == "1":
-		verb = "watch"
-	case named:
-		verb = "get"
-	default:
-		verb = "list"
-	}
-	return verb + " " + resource
+	return info.Verb + " " + cmp.Or(info.Resource, info.Path)
 }

@@ -1,2 +1,0 @@
-// Package requests counts the requests of a process.
-package requests
