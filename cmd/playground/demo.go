@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
@@ -177,7 +178,9 @@ func (d *demo) play(ctx context.Context, a act) error {
 			return err
 		}
 		if a.crash {
-			d.awaitRenewal(ctx)
+			// The leader renews its lock, and has then also tested the fence. Without a fence in effect, its witness waits for writes on
+			// their way before it releases the lock.
+			_ = apirequest.Pause(ctx, 2*d.rollout().Retry)
 		}
 		began = time.Now()
 		if err := a.disturb(ctx, leader); err != nil {
@@ -203,15 +206,6 @@ func (d *demo) play(ctx context.Context, a act) error {
 		return a.then(ctx)
 	}
 	return nil
-}
-
-// awaitRenewal waits until the leader has renewed its lock. It then has also tested the fence. Without a fence in effect, its witness
-// waits for writes on their way before it releases the lock.
-func (d *demo) awaitRenewal(ctx context.Context) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(2 * d.rollout().Retry):
-	}
 }
 
 func (d *demo) note(format string, args ...any) {
@@ -249,16 +243,14 @@ func (d *demo) await(ctx context.Context, a act, before int) ([]audit.Term, erro
 			_, err := d.AwaitWanted(ctx)
 			return terms, err
 		}
-		select {
-		case <-ctx.Done():
+		if apirequest.Pause(ctx, judgeInterval) != nil {
 			return nil, mismatch
-		case <-time.After(judgeInterval):
 		}
 	}
 }
 
-func (d *demo) kill(ctx context.Context, leader node.Pod) error {
-	return d.signal(ctx, leader, syscall.SIGKILL)
+func (d *demo) kill(_ context.Context, leader node.Pod) error {
+	return d.signal(leader, syscall.SIGKILL)
 }
 
 // killServer kills the server process. Its parent, the process of the Pod, is its witness.
@@ -278,7 +270,7 @@ func (d *demo) killServer(_ context.Context, leader node.Pod) error {
 	return nil
 }
 
-func (d *demo) signal(_ context.Context, pod node.Pod, signal syscall.Signal) error {
+func (d *demo) signal(pod node.Pod, signal syscall.Signal) error {
 	if err := d.Node.Signal(rollout.Namespace, pod.Name, signal); err != nil {
 		return fmt.Errorf("send %v to Pod %s: %w", signal, pod.Name, err)
 	}
@@ -287,7 +279,7 @@ func (d *demo) signal(_ context.Context, pod node.Pod, signal syscall.Signal) er
 
 // lose stops the process first, so that it cannot release the lock.
 func (d *demo) lose(ctx context.Context, leader node.Pod) error {
-	if err := d.signal(ctx, leader, syscall.SIGSTOP); err != nil {
+	if err := d.signal(leader, syscall.SIGSTOP); err != nil {
 		return err
 	}
 	none := int64(0)
@@ -320,22 +312,19 @@ func (d *demo) corrupt(ctx context.Context, _ node.Pod) error {
 	return err
 }
 
-func (d *demo) freeze(ctx context.Context, leader node.Pod) error {
+func (d *demo) freeze(_ context.Context, leader node.Pod) error {
 	d.frozen = leader
-	return d.signal(ctx, leader, syscall.SIGSTOP)
+	return d.signal(leader, syscall.SIGSTOP)
 }
 
 // resume writes with the token of the paused leader, which the fence must reject, and resumes the leader.
 func (d *demo) resume(ctx context.Context) error {
 	err := d.writeAsFrozen(ctx)
-	if err := errors.Join(err, d.signal(ctx, d.frozen, syscall.SIGCONT)); err != nil {
+	if err := errors.Join(err, d.signal(d.frozen, syscall.SIGCONT)); err != nil {
 		return err
 	}
 	d.note("%s continues; the audit log shows whether it writes", d.frozen.Name)
-	select {
-	case <-ctx.Done():
-	case <-time.After(d.rollout().Lease):
-	}
+	_ = apirequest.Pause(ctx, d.rollout().Lease)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -89,10 +90,7 @@ func run(ctx context.Context, set settings, r *rollout.Rollout, out *screen) err
 			out.line("the API server is not available, the table is out of date: %v", err)
 		}
 		available = err == nil
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookInterval):
-		}
+		_ = apirequest.Pause(ctx, lookInterval)
 	}
 	return nil
 }

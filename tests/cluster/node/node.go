@@ -36,10 +36,7 @@ type Node struct {
 
 // New starts nothing.
 func New(options Options) (*Node, error) {
-	options, err := options.withDefaults().absolute()
-	if err != nil {
-		return nil, err
-	}
+	options = options.withDefaults()
 	client, disconnect, err := cluster.NewClient(options.Config)
 	if err != nil {
 		return nil, err

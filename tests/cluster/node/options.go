@@ -2,10 +2,7 @@ package node
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
-	"maps"
-	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -17,9 +14,9 @@ import (
 type Options struct {
 	// Config is the client configuration. It needs admin permissions.
 	Config *rest.Config
-	// Dir is the folder for files and logs of Pods. It is created if needed, and remains.
+	// Dir is the absolute path of the folder for files and logs of Pods. It is created if needed, and remains.
 	Dir string
-	// Images maps images to programs. An absolute path is also an image.
+	// Images maps images to the absolute paths of programs. Such a path is also an image.
 	Images map[string]string
 	// Name is the name of the Node. Default: "incumbent".
 	Name string
@@ -40,19 +37,4 @@ func (o Options) withDefaults() Options {
 	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
-}
-
-// absolute makes paths independent of the working directory.
-func (o Options) absolute() (Options, error) {
-	var err error
-	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
-		return o, fmt.Errorf("node options: Dir: %w", err)
-	}
-	o.Images = maps.Clone(o.Images)
-	for image, path := range o.Images {
-		if o.Images[image], err = filepath.Abs(path); err != nil {
-			return o, fmt.Errorf("node options: image %q: %w", image, err)
-		}
-	}
-	return o, nil
 }

@@ -21,7 +21,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -159,21 +158,16 @@ func (s *stage) must(err error) {
 // fence installs the fence, as the chart does. Without it, a write that left the process in time can arrive late.
 func (s *stage) fence() {
 	s.t.Helper()
-	guard := fence.Guard{Resources: []string{"configmaps"}, Namespaces: []string{s.namespace}}
+	guard := fence.Guard{Resources: []string{"configmaps"}}
 	for n := range objects {
 		guard.Names = append(guard.Names, object(n))
 	}
-	set, err := fence.Render(s.namespace, fence.Declaration{
-		Election: election, Namespace: s.namespace, Lock: fence.Lease, ServiceAccounts: []string{s.namespace + "/" + account},
-		Guards: []fence.Guard{guard},
-	})
-	s.must(err)
-	_, err = install.Apply(s.t.Context(), s.admin, set)
+	remove, err := electors.Fence(s.t.Context(), s.admin, s.namespace, election, account, electors.Lease, guard)
 	s.must(err)
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), waits.Bound)
 		defer cancel()
-		if _, err := install.Remove(ctx, s.admin, set.Name); err != nil {
+		if err := remove(ctx); err != nil {
 			s.t.Error(err)
 		}
 	})

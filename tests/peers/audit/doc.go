@@ -2,6 +2,6 @@
 // leader's connection drops everything silently, or SIGSTOP stops it. The audit log of the API server must convict istiod's
 // elector and client-go, and acquit incumbent.
 //
-// The audit policy is the output of electionctl audit --policy. The flag -record writes the log, without the fields that no judgement needs,
-// to testdata of internal/audit.
+// The audit policy is the output of electionctl audit --policy. The flag -record writes the log to testdata of
+// internal/audit.
 package audit

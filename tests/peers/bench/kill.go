@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -57,11 +56,12 @@ func (l *lab) killAll(k killing, row *row) error {
 		return err
 	}
 	if k.witness {
-		done, err := l.fence(k, namespace)
+		guard := fence.Guard{Resources: []string{"secrets"}, Names: []string{"guarded"}}
+		remove, err := electors.Fence(l.ctx, l.admin, namespace, "e-0", account, k.lock, guard)
 		if err != nil {
 			return err
 		}
-		defer done()
+		defer func() { _ = remove(l.ctx) }()
 	}
 	folder, err := os.MkdirTemp("", "bench") // a parent reads its kubeconfig after the death
 	if err != nil {
@@ -139,18 +139,4 @@ func (l *lab) enterKilled(k killing, namespace, folder string, n int) (*child, e
 		return nil, err
 	}
 	return c, nil
-}
-
-// fence installs a fence for the election of a row.
-func (l *lab) fence(k killing, namespace string) (done func(), err error) {
-	kind := map[electors.Lock]fence.LockKind{electors.ConfigMap: fence.ConfigMap, electors.Lease: fence.Lease}[k.lock]
-	set, err := fence.Render(namespace, fence.Declaration{
-		Election: "e-0", Namespace: namespace, Lock: kind, ServiceAccounts: []string{namespace + "/" + account},
-		Guards: []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"guarded"}, Namespaces: []string{namespace}}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	_, err = install.Apply(l.ctx, l.admin, set)
-	return func() { _, _ = install.Remove(l.ctx, l.admin, set.Name) }, err
 }

@@ -3,6 +3,7 @@ package istiod
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +14,6 @@ import (
 	"testing"
 	"text/template"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -28,8 +27,6 @@ const (
 	stable, canary = "stable", "canary"
 	// The programs work in this namespace.
 	home = rollout.Namespace
-	// limit bounds each wait. An istiod that was overwritten stays active for 22.5 s, and then a lease is waited for.
-	limit = 2 * time.Minute
 )
 
 // shared are the elections in which both programs take part.
@@ -55,7 +52,7 @@ func start(t *testing.T, programs map[string]string, change func(*rollout.Option
 	t.Helper()
 	options := rollout.Options{
 		Images: programs, Lease: 30 * time.Second, Renew: 15 * time.Second, Retry: 7500 * time.Millisecond,
-		FenceOthers: []string{home + "/istiod*"}, Gateways: 1, WaitLimit: limit,
+		FenceOthers: []string{home + "/istiod*"}, Gateways: 1,
 	}
 	if change != nil {
 		change(&options)
@@ -110,13 +107,9 @@ func (l *lab) must(err error) {
 // kubectl runs kubectl as administrator.
 func (l *lab) kubectl(input string, args ...string) string {
 	l.t.Helper()
-	cmd := exec.CommandContext(l.t.Context(), l.Cluster.Kubectl(), append([]string{"--kubeconfig", l.Cluster.Kubeconfig()}, args...)...)
-	cmd.Stdin = strings.NewReader(input)
-	said, err := cmd.CombinedOutput()
-	if err != nil {
-		l.t.Fatalf("kubectl %v: %v\n%s", args, err, said)
-	}
-	return string(said)
+	said, err := l.Kubectl(l.t.Context(), []byte(input), args...)
+	l.must(err)
+	return said
 }
 
 // manifest is a revision of istiod. Its account is an administrator, so the test shows elections and not permissions.
@@ -220,14 +213,12 @@ func (l *lab) pods(revision string) (pods []node.Pod) {
 // await waits until a condition returns no objection.
 func (l *lab) await(what string, objection func() string) {
 	l.t.Helper()
-	text := ""
-	err := wait.PollUntilContextTimeout(l.t.Context(), 50*time.Millisecond, limit, true, func(context.Context) (bool, error) {
-		text = objection()
-		return text == "", nil
-	})
-	if err != nil {
-		l.t.Fatalf("not within %v: %s: %s", limit, what, text)
-	}
+	l.must(l.Await(l.t.Context(), what, func(context.Context) (bool, error) {
+		if text := objection(); text != "" {
+			return false, errors.New(text)
+		}
+		return true, nil
+	}))
 }
 
 // spans returns the periods in which processes ran the work of elections.

@@ -31,7 +31,7 @@ func (r *Rollout) apply(ctx context.Context, objects ...runtime.Object) error {
 		return fmt.Errorf("encode objects: %w", err)
 	}
 	// kubectl would require fields in an empty status.
-	_, err = r.kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--validate=false", "--filename=-")
+	_, err = r.Kubectl(ctx, text, "apply", "--server-side", "--force-conflicts", "--validate=false", "--filename=-")
 	return err
 }
 
@@ -73,7 +73,7 @@ func (r *Rollout) putObjects(ctx context.Context) error {
 			return err
 		}
 	}
-	return r.await(ctx, "the ingress gateway's Service has an address", func(ctx context.Context) (bool, error) {
+	return r.Await(ctx, "the ingress gateway's Service has an address", func(ctx context.Context) (bool, error) {
 		service, err := r.Kube.CoreV1().Services(Namespace).Get(ctx, front.Name, metav1.GetOptions{})
 		if err != nil || len(service.Status.LoadBalancer.Ingress) == 0 {
 			return false, err
@@ -89,7 +89,7 @@ func (r *Rollout) Serve(ctx context.Context, name string) error {
 	if err := r.apply(ctx, namespaceObject(name), workload.Gateway(at, "")); err != nil {
 		return err
 	}
-	return r.await(ctx, "Gateway "+name+" is programmed", func(ctx context.Context) (bool, error) {
+	return r.Await(ctx, "Gateway "+name+" is programmed", func(ctx context.Context) (bool, error) {
 		g, err := r.gateways.Gateways(name).Get(ctx, name, metav1.GetOptions{})
 		return err == nil && meta.IsStatusConditionTrue(g.Status.Conditions, string(gateway.GatewayConditionProgrammed)), err
 	})
@@ -97,7 +97,7 @@ func (r *Rollout) Serve(ctx context.Context, name string) error {
 
 // AwaitGateways waits until each Gateway is programmed and has two available Pods. It returns the URLs.
 func (r *Rollout) AwaitGateways(ctx context.Context) (urls []string, err error) {
-	err = r.await(ctx, "the Gateways are programmed", func(ctx context.Context) (bool, error) {
+	err = r.Await(ctx, "the Gateways are programmed", func(ctx context.Context) (bool, error) {
 		urls = nil
 		all, err := r.gateways.Gateways(Shop).List(ctx, metav1.ListOptions{})
 		if err != nil {

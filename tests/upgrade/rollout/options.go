@@ -32,8 +32,6 @@ type Options struct {
 	Bare bool
 	// Log receives a line for each step. Optional.
 	Log func(text string)
-	// WaitLimit bounds each wait. Default: 3 minutes.
-	WaitLimit time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -47,9 +45,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = func(string) {}
-	}
-	if o.WaitLimit == 0 {
-		o.WaitLimit = 3 * time.Minute
 	}
 	return o
 }

@@ -124,7 +124,7 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 // Flip waits until a replica of a revision is available, and makes the revision the default revision by the chart. A ready Pod is
 // not sufficient for the chart: the Deployment counts it later.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
-	err := r.await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
+	err := r.Await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
 		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: revisionLabel + "=" + revision})
 		return err == nil && slices.ContainsFunc(all.Items, func(d appsv1.Deployment) bool { return d.Status.AvailableReplicas > 0 }), err
 	})
@@ -186,12 +186,12 @@ func (r *Rollout) FlipLabel(ctx context.Context, revision string) error {
 // Leftovers returns the objects that remain after everything was uninstalled. The shared locks and the permanent fence
 // policies are not included.
 func (r *Rollout) Leftovers(ctx context.Context) (left []string, err error) {
-	objects, err := r.kubectl(ctx, nil, "get", "--namespace", Namespace, "--output=name", "deployments,pods,serviceaccounts,secrets,roles,rolebindings,"+
+	objects, err := r.Kubectl(ctx, nil, "get", "--namespace", Namespace, "--output=name", "deployments,pods,serviceaccounts,secrets,roles,rolebindings,"+
 		"clusterroles,clusterrolebindings,mutatingwebhookconfigurations,services,poddisruptionbudgets,flowschemas,validatingadmissionpolicies")
 	if err != nil {
 		return nil, err
 	}
-	fences, err := r.kubectl(ctx, nil, "get", "--output=name", "validatingadmissionpolicies", "--selector=incumbent.dev/fence")
+	fences, err := r.Kubectl(ctx, nil, "get", "--output=name", "validatingadmissionpolicies", "--selector=incumbent.dev/fence")
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +204,8 @@ func (r *Rollout) Leftovers(ctx context.Context) (left []string, err error) {
 	return append(left, strings.Fields(fences)...), nil
 }
 
-// kubectl runs kubectl as administrator and returns its output.
-func (r *Rollout) kubectl(ctx context.Context, input []byte, args ...string) (string, error) {
+// Kubectl runs kubectl as administrator and returns its output.
+func (r *Rollout) Kubectl(ctx context.Context, input []byte, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, r.Cluster.Kubectl(), append([]string{"--kubeconfig", r.Cluster.Kubeconfig()}, args...)...)
 	command.Stdin = bytes.NewReader(input)
 	var errs bytes.Buffer

@@ -15,12 +15,16 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-// checkInterval is the interval of the checks of a wait.
-const checkInterval = 100 * time.Millisecond
+const (
+	// checkInterval is the interval of the checks of a wait.
+	checkInterval = 100 * time.Millisecond
+	// waitLimit bounds each wait.
+	waitLimit = 3 * time.Minute
+)
 
-// await waits until a condition holds. It ignores errors of the API server until the limit.
-func (r *Rollout) await(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.options.WaitLimit, fmt.Errorf("not within %v", r.options.WaitLimit))
+// Await waits until a condition holds. It ignores errors of the API server until the limit.
+func (r *Rollout) Await(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("not within %v", waitLimit))
 	defer cancel()
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
@@ -57,7 +61,7 @@ func (r *Rollout) Pods(ctx context.Context, revision string) ([]corev1.Pod, erro
 
 // AwaitReady waits until a revision has n Pods and all of them are ready.
 func (r *Rollout) AwaitReady(ctx context.Context, revision string, n int) error {
-	return r.await(ctx, fmt.Sprintf("%d Pods of %s are ready", n, revision), func(ctx context.Context) (bool, error) {
+	return r.Await(ctx, fmt.Sprintf("%d Pods of %s are ready", n, revision), func(ctx context.Context) (bool, error) {
 		pods, err := r.Pods(ctx, revision)
 		ready := 0
 		for _, pod := range pods {
@@ -88,7 +92,7 @@ func (r *Rollout) crashed(revision string) error {
 // AwaitOwnElections waits until the elections per revision have holders.
 func (r *Rollout) AwaitOwnElections(ctx context.Context, revision string) error {
 	_, perRevision := bootstrap.Elections(bootstrap.Config{})
-	return r.await(ctx, "the elections of "+revision+" have holders", func(ctx context.Context) (bool, error) {
+	return r.Await(ctx, "the elections of "+revision+" have holders", func(ctx context.Context) (bool, error) {
 		for _, id := range perRevision {
 			lease, err := r.Kube.CoordinationV1().Leases(Namespace).Get(ctx, id+"-"+revision, metav1.GetOptions{})
 			if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
@@ -109,7 +113,7 @@ func ignoreMissing(err error) error {
 // AwaitLeads waits until a revision leads all shared elections.
 func (r *Rollout) AwaitLeads(ctx context.Context, revision string) error {
 	shared, _ := bootstrap.Elections(bootstrap.Config{})
-	return r.await(ctx, revision+" leads the shared elections", func(context.Context) (bool, error) {
+	return r.Await(ctx, revision+" leads the shared elections", func(context.Context) (bool, error) {
 		h, err := r.History()
 		if err != nil {
 			return false, err

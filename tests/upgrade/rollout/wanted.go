@@ -17,7 +17,7 @@ import (
 // is on, it ignores the objects of the writer: one of them has always just been changed.
 func (r *Rollout) AwaitWanted(ctx context.Context) (verdict.Verdict, error) {
 	var last []verdict.Difference
-	err := r.await(ctx, "every object is in its desired state", func(ctx context.Context) (bool, error) {
+	err := r.Await(ctx, "every object is in its desired state", func(ctx context.Context) (bool, error) {
 		all, err := r.differences(ctx)
 		last = slices.DeleteFunc(all, func(d verdict.Difference) bool { return r.loaded && workload.Wrote(d.Namespace) })
 		return err == nil && len(last) == 0, err
