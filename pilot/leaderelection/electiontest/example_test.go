@@ -31,7 +31,7 @@ func run(cluster *electiontest.Cluster, identity string, events chan<- string) (
 	return election, func() {
 		cancel()
 		if err := <-done; err != nil {
-			fmt.Println(err)
+			panic(err)
 		}
 	}
 }
