@@ -1,19 +1,9 @@
 package core
 
-import (
-	"fmt"
-	"testing"
-)
+import "testing"
 
+// A leader has written its record twice to both objects. Others may have written a hold or a label to either.
 func TestAnnotationFrom_OwnWrites(t *testing.T) {
-	for _, fault := range realPairRules.ownWriteFaults() {
-		t.Error(fault)
-	}
-}
-
-// ownWriteFaults returns all states in which a wrong object counts. A leader has written its record twice to both
-// objects. Others may have written a hold or a label to either.
-func (rules pairRules) ownWriteFaults() (faults []string) {
 	none, old, set := Hold{}, Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	first, second := Record{Holder: "b", Renewed: 1e6}, Record{Holder: "b", Renewed: 2e6}
 	object := func(version uint64, r Record, h Hold) Snapshot {
@@ -45,19 +35,18 @@ func (rules pairRules) ownWriteFaults() (faults []string) {
 			if r == second {
 				sent.Hold = c.sent
 			}
-			v = rules.record(rules.record(v, Primary, r, sent), Secondary, r, sent)
+			v = v.RecordWrite(Primary, r, sent).RecordWrite(Secondary, r, sent)
 		}
 		v.Pair = Pair{c.primary, c.secondary}
 		if got := v.annotationFrom(onlyHold); got != c.want {
-			faults = append(faults, fmt.Sprintf("%s: object %d counts", name, got))
+			t.Errorf("%s: object %d counts", name, got)
 		}
 		requested := v // a request in the secondary does not change the result
 		requested.Secondary.Annotations.Request = Request{Identity: "c"}
 		if requested.annotationFrom(onlyHold) != c.want || requested.annotationFrom(onlyRequest) != Secondary {
-			faults = append(faults, fmt.Sprintf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest)))
+			t.Errorf("%s, and a request: objects %d and %d count", name, requested.annotationFrom(onlyHold), requested.annotationFrom(onlyRequest))
 		}
 	}
-	return faults
 }
 
 // The stored write stays the own one while later writes do not arrive.
@@ -124,15 +113,8 @@ func TestAnnotationFrom_LateEvent(t *testing.T) {
 	}
 }
 
+// The second write of a renewal keeps annotations that others wrote to the secondary object.
 func TestPairWrite_MergeAnnotations(t *testing.T) {
-	for _, fault := range append(realPairRules.mergeFaults(), realPairRules.holdFaults()...) {
-		t.Error(fault)
-	}
-}
-
-// mergeFaults returns all second writes with wrong annotations. The second write of a renewal keeps annotations that
-// others wrote to the secondary object.
-func (rules pairRules) mergeFaults() (faults []string) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
 	object := func(n Annotations) Snapshot {
 		return Snapshot{Exists: true, Content: Readable, Record: r, Annotations: n}
@@ -156,15 +138,14 @@ func (rules pairRules) mergeFaults() (faults []string) {
 	} {
 		w := PairWrite{Self: "b", Base: Pair{object(Annotations{}), object(x.was)}, Record: r}
 		w.Record.Transitions = x.term
-		if got := rules.merge(w, x.sight, object(x.now), sent); got != x.want {
-			faults = append(faults, fmt.Sprintf("%s: %+v, want %+v", name, got, x.want))
+		if got := w.MergeAnnotations(x.sight, object(x.now), sent); got != x.want {
+			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}
-	return faults
 }
 
-// holdFaults returns all states of the other object in which a new hold is wrongly written or left out.
-func (rules pairRules) holdFaults() (faults []string) {
+// A new hold on one object also replaces the hold on the other, if that is in the same term.
+func TestPairWrite_ReplacesHold(t *testing.T) {
 	r := Record{Holder: "b", Renewed: 1e6, Transitions: 3}
 	old, set := Hold{Holder: "b", Seconds: 9}, Hold{Holder: "b", Seconds: 5}
 	object := func(h Hold) Snapshot {
@@ -178,9 +159,8 @@ func (rules pairRules) holdFaults() (faults []string) {
 		"another hold": {object(old), true}, "the same": {object(set), false}, "none": {object(Hold{}), false},
 		"of another term": {Snapshot{Exists: true, Content: Readable, Annotations: Annotations{Hold: old}}, false},
 	} {
-		if got := rules.replacesHold(w, x.other, set); got != x.want {
-			faults = append(faults, fmt.Sprintf("the other object shows %s: replaced %v", name, got))
+		if got := w.ReplacesHold(x.other, set); got != x.want {
+			t.Errorf("the other object shows %s: replaced %v", name, got)
 		}
 	}
-	return faults
 }
