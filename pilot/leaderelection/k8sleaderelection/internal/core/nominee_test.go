@@ -12,8 +12,6 @@ func TestFailedNominees(t *testing.T) {
 		state     FailedNominees
 		want      FailedNominees
 	}{
-		"another acquires":       {lock("nominated"), lock("mine", newer, to("a", 4)), was, failed},
-		"it releases":            {lock("nominated"), lock("free", newer), was, failed},
 		"it fails again":         {lock("nominated"), lock("free", newer), FailedNominees{Names: [4]string{"c", "b"}, Until: testNow.Mono, Steps: 5}, FailedNominees{Names: [4]string{"c", "b"}, Until: seconds(300), Steps: 5}},
 		"first failure for long": {lock("nominated"), lock("free", newer), was5MinutesAgo, FailedNominees{Names: [4]string{"b"}, Until: seconds(10), Steps: 1}},
 		"it acquires":            {lock("nominated"), lock("equal", newer), was, FailedNominees{}},

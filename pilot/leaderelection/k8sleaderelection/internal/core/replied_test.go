@@ -16,14 +16,8 @@ func TestReplied_Snapshot(t *testing.T) {
 		snap Snapshot
 		want bool
 	}{
-		"newer":                              {calling(known, Read), lock("equal", newer), true},
-		"older, sent after the last change":  {calling(known, Read), lock("equal", older), true},
-		"older, sent before it":              {learned(calling(known, Read)), lock("equal", older), false},
 		"the same, sent before it":           {learned(calling(known, Read)), lock("equal"), true},
-		"the first":                          {calling(State{}, Read), lock("equal"), true},
-		"the first, absent lock":             {calling(State{}, Read), Snapshot{}, true},
 		"own write":                          {calling(known, Acquire), mine, true},
-		"own write over an older state":      {calling(known, Acquire), lock("mine", older), true},
 		"own write, written by others since": {learned(calling(seenAt(5, lock("equal", func(s *Snapshot) { s.Version = 31 })), Acquire)), mine, false},
 	} {
 		s := c.replied(x.s, reply(1, OK, x.snap))
@@ -75,9 +69,7 @@ func TestAcknowledged(t *testing.T) {
 		valid           bool
 		renewed, settle Instant
 	}{
-		"a renewal":                  {func(*State) {}, Renew, true, testNow.Mono, 0},
 		"after the validity":         {func(s *State) { s.Drain.Lost = ValidityLost }, Renew, false, testNow.Mono, 0},
-		"a release":                  {func(*State) {}, Release, false, 0, 0},
 		"a claim that has to settle": {func(s *State) { s.Earlier.Until = seconds(9) }, Acquire, true, 0, seconds(9)},
 	} {
 		s := ours(seenAt(0, in.Snap), Settling)

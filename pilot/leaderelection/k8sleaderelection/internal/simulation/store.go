@@ -1,6 +1,10 @@
 package simulation
 
-import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+import (
+	"hash/maphash"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
 
 // term is a period of holding the lock, by a process or by a foreign edit.
 type term struct {
@@ -50,25 +54,11 @@ func (s *store) next() uint64 {
 	return s.version
 }
 
+var seed = maphash.MakeSeed()
+
 // sum is a hash of the record.
 func sum(s core.Snapshot) uint64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	mix := func(v uint64) { h = (h ^ v) * prime }
-	text := func(t string) {
-		for i := range len(t) {
-			mix(uint64(t[i]))
-		}
-		mix(256)
-	}
-	r := s.Record
-	mix(uint64(s.Content))
-	text(r.Holder)
-	text(r.Key)
-	for _, v := range []uint64{uint64(r.Lease), uint64(r.Acquired), uint64(r.Renewed), uint64(r.Transitions)} {
-		mix(v)
-	}
-	return h
+	return maphash.Comparable(seed, core.Snapshot{Content: s.Content, Record: s.Record})
 }
 
 // commit makes v the present state with a new version and notifies the watchers.
