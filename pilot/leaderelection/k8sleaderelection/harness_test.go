@@ -258,16 +258,6 @@ func startRanked(t *testing.T, store *locktest.Store, identity, revision, defaul
 	return c
 }
 
-// startRankedTwo starts a leader a of the default revision stable, and a follower b of the given revision.
-func startRankedTwo(t *testing.T, store *locktest.Store, revision string) (leader, follower *candidate) {
-	t.Helper()
-	leader = startRanked(t, store, "a", "stable", "stable")
-	advance(time.Second)
-	follower = startRanked(t, store, "b", revision, "stable")
-	advance(time.Minute)
-	return leader, follower
-}
-
 func setDefault(revision string, candidates ...*candidate) {
 	for _, c := range candidates {
 		c.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: revision})

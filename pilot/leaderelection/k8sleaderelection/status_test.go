@@ -21,8 +21,9 @@ func TestStatus(t *testing.T) {
 		advance(time.Second)
 		s := a.Status()
 		r := record(store)
+		want := le.Term{LockUID: string(store.Snapshot().UID), Transitions: r.LeaderTransitions, Token: store.History()[0].Version}
 		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || !s.Known || s.ValidFor > renew || s.ValidFor < renew-time.Second ||
-			s.Term == (le.Term{}) || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != r.LeaderTransitions || s.Unfit ||
+			s.Term != want || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != r.LeaderTransitions || s.Unfit ||
 			s.Default != (le.DefaultRevision{Synced: true, Revision: "stable"}) || a.GetLeader() != "a" {
 			t.Errorf("%+v", s)
 		}
@@ -130,7 +131,10 @@ func TestRefreshDefaultRevision(t *testing.T) {
 // HandoverWait is set while a handover is pending, for the leader and the challenger.
 func TestStatusHandoverWait(t *testing.T) {
 	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		a, b := startRankedTwo(t, store, "canary")
+		a := startRanked(t, store, "a", "stable", "stable")
+		advance(time.Second)
+		b := startRanked(t, store, "b", "canary", "stable")
+		advance(time.Minute)
 		want := func(when string, wantA, wantB time.Duration) {
 			t.Helper()
 			if gotA, gotB := a.Status().HandoverWait, b.Status().HandoverWait; gotA != wantA || gotB != wantB {
