@@ -1,19 +1,19 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"helm.sh/helm/v4/pkg/strvals"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -131,65 +131,35 @@ func TestInstall_ExistingObjects(t *testing.T) {
 }
 
 // The notes name old Gateway API definitions, unless the release does not need them.
-func TestInstall_OldGatewayAPI(t *testing.T) {
-	p := newPlace(t)
-	client, err := dynamic.NewForConfig(p.Admin())
+func TestNotes_OldGatewayAPI(t *testing.T) {
+	t.Parallel()
+	chart, err := loader.Load(charts("pilot"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	kinds := map[string]string{"GatewayClass": "gatewayclasses", "Gateway": "gateways", "ReferenceGrant": "referencegrants"}
-	for kind, plural := range kinds {
-		if _, err := definitions.Create(t.Context(), oldDefinition(t, kind, plural), metav1.CreateOptions{}); err != nil {
+	server := common.DefaultCapabilities.Copy()
+	for _, kind := range []string{"v1/Gateway", "v1beta1/Gateway", "v1beta1/GatewayClass", "v1beta1/ReferenceGrant"} {
+		server.APIVersions = append(server.APIVersions, "gateway.networking.k8s.io/"+kind)
+	}
+	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
+	for set, older := range map[string]string{
+		"gatewayAPI.enabled=true": "GatewayClass, ReferenceGrant", "gatewayAPI.status=false": "GatewayClass", "gatewayAPI.enabled=false": "",
+	} {
+		given, err := strvals.Parse("image=pilot,caBundle.file=/ca.pem," + set)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	p.awaitGatewayAPI(t, 4)
-	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
-	for _, c := range []struct{ set, older string }{
-		{"gatewayAPI.enabled=true", "GatewayClass, ReferenceGrant"}, {"gatewayAPI.status=false", "GatewayClass"}, {"gatewayAPI.enabled=false", ""},
-	} {
-		notes := p.mustHelm(t, pilot("upgrade", "stable", "--install", "--set", "replicas=0", "--set", c.set)...)
-		if c.older == "" && strings.Contains(notes, "gateway.networking.k8s.io") || c.older != "" && !strings.Contains(notes, fmt.Sprintf(line, c.older)) || strings.Contains(notes, "does not serve") {
-			t.Errorf("with %s: %s", c.set, notes)
+		values, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: "stable", Namespace: "istio-system"}, server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts, err := engine.Render(chart, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := texts["pilot/templates/NOTES.txt"]
+		if older == "" && strings.Contains(notes, "gateway.networking.k8s.io") || older != "" && !strings.Contains(notes, fmt.Sprintf(line, older)) || strings.Contains(notes, "does not serve") {
+			t.Errorf("with %s: %s", set, notes)
 		}
 	}
-	for _, plural := range kinds {
-		if err := definitions.Delete(t.Context(), plural+gatewayGroup, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	}
-	p.awaitGatewayAPI(t, 0) // other tests need a cluster without them
-}
-
-const gatewayGroup = ".gateway.networking.k8s.io"
-
-// oldDefinition returns the definition of a kind. Only Gateway is served as v1.
-func oldDefinition(t *testing.T, kind, plural string) *unstructured.Unstructured {
-	t.Helper()
-	text := fmt.Sprintf(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: %s, annotations: {api-approved.kubernetes.io: "unapproved, for a test"}},
-spec: {group: gateway.networking.k8s.io, scope: Namespaced, names: {kind: %s, plural: %s},
-versions: [{name: v1, served: %t, storage: true, schema: {openAPIV3Schema: {type: object}}}, {name: v1beta1, served: true, storage: false, schema: {openAPIV3Schema: {type: object}}}]}}`,
-		plural+gatewayGroup, kind, plural, kind == "Gateway")
-	content := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
-		t.Fatal(err)
-	}
-	return &unstructured.Unstructured{Object: content}
-}
-
-// awaitGatewayAPI waits until the API server lists so many kinds and versions of the Gateway API. It reads the same list as
-// Helm. Other paths change earlier.
-func (p place) awaitGatewayAPI(t *testing.T, want int) {
-	t.Helper()
-	eventually(t, "the listed definitions change", func(context.Context) (bool, string) {
-		_, lists, err := p.kube.Discovery().ServerGroupsAndResources()
-		got := 0
-		for _, list := range lists {
-			if strings.HasPrefix(list.GroupVersion, gatewayGroup[1:]) {
-				got += len(list.APIResources)
-			}
-		}
-		return got == want && len(lists) > 0, fmt.Sprint(got, err)
-	})
 }

@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/waits"
 )
 
 // The API server accepts the rendered objects of all trials and prunes no field.
@@ -75,10 +77,9 @@ func TestInstall_BothRevisions(t *testing.T) {
 	}
 	leads := func(revision string) {
 		t.Helper()
-		eventually(t, revision+" leads", func(ctx context.Context) (bool, string) {
-			lock, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(ctx, "istio-namespace-controller-election", metav1.GetOptions{})
-			record := lock.Annotations["control-plane.alpha.kubernetes.io/leader"]
-			return err == nil && strings.Contains(record, fmt.Sprintf(`"holderKey":%q`, revision)), fmt.Sprintf("%s (%v)", record, err)
+		waits.Until(t, revision+" leads", func() bool {
+			lock, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "istio-namespace-controller-election", metav1.GetOptions{})
+			return err == nil && strings.Contains(lock.Annotations["control-plane.alpha.kubernetes.io/leader"], fmt.Sprintf(`"holderKey":%q`, revision))
 		})
 	}
 	notes := p.mustHelm(t, pilot("install", "stable", quick...)...)
@@ -101,9 +102,9 @@ func TestInstall_BothRevisions(t *testing.T) {
 	p.waitForFence(t, program, "stable")
 	p.mustHelm(t, "uninstall", "tags")
 	p.mustHelm(t, "uninstall", "stable", "--wait")
-	eventually(t, "all Pods have ended", func(ctx context.Context) (bool, string) {
-		pods, err := p.kube.CoreV1().Pods(p.namespace).List(ctx, metav1.ListOptions{})
-		return err == nil && len(pods.Items) == 0, fmt.Sprint(len(pods.Items), err)
+	waits.Until(t, "all Pods have ended", func() bool {
+		pods, err := p.kube.CoreV1().Pods(p.namespace).List(t.Context(), metav1.ListOptions{})
+		return err == nil && len(pods.Items) == 0
 	})
 	// Otherwise electionctl knows members, and in other tests rejects revisions that do not run.
 	if err := p.kube.CoordinationV1().Leases(p.namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
@@ -111,29 +112,41 @@ func TestInstall_BothRevisions(t *testing.T) {
 	}
 }
 
-// waitForFence waits until `pilot fence verify` succeeds.
+// verifyFence runs `pilot fence verify`.
+func (p place) verifyFence(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	args = append([]string{"fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace, "--allow-unclear"}, args...)
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
+	out, err := command.CombinedOutput()
+	return string(out), err
+}
+
+// waitForFence waits until the fence of a revision is in effect. API servers load policies with a delay.
 func (p place) waitForFence(t *testing.T, program, revision string) {
 	t.Helper()
-	eventually(t, "fence of "+revision, func(ctx context.Context) (bool, string) { // API servers load policies with a delay
-		command := exec.CommandContext(ctx, program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace,
-			"--set", p.namespace+"-pilot-"+revision, "--revisions", revision, "--other-service-account", "pilot-*", "--allow-unclear")
-		command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
-		out, err := command.CombinedOutput()
-		return err == nil, fmt.Sprintf("%v\n%s", err, out)
+	var out string
+	defer func() {
+		if t.Failed() {
+			t.Log(out)
+		}
+	}()
+	waits.Until(t, "fence of "+revision, func() bool {
+		var err error
+		out, err = p.verifyFence(t, program, "--set", p.namespace+"-pilot-"+revision, "--revisions", revision, "--other-service-account", "pilot-*")
+		return err == nil
 	})
 }
 
 // verifyBothFences checks that `pilot fence verify` without a set finds the sets of both revisions.
 func (p place) verifyBothFences(t *testing.T, program string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), program, "fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace, "--allow-unclear")
-	command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
-	out, err := command.CombinedOutput()
+	out, err := p.verifyFence(t, program)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	for _, revision := range []string{"stable", "canary"} {
-		if !strings.Contains(string(out), "holds    policy incumbent-fence."+p.namespace+"-pilot-"+revision+".") {
+		if !strings.Contains(out, "holds    policy incumbent-fence."+p.namespace+"-pilot-"+revision+".") {
 			t.Errorf("no policy of revision %s in\n%s", revision, out)
 		}
 	}

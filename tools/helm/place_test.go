@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -103,22 +101,4 @@ func (p place) runPods(t *testing.T, program string) {
 		Config: p.Admin(), Dir: t.TempDir(), Name: "node-of-" + p.namespace, Images: map[string]string{"pilot": program},
 		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
-}
-
-// eventually waits until a condition holds, at most for the time of a command line.
-func eventually(t *testing.T, what string, is func(context.Context) (bool, string)) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	for {
-		ok, how := is(ctx)
-		if ok {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("%s: %s", what, how)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
