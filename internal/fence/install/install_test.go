@@ -176,22 +176,6 @@ func TestApply_OldObjectStays(t *testing.T) {
 	})
 }
 
-func TestReplace_UsesReadVersion(t *testing.T) {
-	p := simple(t, home, "home/p1").Work[0]
-	client := newScripted(func(clienttesting.Action) (runtime.Object, error) { return nil, errAway })
-	for _, o := range []object{policyOf(client, p), bindingOf(client, p)} {
-		if err := o.replace(t.Context(), "77"); !errors.Is(err, errAway) {
-			t.Error(err)
-		}
-	}
-	for _, a := range client.Actions() {
-		update := a.(clienttesting.UpdateActionImpl)
-		if v := update.Object.(metav1.Object).GetResourceVersion(); v != "77" || update.UpdateOptions.FieldManager != fieldManager {
-			t.Errorf("%s: version %q, field manager %q", update.Resource.Resource, v, update.UpdateOptions.FieldManager)
-		}
-	}
-}
-
 func TestSeen_Errors(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
 	for name, x := range map[string]struct {

@@ -133,6 +133,9 @@ func (s *shelf[T]) serve(request clienttesting.Action) (runtime.Object, error) {
 		return s.apply(a)
 	case clienttesting.UpdateActionImpl:
 		object := a.Object.DeepCopyObject().(T)
+		if object.GetResourceVersion() == "" || a.UpdateOptions.FieldManager != fieldManager {
+			return nil, apierrors.NewBadRequest("an installer updates one version, as a field manager")
+		}
 		return s.put(object.GetName(), object.GetResourceVersion(), object)
 	case clienttesting.DeleteActionImpl:
 		return nil, s.delete(a.Name, a.DeleteOptions)
