@@ -67,13 +67,6 @@ func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
 	return &stage{t: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
 }
 
-// ownCluster is a cluster whose servers the test stops or inspects.
-func ownCluster(t testing.TB, options cluster.Options) *cluster.Cluster {
-	t.Helper()
-	options.WithoutControllers = true
-	return cluster.Own(t, options)
-}
-
 // declaration is the election with one guarded ConfigMap.
 func (s *stage) declaration() fence.Declaration {
 	return fence.Declaration{

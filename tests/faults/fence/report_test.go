@@ -12,7 +12,7 @@ import (
 
 func TestReport_AuditLog(t *testing.T) {
 	t.Parallel()
-	c := ownCluster(t, cluster.Options{Audit: true})
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true, Audit: true})
 	stageOn(t, c, fence.Lease).guarded() // from now on the API server has read the locks
 	s := stageOn(t, c, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")

@@ -52,7 +52,7 @@ func (s *stage) tally(write func() error) (stop func() (admitted, refused int)) 
 // Without the permanent policies, the API server would use an outdated lock after the installation.
 func TestFence_Reinstalled(t *testing.T) {
 	t.Parallel()
-	s := stageOn(t, ownCluster(t, cluster.Options{}), fence.Lease)
+	s := stageOn(t, cluster.Own(t, cluster.Options{WithoutControllers: true}), fence.Lease)
 	a, b := s.guarded()
 	s.must(install.Remove(t.Context(), s.admin, s.set.Name))
 	eventually(t, "the fence is gone", func() bool { return s.write(b) == nil })
