@@ -193,10 +193,6 @@ func (p place) checkFlowSchema(t *testing.T, account string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Content-Type", map[string]string{http.MethodPatch: "application/merge-patch+json"}[request.method])
-		if request.method == http.MethodPut {
-			r.Header.Set("Content-Type", "application/json")
-		}
 		answer, err := client.Do(r)
 		if err != nil {
 			t.Fatal(err)
