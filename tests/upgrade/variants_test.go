@@ -3,7 +3,6 @@ package upgrade
 import (
 	"context"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -181,17 +180,11 @@ func (w *world) crashAPIServer() {
 	w.awaitWanted()
 }
 
-// TestFlips measures UPGRADE_FLIPS flips (default 50). Each flip waits for the rollout of the Gateways: a Deployment that is
+// TestFlips measures 50 flips. Each flip waits for the rollout of the Gateways: a Deployment that is
 // rolled back every half second can lose all of its available Pods (docs/upgrade.md).
 func TestFlips(t *testing.T) {
 	whole(t)
-	n := 50
-	if text := os.Getenv("UPGRADE_FLIPS"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("UPGRADE_FLIPS=%q is not a number", text)
-		}
-	}
+	const n = 50
 	w := start(t, rollout.Options{})
 	w.begin()
 	w.must(w.Install(t.Context(), canary))

@@ -43,7 +43,7 @@ func (l *lab) crash(s *Scenario) error {
 			row := newRow(s, setup.series(c.part))
 			for n := range elections {
 				name := fmt.Sprintf("e%d-%d-%d", part, i, n)
-				e := &succession{setup: setup, namespace: namespace, name: name, enter: electors.EnterThrough, row: row}
+				e := &succession{setup: setup, namespace: namespace, name: name, relayed: true, row: row}
 				all.Go(func() error {
 					// Spread the start: thousands of connections are created.
 					if err := l.pause(rand.N(choose(l, 3*time.Second, 10*time.Second))); err != nil {

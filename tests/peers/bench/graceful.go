@@ -23,7 +23,7 @@ func (l *lab) graceful(s *Scenario) error {
 	for i, setup := range setups {
 		row := newRow(s, setup.series(""))
 		for n := range l.sideBySide(setup.timing) {
-			e := &succession{setup: setup, namespace: namespace, name: fmt.Sprintf("e%d-%d", i, n), enter: electors.Enter, row: row}
+			e := &succession{setup: setup, namespace: namespace, name: fmt.Sprintf("e%d-%d", i, n), row: row}
 			elections = append(elections, e)
 			all.Go(func() error { return l.begin(e) })
 		}

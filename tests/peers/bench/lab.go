@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
@@ -89,11 +88,12 @@ func (s setup) spec(namespace, election, identity string) electors.Spec {
 	}
 }
 
-// enterFunc is the type of electors.Enter.
-type enterFunc = func(context.Context, electors.Library, *rest.Config, electors.Spec, *slog.Logger) (*electors.Member, error)
-
-// enter starts a candidate in its own process.
-func (l *lab) enter(enter enterFunc, library electors.Library, spec electors.Spec) (*electors.Member, error) {
+// enter starts a candidate in its own process, with a relay on request.
+func (l *lab) enter(relayed bool, library electors.Library, spec electors.Spec) (*electors.Member, error) {
+	enter := electors.Enter
+	if relayed {
+		enter = electors.EnterThrough
+	}
 	return enter(l.ctx, library, l.cluster.Admin(), spec, slog.New(slog.DiscardHandler))
 }
 

@@ -64,7 +64,7 @@ func (l *lab) flipAll(f flipped, s *Scenario) error {
 // pair starts a leader of one revision and a follower of the other.
 func (l *lab) pair(library electors.Library, namespace, name string) (*pair, error) {
 	s := setup{library, electors.IstioTiming, electors.ConfigMap}
-	first, err := l.enter(electors.Enter, library, s.spec(namespace, name, "stable-0"))
+	first, err := l.enter(false, library, s.spec(namespace, name, "stable-0"))
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (l *lab) pair(library electors.Library, namespace, name string) (*pair, err
 	}
 	spec := s.spec(namespace, name, "canary-0")
 	spec.Revision = canary
-	second, err := l.enter(electors.Enter, library, spec)
+	second, err := l.enter(false, library, spec)
 	return &pair{first, second}, err
 }
 

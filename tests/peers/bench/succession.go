@@ -15,15 +15,14 @@ const bound = 2 * time.Minute
 type succession struct {
 	setup
 	namespace, name string
-	// enter is electors.Enter or electors.EnterThrough.
-	enter  enterFunc
-	row    *row
-	leader *electors.Member
+	relayed         bool
+	row             *row
+	leader          *electors.Member
 }
 
 // join starts a candidate.
 func (l *lab) join(e *succession, n int) (*electors.Member, error) {
-	return l.enter(e.enter, e.library, e.spec(e.namespace, e.name, fmt.Sprint("replica-", n)))
+	return l.enter(e.relayed, e.library, e.spec(e.namespace, e.name, fmt.Sprint("replica-", n)))
 }
 
 // begin starts the first leader.

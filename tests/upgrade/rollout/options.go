@@ -63,7 +63,6 @@ type Release struct {
 
 const (
 	betweenRequests = 5 * time.Millisecond
-	betweenWrites   = 250 * time.Millisecond
 	// linger is the time that a proxy keeps serving after SIGTERM, for connections that the load balancer has opened before.
 	linger = 10 * time.Second
 	// drain is the time for open requests after linger, as in the proxy.

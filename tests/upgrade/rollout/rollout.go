@@ -190,8 +190,7 @@ func (r *Rollout) StartLoad(ctx context.Context) error {
 	}
 	r.requests = &workload.Requests{URLs: urls, Every: betweenRequests, Drain: linger + drain}
 	r.writer = &workload.Writer{
-		Objects: r.objects, Seed: r.options.Seed, Every: betweenWrites, Bundle: bundleName, Most: 6,
-		WithoutGateways: r.options.WithoutGateways,
+		Objects: r.objects, Seed: r.options.Seed, Bundle: bundleName, WithoutGateways: r.options.WithoutGateways,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopLoad = stop

@@ -23,20 +23,22 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// writeLimit bounds one write with its retries.
-const writeLimit = time.Minute
+const (
+	// between is the time between two writes.
+	between = 250 * time.Millisecond
+	// writeLimit bounds one write with its retries.
+	writeLimit = time.Minute
+	// mostObjects is the maximum number of objects of a kind.
+	mostObjects, mostGateways = 6, 3
+)
 
 // Writer creates, edits and deletes namespaces, Ingresses, Gateways and routes at random.
 type Writer struct {
 	Objects dynamic.Interface
 	// Seed determines the operations and their order.
 	Seed uint64
-	// Every is the time between two writes.
-	Every time.Duration
 	// Bundle is the name of the distributed ConfigMap. The writer changes or deletes some of them.
 	Bundle string
-	// Most is the maximum number of objects of a kind. For Gateways it is half of that.
-	Most int
 	// WithoutGateways limits it to namespaces and Ingresses.
 	WithoutGateways bool
 
@@ -94,7 +96,7 @@ func (w *Writer) client(kind string, at place) dynamic.ResourceInterface {
 // Run writes until ctx ends. It retries while the API server is unavailable, and returns any other error.
 func (w *Writer) Run(ctx context.Context) error {
 	w.random, w.there = rand.New(rand.NewPCG(w.Seed, 0)), map[string][]place{}
-	tick := time.NewTicker(w.Every)
+	tick := time.NewTicker(between)
 	defer tick.Stop()
 	for {
 		select {
@@ -118,9 +120,9 @@ func (w *Writer) step(ctx context.Context) error {
 	if len(w.there["namespace"]) == 0 {
 		kind = "namespace"
 	}
-	most := w.Most
+	most := mostObjects
 	if kind == "gateway" {
-		most = max(1, w.Most/2)
+		most = mostGateways
 	}
 	what := w.random.IntN(3)
 	there := w.there[kind]
@@ -144,7 +146,7 @@ func (w *Writer) step(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
-		case <-time.After(w.Every):
+		case <-time.After(between):
 		}
 	}
 }
