@@ -220,6 +220,20 @@ func TestSetTerm_Ended(t *testing.T) {
 	}
 }
 
+// IsLeader and Status read the clock, so they do not depend on the loop.
+func TestIsLeader_ReadsClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+		l.le.view.Store(&view{validity: l.le.clock.read().Plus(15 * time.Second)})
+		for _, left := range []time.Duration{10 * time.Second, 5 * time.Second, 0, 0} {
+			<-time.After(5 * time.Second)
+			if s := l.le.Status(); l.le.IsLeader() != (left > 0) || s.Leading != (left > 0) || s.ValidFor != left {
+				t.Errorf("with %v left: IsLeader %v, status %+v", left, l.le.IsLeader(), s)
+			}
+		}
+	})
+}
+
 func TestCheckBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tolerance = 10 * time.Second

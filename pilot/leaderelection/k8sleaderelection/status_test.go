@@ -1,7 +1,6 @@
 package k8sleaderelection_test
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,39 +32,6 @@ func TestStatus(t *testing.T) {
 		if s := a.Status(); s.Leading || s.ValidFor != 0 || s.Phase != "done" || s.Holder != "" {
 			t.Errorf("after the end: %+v", s)
 		}
-	})
-}
-
-// blocker is an Observer that can block the loop.
-type blocker struct {
-	on      atomic.Bool
-	release chan struct{}
-}
-
-func (*blocker) Phase(_, _, _, _ string) {}
-
-func (h *blocker) Call(_, _, _, _ string, _ time.Duration) {
-	if h.on.Load() {
-		<-h.release
-	}
-}
-
-// While the loop is blocked, IsLeader and Status read the clock.
-func TestIsLeaderUsesClock(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		h := &blocker{release: make(chan struct{})}
-		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Observer = h })
-		advance(time.Minute)
-		if !a.IsLeader() || !a.Status().Leading {
-			t.Fatal("a does not lead")
-		}
-		h.on.Store(true)
-		advance(lease)
-		if s := a.Status(); s.Phase != "leading" || a.IsLeader() || s.Leading || s.ValidFor != 0 {
-			t.Errorf("after the validity: IsLeader %v, status %+v", a.IsLeader(), s)
-		}
-		h.on.Store(false)
-		close(h.release)
 	})
 }
 

@@ -15,19 +15,11 @@ func TestAnnotationFrom_OwnWrites(t *testing.T) {
 		want               Half
 	}{
 		"no other writer":                                     {old, object(5, second, old), object(6, second, old), Secondary},
-		"on the primary before, write refused":                {old, object(7, first, set), object(6, first, old), Primary},
-		"on the primary after both":                           {old, object(7, second, set), object(6, second, old), Primary},
-		"on the primary between the two":                      {old, object(6, second, set), object(7, second, old), Primary},
-		"on the primary, sent without a hold":                 {none, object(6, second, set), object(7, second, none), Primary},
-		"on the secondary after both":                         {old, object(5, second, old), object(7, second, set), Secondary},
-		"on the secondary before, never written":              {old, object(7, second, old), object(6, first, set), Secondary},
 		"on both, the primary last":                           {old, object(9, second, set), object(8, second, Hold{Seconds: 1}), Primary},
 		"on both, the secondary last":                         {old, object(8, second, set), object(9, second, Hold{Seconds: 1}), Secondary},
 		"removed, second write missing":                       {none, object(7, second, none), object(6, first, old), Primary},
-		"removed, second write missing, label":                {none, object(7, second, none), object(8, first, old), Primary},
 		"removed by others from the secondary":                {old, object(5, second, old), object(7, second, none), Primary},
 		"removed by others from the primary, no second write": {old, object(7, second, none), object(6, first, old), Secondary},
-		"on the secondary, primary without a hold":            {none, object(8, second, none), object(7, second, set), Secondary},
 	} {
 		var v PairView
 		for _, r := range []Record{first, second} {
@@ -129,12 +121,10 @@ func TestPairWrite_MergeAnnotations(t *testing.T) {
 		term     int
 		want     Annotations
 	}{
-		"unchanged":                    {Annotations{Hold: old}, Annotations{Hold: old}, PairView{}, 3, sent},
-		"another hold":                 {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
-		"another hold instead of none": {Annotations{}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
-		"a request":                    {Annotations{Hold: old}, Annotations{Hold: old, Request: Request{Identity: "d"}}, PairView{}, 3, Annotations{Hold: old, Request: Request{Identity: "d"}}},
-		"an outdated hold":             {Annotations{Hold: old}, Annotations{Hold: set}, late, 3, sent},
-		"a new term":                   {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 4, sent},
+		"another hold":     {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 3, Annotations{Hold: set, Request: sent.Request}},
+		"a request":        {Annotations{Hold: old}, Annotations{Hold: old, Request: Request{Identity: "d"}}, PairView{}, 3, Annotations{Hold: old, Request: Request{Identity: "d"}}},
+		"an outdated hold": {Annotations{Hold: old}, Annotations{Hold: set}, late, 3, sent},
+		"a new term":       {Annotations{Hold: old}, Annotations{Hold: set}, PairView{}, 4, sent},
 	} {
 		w := PairWrite{Self: "b", Base: Pair{object(Annotations{}), object(x.was)}, Record: r}
 		w.Record.Transitions = x.term

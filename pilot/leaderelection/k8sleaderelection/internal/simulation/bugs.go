@@ -15,7 +15,7 @@ type Bug struct {
 	Name  string
 	Mode  string // mode that shows the effect
 	Check Check  // the check that has to find it
-	// plant returns the wrapper for one process.
+	// plant returns the wrapper for one process. If nil, the defect is not in Step.
 	plant func() stepper
 }
 
@@ -74,7 +74,7 @@ func afterIf(is func(*decision) bool, change func(*decision)) func() stepper {
 }
 
 func stepOf(b *Bug) stepper {
-	if b == nil {
+	if b == nil || b.plant == nil {
 		return core.Config.Step
 	}
 	return b.plant()

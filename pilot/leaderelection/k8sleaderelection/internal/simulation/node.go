@@ -64,19 +64,18 @@ type waiting struct {
 // run executes what on the process. A paused process does it later.
 func (n *node) run(what func()) { n.do(waiting{what: what}) }
 
-// runWatch is run for watch events.
-func (n *node) runWatch(what func()) { n.do(waiting{what: what, watch: true}) }
-
-func (n *node) do(what waiting) {
-	if what.watch && !n.paused && n.w.now < n.watched {
+// runWatch is run for watch events, which keep their order.
+func (n *node) runWatch(what func()) {
+	event := waiting{what: what, watch: true}
+	if !n.paused && n.w.now < n.watched {
 		n.watched++
-		n.w.at(n.watched, func() { n.doNow(what) })
+		n.w.at(n.watched, func() { n.do(event) })
 		return
 	}
-	n.doNow(what)
+	n.do(event)
 }
 
-func (n *node) doNow(what waiting) {
+func (n *node) do(what waiting) {
 	if n.paused {
 		n.held = append(n.held, what)
 		return
@@ -126,7 +125,7 @@ func (n *node) resume() {
 			last = late
 			n.watched = n.w.now.add(late)
 		}
-		n.w.after(late, func() { n.doNow(what) })
+		n.w.after(late, func() { n.do(what) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -82,19 +83,17 @@ func (w *world) loseWatches(s *spell) {
 // hit returns the spell that affects a call of this kind now.
 func (p *process) hit(kind callKind) *spell {
 	for _, s := range p.w.spells {
-		if s.kind == kind && p.w.now < s.until && (s.node == nil || s.node == p.n) {
+		if s.kind == kind && s.affects(p.n) {
 			return s
 		}
 	}
 	return nil
 }
 
+// affects reports whether calls of n fail now.
+func (s *spell) affects(n *node) bool { return n.w.now < s.until && (s.node == nil || s.node == n) }
+
 // trouble reports whether a spell affects n.
 func (n *node) trouble() bool {
-	for _, s := range n.w.spells {
-		if n.w.now < s.until && (s.node == nil || s.node == n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.w.spells, func(s *spell) bool { return s.affects(n) })
 }
