@@ -245,29 +245,6 @@ func TestShowRecord(t *testing.T) {
 	}
 }
 
-func TestClaim(t *testing.T) {
-	for name, c := range map[string]struct {
-		holder, nominee string
-		renewed         core.Stamp
-		want            core.Reason
-	}{
-		"nominated":             {"a", "a", 5, core.Nominated},
-		"nominated and renewed": {"a", "a", 6, core.Reclaimed},
-		"own identity":          {"a", "", 5, core.Reclaimed},
-		"nominated another":     {"b", "b", 5, core.Reclaimed},
-	} {
-		r, _, _ := reporting(t)
-		snap := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: c.holder, Acquired: 5, Renewed: c.renewed, Transitions: 3}}
-		if c.nominee != "" {
-			snap.Annotations.Nominated = core.Nomination{Identity: c.nominee, Transitions: 3}
-		}
-		r.handover(&change{after: core.State{Snap: snap}, action: core.Action{Op: core.Acquire, Why: core.Reclaimed}})
-		if r.claim != c.want || r.displaced != c.holder {
-			t.Errorf("%s: %s from %s; want %s", name, r.claim, r.displaced, c.want)
-		}
-	}
-}
-
 func TestSetProvider(t *testing.T) {
 	o := &observer{}
 	SetProvider(providerOf{o})
