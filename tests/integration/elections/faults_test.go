@@ -2,7 +2,6 @@ package elections
 
 import (
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
-	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func isRejected(err error) bool {
@@ -21,7 +19,7 @@ func isRejected(err error) bool {
 // After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, leaderelection.LockTypeLease).worker("a", nil, short)
+	w := newFixture(t, leaderelection.LockTypeLease).worker("a", short)
 	w.lingers.Store(true) // there is no second term, even if the machine is too slow for the lease
 	w.lead(t)
 	w.cutOff()
@@ -50,7 +48,7 @@ func TestConnections_SomeFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newFixture(t, leaderelection.LockTypeLease).worker("a", nil).lead(t)
+			w := newFixture(t, leaderelection.LockTypeLease).worker("a").lead(t)
 			fail(w.relay)
 			w.continues(t, 3)
 			t.Logf("figure: connections %s: the longest write took %v; %d connections", name, time.Duration(w.longest.Load()).Round(time.Millisecond), w.relay.Made())
@@ -62,7 +60,7 @@ func TestConnections_SomeFail(t *testing.T) {
 func TestConnections_AllFail(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, leaderelection.LockTypeLease)
-	a := x.worker("a", nil).lead(t)
+	a := x.worker("a").lead(t)
 	b := x.candidate("b", "stable").start(t)
 	eventually(t, "b follows", b.follows("a"))
 	a.cutOff()
@@ -73,41 +71,4 @@ func TestConnections_AllFail(t *testing.T) {
 	a.relay.Coming(relay.Fate{})
 	eventually(t, "a follows", a.follows("b"))
 	lives.Apart(t, a.candidate, b)
-}
-
-// A load balancer sends some connections to an API server that is stopped.
-func TestConnections_BalancerWithStoppedServer(t *testing.T) {
-	t.Parallel()
-	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
-	second, err := c.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	third, err := c.AddAPIServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	istio := func(c *leaderelection.Config) {
-		c.LeaseDuration = 30 * time.Second
-		c.RenewDeadline = 15 * time.Second
-		c.RetryPeriod = 7500 * time.Millisecond
-	}
-	var all []*worker
-	for _, timing := range []func(*leaderelection.Config){istio, func(*leaderelection.Config) {}} {
-		x := newFixtureIn(t, c, leaderelection.LockTypeLease)
-		all = append(all, x.worker("a", []string{second.URL(), third.URL(), c.URL()}, timing).lead(t))
-	}
-	for _, stopped := range []*cluster.APIServer{second, third} {
-		if err := stopped.Pause(); err != nil {
-			t.Fatal(err)
-		}
-		var each sync.WaitGroup
-		for _, w := range all {
-			each.Go(func() { w.continues(t, 3) })
-		}
-		each.Wait()
-		if err := stopped.Resume(); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -3,7 +3,6 @@ package elections
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -33,14 +31,22 @@ type worker struct {
 	longest atomic.Int64 // the longest write in nanoseconds
 }
 
-// worker returns a worker that does not run yet. Without servers the relay connects to the first API server.
-func (x *fixture) worker(name string, servers []string, options ...func(*leaderelection.Config)) *worker {
+// worker returns a worker that does not run yet.
+func (x *fixture) worker(name string, options ...func(*leaderelection.Config)) *worker {
 	x.Helper()
 	config := x.config(name)
-	w := &worker{relay: x.through(config, servers)}
-	w.candidate = x.candidateAt(name, "stable", config, options...)
+	through, err := relay.Insert(x.Context(), config)
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.Cleanup(func() {
+		if err := through.Close(); err != nil {
+			x.Error(err)
+		}
+	})
+	w := &worker{relay: through, candidate: x.candidateAt(name, "stable", config, options...)}
 	w.AddRunContext(w.writes)
-	_, err := x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
+	_, err = x.cluster.Client(x).Kube().CoreV1().ConfigMaps(x.namespace).Create(x.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: workMap}}, metav1.CreateOptions{})
 	if err != nil {
 		x.Fatal(err)
 	}
@@ -68,34 +74,6 @@ func (w *worker) cutOff() {
 
 // renewed returns the number of renewals that succeeded.
 func (w *worker) renewed() int { return w.sent.Count("PUT ", " 200 OK") }
-
-// through puts a relay between a client and its API servers.
-func (x *fixture) through(config *rest.Config, servers []string) *relay.Relay {
-	x.Helper()
-	if len(servers) == 0 {
-		servers = []string{config.Host}
-	}
-	var targets []string
-	for _, server := range servers {
-		at, err := url.Parse(server)
-		if err != nil {
-			x.Fatal(err)
-		}
-		config.ServerName = at.Hostname()
-		targets = append(targets, at.Host)
-	}
-	r, err := relay.Listen(x.Context(), targets...)
-	if err != nil {
-		x.Fatal(err)
-	}
-	x.Cleanup(func() {
-		if err := r.Close(); err != nil {
-			x.Error(err)
-		}
-	})
-	config.Host = "https://" + r.Addr()
-	return r
-}
 
 // write sends a write through the gate. Its context belongs to no term, as in a goroutine that the run function has left behind.
 func (w *worker) write(ctx context.Context) error {
