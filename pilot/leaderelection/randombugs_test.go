@@ -87,8 +87,8 @@ var playBugs = map[string]struct {
 	"no write succeeds after the faults":         {bug{givesUp: true}, "no candidate leads"},
 }
 
-// bugSeeds is the maximum number of seeds until a planted bug is found. The rarest bug appears in one of about forty seeds.
-const bugSeeds = 1000
+// bugSeeds is the maximum number of seeds until a planted bug is found. The rarest bug appears in one of about ten seeds.
+const bugSeeds = 200
 
 // The random run finds each planted bug.
 func TestRandomElections_PlantedBugs(t *testing.T) {
