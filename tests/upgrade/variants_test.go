@@ -23,10 +23,7 @@ func whole(t *testing.T) {
 	}
 }
 
-var (
-	stable = rollout.Release{Revision: "stable", Replicas: 3}
-	canary = rollout.Release{Revision: "canary", Replicas: 2}
-)
+var canary = rollout.Release{Revision: "canary", Replicas: 2}
 
 // Several failures, one after the other under the same load.
 func TestUpgradeThroughTrouble(t *testing.T) {
