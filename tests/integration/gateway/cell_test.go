@@ -38,16 +38,10 @@ func newCell(t *testing.T) *cell {
 // start runs the controller of the revision of the cell until end is called or the test ends.
 func (c *cell) start() {
 	c.Helper()
-	c.end = c.control(c.home, c.sent)
-}
-
-// control runs the controller of a revision until the returned function is called or the test ends.
-func (c *cell) control(revision string, sent *harness.Log) (end func()) {
-	c.Helper()
 	config := rest.CopyConfig(c.identity)
-	config.Wrap(harness.Requests(sent))
+	config.Wrap(harness.Requests(c.sent))
 	log := slog.New(slog.NewTextHandler(c.log, nil))
-	tags := revisions.NewTags(c.admin, revisions.Config{Revision: revision, Namespace: c.home, Logger: log})
+	tags := revisions.NewTags(c.admin, revisions.Config{Revision: c.home, Namespace: c.home, Logger: log})
 	controller, err := gatewaystatus.New(cluster.ClientFor(c.T, config), gatewaystatus.Config{Tags: tags, Logger: log})
 	c.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
@@ -58,17 +52,16 @@ func (c *cell) control(revision string, sent *harness.Log) (end func()) {
 			c.Error(err)
 		}
 	})
-	end = sync.OnceFunc(func() {
+	c.end = func() {
 		cancel()
 		ended.Wait()
-	})
+	}
 	c.Cleanup(func() {
-		end()
+		c.end()
 		if c.Failed() {
 			c.Logf("logged:\n%s", c.log)
 		}
 	})
-	return end
 }
 
 // create creates an object of the Gateway API with a JSON spec.

@@ -36,32 +36,6 @@ func (p *plane) exist(want bool, name string, kinds ...gatewaydeploy.Kind) {
 	}
 }
 
-// available sets the status of a Deployment as after a rollout. available is "True" or "False".
-func (p *plane) available(name, available string) {
-	p.Helper()
-	p.exist(true, name, gatewaydeploy.Deployment)
-	p.patch(gatewaydeploy.Deployment.Resource(), p.home, name, fmt.Sprintf(`{"status":{"observedGeneration":%d,"replicas":1,"updatedReplicas":1,
-		"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":%q}]}}`, p.get(gatewaydeploy.Deployment, name).GetGeneration(), available), "status")
-}
-
-// addressed sets the addresses of a Service.
-func (p *plane) addressed(name string, ips ...string) {
-	p.Helper()
-	p.exist(true, name, gatewaydeploy.Service)
-	ingress := []string{}
-	for _, ip := range ips {
-		ingress = append(ingress, `{"ip":"`+ip+`"}`)
-	}
-	p.patch(gatewaydeploy.Service.Resource(), p.home, name, `{"status":{"loadBalancer":{"ingress":[`+strings.Join(ingress, ",")+`]}}}`, "status")
-}
-
-// rolledOut sets the status of the objects as after a rollout.
-func (p *plane) rolledOut(name, ip string) {
-	p.Helper()
-	p.available(name, "True")
-	p.addressed(name, ip)
-}
-
 // parameters sets the ConfigMap of parametersRef.
 func parameters(name string) func(*gateway.Gateway) {
 	return func(g *gateway.Gateway) {
@@ -75,21 +49,6 @@ func (p *plane) configMap(name string, labels, data map[string]string) {
 	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Data: data}
 	_, err := p.admin.Kube().CoreV1().ConfigMaps(p.home).Create(p.Context(), configMap, metav1.CreateOptions{})
 	p.must(err)
-}
-
-// problem waits until a Gateway has an Event and a condition with the same message.
-func (p *plane) problem(name, event, kind, state, message string) {
-	p.Helper()
-	p.condition(p.ofGateway(name), kind, state, message)
-	events := func() []corev1.Event {
-		all, err := p.admin.Kube().CoreV1().Events(p.home).List(p.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + event})
-		p.must(err)
-		return all.Items
-	}
-	p.until("Gateway "+name+" has Event "+event, func() bool { return len(events()) > 0 })
-	if all := events(); len(all) != 1 || !strings.Contains(all[0].Message, message) {
-		p.Errorf("Events: %+v", all)
-	}
 }
 
 // replicas returns the number of replicas of a Deployment.
@@ -176,22 +135,7 @@ func TestApply_OfDeletedObject(t *testing.T) {
 	}
 }
 
-// Each problem of parameters is an Event and a condition, and ends.
-func TestParameters_Missing(t *testing.T) {
-	p := newPlane(t)
-	p.serve("a", p.identity("a"))
-	p.gateway(p.home, "lost", parameters("params"))
-	p.problem("lost", "InvalidParameters", "Accepted", "False/InvalidParameters", "ConfigMap "+p.home+"/params of spec.infrastructure.parametersRef does not exist")
-	p.configMap("params", nil, map[string]string{"deployment": "spec: {replicas: [3"})
-	p.condition(p.ofGateway("lost"), "Accepted", "False/InvalidParameters", "key deployment: yaml: ")
-	p.patch(configMaps, p.home, "params", `{"data":{"deployment":"spec: {replicas: 3}"}}`)
-	p.condition(p.ofGateway("lost"), "Accepted", "True/Accepted", "")
-	if problem := gatewaydeploy.ProblemOf(p.read("lost")); problem != nil {
-		t.Errorf("the problem is still recorded: %s", problem)
-	}
-}
-
-// Istio's autoscaler and budget are implemented. Unknown keys are reported once.
+// Istio's autoscaler and budget are implemented. An unknown key is an Event and a condition.
 func TestParameters_OfIstio(t *testing.T) {
 	p := newPlane(t)
 	p.serve("a", p.identity("a"))
@@ -201,7 +145,11 @@ func TestParameters_OfIstio(t *testing.T) {
 	})
 	p.gateway(p.home, "sized", parameters("sized"))
 	p.exist(true, "sized-istio", gatewaydeploy.Kinds...)
-	p.problem("sized", "UnknownParameter", "Accepted", "True/Accepted", `ignoring 1 unknown keys, such as "typo"`)
+	p.condition(p.ofGateway("sized"), "Accepted", "True/Accepted", `ignoring 1 unknown keys, such as "typo"`)
+	p.until("an Event reports the unknown key", func() bool {
+		events, err := p.admin.Kube().CoreV1().Events(p.home).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=sized,reason=UnknownParameter"})
+		return err == nil && len(events.Items) == 1 && strings.Contains(events.Items[0].Message, "typo")
+	})
 	p.patch(gatewaydeploy.Deployment.Resource(), p.home, "sized-istio", `{"spec":{"replicas":4}}`)
 	p.patch(configMaps, p.home, "sized", `{"data":{"horizontalPodAutoscaler":"spec: {minReplicas: 2, maxReplicas: 6}"}}`)
 	p.until("the autoscaler is updated", func() bool {
@@ -216,27 +164,18 @@ func TestParameters_OfIstio(t *testing.T) {
 	p.exist(true, "sized-istio", gatewaydeploy.Budget)
 }
 
-// Objects of a former name remain until the new ones serve. A manual deployment needs none.
+// The objects of a Gateway that refers to another deployment are deleted, and no others.
 func TestObsolete_Deleted(t *testing.T) {
 	p := newPlane(t)
 	p.serve("a", p.identity("a"))
 	p.gateway(p.home, "by-hand")
-	p.rolledOut("by-hand-istio", "192.0.2.1")
-	p.patch(gatewaysResource, p.home, "by-hand", `{"metadata":{"annotations":{"gateway.istio.io/name-override":"edge"}}}`)
-	p.exist(true, "edge", gatewaydeploy.Service, gatewaydeploy.Deployment)
-	p.condition(p.ofGateway("by-hand"), "Programmed", "False/Pending", "edge")
-	if p.get(gatewaydeploy.Deployment, "by-hand-istio") == nil || p.get(gatewaydeploy.Service, "by-hand-istio") == nil {
-		t.Error("a former object was deleted before the new objects serve")
-	}
-	p.rolledOut("edge", "192.0.2.2")
-	p.exist(false, "by-hand-istio", gatewaydeploy.Service, gatewaydeploy.Deployment)
+	p.exist(true, "by-hand-istio", workload...)
 	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{gatewaydeploy.GatewayLabel: "by-hand"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	p.must(err)
 	p.patch(gatewaysResource, p.home, "by-hand", `{"spec":{"addresses":[{"type":"Hostname","value":"gateway.example"}]}}`)
-	p.exist(false, "edge", gatewaydeploy.Service, gatewaydeploy.Deployment)
-	p.exist(false, "by-hand-istio", gatewaydeploy.ServiceAccount)
+	p.exist(false, "by-hand-istio", workload...)
 	p.exist(true, "other", gatewaydeploy.Service)
 }

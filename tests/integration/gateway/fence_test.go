@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,17 +16,6 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-// plain returns a Deployment that is not managed.
-func plain(name string) *appsv1.Deployment {
-	labels := map[string]string{"app": name}
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-		Replicas: new(int32), Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-		},
-	}}
-}
 
 // After a handover the API server rejects writes of the former leader to managed objects, sent with its token
 // and past its gate. It accepts writes to other objects and writes of other users. The status is not
@@ -55,19 +43,11 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p.until("fence in effect", func() bool {
 		return a.Log.Count("fence is in effect", "election="+leaderelection.GatewayDeploymentController+"-"+p.home, "leading=true") > 0
 	})
-	client := func(pod string) kube.Client {
-		t.Helper()
-		as := former
-		if pod == "b" {
-			as = next
-		}
-		return cluster.ClientFor(t, as)
-	}
 	write := func(c kube.Client, name string) error {
 		_, err := c.Kube().AppsV1().Deployments(p.home).Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"annotations":{"written":"`+name+`"}}}`), metav1.PatchOptions{})
 		return err
 	}
-	stale := client("a")
+	stale := cluster.ClientFor(t, former)
 	if err := write(stale, "first-istio"); err != nil {
 		t.Errorf("the leader: %v", err)
 	}
@@ -77,7 +57,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p.leads(b, leaderelection.GatewayDeploymentController)
 	p.gateway(p.home, "second")
 	p.served(p.home, "second")
-	if err := write(client("b"), "first-istio"); err != nil {
+	if err := write(cluster.ClientFor(t, next), "first-istio"); err != nil {
 		t.Errorf("the new leader: %v", err)
 	}
 	rejected := func(err error) bool {
@@ -86,13 +66,13 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	if err := write(stale, "first-istio"); !rejected(err) {
 		t.Errorf("the former leader: %v", err)
 	}
-	managed := plain("made-by-a")
-	managed.Labels = map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}
-	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), managed, metav1.CreateOptions{}); !rejected(err) {
+	accounts := stale.Kube().CoreV1().ServiceAccounts(p.home)
+	managed := metav1.ObjectMeta{Name: "made-by-a", Labels: map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller"}}
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: managed}, metav1.CreateOptions{}); !rejected(err) {
 		t.Errorf("the former leader creates: %v", err)
 	}
-	if _, err := stale.Kube().AppsV1().Deployments(p.home).Create(t.Context(), plain("plain"), metav1.CreateOptions{}); err != nil {
-		t.Errorf("a Deployment without the label: %v", err)
+	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("a ServiceAccount without the label: %v", err)
 	}
 	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err != nil {

@@ -1,15 +1,9 @@
 package gateway
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // Without the Gateway API, its two elections wait. If its definitions are removed while the server leads, the
@@ -53,62 +47,6 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 	if n := r.Log.Count("run function started"); n != 3 {
 		t.Errorf("%d terms, want 3", n)
 	}
-}
-
-// Old releases of the Gateway API do not serve v1 of all kinds. The log reports the served versions.
-func TestServer_OldDefinitions(t *testing.T) {
-	p := newPlane(t)
-	defer p.serveV1(true, gatewayKinds...)
-	p.serveV1(false, gatewayKinds...)
-	r := p.serve("a", p.identity("a"))
-	const waits, older = "waiting for missing CustomResourceDefinitions", " (only v1beta1 is served: install a newer definition)"
-	missing := func(kinds ...string) string {
-		var all []string
-		for _, kind := range kinds {
-			all = append(all, kind+".gateway.networking.k8s.io/v1"+older)
-		}
-		return "missing=\"[" + strings.Join(all, " ") + "]\""
-	}
-	p.until("both elections wait", func() bool { return r.Log.Count(waits) == 2 })
-	if r.Log.Count(waits, missing("gatewayclasses", "gateways", "referencegrants")) != 1 || r.Log.Count(waits, missing("gatewayclasses", "gateways")) != 1 {
-		t.Error("the log does not name the missing kinds and the served versions")
-	}
-	p.othersWork()
-	// Releases before 1.5 serve these. This suffices for the deployment, but not for the status.
-	p.serveV1(true, "gatewayclasses", "gateways", "httproutes")
-	p.gateway(p.home, "first")
-	p.until("Gateway first is deployed", func() bool { return p.deployed(p.home, "first") })
-	if p.accepted(p.home, "first") {
-		t.Error("the status is written although a kind is missing")
-	}
-	p.serveV1(true, "referencegrants")
-	p.served(p.home, "first")
-	if n := r.Log.Count(waits); n != 2 {
-		t.Errorf("waiting is logged %d times", n)
-	}
-}
-
-// serveV1 sets whether definitions serve v1.
-func (p *plane) serveV1(served bool, kinds ...string) {
-	p.Helper()
-	for _, kind := range kinds {
-		patch := fmt.Sprintf(`[{"op":"test","path":"/spec/versions/0/name","value":"v1"},{"op":"replace","path":"/spec/versions/0/served","value":%t}]`, served)
-		_, err := p.admin.Dynamic().Resource(definitions).Patch(p.Context(), kind+"."+gateway.GroupName, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-		p.must(err)
-	}
-	p.until("the API server serves these versions", func() bool {
-		list, err := p.admin.Kube().Discovery().ServerResourcesForGroupVersion(gateway.GroupName + "/v1")
-		if err != nil && !apierrors.IsNotFound(err) {
-			p.Fatal(err)
-		}
-		found := map[string]bool{}
-		if err == nil {
-			for _, r := range list.APIResources {
-				found[r.Name] = true
-			}
-		}
-		return !slices.ContainsFunc(kinds, func(kind string) bool { return found[kind] != served })
-	})
 }
 
 // A Gateway belongs to the revision of its own label or of its namespace. A new tag adds Gateways.
