@@ -25,14 +25,6 @@ rules:
 - level: None
 `
 
-func accepted(e auditlog.Event) bool { return e.ResponseStatus.Code < 300 }
-
-// locks are the prefixes of the lock names. All locks are Leases here.
-var locks = map[string]string{
-	namespaceRow: "istio-namespace-controller-election", ingressRow: "istio-leader",
-	statusRow: "istio-gateway-status-leader", deploymentRow: "istio-gateway-deployment",
-}
-
 // The names of controllers in results.
 const (
 	namespaceRow  = "namespace"
@@ -40,6 +32,12 @@ const (
 	statusRow     = "gateway-status"
 	deploymentRow = "gateway-deployment"
 )
+
+// locks are the prefixes of the lock names. All locks are Leases here.
+var locks = map[string]string{
+	namespaceRow: "istio-namespace-controller-election", ingressRow: "istio-leader",
+	statusRow: "istio-gateway-status-leader", deploymentRow: "istio-gateway-deployment",
+}
 
 // rowOf returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
 // example Events.
@@ -57,9 +55,9 @@ func rowOf(e auditlog.Event, home string) (row string, lock bool) {
 		}
 	case "ingresses/status":
 		return ingressRow, false
-	case "gatewayclasses", "gatewayclasses/status", "gateways/status", "grpcroutes/status", "httproutes/status", "tcproutes/status", "tlsroutes/status", "udproutes/status":
+	case "gatewayclasses", "gatewayclasses/status", "gateways/status":
 		return statusRow, false
-	case "gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets":
+	case "gateways", "serviceaccounts", "services", "deployments":
 		return deploymentRow, false
 	}
 	return "", false
@@ -83,8 +81,8 @@ func openAudit(tb testing.TB, path string) *audit {
 	return &audit{tb: tb, file: file}
 }
 
-// read returns all events so far.
-func (a *audit) read() []auditlog.Event {
+// read reads the events since the last call.
+func (a *audit) read() {
 	a.tb.Helper()
 	more, err := io.ReadAll(a.file)
 	if err != nil {
@@ -100,42 +98,38 @@ func (a *audit) read() []auditlog.Event {
 		}
 		a.all = append(a.all, e)
 	}
-	return a.all
 }
 
-// work counts the writes of a pod for a controller.
+// work describes the accepted writes of a pod for a controller.
 type work struct {
-	elected time.Time // response to its first write of the lock
-	// writes and refused count accepted and rejected writes, objects the different written objects or subresources.
-	writes, refused, objects int
-	first, last              time.Time // arrival of the first, response to the last
+	elected     time.Time // response to its first write of the lock
+	first, last time.Time // arrival of the first write of an object, response to the last
+	objects     int       // different objects and subresources
 }
 
-// of returns the writes of a pod by controller.
+// of returns the work of a pod by controller.
 func (a *audit) of(pod, home string) map[string]work {
 	a.tb.Helper()
+	a.read()
 	all, seen := map[string]work{}, map[string]bool{}
-	for _, e := range a.read() {
+	for _, e := range a.all {
 		row, lock := rowOf(e, home)
-		if e.Pod() != pod || row == "" {
+		if e.Pod() != pod || row == "" || e.ResponseStatus.Code >= 300 {
 			continue
 		}
 		w := all[row]
 		switch {
-		case !accepted(e):
-			w.refused++
 		case lock && w.elected.IsZero():
 			w.elected = e.StageTimestamp
 		case lock:
 		default:
-			if w.writes == 0 {
+			if w.objects == 0 {
 				w.first = e.RequestReceivedTimestamp
 			}
 			if name := e.Resource() + " " + e.ObjectRef.Namespace + "/" + e.ObjectRef.Name; !seen[name] {
 				seen[name] = true
 				w.objects++
 			}
-			w.writes++
 			w.last = e.StageTimestamp
 		}
 		all[row] = w

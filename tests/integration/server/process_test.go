@@ -2,18 +2,16 @@ package server
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/servers"
 )
 
 const (
@@ -40,14 +38,8 @@ type pilot struct {
 // pilot starts a server and stops it when the benchmark ends.
 func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
-	config := bootstrap.Config{Revision: revision}
-	rights := bootstrap.Rights(config)
-	identity := w.cluster.Identity(w.TB, cluster.IdentityOptions{
-		Namespace: w.home, PodName: name, ServiceAccount: "pilot",
-		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
-	})
-	folder := w.TempDir()
-	access := filepath.Join(folder, "kubeconfig")
+	identity := servers.Identity(w.TB, w.cluster, bootstrap.Config{Namespace: w.home, Revision: revision}, name, "pilot")
+	access := filepath.Join(w.TempDir(), "kubeconfig")
 	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
 		w.Fatal(err)
 	}
@@ -55,15 +47,12 @@ func (w *world) pilot(name string, qps float64) *pilot {
 		"--address=127.0.0.1:0", "--ca-bundle="+w.bundle, "--lock=lease", "--pprof", fmt.Sprintf("--kube-qps=%g", qps))}
 }
 
-// log returns the output of the server.
-func (p *pilot) log() string { return p.Out.String() + p.Errors.String() }
-
 var address = regexp.MustCompile(`address"?[=: ]"?(127[0-9.]+:[0-9]+)`)
 
 // page returns a page of the server.
 func (p *pilot) page(path string) string {
 	p.b.Helper()
-	found := address.FindStringSubmatch(p.log())
+	found := address.FindStringSubmatch(p.Out.String())
 	if found == nil {
 		return ""
 	}
@@ -71,15 +60,11 @@ func (p *pilot) page(path string) string {
 	return text
 }
 
-// memory has the live heap and the resident set in MiB.
-type memory struct{ heap, resident float64 }
-
 var alive = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// memory measures after garbage collections.
-func (p *pilot) memory() memory {
+// heap returns the live heap in MiB.
+func (p *pilot) heap() float64 {
 	p.b.Helper()
-	const mib = 1 << 20
 	p.page("/debug/pprof/heap?gc=1") // the next collection frees objects with finalizers
 	found := alive.FindStringSubmatch(p.page("/debug/pprof/heap?gc=1&debug=1"))
 	if found == nil {
@@ -89,23 +74,5 @@ func (p *pilot) memory() memory {
 	if err != nil {
 		p.b.Fatal(err)
 	}
-	servers, err := harness.Children(p.PID()) // the process itself is the witness
-	if err != nil || len(servers) != 1 {
-		p.b.Fatalf("the witness has the children %v: %v", servers, err)
-	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", servers[0]))
-	if err != nil {
-		p.b.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "VmRSS:" {
-			kib, err := strconv.ParseFloat(fields[1], 64)
-			if err != nil {
-				p.b.Fatal(err)
-			}
-			return memory{heap / mib, kib / 1024}
-		}
-	}
-	p.b.Fatal("no VmRSS in the status")
-	return memory{}
+	return heap / (1 << 20)
 }

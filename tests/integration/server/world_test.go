@@ -7,12 +7,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -22,9 +20,6 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-// patience is the maximum time without progress.
-const patience = 3 * time.Minute
 
 // concurrently is the number of objects that are created concurrently.
 const concurrently = 16
@@ -56,7 +51,6 @@ type world struct {
 	program  string
 	bundle   string
 	admin    kubernetes.Interface
-	objects  dynamic.Interface
 	gateways versioned.GatewayV1Interface
 	audit    *audit
 }
@@ -74,8 +68,6 @@ func newWorld(b testing.TB, program string) *world {
 	w.must(err)
 	b.Cleanup(connections.CloseIdleConnections)
 	w.admin, err = kubernetes.NewForConfigAndClient(config, connections)
-	w.must(err)
-	w.objects, err = dynamic.NewForConfigAndClient(config, connections)
 	w.must(err)
 	w.gateways, err = versioned.NewForConfigAndClient(config, connections)
 	w.must(err)
@@ -103,15 +95,23 @@ func (w *world) must(err error) {
 // populate creates user objects in all namespaces.
 func (w *world) populate(n size) {
 	w.Helper()
-	w.each(n.namespaces, func(i int) error { return w.namespace(space(i)) })
-	w.each(n.ingresses, func(i int) error { return w.ingress(space(i%n.namespaces), fmt.Sprint("web-", i)) })
-	w.each(n.gateways, func(i int) error { return w.gateway(space(i%n.namespaces), fmt.Sprint("gw-", i)) })
+	w.create(n.namespaces, func(i int) error { return w.namespace(space(i)) })
+	w.create(n.ingresses, func(i int) error { return w.ingress(space(i%n.namespaces), fmt.Sprint("web-", i)) })
+	w.create(n.gateways, func(i int) error { return w.gateway(space(i%n.namespaces), fmt.Sprint("gw-", i)) })
+}
+
+// fresh creates one object for each controller in a new namespace.
+func (w *world) fresh(name string) {
+	w.Helper()
+	w.must(w.namespace(name))
+	w.must(w.ingress(name, name))
+	w.must(w.gateway(name, name))
 }
 
 func space(i int) string { return fmt.Sprint("space-", i) }
 
-// each calls do for each number below n, concurrently.
-func (w *world) each(n int, do func(i int) error) {
+// create calls do for each number below n, concurrently.
+func (w *world) create(n int, do func(i int) error) {
 	w.Helper()
 	errs := make([]error, n)
 	workqueue.ParallelizeUntil(w.Context(), concurrently, n, func(i int) { errs[i] = do(i) })
