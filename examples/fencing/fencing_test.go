@@ -11,14 +11,11 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	rbacv1 "k8s.io/api/rbac/v1"
 	_ "modernc.org/sqlite"
 
 	"incumbent.dev/incumbent/examples/fencing"
 	"incumbent.dev/incumbent/internal/testutil/waits"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -140,75 +137,11 @@ func TestStores_RacingTerms(t *testing.T) {
 	})
 }
 
-func TestStores_RejectLateWrite(t *testing.T) {
-	c := cluster.Shared(t)
-	namespace := c.Namespace(t)
-	both(t, func(t *testing.T, s store) {
-		late := make(chan error, 1)
-		release := make(chan struct{})
-		name := "late-" + filepath.Base(t.Name())
-		first := candidate(t, c, namespace, name, "a-"+filepath.Base(t.Name()), func(ctx context.Context, token uint64) error {
-			if err := s.Put(ctx, token, "leader", "a"); err != nil {
-				return err
-			}
-			go func() {
-				<-release
-				late <- s.Put(context.WithoutCancel(ctx), token, "leader", "a, late")
-			}()
-			return nil
-		})
-		waits.Until(t, "a writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "a" })
-		candidate(t, c, namespace, name, "b-"+filepath.Base(t.Name()), func(ctx context.Context, token uint64) error {
-			return s.Put(ctx, token, "leader", "b")
-		})
-		first()
-		waits.Until(t, "b writes", func() bool { value, _ := s.Get(t.Context(), "leader"); return value == "b" })
-		close(release)
-		if err := <-late; !errors.Is(err, fencing.ErrStale) {
-			t.Errorf("the former leader's write: %v", err)
-		}
-		if value, err := s.Get(t.Context(), "leader"); value != "b" || err != nil {
-			t.Errorf("leader is %q, %v", value, err)
-		}
-	})
-}
-
-// candidate runs a candidate until quit is called or the test ends.
-func candidate(t *testing.T, c *cluster.Cluster, namespace, lock, pod string, work func(ctx context.Context, token uint64) error) (quit func()) {
-	t.Helper()
-	config := c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: pod, ServiceAccount: "example", Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update", "watch"},
-	}}})
-	client, err := kube.NewClient(config, kube.WithOwnConnections())
-	if err != nil {
-		t.Fatal(err)
+// A run function passes the token of its term.
+func ExampleSQL() {
+	run := func(ctx context.Context, store *fencing.SQL) error {
+		term, _ := k8sleaderelection.TermFromContext(ctx)
+		return store.Put(ctx, term.Token, "route", "canary")
 	}
-	le, err := leaderelection.New(client, leaderelection.Config{
-		Namespace: namespace, Identity: pod, ElectionID: lock, Lock: leaderelection.LockTypeLease, Revision: "default",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	le.AddRunContext(func(ctx context.Context) error {
-		term, ok := k8sleaderelection.TermFromContext(ctx)
-		if !ok {
-			return errors.New("a run function's context has no term")
-		}
-		if err := work(ctx, term.Token); err != nil {
-			return err
-		}
-		<-ctx.Done()
-		return nil
-	})
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := le.RunContext(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	quit = func() { cancel(); <-done }
-	t.Cleanup(func() { quit(); kube.CloseIdleConnections(client) })
-	return quit
+	_ = run
 }
