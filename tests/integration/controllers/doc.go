@@ -1,3 +1,3 @@
 // Package controllers tests on a real API server, with the permissions of the manifests: the namespace
-// controller, and servers with several controllers, installations and clusters.
+// controller, and servers with several controllers and clusters.
 package controllers

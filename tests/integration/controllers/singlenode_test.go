@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,18 +14,18 @@ import (
 	"incumbent.dev/incumbent/tests/servers"
 )
 
-// ingressFor creates a Service and an Ingress of a class.
-func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, address string) {
+// createIngress creates the Service of the gateway and an Ingress of the class istio.
+func createIngress(t *testing.T, admin kube.Client, home string) {
 	t.Helper()
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: gateway},
-		Spec:       corev1.ServiceSpec{ExternalIPs: []string{address}, Ports: []corev1.ServicePort{{Port: 80}}},
+		ObjectMeta: metav1.ObjectMeta{Name: "istio-ingressgateway"},
+		Spec:       corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}, Ports: []corev1.ServicePort{{Port: 80}}},
 	}
 	if _, err := admin.Kube().CoreV1().Services(home).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ingress := &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"kubernetes.io/ingress.class": class}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"kubernetes.io/ingress.class": "istio"}},
 		Spec: networkingv1.IngressSpec{DefaultBackend: &networkingv1.IngressBackend{
 			Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}},
 		}},
@@ -34,20 +33,6 @@ func ingressFor(t *testing.T, admin kube.Client, home, name, class, gateway, add
 	if _, err := admin.Kube().NetworkingV1().Ingresses(home).Create(t.Context(), ingress, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// addressOf returns the addresses in the status of an Ingress.
-func addressOf(t *testing.T, admin kube.Client, home, name string) string {
-	t.Helper()
-	ingress, err := admin.Kube().NetworkingV1().Ingresses(home).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var addresses []string
-	for _, at := range ingress.Status.LoadBalancer.Ingress {
-		addresses = append(addresses, at.IP)
-	}
-	return strings.Join(addresses, " ")
 }
 
 // Without elections all controllers run until the server ends, with permissions that do not include locks.
@@ -63,7 +48,7 @@ func TestServer_WithoutElections(t *testing.T) {
 	}
 	alone.Namespace = home
 	config := servers.Identity(t, c, alone, "single", "single")
-	ingressFor(t, admin, home, "web", "istio", "istio-ingressgateway", "192.0.2.1")
+	createIngress(t, admin, home)
 	r := serve(t, config, home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
 		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
@@ -71,7 +56,10 @@ func TestServer_WithoutElections(t *testing.T) {
 	rows := len(shared) + len(perRevision)
 	await(t, "all controllers run", func() bool { return r.Log.Count("run function started") == rows })
 	carries(t, admin, home, content)
-	await(t, "the Ingress has its status", func() bool { return addressOf(t, admin, home, "web") == "192.0.2.1" })
+	await(t, "the Ingress has its status", func() bool {
+		ingress, err := admin.Kube().NetworkingV1().Ingresses(home).Get(t.Context(), "web", metav1.GetOptions{})
+		return err == nil && len(ingress.Status.LoadBalancer.Ingress) == 1 && ingress.Status.LoadBalancer.Ingress[0].IP == "192.0.2.1"
+	})
 	r.End()
 	if n := r.Log.Count("run function ended"); n != rows {
 		t.Errorf("%d of %d controllers have ended", n, rows)
