@@ -25,14 +25,14 @@ import (
 )
 
 func main() {
-	if err := run(ctrl.SetupSignalHandler(), func(c client.Client) reconcile.Reconciler { return &reconciler{c} }); err != nil {
+	if err := run(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "example:", err)
 		os.Exit(1)
 	}
 }
 
 // run runs the operator until ctx ends.
-func run(ctx context.Context, newReconciler func(client.Client) reconcile.Reconciler) error {
+func run(ctx context.Context) error {
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return err
@@ -58,7 +58,7 @@ func run(ctx context.Context, newReconciler func(client.Client) reconcile.Reconc
 	mgr.Warm(&corev1.ConfigMap{})
 	mgr.InTerms(func(_ context.Context, term manager.Manager) error {
 		return ctrl.NewControllerManagedBy(term).For(&corev1.ConfigMap{}).
-			Complete(controllerruntime.IgnoreNotLeader(newReconciler(term.GetClient())))
+			Complete(controllerruntime.IgnoreNotLeader(reconcile.Reconciler(&reconciler{term.GetClient()})))
 	})
 	return mgr.Start(ctx)
 }
