@@ -1,8 +1,6 @@
 package alerts
 
 import (
-	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +12,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/internal/testutil/helm"
 )
 
 // namespace is the namespace of the release.
@@ -45,27 +45,10 @@ func build(t *testing.T, module, what string) string {
 	return program
 }
 
-// helm runs helm and returns its output.
-func helm(t *testing.T, args ...string) string {
+// releases returns Helm for a namespace.
+func releases(t *testing.T, namespace, kubeconfig string) helm.Helm {
 	t.Helper()
-	out, err := tryHelm(t, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func tryHelm(t *testing.T, args ...string) (string, error) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), build(t, "tools/helm", "."), args...)
-	home := t.TempDir()
-	command.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home)
-	var out, complaints bytes.Buffer
-	command.Stdout, command.Stderr = &out, &complaints
-	if err := command.Run(); err != nil {
-		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, complaints.String())
-	}
-	return out.String(), nil
+	return helm.Helm{Program: build(t, "tools/helm", "."), Namespace: namespace, Kubeconfig: kubeconfig, Home: t.TempDir()}
 }
 
 // everything enables all monitoring objects.
@@ -92,7 +75,7 @@ func rendered(t *testing.T, set string) monitoring {
 func renderedAs(t *testing.T, release, namespace, set string) (all monitoring) {
 	t.Helper()
 	once, _ := texts.LoadOrStore([3]string{release, namespace, set}, sync.OnceValues(func() (string, error) {
-		return tryHelm(t, "template", release, chart("pilot"), "--namespace", namespace, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+		return releases(t, namespace, "").Run(t.Context(), "template", release, chart("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
 	}))
 	text, err := once.(func() (string, error))()
 	if err != nil {

@@ -63,7 +63,9 @@ func startPlane(t *testing.T) *plane {
 
 func (p *plane) helm(t *testing.T, args ...string) {
 	t.Helper()
-	helm(t, append(args, "--namespace", p.namespace, "--kubeconfig", p.Kubeconfig())...)
+	if _, err := releases(t, p.namespace, p.Kubeconfig()).Run(t.Context(), args...); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (p *plane) flip(t *testing.T, revision string) {
@@ -109,7 +111,7 @@ func (p *server) active(ctx context.Context) (map[string][]string, error) {
 // alerts fire.
 func TestLive(t *testing.T) {
 	t.Parallel() // one of them mostly waits
-	installed(t, "prometheus")
+	installed(t)
 	p := startPlane(t)
 	prom := startPrometheus(t, p)
 	prom.await(t, "four replicas are scraped", func(ctx context.Context) error { return prom.is(ctx, "count(up == 1)", "4") })

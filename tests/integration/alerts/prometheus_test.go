@@ -6,16 +6,9 @@ import (
 	"net"
 	"net/url"
 	"testing"
-	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/prometheus"
-)
-
-const (
-	// patience bounds every wait.
-	patience = 2 * time.Minute
-	// look is the polling interval.
-	look = 100 * time.Millisecond
 )
 
 // server is a running Prometheus with the rules of both releases.
@@ -44,24 +37,16 @@ func startPrometheus(t *testing.T, p *plane) *server {
 // await waits until a condition returns nil.
 func (p *server) await(t *testing.T, what string, is func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
-	for last := error(nil); ; {
-		err := is(ctx)
-		if err == nil {
-			return
+	var last error
+	defer func() {
+		if t.Failed() {
+			t.Logf("%s: %v", what, last)
 		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("timeout after %v: %s: %v", patience, what, last)
-		case <-ticker.C:
-		}
-	}
+	}()
+	harness.Until(t, what, func() bool {
+		last = is(t.Context())
+		return last == nil
+	})
 }
 
 // series is a series of a response.

@@ -159,7 +159,7 @@ func ruleFile(t *testing.T, name string, rules []monitoringv1.Rule) {
 // TestRules runs promtool on testdata/rules.
 func TestRules(t *testing.T) {
 	t.Parallel() // the live test mostly waits
-	promtool := installed(t, "promtool")
+	installed(t)
 	stable, remote := alerts(t, everything), alerts(t, everything+",remoteKubeconfigSecret=there")
 	tests, err := filepath.Glob(filepath.Join("testdata", "rules", "*.yaml"))
 	if err != nil || len(tests) < 5 {
@@ -181,7 +181,7 @@ func TestRules(t *testing.T) {
 		}
 		args = append(args, filepath.Base(test))
 	}
-	command := exec.CommandContext(t.Context(), promtool, args...)
+	command := exec.CommandContext(t.Context(), "promtool", args...)
 	command.Dir = folder
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("promtool test rules: %v\n%s", err, out)
