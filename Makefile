@@ -213,7 +213,7 @@ bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile
 	BENCH_NAMESPACES=$(NAMESPACES) BENCH_INGRESSES=$(INGRESSES) BENCH_GATEWAYS=$(GATEWAYS) BENCH_QPS='$(QPS)' \
 		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server
 
-page-bench: ## Measure the elections page: time until a change is visible, 200 elections, 100 open pages (two minutes)
+page-bench: ## Measure the elections page: time until a change is visible, 200 elections (a minute)
 	cd tests/integration/page && go test -count=1 -run '^$$' -bench . -benchtime 1x -timeout 10m . && \
 		go test -count=1 -run '^$$' -bench ChangeVisible -benchtime 40x -timeout 10m .
 
@@ -227,8 +227,8 @@ build: ## Build the programs into bin
 	@cp electionctl/kubectl_complete-election bin/
 	@bash tools/progress.sh "building helm $(HELM) into bin" env CGO_ENABLED=0 go -C tools/helm build -v -trimpath -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
 
-page-images: build $(BUILD_TOOLS) ## Update the pictures of the elections page in docs/images from the demo (two minutes)
-	cd tests/integration/page && go run ./pictures -out ../../../docs/images $(ARGS)
+page-images: ## Update the pictures of the elections page in docs/images
+	cd tests/integration/page && go test -count=1 -run TestPictures . -pictures $(CURDIR)/docs/images
 
 charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
 	cd tools/helm && CGO_ENABLED=0 go test -trimpath -count=1 -run 'TestChart_Fence|TestKustomize|TestChart_MatchesServer' . -args -rewrite

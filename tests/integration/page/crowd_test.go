@@ -25,7 +25,9 @@ type crowd struct {
 	// gone is the election that was removed last. goneUntil is the end of its validity.
 	gone      debug.Election
 	goneUntil time.Time
-	changed   chan struct{}
+	// past has the earlier leaders of each election.
+	past    []debug.Change
+	changed chan struct{}
 }
 
 // A leader of the crowd renews crowdRenew after its previous renewal.
@@ -112,6 +114,11 @@ func (c *crowd) present(t testing.TB) (address string) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- page.Run(ctx) }()
+	for _, e := range c.state().Elections {
+		if err := page.Record(ctx, e, c.past); err != nil {
+			t.Fatal(err)
+		}
+	}
 	server := httptest.NewServer(page.Handler())
 	t.Cleanup(func() {
 		stop()

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	_ "embed" // for the script that inspects the page
 	"fmt"
 	"net/url"
@@ -13,12 +14,11 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/tests/integration/page/chromium"
 )
 
 var (
-	desk  = chromium.Look{Width: 1280, Height: 900}
-	phone = chromium.Look{Width: 390, Height: 844, Phone: true}
+	desk  = look{width: 1280, height: 900}
+	phone = look{width: 390, height: 844, phone: true}
 )
 
 // row selects the row of the first election, leader the identity of its leader.
@@ -45,7 +45,7 @@ func TestElectionsPage(t *testing.T) {
 	t.Run("reports a stopped server and a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
 
-func showsHandover(t *testing.T, b *chromium.Browser) {
+func showsHandover(t *testing.T, b context.Context) {
 	c := newCrowd(2)
 	address := c.present(t)
 	tab := open(t, b, address, desk)
@@ -66,14 +66,16 @@ func showsHandover(t *testing.T, b *chromium.Browser) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, request := range tab.Requests() {
+	tab.mu.Lock()
+	defer tab.mu.Unlock()
+	for _, request := range tab.requests {
 		if u, err := url.Parse(request); err != nil || u.Host != own.Host {
 			t.Errorf("the page requests %s", request)
 		}
 	}
 }
 
-func keyboard(t *testing.T, b *chromium.Browser) {
+func keyboard(t *testing.T, b context.Context) {
 	c := newCrowd(2)
 	tab := open(t, b, c.present(t), desk)
 	until(t, tab, "the page is live", settled)
@@ -109,9 +111,7 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 	if !ask[bool](t, tab, `document.activeElement === `+hour+` && window.sameDocument`) {
 		t.Error("the change of the range moved the focus or reloaded the page")
 	}
-	if err := tab.Do(chromedp.NavigateBack()); err != nil {
-		t.Fatal(err)
-	}
+	tab.do(t, chromedp.NavigateBack())
 	until(t, tab, "the back button restores five minutes", `document.querySelector("nav[aria-label='Range of the timeline'] a[aria-current]")?.textContent === "5 min"`)
 	const canary = `document.querySelector("nav a[href$='default=canary']")`
 	ask[bool](t, tab, `(`+canary+`.focus(), true)`)
@@ -119,14 +119,12 @@ func keyboard(t *testing.T, b *chromium.Browser) {
 	until(t, tab, "the page shows the preview", `document.querySelector(".if")?.textContent.includes("2 of 2 elections would change leaders")`)
 }
 
-func press(t *testing.T, tab *chromium.Tab, key string) {
+func press(t *testing.T, tab *tab, key string) {
 	t.Helper()
-	if err := tab.Do(chromedp.KeyEvent(key)); err != nil {
-		t.Fatal(err)
-	}
+	tab.do(t, chromedp.KeyEvent(key))
 }
 
-func fitsScreens(t *testing.T, b *chromium.Browser) {
+func fitsScreens(t *testing.T, b context.Context) {
 	c := newCrowd(4)
 	c.all[1].FenceBroken, c.all[1].Fence, c.all[1].Problem, c.all[1].Cluster = true, "admitted", "first holds the configmap", "remote"
 	c.all[2].Candidates, c.all[2].Hold = append(c.all[2].Candidates, inspect.Candidate{Identity: "pilot-new", Key: "^canary"}), &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
@@ -134,15 +132,13 @@ func fitsScreens(t *testing.T, b *chromium.Browser) {
 	backgrounds := map[string]bool{}
 	tab := open(t, b, c.present(t)+"?default=canary", desk)
 	until(t, tab, "the page is live", settled)
-	for _, look := range []chromium.Look{desk, {Width: 820, Height: 1100}, phone, {Width: 320, Height: 700, Phone: true}} {
+	for _, look := range []look{desk, {width: 820, height: 1100}, phone, {width: 320, height: 700, phone: true}} {
 		for _, dark := range []bool{false, true} {
-			look.Dark = dark
-			if err := tab.Look(look); err != nil {
-				t.Fatal(err)
-			}
-			until(t, tab, "the page has the width and theme", fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: dark)').matches === %t", look.Width, dark))
+			look.dark = dark
+			tab.look(t, look)
+			until(t, tab, "the page has the width and theme", fmt.Sprintf("innerWidth === %d && matchMedia('(prefers-color-scheme: dark)').matches === %t", look.width, dark))
 			ask[int](t, tab, `(document.querySelectorAll("details").forEach(d => d.open = true), 0)`)
-			if wide := ask[int](t, tab, `document.documentElement.scrollWidth`); wide > int(look.Width) {
+			if wide := ask[int](t, tab, `document.documentElement.scrollWidth`); wide > int(look.width) {
 				t.Errorf("%+v: the page is %d wide", look, wide)
 			}
 			if cut := ask[[]string](t, tab, `[...document.querySelectorAll("td, th, dd, .bar, .lane, .events li")].filter(e => e.getBoundingClientRect().right > innerWidth + 1).map(e => e.textContent.trim())`); len(cut) > 0 {
@@ -168,7 +164,7 @@ const (
 )
 
 // The page merges only the differences between frames. After each change the document equals a newly loaded page.
-func merges(t *testing.T, b *chromium.Browser) {
+func merges(t *testing.T, b context.Context) {
 	c := newCrowd(30)
 	for i := range c.until { // without renewals, a frame lasts for seconds, so that its document can be compared
 		c.until[i] = time.Now().Add(time.Hour)
@@ -200,30 +196,25 @@ func merges(t *testing.T, b *chromium.Browser) {
 }
 
 // A stopped process keeps its connections open but sends no frames.
-func lostConnection(t *testing.T, b *chromium.Browser) {
+func lostConnection(t *testing.T, b context.Context) {
 	const grey = `getComputedStyle(document.querySelector("main")).filter === "grayscale(1)"`
-	var tab *chromium.Tab
+	var page *tab
 	t.Run("server", func(t *testing.T) {
 		c := newCrowd(2)
-		var err error
-		if tab, err = b.Open(c.present(t), desk); err != nil {
-			t.Fatal(err)
-		}
-		until(t, tab, "the page is live", settled+" && !("+grey+")")
+		page = openUntilClosed(t, b, c.present(t), desk)
+		until(t, page, "the page is live", settled+" && !("+grey+")")
 		func() {
 			c.mu.Lock() // the page cannot read its source
 			defer c.mu.Unlock()
-			until(t, tab, "the page is grey and shows its age", grey+` && /^no update for \d{2,} s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
+			until(t, page, "the page is grey and shows its age", grey+` && /^no update for \d{2,} s$/.test(document.getElementById("live").textContent) && document.getElementById("live").className === "down"`)
 		}()
-		until(t, tab, "the page is live again", settled+" && !("+grey+")")
-		checkProblems(t, tab)
+		until(t, page, "the page is live again", settled+" && !("+grey+")")
+		page.checkProblems(t)
 		// The page shows the first text only until its content is outdated, and the server needs time to stop.
-		ask[int](t, tab, `(window.shown = [], new MutationObserver(() => shown.push(document.getElementById("live").textContent))
+		ask[int](t, page, `(window.shown = [], new MutationObserver(() => shown.push(document.getElementById("live").textContent))
 			.observe(document.getElementById("live"), { subtree: true, childList: true, characterData: true }), 0)`)
 	}) // the server stops here
-	until(t, tab, "the page reports the lost connection", `window.shown.includes("disconnected; retrying")`)
-	until(t, tab, "the page shows its age", `/^disconnected; no update for \d{2,} s$/.test(document.getElementById("live").textContent)`)
-	if err := tab.Close(); err != nil {
-		t.Error(err)
-	}
+	until(t, page, "the page reports the lost connection", `window.shown.includes("disconnected; retrying")`)
+	until(t, page, "the page shows its age", `/^disconnected; no update for \d{2,} s$/.test(document.getElementById("live").textContent)`)
+	stop(t, page.ctx)
 }
