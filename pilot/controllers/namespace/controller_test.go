@@ -8,9 +8,6 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8stesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/testutil/fakes"
@@ -70,21 +67,6 @@ func TestWarm_ReadForbidden(t *testing.T) {
 			s := newStub(t, space("a"))
 			return s.controller(Config{BundleFile: file}), &s.log, []*k8stesting.Fake{&s.Clientset.Fake}
 		})
-}
-
-// Without the permission to list its ConfigMaps, a controller writes nothing.
-func TestRun_ReadForbidden(t *testing.T) {
-	file := bundleFile(t, string(harness.CA(t)))
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t, space("a"))
-		s.Clientset.PrependReactor("list", "configmaps", func(k8stesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", nil)
-		})
-		s.run(s.controller(Config{BundleFile: file}), func() { <-time.After(10 * time.Minute) })
-		if n := s.count(); n != 0 {
-			t.Errorf("%d writes, want none", n)
-		}
-	})
 }
 
 // The first valid bundle is distributed within the interval, and a changed bundle costs one write
