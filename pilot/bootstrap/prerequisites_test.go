@@ -11,14 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // TestAwaitKinds also shows that a kind counts as served if the API server does not answer. The caches report that.
@@ -42,10 +40,14 @@ func TestAwaitKinds(t *testing.T) {
 		missing string
 		took    time.Duration
 	}{
-		"all served":        {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
-		"API server fails":  {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
-		"group missing":     {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
-		"one missing":       {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
+		"all served":       {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
+		"API server fails": {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
+		"group missing":    {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
+		"one missing":      {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
+		"older version": {
+			[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts"), lists("parts"), lists("parts", "widgets")},
+			"[widgets.x.y/v1 (only v1beta1 is served: install a newer definition)]", 15 * time.Second,
+		},
 		"one appears first": {[]func(r *http.Request) (*http.Response, error){none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +63,12 @@ func TestAwaitKinds(t *testing.T) {
 					case "/apis/x.y/v1":
 						looks++ // two for each look: one for each kind
 						return test.answers[min((looks-1)/2, len(test.answers)-1)](r)
+					case "/apis/x.y/v1beta1":
+						return lists("widgets")(r)
+					case "/apis/x.y":
+						if name == "older version" {
+							return respond(r, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{Version: "v1beta1"}}})
+						}
 					}
 					return nil, fmt.Errorf("unexpected request %s", r.URL.Path)
 				})
@@ -99,25 +107,6 @@ func TestAwaitKinds(t *testing.T) {
 	})
 }
 
-// staleTags is a tag watcher with an interrupted watch. It reports that all objects belong to the revision.
-type staleTags struct {
-	asked   atomic.Int32
-	current chan struct{}
-}
-
-func (*staleTags) Run(<-chan struct{})               {}
-func (*staleTags) HasSynced() bool                   { return true }
-func (*staleTags) AddHandler(h revisions.TagHandler) { h(sets.New[string]()) }
-func (*staleTags) GetMyTags() sets.Set[string]       { return nil }
-func (*staleTags) IsMine(metav1.ObjectMeta) bool     { return true }
-func (p *staleTags) AwaitCurrent(ctx context.Context) {
-	p.asked.Inc()
-	select {
-	case <-p.current:
-	case <-ctx.Done():
-	}
-}
-
 // TestStaleTags_PreventWrites shows that no controller writes before the tags are current again. With stale tags, two
 // revisions could overwrite each other's changes to a Gateway.
 func TestStaleTags_PreventWrites(t *testing.T) {
@@ -144,7 +133,7 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 				}
 				return now.ResourceVersion != before.ResourceVersion
 			}
-			tags := &staleTags{current: make(chan struct{})}
+			tags := &fakeTags{current: make(chan struct{})}
 			log := slog.New(slog.DiscardHandler)
 			j, err := row.newJob(e.admin, Config{Namespace: e.home, Revision: e.home, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
 			if err != nil {
@@ -169,14 +158,6 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 		t.Errorf("%d rows use tags", rows)
 	}
 }
-
-// fakeTags is a tag watcher that the test controls.
-type fakeTags struct {
-	staleTags
-	handlers []revisions.TagHandler
-}
-
-func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
 
 func TestWarmupWaitsForTags(t *testing.T) {
 	for name, test := range map[string]struct {

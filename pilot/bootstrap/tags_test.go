@@ -9,21 +9,35 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// conflictingTags is a tag watcher with the conflicts of the test.
-type conflictingTags struct {
-	fakeTags
-	now atomic.Pointer[[]revisions.Conflict]
+// fakeTags is a tag watcher that the test controls. It reports that all objects belong to the revision.
+type fakeTags struct {
+	revisions.TagWatcher
+	handlers []revisions.TagHandler
+	now      atomic.Pointer[[]revisions.Conflict]
+	asked    atomic.Int32
+	current  chan struct{} // closed when the tags are current
 }
 
-func (w *conflictingTags) HasTag(string) bool              { return true }
-func (w *conflictingTags) Conflicts() []revisions.Conflict { return *w.now.Load() }
-func (w *conflictingTags) Run(stop <-chan struct{})        { <-stop }
+func (w *fakeTags) Run(stop <-chan struct{})          { <-stop }
+func (w *fakeTags) HasSynced() bool                   { return true }
+func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
+func (w *fakeTags) IsMine(metav1.ObjectMeta) bool     { return true }
+func (w *fakeTags) HasTag(string) bool                { return true }
+func (w *fakeTags) Conflicts() []revisions.Conflict   { return *w.now.Load() }
+func (w *fakeTags) AwaitCurrent(ctx context.Context) {
+	w.asked.Add(1)
+	select {
+	case <-w.current:
+	case <-ctx.Done():
+	}
+}
 
 // A conflict that lasts is reported once, and its end once. A conflict during a change is not reported.
 func TestTags_ReportConflict(t *testing.T) {
@@ -34,7 +48,7 @@ func TestTags_ReportConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logs.Buffer
 		var events []string
-		watcher := &conflictingTags{}
+		watcher := &fakeTags{}
 		watcher.now.Store(new([]revisions.Conflict))
 		tags := newTags(watcher, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, about revisions.Claim, name, message string) {
 			events = append(events, about.Name+" "+name+" "+message)
