@@ -165,6 +165,9 @@ func TestFlagSetsOneField(t *testing.T) {
 				if verb := before["verb"]; words != "server" && words != "fence "+verb {
 					t.Errorf("pilot %s runs the verb %q", words, verb)
 				}
+				if words == "server" && before["ExitOnStuckDrain"] != "true" {
+					t.Error("a server with a stuck controller does not exit")
+				}
 				flags := 0
 				for _, set := range []*pflag.FlagSet{c.Flags(), c.InheritedFlags()} {
 					set.VisitAll(func(f *pflag.Flag) {

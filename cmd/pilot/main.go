@@ -16,17 +16,17 @@ import (
 )
 
 func main() {
-	os.Exit(run())
+	os.Exit(run(programs{serve: supervised, fence: fencecommand.Do}))
 }
 
 // run returns the exit code, so that deferred calls run before main exits.
-func run() int {
+func run(start programs) int {
 	// The first signal cancels the context. A second signal kills the process.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	defer log.Sync() //nolint:errcheck // standard output cannot always be synced
-	if err := command(programs{serve: supervised, fence: fencecommand.Do}).ExecuteContext(ctx); err != nil {
+	if err := command(start).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "pilot:", err)
 		return 1
 	}

@@ -1,21 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
-	"io"
-	"log/slog"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.opencensus.io/stats/view"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,19 +21,18 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
-const (
-	// asProgram makes the test binary run main.
-	asProgram = "RUN_AS_PILOT"
-	// patience bounds every wait. It is far below the lease: a process that ends within it did not wait for an expiry.
-	patience = harness.Patience
-)
+// asProgram makes the test binary run main, or a server that does not end.
+const asProgram = "RUN_AS_PILOT"
 
 var await = harness.Until
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asProgram) != "" {
+	switch os.Getenv(asProgram) {
+	case "1":
 		main()
 		return
+	case "stuck":
+		os.Exit(run(programs{serve: stuck}))
 	}
 	view.Stop() // istio.io/pkg/log starts OpenCensus' worker when it is imported
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
@@ -63,11 +56,11 @@ func kubeconfig(t *testing.T, config *rest.Config) string {
 	return path
 }
 
-// bundle writes a file for --ca-bundle. With an empty file a server leads and writes nothing.
-func bundle(t *testing.T, content []byte) string {
+// emptyBundle is the flag for an empty file, with which a server leads and writes nothing.
+func emptyBundle(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "root-cert.pem")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return "--ca-bundle=" + file
@@ -149,7 +142,7 @@ func TestSignal_ReleasesLock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			home := cluster.Shared(t).Namespace(t)
-			p := launchServer(t, identity(t, home, "a"), home, bundle(t, nil))
+			p := launchServer(t, identity(t, home, "a"), home, emptyBundle(t))
 			p.leads(t)
 			before := readLock(t, home)
 			if before.HolderIdentity != "a" || !strings.HasPrefix(before.marker, "v1 a ") {
@@ -174,8 +167,7 @@ func TestSignal_ReleasesLock(t *testing.T) {
 func TestWitness_ReleasesAfterKill(t *testing.T) {
 	t.Parallel()
 	home := cluster.Shared(t).Namespace(t)
-	config, file := identity(t, home, "a"), bundle(t, nil)
-	p := launchServer(t, config, home, file)
+	p := launchServer(t, identity(t, home, "a"), home, emptyBundle(t))
 	p.leads(t)
 	before := readLock(t, home)
 	children, err := harness.Children(p.PID())
@@ -194,16 +186,6 @@ func TestWitness_ReleasesAfterKill(t *testing.T) {
 		t.Errorf("the lock was not released: %+v", after)
 	}
 	inOrder(t, p.Out.String(), "run function started", "released the lock of a process that has ended", "holder-died")
-	// The next leader serves the metrics of the release.
-	p = launchServer(t, config, home, file)
-	p.leads(t)
-	for _, metric := range []string{"witness_releases_total", "witness_release_seconds_count"} {
-		metric = `incumbent_election_` + metric + `{name="` + firstElection() + `"} 1`
-		await(t, metric, func() bool {
-			_, page := p.page(t, "/metrics")
-			return strings.Contains(page, metric)
-		})
-	}
 }
 
 func inOrder(t *testing.T, log string, words ...string) {
@@ -218,74 +200,18 @@ func inOrder(t *testing.T, log string, words ...string) {
 	}
 }
 
-// stuck starts a leader whose first write of the CA bundle gets no reply, so its controller does not end.
-func stuck(t *testing.T, args ...string) *process {
-	t.Helper()
-	admin := cluster.Shared(t).Admin()
-	target, err := url.Parse(admin.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(admin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := cluster.Shared(t).Namespace(t)
-	config := identity(t, home, "a")
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Header.Set("Authorization", "Bearer "+config.BearerToken) // clients send no token without TLS
-		},
-		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
-	}
-	held := make(chan struct{}, 1000)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/configmaps") {
-			held <- struct{}{}
-			_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the connection is not detected
-			<-r.Context().Done()
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
-	front := rest.CopyConfig(config)
-	front.Host = server.URL
-	front.TLSClientConfig = rest.TLSClientConfig{}
-	p := launchServer(t, front, home, append(args, "--lock=lease", bundle(t, harness.CA(t)))...)
-	p.leads(t)
-	select {
-	case <-held:
-	case <-time.After(patience):
-		t.Fatal("no write was sent")
-	}
-	return p
-}
-
-// TestStuckController_ExitsWith3 shows that the process ends although its controller does not. Only the witness may release the lock.
-func TestStuckController_ExitsWith3(t *testing.T) {
-	t.Parallel()
-	p := stuck(t, "--shutdown-timeout=1s")
-	sent := time.Now()
-	p.Signal(t, syscall.SIGTERM)
-	if code := p.Exit(t); code != 3 {
-		t.Errorf("exit code %d", code)
-	}
-	if took := time.Since(sent); took < time.Second {
-		t.Errorf("it ended after %v", took)
-	}
-	if log := p.Out.String(); !strings.Contains(log, "within their limit") || strings.Contains(log, "server stopped") {
-		t.Error("the log does not contain the cause")
-	}
+// stuck is a server that does not end.
+func stuck(ctx context.Context, _ bootstrap.Config) error {
+	fmt.Println("running")
+	<-ctx.Done()
+	fmt.Println("stopping")
+	select {}
 }
 
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
-	p := stuck(t, "--shutdown-timeout=10m")
+	p := launch(t, "stuck", []string{asProgram + "=stuck"}, "server")
+	await(t, "it runs", func() bool { return strings.Contains(p.Out.String(), "running") })
 	p.Signal(t, syscall.SIGTERM)
 	await(t, "it stops", func() bool { return strings.Contains(p.Out.String(), "stopping") })
 	await(t, "it is killed", func() bool {
@@ -302,28 +228,12 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 }
 
-func TestStartErrors_ExitWith1(t *testing.T) {
+func TestStartError_ExitsWith1(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	config := "--kubeconfig=" + kubeconfig(t, identity(t, cluster.Shared(t).Namespace(t), "a"))
-	for want, args := range map[string][]string{
-		"listen on " + taken.Addr().String():                {"server", config, "--identity=a", "--ca-bundle=x", "--address=" + taken.Addr().String()},
-		`pilot: unknown command "serve"`:                    {"serve"},
-		"pilot: environment variable ENABLE_WRITE_GATE=\"x": {"server", "--ca-bundle=x"},
-	} {
-		var env []string
-		if strings.Contains(want, "environment") {
-			env = []string{"ENABLE_WRITE_GATE=x", "POD_NAME=a"}
-		}
-		p := launch(t, want, env, args...)
-		code := p.Exit(t)
-		if text := p.Errors.String(); code != 1 || !strings.Contains(text, want) || strings.Count(text, "pilot: ") != 1 || strings.Contains(text, "Usage:") {
-			t.Errorf("%v: exit code %d:\n%s", args, code, text)
-		}
+	p := launch(t, "error", nil, "serve")
+	code := p.Exit(t)
+	if text := p.Errors.String(); code != 1 || !strings.HasPrefix(text, `pilot: unknown command "serve"`) || strings.Count(text, "pilot: ") != 1 || strings.Contains(text, "Usage:") {
+		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	if p := launch(t, "version", nil, "version"); p.Exit(t) != 0 || !strings.HasPrefix(p.Out.String(), "pilot ") {
 		t.Errorf("pilot version: %s", &p.Out)
