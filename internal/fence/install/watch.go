@@ -25,22 +25,36 @@ const (
 )
 
 // Watch calls changed after a policy or binding of any fence was created, changed or deleted, and again when API servers
-// should have loaded the change. It returns when ctx ends. Calls may be concurrent, so changed must not block. While a watch
-// fails, changes are not reported, so the caller has to poll.
+// should have loaded the change. It returns when ctx ends. While a watch fails, changes are not reported, so the caller
+// has to poll.
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
+	events := make(chan struct{}, 1)
 	const instead = "changes of the fence are detected by the next periodic test"
 	trouble := apirequest.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
-	loaded := time.AfterFunc(loadTime, changed)
-	loaded.Stop()
-	defer loaded.Stop()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, of := range bindingsFirst(client) {
 		s := source{store: of, changed: func() {
-			changed()
-			loaded.Reset(loadTime)
+			select {
+			case events <- struct{}{}:
+			default: // an event is pending
+			}
 		}}
 		all.Go(func() { s.follow(ctx, trouble) })
+	}
+	later := time.NewTimer(0)
+	later.Stop()
+	defer later.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			changed()
+			later.Reset(loadTime)
+		case <-later.C:
+			changed()
+		}
 	}
 }
 
