@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"sync"
 	"time"
+
+	"k8s.io/client-go/rest"
 )
 
 // Fate is the treatment of a connection. The zero Fate changes nothing.
@@ -34,7 +37,7 @@ var Silent = Fate{Up: Flow{Vanish: true}, Down: Flow{Vanish: true}}
 // Relay listens on a loopback address. Its methods are safe for concurrent use.
 type Relay struct {
 	listener net.Listener
-	targets  []string
+	target   string
 
 	mu     sync.Mutex
 	links  map[*link]struct{}
@@ -44,14 +47,20 @@ type Relay struct {
 	all    sync.WaitGroup
 }
 
-// Listen starts a relay to the targets (host and port). Each connection uses the next target.
-func Listen(ctx context.Context, targets ...string) (*Relay, error) {
+// Insert starts a relay to the API server of a configuration, and makes the configuration use it.
+func Insert(ctx context.Context, config *rest.Config) (*Relay, error) {
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, err
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, fmt.Errorf("relay to %v: %w", targets, err)
+		return nil, fmt.Errorf("relay to %s: %w", server.Host, err)
 	}
-	r := &Relay{listener: listener, targets: targets, links: map[*link]struct{}{}}
+	r := &Relay{listener: listener, target: server.Host, links: map[*link]struct{}{}}
 	r.all.Go(r.accept)
+	config.Host = "https://" + r.Addr()
+	config.ServerName = server.Hostname()
 	return r, nil
 }
 
@@ -117,7 +126,6 @@ func (r *Relay) accept() {
 			return
 		}
 		r.mu.Lock()
-		target := r.targets[r.made%len(r.targets)]
 		l := &link{client: client, changed: make(chan struct{}), ended: make(chan struct{}), fate: r.coming}
 		r.made++
 		if r.closed {
@@ -126,7 +134,7 @@ func (r *Relay) accept() {
 		r.links[l] = struct{}{}
 		r.mu.Unlock()
 		r.all.Go(func() {
-			l.run(target)
+			l.run(r.target)
 			r.mu.Lock()
 			delete(r.links, l)
 			r.mu.Unlock()
