@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -29,12 +28,11 @@ const (
 )
 
 func main() {
-	log.SetPrefix("dataplane: ")
 	ports := flag.String("ports", "", "comma-separated ports to serve")
 	flag.Parse()
 	linger, err := time.ParseDuration(cmp.Or(os.Getenv("LINGER"), "0s"))
 	if err != nil {
-		log.Fatalf("parse linger duration: %v", err)
+		fail("parse linger duration", err)
 	}
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM, os.Interrupt)
@@ -51,16 +49,22 @@ func main() {
 	shutDown(servers)
 }
 
+// fail ends the process.
+func fail(verb string, err error) {
+	fmt.Fprintf(os.Stderr, "dataplane: %s: %v\n", verb, err)
+	os.Exit(1)
+}
+
 // serve serves a port of the Pod. If that fails, the process ends.
 func serve(port string, handler http.Handler) *http.Server {
 	listener, err := net.Listen("tcp", net.JoinHostPort(os.Getenv("POD_IP"), port))
 	if err != nil {
-		log.Fatal(err)
+		fail("listen", err)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Fatal(err)
+			fail("serve port "+port, err)
 		}
 	}()
 	return server
@@ -97,7 +101,7 @@ func shutDown(servers []*http.Server) {
 	for _, server := range servers {
 		all.Go(func() {
 			if err := server.Shutdown(ctx); err != nil {
-				log.Print(err)
+				fmt.Fprintln(os.Stderr, "dataplane: shut down:", err)
 			}
 		})
 	}

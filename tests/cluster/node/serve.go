@@ -4,8 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -37,7 +36,7 @@ func (n *Node) serve(ctx context.Context) (stop func(), err error) {
 		return nil, fmt.Errorf("serving logs: %w", err)
 	}
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // ignore broken connections
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // ignore broken connections
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: cluster.RootCAs}
 	server.StartTLS()
 	return func() {
