@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -63,4 +66,31 @@ func TestFence_Reinstalled(t *testing.T) {
 	s.stands(b, a)
 	s.put(record{holder: "a", transitions: 5})
 	s.stands(a, b)
+}
+
+// Each API server judges writes by the lock that it has read itself.
+func TestFence_TwoAPIServers(t *testing.T) {
+	t.Parallel()
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
+	second, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := stageOn(t, c, fence.Lease)
+	// clients returns clients of the same identity at both servers.
+	clients := func(name string) (first, other kubernetes.Interface) {
+		config := s.identity(name, account)
+		there := rest.CopyConfig(config)
+		there.Host = second.URL()
+		return cluster.ClientFor(t, config).Kube(), cluster.ClientFor(t, there).Kube()
+	}
+	a1, a2 := clients("a")
+	b1, b2 := clients("b")
+	s.put(record{holder: "a", transitions: 3})
+	s.install(s.declaration())
+	s.stands(a1, b1)
+	s.stands(a2, b2)
+	s.put(record{holder: "b", transitions: 4})
+	s.stands(b1, a1)
+	s.stands(b2, a2)
 }

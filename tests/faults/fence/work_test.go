@@ -58,3 +58,18 @@ func TestFence_NamespaceOfLock(t *testing.T) {
 	s.must(install.Remove(t.Context(), s.admin, s.set.Name))
 	s.allowed("deleting it without the fence", remove())
 }
+
+func TestFence_MissingLock(t *testing.T) {
+	both(t, func(t *testing.T, kind fence.LockKind) {
+		s := newStage(t, kind)
+		a, b := s.guarded()
+		if err := s.delete(s.admin); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all writes are refused", func() bool { return fence.IsRefusal(s.write(a)) })
+		s.refused("a write of the former holder", s.write(a), "no params found")
+		t.Log("a candidate may recreate the lock, and leads")
+		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
+		s.stands(b, a)
+	})
+}
