@@ -37,7 +37,7 @@ var Silent = Fate{Up: Flow{Vanish: true}, Down: Flow{Vanish: true}}
 // Relay listens on a loopback address. Its methods are safe for concurrent use.
 type Relay struct {
 	listener net.Listener
-	target   string
+	targets  []string
 
 	mu     sync.Mutex
 	links  map[*link]struct{}
@@ -47,20 +47,24 @@ type Relay struct {
 	all    sync.WaitGroup
 }
 
-// Insert starts a relay to the API server of a configuration, and makes the configuration use it.
-func Insert(ctx context.Context, config *rest.Config) (*Relay, error) {
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		return nil, err
+// Insert starts a relay to the API server of a configuration, and makes the configuration use it. With further servers of the same
+// cluster, each connection uses the next server.
+func Insert(ctx context.Context, config *rest.Config, further ...string) (*Relay, error) {
+	r := &Relay{links: map[*link]struct{}{}}
+	for _, address := range append([]string{config.Host}, further...) {
+		server, err := url.Parse(address)
+		if err != nil {
+			return nil, err
+		}
+		config.ServerName = server.Hostname()
+		r.targets = append(r.targets, server.Host)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("relay to %s: %w", server.Host, err)
+	var err error
+	if r.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("relay to %v: %w", r.targets, err)
 	}
-	r := &Relay{listener: listener, target: server.Host, links: map[*link]struct{}{}}
 	r.all.Go(r.accept)
 	config.Host = "https://" + r.Addr()
-	config.ServerName = server.Hostname()
 	return r, nil
 }
 
@@ -126,6 +130,7 @@ func (r *Relay) accept() {
 			return
 		}
 		r.mu.Lock()
+		target := r.targets[r.made%len(r.targets)]
 		l := &link{client: client, changed: make(chan struct{}), ended: make(chan struct{}), fate: r.coming}
 		r.made++
 		if r.closed {
@@ -134,7 +139,7 @@ func (r *Relay) accept() {
 		r.links[l] = struct{}{}
 		r.mu.Unlock()
 		r.all.Go(func() {
-			l.run(r.target)
+			l.run(target)
 			r.mu.Lock()
 			delete(r.links, l)
 			r.mu.Unlock()

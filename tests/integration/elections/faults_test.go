@@ -2,6 +2,7 @@ package elections
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func isRejected(err error) bool {
@@ -71,4 +73,41 @@ func TestConnections_AllFail(t *testing.T) {
 	a.relay.Coming(relay.Fate{})
 	eventually(t, "a follows", a.follows("b"))
 	lives.Apart(t, a.candidate, b)
+}
+
+// A load balancer sends some connections to an API server that is stopped.
+func TestConnections_BalancerWithStoppedServer(t *testing.T) {
+	t.Parallel()
+	c := cluster.Own(t, cluster.Options{WithoutControllers: true})
+	second, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	third, err := c.AddAPIServer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	istio := func(c *leaderelection.Config) {
+		c.LeaseDuration = 30 * time.Second
+		c.RenewDeadline = 15 * time.Second
+		c.RetryPeriod = 7500 * time.Millisecond
+	}
+	var all []*worker
+	for _, timing := range []func(*leaderelection.Config){istio, func(*leaderelection.Config) {}} {
+		x := newFixtureIn(t, c, leaderelection.LockTypeLease)
+		all = append(all, x.workerAt("a", []string{second.URL(), third.URL()}, timing).lead(t))
+	}
+	for _, stopped := range []*cluster.APIServer{second, third} {
+		if err := stopped.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		var each sync.WaitGroup
+		for _, w := range all {
+			each.Go(func() { w.continues(t, 3) })
+		}
+		each.Wait()
+		if err := stopped.Resume(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

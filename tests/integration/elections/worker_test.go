@@ -34,8 +34,14 @@ type worker struct {
 // worker returns a worker that does not run yet.
 func (x *fixture) worker(name string, options ...func(*leaderelection.Config)) *worker {
 	x.Helper()
+	return x.workerAt(name, nil, options...)
+}
+
+// workerAt returns a worker that also uses further API servers.
+func (x *fixture) workerAt(name string, further []string, options ...func(*leaderelection.Config)) *worker {
+	x.Helper()
 	config := x.config(name)
-	through, err := relay.Insert(x.Context(), config)
+	through, err := relay.Insert(x.Context(), config, further...)
 	if err != nil {
 		x.Fatal(err)
 	}
