@@ -73,6 +73,12 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
+			// A later leader of this elector writes its own key, and no annotations of earlier terms.
+			ours.LeaderTransitions = 3
+			next, err := a.Write(t.Context(), snap, ours, nil)
+			if err != nil || next.Record.HolderKey != "stable" || len(next.Annotations) != 0 {
+				t.Errorf("wrote %+v, annotations %v, error %v", next.Record, next.Annotations, err)
+			}
 		})
 	}
 }
