@@ -39,6 +39,15 @@ func keepNamespace(namespace *corev1.Namespace) *corev1.Namespace {
 	return kept
 }
 
+// keepService keeps whether the Service has an address.
+func keepService(o *corev1.Service) *corev1.Service {
+	kept := &corev1.Service{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
+	if len(o.Status.LoadBalancer.Ingress) > 0 {
+		kept.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{}}
+	}
+	return kept
+}
+
 // keepDeployment drops the revision of the Deployment controller. A repair of a reverted field would otherwise differ each time.
 func keepDeployment(o *appsv1.Deployment) *appsv1.Deployment {
 	delete(o.Annotations, "deployment.kubernetes.io/revision")

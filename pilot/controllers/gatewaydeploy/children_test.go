@@ -30,6 +30,17 @@ func TestKept_Children(t *testing.T) {
 	if got := kept(Deployment, deployment(ours), keepDeployment); !reflect.DeepEqual(got, want) {
 		t.Errorf("managed: kept\n%+v, want\n%+v", got, want)
 	}
+	// Former objects are deleted if these are in service.
+	ready := deployment(ours)
+	ready.Status = appsv1.DeploymentStatus{ObservedGeneration: ours.Generation, Replicas: 3, UpdatedReplicas: 3, AvailableReplicas: 2}
+	if got := keepDeployment(ready); !rolledOut(got) || rolledOut(keepDeployment(deployment(ours))) {
+		t.Errorf("rolled out: kept %+v", got.Status)
+	}
+	addressed := &corev1.Service{ObjectMeta: ours}
+	addressed.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}
+	if len(keepService(addressed).Status.LoadBalancer.Ingress) == 0 || len(keepService(&corev1.Service{ObjectMeta: ours}).Status.LoadBalancer.Ingress) > 0 {
+		t.Error("it is not kept whether a Service has an address")
+	}
 	if got, want := kept(Deployment, deployment(others), keepDeployment), (&appsv1.Deployment{ObjectMeta: slim("shop", "web")}); !reflect.DeepEqual(got, want) {
 		t.Errorf("not managed: kept\n%+v, want\n%+v", got, want)
 	}

@@ -133,14 +133,7 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 			func(o *corev1.ServiceAccount) *corev1.ServiceAccount {
 				return &corev1.ServiceAccount{ObjectMeta: o.ObjectMeta, ImagePullSecrets: o.ImagePullSecrets, AutomountServiceAccountToken: o.AutomountServiceAccountToken}
 			}),
-		Service: watchChild(c, Service, reconcile.From(kube.CoreV1().Services(""), reconcile.Selector{}),
-			func(o *corev1.Service) *corev1.Service {
-				kept := &corev1.Service{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
-				if len(o.Status.LoadBalancer.Ingress) > 0 { // it has an address
-					kept.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{}}
-				}
-				return kept
-			}),
+		Service:    watchChild(c, Service, reconcile.From(kube.CoreV1().Services(""), reconcile.Selector{}), keepService),
 		Deployment: watchChild(c, Deployment, reconcile.From(kube.AppsV1().Deployments(""), reconcile.Selector{}), keepDeployment),
 		Autoscaler: watchChild(c, Autoscaler, reconcile.From(kube.AutoscalingV2().HorizontalPodAutoscalers(""), reconcile.Selector{}),
 			func(o *autoscalingv2.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
