@@ -55,9 +55,13 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	if err != nil {
 		return nil, err
 	}
+	strategies := coordination.Own()
+	if config.OldestEmulation {
+		strategies = strategies.With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
+	}
 	c, err := coordination.New(coordination.Config{
 		Client: quiet.Kube(), Namespace: config.Namespace, EventRecorder: tools.events, Logger: tools.log,
-		Strategies: config.strategies(),
+		Strategies: strategies,
 		Situation: func() (coordination.Situation, bool) {
 			return coordination.Situation{DefaultRevision: tools.watcher.GetDefault()}, tools.watcher.HasSynced()
 		},
@@ -67,14 +71,6 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	}
 	tools.watcher.AddHandler(func(string) { c.Refresh() })
 	return c, nil
-}
-
-// strategies returns the strategies of the coordinator.
-func (c Config) strategies() coordination.Registry {
-	if c.OldestEmulation {
-		return coordination.Own().With(coordination.OldestEmulationVersion, coordination.ByOldestEmulationVersion)
-	}
-	return coordination.Own()
 }
 
 // coordinatorLook is the interval at which the state of the coordinator's election is checked, without requests.

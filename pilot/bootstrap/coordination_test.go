@@ -1,8 +1,11 @@
 package bootstrap
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,17 +91,36 @@ func TestCoordinator(t *testing.T) {
 	}
 }
 
-func TestOldestEmulationVersion(t *testing.T) {
-	for _, enabled := range []bool{false, true} {
-		config := goodConfig()
-		config.OldestEmulation, config.EmulationVersion = enabled, "0.0.0-1"
-		if _, supported := config.strategies()[coordination.OldestEmulationVersion]; supported != enabled {
-			t.Errorf("enabled: %v, supported: %v", enabled, supported)
+func TestCoordinator_OldestEmulationVersion(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
+		state := members.State{Revision: "r", Cluster: members.Local, Version: "1.2.0", EmulationVersion: emulated, Elections: []members.Election{
+			{Name: "oldest", Candidate: true, Warm: true, Fit: true, Strategy: coordination.OldestEmulationVersion},
+		}}
+		member, err := members.New(members.Config{
+			Client: e.admin.Kube(), Namespace: e.home, Identity: name, State: func() members.State { return state }, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if got := mustNew(t, config, nil).memberState().EmulationVersion; got != "0.0.0-1" {
-			t.Errorf("the member has the emulation version %q", got)
-		}
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = member.Run(ctx) })
+		t.Cleanup(func() { cancel(); running.Wait() })
 	}
+	config := e.coordinatedConfig(t, "d")
+	config.OldestEmulation, config.EmulationVersion = true, "0.0.0-1"
+	_, rows := coordinatedRows()
+	s := start(t, config, rows)
+	await(t, "the candidate with the older emulation version is the holder", func() bool {
+		l := e.lease(t, "oldest")
+		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[locks.StrategyAnnotation] == coordination.OldestEmulationVersion
+	})
+	await(t, "its own emulation version is published", func() bool {
+		return strings.Contains(e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"], `"emulationVersion":"0.0.0-1"`)
+	})
+	s.stop(t)
 }
 
 func TestMemberLease(t *testing.T) {
