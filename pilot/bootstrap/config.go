@@ -139,6 +139,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// namespace returns the configuration of the namespace controller, as far as flags define it.
+func (c Config) namespace() namespace.Config {
+	return namespace.Config{BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces, DiscoverySelectors: c.DiscoverySelectors}
+}
+
 // ingress returns the configuration of the ingress controller, as far as flags define it.
 func (c Config) ingress() ingress.Config {
 	mode, err := ingress.ParseMode(c.IngressMode)
@@ -169,9 +174,7 @@ func (c Config) Validate() error {
 	c.validateAddresses(wrong)
 	if c.CABundle == "" {
 		wrong("--ca-bundle is missing: give a file of PEM certificates")
-	} else if err := (namespace.Config{
-		BundleFile: c.CABundle, Excluded: c.ExcludedNamespaces, DiscoverySelectors: c.DiscoverySelectors,
-	}).Validate(); err != nil {
+	} else if err := c.namespace().Validate(); err != nil {
 		wrong("--excluded-namespaces, --discovery-selector: %w", err)
 	}
 	if _, err := ingress.ParseMode(c.withDefaults().IngressMode); err != nil {

@@ -183,10 +183,9 @@ func (row election) locks(revision string) (all manifests.Rights) {
 }
 
 func namespaceController(client kube.Client, config Config, tools tools) (job, error) {
-	return namespace.New(client, namespace.Config{
-		BundleFile: config.CABundle, Excluded: config.ExcludedNamespaces, DiscoverySelectors: config.DiscoverySelectors,
-		Event: tools.events.Eventf, Logger: tools.log,
-	})
+	c := config.namespace()
+	c.Event, c.Logger = tools.events.Eventf, tools.log
+	return namespace.New(client, c)
 }
 
 func ingressController(client kube.Client, config Config, tools tools) (job, error) {

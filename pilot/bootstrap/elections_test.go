@@ -18,6 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
+	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/fence"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -50,6 +51,21 @@ func TestElectionConfig(t *testing.T) {
 	}
 	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeMulti || got.Predecessor != nil {
 		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
+	}
+	kinds := map[string]string{}
+	for _, row := range table {
+		for _, kind := range row.kinds {
+			kinds[row.id] += kind.Group + "/" + kind.Version + " " + kind.Resource + "\n"
+		}
+	}
+	const gateways = "gateway.networking.k8s.io/v1 gatewayclasses\ngateway.networking.k8s.io/v1 gateways\n"
+	// Only the status needs ReferenceGrants, which older versions of the Gateway API do not have as v1.
+	wantKinds := map[string]string{
+		leaderelection.GatewayDeploymentController: gateways,
+		leaderelection.GatewayStatusController:     gateways + "gateway.networking.k8s.io/v1 referencegrants\n",
+	}
+	if !reflect.DeepEqual(kinds, wantKinds) {
+		t.Errorf("required kinds: %v", kinds)
 	}
 	// Older istiods have one status election for all revisions, with a ConfigMap.
 	legacy := &leaderelection.Predecessor{Name: "istio-gateway-status-leader", Lock: leaderelection.LockTypeConfigMap}
@@ -93,6 +109,14 @@ func TestElections_ByFlags(t *testing.T) {
 	}
 	if class := func(c Config) string { return fmt.Sprint(Rights(c)) }; class(Config{}) == class(Config{DisableGatewayClass: true}) {
 		t.Error("a server that creates no GatewayClass has the same rights")
+	}
+}
+
+func TestNamespaceConfig(t *testing.T) {
+	config := Config{CABundle: "a-file", ExcludedNamespaces: []string{"excluded"}, DiscoverySelectors: []string{"a=b"}}
+	want := namespace.Config{BundleFile: "a-file", Excluded: []string{"excluded"}, DiscoverySelectors: []string{"a=b"}}
+	if got := config.namespace(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
