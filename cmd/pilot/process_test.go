@@ -200,8 +200,11 @@ func inOrder(t *testing.T, log string, words ...string) {
 	}
 }
 
-// stuck is a server that does not end.
-func stuck(ctx context.Context, _ bootstrap.Config) error {
+// stuck is a server with a witness that does not end.
+func stuck(ctx context.Context, config bootstrap.Config) error {
+	if err := bootstrap.Supervise(config); err != nil {
+		return err
+	}
 	fmt.Println("running")
 	<-ctx.Done()
 	fmt.Println("stopping")
@@ -210,8 +213,11 @@ func stuck(ctx context.Context, _ bootstrap.Config) error {
 
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
-	p := launch(t, "stuck", []string{asProgram + "=stuck"}, "server")
+	p := launch(t, "stuck", []string{asProgram + "=stuck"}, "server", "--identity=a", "--ca-bundle=x")
 	await(t, "it runs", func() bool { return strings.Contains(p.Out.String(), "running") })
+	if children, err := harness.Children(p.PID()); err != nil || len(children) != 1 {
+		t.Fatalf("the witness has the children %v (%v)", children, err)
+	}
 	p.Signal(t, syscall.SIGTERM)
 	await(t, "it stops", func() bool { return strings.Contains(p.Out.String(), "stopping") })
 	await(t, "it is killed", func() bool {
