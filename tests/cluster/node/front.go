@@ -16,11 +16,11 @@ type front struct {
 	address string
 	// endpoints returns the addresses of the ready Pods.
 	endpoints func() []string
-	listeners map[door]*listener
+	listeners map[portMapping]*listener
 }
 
-// door is a port of a Service with its port of the Pods.
-type door struct {
+// portMapping is a port of a Service with its port of the Pods.
+type portMapping struct {
 	port   int32
 	target string
 }
@@ -33,34 +33,34 @@ type listener struct {
 }
 
 func newFront(address string, endpoints func() []string) *front {
-	return &front{address: address, endpoints: endpoints, listeners: map[door]*listener{}}
+	return &front{address: address, endpoints: endpoints, listeners: map[portMapping]*listener{}}
 }
 
 // listen listens on exactly these ports until ctx ends or close is called.
 func (f *front) listen(ctx context.Context, ports []corev1.ServicePort) error {
-	wanted := map[door]bool{}
+	wanted := map[portMapping]bool{}
 	for _, port := range ports {
 		if port.Protocol == corev1.ProtocolTCP {
-			wanted[door{port.Port, port.TargetPort.String()}] = true
+			wanted[portMapping{port.Port, port.TargetPort.String()}] = true
 		}
 	}
-	for d, l := range f.listeners {
-		if !wanted[d] {
+	for m, l := range f.listeners {
+		if !wanted[m] {
 			l.close()
-			delete(f.listeners, d)
+			delete(f.listeners, m)
 		}
 	}
 	var errs []error
-	for d := range wanted {
-		if f.listeners[d] == nil {
-			errs = append(errs, f.open(ctx, d))
+	for m := range wanted {
+		if f.listeners[m] == nil {
+			errs = append(errs, f.open(ctx, m))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (f *front) open(ctx context.Context, d door) error {
-	socket, err := net.Listen("tcp", net.JoinHostPort(f.address, strconv.Itoa(int(d.port))))
+func (f *front) open(ctx context.Context, m portMapping) error {
+	socket, err := net.Listen("tcp", net.JoinHostPort(f.address, strconv.Itoa(int(m.port))))
 	if err != nil {
 		return err
 	}
@@ -73,10 +73,10 @@ func (f *front) open(ctx context.Context, d door) error {
 			if err != nil {
 				return
 			}
-			l.ended.Go(func() { f.forward(ctx, client, d.target) })
+			l.ended.Go(func() { f.forward(ctx, client, m.target) })
 		}
 	})
-	f.listeners[d] = l
+	f.listeners[m] = l
 	return nil
 }
 
@@ -118,7 +118,7 @@ func pipe(to, from net.Conn) {
 	}
 }
 
-// dial tries the Pods in their random order. It returns nil if no Pod responds.
+// dial tries the Pods in random order. It returns nil if no Pod responds.
 func (f *front) dial(ctx context.Context, port string) net.Conn {
 	for _, address := range f.endpoints() {
 		conn, err := (&net.Dialer{Timeout: callTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(address, port))

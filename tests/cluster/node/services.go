@@ -83,8 +83,8 @@ func (n *Node) serveService(ctx context.Context, service *corev1.Service, servic
 	return n.publishAddress(ctx, service, f.address)
 }
 
-// readyAddresses returns the addresses of the ready Pods in any order. The node ends the process of a deleted Pod after the
-// Pod is missing here.
+// readyAddresses returns the addresses of the ready Pods in any order. The node ends the process of a deleted Pod
+// after readyAddresses no longer returns it.
 func (n *Node) readyAddresses(namespace string, selector labels.Selector) (addresses []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

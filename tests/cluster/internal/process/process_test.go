@@ -2,7 +2,6 @@ package process
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,7 +69,10 @@ func TestKilledStarter_LeavesNoProcess(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the starter printed %q", line)
 			}
-			waits.Until(t, "the process has ended", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
+			waits.Until(t, "the process has ended", func() bool {
+				arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+				return err != nil || len(arguments) == 0 // it is empty until the parent has waited for the process
+			})
 		})
 	}
 }
