@@ -276,13 +276,25 @@ func (g *testGate) wants(t *testing.T, open bool, drains int) {
 }
 
 func TestGateFollowsTerm(t *testing.T) {
-	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
-		g := &testGate{}
-		startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Gate = g })
-		advance(time.Second)
-		g.wants(t, true, 0)
-		putHolder(store, "x")
-		advance(time.Second)
-		g.wants(t, false, 1)
-	})
+	for name, c := range map[string]struct {
+		lose  func(*locktest.Store, *locktest.Client)
+		after time.Duration
+	}{
+		"overwritten":      {func(store *locktest.Store, _ *locktest.Client) { putHolder(store, "x") }, time.Second},
+		"deleted":          {func(store *locktest.Store, _ *locktest.Client) { store.Delete() }, time.Second},
+		"writes forbidden": {func(_ *locktest.Store, a *locktest.Client) { a.Forbid(locktest.Update) }, lease},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+				g := &testGate{}
+				a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Gate = g })
+				advance(time.Second)
+				g.wants(t, true, 0)
+				a.lock.Client.Forbid(locktest.Create) // no second term
+				c.lose(store, a.lock.Client)
+				advance(c.after)
+				g.wants(t, false, 1)
+			})
+		})
+	}
 }
