@@ -159,7 +159,7 @@ type played struct {
 }
 
 // playedSeeds is the number of runs of an ordinary test.
-const playedSeeds = 200
+const playedSeeds = 240
 
 // The promises hold under random faults. A seed determines the faults, but not the order of goroutines.
 func TestRandomElections(t *testing.T) {
