@@ -118,9 +118,6 @@ lint: ## Check format, vet, golangci-lint, unused functions, language and links
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
 	@files=$$(git ls-files '*.orig' '*.rej'); if [ -n "$$files" ]; then echo "left over from a merge:"; echo "$$files"; exit 1; fi
-	@# In a bubble of synctest, time.Sleep takes no time.
-	@files=$$(git grep -lF 'time.Sleep(' -- '*_test.go' ':!*/bench_test.go' | xargs -r grep -L 'testing/synctest'); \
-	if [ -n "$$files" ]; then echo "a test must wait for a condition instead of sleeping:"; echo "$$files"; exit 1; fi
 	go run $(GOLANGCI) run ./...
 	cd examples/fencing && go vet ./...
 	cd adapters/controllerruntime && LOG_LEVEL=error go run $(GOLANGCI) run -c ../../.golangci.yml ./...

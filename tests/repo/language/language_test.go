@@ -203,6 +203,43 @@ func TestComments_EachName(t *testing.T) {
 	}
 }
 
+// TestSleep requires that tests wait for conditions. In a bubble of synctest, time.Sleep takes no time. A benchmark may sleep.
+func TestSleep(t *testing.T) {
+	calls := func(node ast.Node, name, function string) *ast.CallExpr {
+		call, ok := node.(*ast.CallExpr)
+		if !ok {
+			return nil
+		}
+		selector, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || selector.Sel.Name != function {
+			return nil
+		}
+		if id, ok := selector.X.(*ast.Ident); !ok || id.Name != name {
+			return nil
+		}
+		return call
+	}
+	bubbles := 0
+	for _, file := range goFiles(t) {
+		if !strings.HasSuffix(file.path, "_test.go") || strings.HasSuffix(file.path, "bench_test.go") {
+			continue
+		}
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			if calls(node, "synctest", "Test") != nil {
+				bubbles++
+				return false
+			}
+			if calls(node, "time", "Sleep") != nil {
+				t.Errorf("%s: wait for a condition instead of sleeping", file.path)
+			}
+			return true
+		})
+	}
+	if bubbles == 0 {
+		t.Error("no bubble was found")
+	}
+}
+
 func TestSentences(t *testing.T) {
 	got := sentences("# Title\n\nThe leader renews. A candidate\nwaits for it.\n\n| a | b |\n\n- an item\n")
 	if len(got) != 2 || got[1] != "A candidate waits for it." {
