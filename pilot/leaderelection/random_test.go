@@ -39,6 +39,7 @@ type world struct {
 	began   time.Time
 	objects *locktest.Store // the ConfigMap
 	leases  *locktest.Store
+	backups []map[*locktest.Store]locktest.Backup
 
 	processes []*process     // that live
 	orders    sync.WaitGroup // pending operator commands
@@ -51,7 +52,9 @@ type world struct {
 	all             []*process
 	calm            bool // no more faults
 	defaultRevision string
-	token           uint64 // of the newest term
+	restored        time.Time // the time of the last restore
+	events          []locktest.Event
+	token           uint64 // of the newest term since then
 	terms           int
 	violations      []string
 	log             strings.Builder

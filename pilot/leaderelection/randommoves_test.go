@@ -277,6 +277,34 @@ func (w *world) edit() {
 	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
 }
 
+// rewind saves the state of etcd, or restores an earlier state.
+func (w *world) rewind() {
+	if len(w.backups) == 0 || w.intn(2) == 0 {
+		backup := map[*locktest.Store]locktest.Backup{}
+		for _, s := range w.stores() {
+			backup[s] = s.Backup()
+		}
+		w.backups = append(w.backups, backup)
+		return
+	}
+	<-time.After(8 * time.Second)
+	if !w.allKnow() {
+		return
+	}
+	n := w.intn(len(w.backups))
+	w.logf("restore %d", n)
+	w.takeEvents()
+	w.locked(func() {
+		w.restored = time.Now()
+		w.token = 0 // a new history
+	})
+	for _, s := range w.stores() {
+		s.Restore(w.backups[n][s])
+	}
+	w.backups = w.backups[:n]
+	w.untouched = time.Now().Add(2*playLease + 5*time.Second)
+}
+
 // allKnow reports whether every process of this project has seen the holder of its lock and the term.
 func (w *world) allKnow() bool {
 	for _, p := range w.processes {
@@ -316,6 +344,7 @@ var moves = []struct {
 	{1, (*world).edit},
 	{1, (*world).note},
 	{1, (*world).fitness},
+	{1, (*world).rewind},
 }
 
 // makeMove makes a random move.
