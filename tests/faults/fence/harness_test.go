@@ -234,9 +234,9 @@ var eventually = waits.Until
 
 // stands waits until the installed fence is in effect: the holder may
 // write and another pod may not.
-func (s *stage) stands(holder, other kubernetes.Interface) {
+func (s *stage) inEffect(holder, other kubernetes.Interface) {
 	s.t.Helper()
-	eventually(s.t, "the fence stands", func() bool { return fence.IsRefusal(s.write(other)) && s.write(holder) == nil })
+	eventually(s.t, "the fence is in effect", func() bool { return fence.IsRefusal(s.write(other)) && s.write(holder) == nil })
 }
 
 // guarded has two pods with a fence in effect. The first pod leads.
@@ -245,7 +245,7 @@ func (s *stage) guarded() (holder, other kubernetes.Interface) {
 	holder, other = s.pod("a"), s.pod("b")
 	s.put(record{holder: "a", transitions: 3})
 	s.install(s.declaration())
-	s.stands(holder, other)
+	s.inEffect(holder, other)
 	return holder, other
 }
 

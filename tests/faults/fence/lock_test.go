@@ -148,7 +148,7 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 	s.allowed("an operator", write(s.admin, "this is no record"))
 	eventually(t, "nobody may write", func() bool { return fence.IsRefusal(s.write(a)) })
 	s.allowed("replacing it", s.update(b, record{holder: "b", transitions: 4}))
-	s.stands(b, a)
+	s.inEffect(b, a)
 	t.Log("transitions above the maximum of a Lease stay, and only an operator may write them")
 	s.put(record{holder: "a", transitions: 9999999999})
 	s.allowed("taking it", s.update(b, record{holder: "b", transitions: 9999999999}))

@@ -84,7 +84,7 @@ func TestRights_Table(t *testing.T) {
 	declared := s.declaration()
 	declared.Guards = append(declared.Guards, fence.Guard{Group: "apps", Resources: []string{"deployments"}, Labels: target.Labels, Namespaces: []string{s.namespace}})
 	s.install(declared)
-	s.stands(s.pod("a"), s.pod("b"))
+	s.inEffect(s.pod("a"), s.pod("b"))
 
 	owned := manifests.Rights{Leases: []string{election}, Home: []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create", "patch"}},

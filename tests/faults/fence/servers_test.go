@@ -63,9 +63,9 @@ func TestFence_Reinstalled(t *testing.T) {
 	lapse(t, 2*second)
 	s.put(record{holder: "b", transitions: 4})
 	s.must(install.Apply(t.Context(), s.admin, s.set))
-	s.stands(b, a)
+	s.inEffect(b, a)
 	s.put(record{holder: "a", transitions: 5})
-	s.stands(a, b)
+	s.inEffect(a, b)
 }
 
 // Each API server judges writes by the lock that it has read itself.
@@ -88,9 +88,9 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	b1, b2 := clients("b")
 	s.put(record{holder: "a", transitions: 3})
 	s.install(s.declaration())
-	s.stands(a1, b1)
-	s.stands(a2, b2)
+	s.inEffect(a1, b1)
+	s.inEffect(a2, b2)
 	s.put(record{holder: "b", transitions: 4})
-	s.stands(b1, a1)
-	s.stands(b2, a2)
+	s.inEffect(b1, a1)
+	s.inEffect(b2, a2)
 }

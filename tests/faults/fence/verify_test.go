@@ -69,7 +69,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	s.must(s.admin.CoreV1().ConfigMaps(s.namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: guarded}}, metav1.CreateOptions{}))
 	s.must(s.admin.CoreV1().Secrets(s.namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "managed", Labels: managed}}, metav1.CreateOptions{}))
 	s.install(d)
-	s.stands(a, b)
+	s.inEffect(a, b)
 	verify := func() []install.Finding {
 		t.Helper()
 		findings, err := install.Verify(t.Context(), s.cluster.Admin(), s.set, d)

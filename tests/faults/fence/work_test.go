@@ -23,7 +23,7 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 
 		t.Log("a handover: the right to write goes with the record")
 		s.put(record{holder: "b", transitions: 4})
-		s.stands(b, a)
+		s.inEffect(b, a)
 		t.Log("a release: no pod may write")
 		s.put(record{transitions: 4})
 		eventually(t, "b is refused", func() bool { return fence.IsRefusal(s.write(b)) })
@@ -70,6 +70,6 @@ func TestFence_MissingLock(t *testing.T) {
 		s.refused("a write of the former holder", s.write(a), "no params found")
 		t.Log("a candidate may recreate the lock, and leads")
 		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
-		s.stands(b, a)
+		s.inEffect(b, a)
 	})
 }
