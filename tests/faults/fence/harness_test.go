@@ -232,7 +232,7 @@ func (s *stage) write(as kubernetes.Interface) error {
 // eventually waits until something holds.
 var eventually = waits.Until
 
-// stands waits until the installed fence is in effect: the holder may
+// inEffect waits until the installed fence is in effect: the holder may
 // write and another pod may not.
 func (s *stage) inEffect(holder, other kubernetes.Interface) {
 	s.t.Helper()
