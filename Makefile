@@ -19,6 +19,11 @@ BUILD_TOOLS := tools
 endif
 export KUBEBUILDER_ASSETS
 
+# One set of flags for lint, programs and tests, so that each package is compiled once. Without paths in the programs, the
+# build cache also serves a second clone.
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath)
+export CGO_ENABLED ?= 0
+
 # Versions are pinned so that lint has the same result everywhere.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -82,7 +87,7 @@ tests-compiled:
 	@for module in . adapters/controllerruntime electionctl examples/fencing tests/integration/alerts tests/integration/page; do \
 		$(SPARING) go list -C $$module -export -test ./... >/dev/null || exit; \
 	done
-	@cd tools/helm && $(SPARING) CGO_ENABLED=0 go list -trimpath -export -test ./... >/dev/null
+	@cd tools/helm && $(SPARING) go list -export -test ./... >/dev/null
 ifneq ($(RACE),)
 	@$(SPARING) CGO_ENABLED=1 go list -race -export -test $(RACE_PACKAGES) >/dev/null
 endif
@@ -96,8 +101,8 @@ else
 endif
 
 test-modules:
-	cd tools/helm && CGO_ENABLED=0 go test -trimpath -timeout 15m ./...
-	cd tools/image && CGO_ENABLED=0 go test -trimpath -timeout 5m ./...
+	cd tools/helm && go test -timeout 15m ./...
+	cd tools/image && go test -timeout 5m ./...
 	cd adapters/controllerruntime && go test -timeout 10m ./...
 	cd examples/fencing && go test -timeout 5m ./...
 	cd electionctl && go test -timeout 5m ./...
@@ -154,12 +159,12 @@ ISTIOD := $(CURDIR)/.cache/istiod
 
 istiod: $(BUILD_TOOLS) ## Run the real istiod next to incumbent: installation, restarts, crashes, 10 flips, status of Gateways (compiles istiod; half an hour)
 	@mkdir -p $(ISTIOD)
-	cd tests/peers && CGO_ENABLED=0 go build -trimpath -ldflags=-w -o $(ISTIOD)/ istio.io/istio/pilot/cmd/pilot-discovery
+	cd tests/peers && go build -ldflags=-w -o $(ISTIOD)/ istio.io/istio/pilot/cmd/pilot-discovery
 	cd tests/peers && ISTIOD=$(ISTIOD)/pilot-discovery go test -count=1 -v -timeout 60m -run "TestScenarios|TestGatewayStatus" ./istiod $(ARGS)
 
 istiod-inside: $(BUILD_TOOLS) ## Build istiod with incumbent's elections, run Istio's own tests of them, and compare flips with the stock istiod (half an hour)
 	@mkdir -p $(ISTIOD)
-	cd tests/peers && CGO_ENABLED=0 go build -trimpath -ldflags=-w -o $(ISTIOD)/ istio.io/istio/pilot/cmd/pilot-discovery
+	cd tests/peers && go build -ldflags=-w -o $(ISTIOD)/ istio.io/istio/pilot/cmd/pilot-discovery
 	cd tests/peers && bash istiod/inside.sh $(ISTIOD)
 	cd tests/peers && ISTIOD=$(ISTIOD)/pilot-discovery ISTIOD_INSIDE=$(ISTIOD)/istiod-inside go test -count=1 -v -timeout 60m -run TestInside ./istiod $(ARGS)
 	cd tests/peers && bash istiod/inside.sh test $(ISTIOD)
@@ -222,13 +227,13 @@ build: ## Build the programs into bin
 	@bash tools/progress.sh "building electionctl into bin" go -C electionctl build -v -buildvcs=auto -ldflags '-s -w' -o ../bin/ .
 	@ln -sf electionctl bin/kubectl-election
 	@cp electionctl/kubectl_complete-election bin/
-	@bash tools/progress.sh "building helm $(HELM) into bin" env CGO_ENABLED=0 go -C tools/helm build -v -trimpath -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
+	@bash tools/progress.sh "building helm $(HELM) into bin" go -C tools/helm build -v -buildvcs=false -ldflags '-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)' -o ../../bin/ .
 
 page-images: ## Update the pictures of the elections page in docs/images
 	cd tests/integration/page && go test -count=1 -run TestPictures . -pictures $(CURDIR)/docs/images
 
 charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
-	cd tools/helm && CGO_ENABLED=0 go test -trimpath -count=1 -run 'TestChart_Fence|TestKustomize|TestChart_MatchesServer' . -args -rewrite
+	cd tools/helm && go test -count=1 -run 'TestChart_Fence|TestKustomize|TestChart_MatchesServer' . -args -rewrite
 
 image: ## Build an OCI image of static binaries for PLATFORMS into bin/image
 	cd tools/image && go run . -root ../.. -out ../../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
