@@ -1,4 +1,4 @@
-# `make help` lists the targets. All of them need Go and make; `make test RACE=1` also needs a C compiler.
+# `make help` lists the targets. All of them need Go and make; `make lint` and `make test RACE=1` also need a C compiler.
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo upgrade test size api lint electionctl-test alerts-test page-test page-bench page-images sim fence charts image interop istiod istiod-inside conformance upgrade-test nightly bench bench-quick bench-server fuzz cover build tools clean
@@ -137,7 +137,7 @@ lint: ## Check format, vet, golangci-lint, unused functions, language and links
 	cd tools/image && go vet ./...
 	@dead=$$(go run $(DEADCODE) -test ./...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "not called by a program or a test:"; echo "$$dead"; exit 1; fi
-	go run $(VALE) --output=line $$(git ls-files '*.go' '*.md')
+	CGO_ENABLED=1 go run $(VALE) --output=line $$(git ls-files '*.go' '*.md')
 	go test ./tests/repo/language ./tests/repo/readme
 
 ##@ Check more
