@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -83,7 +84,7 @@ func TestRecordEvent_Object(t *testing.T) {
 }
 
 // A created object has the labels, annotations and owners of the lock.
-func TestWrite_CreatedMeta(t *testing.T) {
+func TestWrite_Create(t *testing.T) {
 	store := &unversionedStore{}
 	l := lockOn(store)
 	l.ConfigMapMeta.Labels = map[string]string{"app": "pilot"}
@@ -102,6 +103,14 @@ func TestWrite_CreatedMeta(t *testing.T) {
 	}
 	if len(l.ConfigMapMeta.Annotations) != 2 {
 		t.Errorf("the meta was changed: %v", l.ConfigMapMeta.Annotations)
+	}
+	// Only an existing object is a conflict. A missing namespace is not.
+	if _, err := l.Write(t.Context(), Snapshot{}, golden, nil); !IsConflict(err) {
+		t.Errorf("second create: %v", err)
+	}
+	store.failNext(1, apierrors.NewNotFound(corev1.Resource("namespaces"), "istio-system"))
+	if _, err := l.Write(t.Context(), Snapshot{}, golden, nil); !apierrors.IsNotFound(err) || IsConflict(err) {
+		t.Errorf("create in a missing namespace: %v", err)
 	}
 }
 

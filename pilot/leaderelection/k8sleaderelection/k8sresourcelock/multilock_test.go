@@ -123,6 +123,10 @@ func TestMultiLock_MissingLocks(t *testing.T) {
 			lock.RecordWarning("x")
 		})
 	}
+	base.Object = p.Primary.Snapshot().Object
+	if _, err := good.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || !strings.Contains(err.Error(), "base of the write is a *v1.ConfigMap") {
+		t.Errorf("base of one object: error %v", err)
+	}
 }
 
 // If one of the two locks cannot be watched, neither is.
