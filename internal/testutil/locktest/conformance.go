@@ -114,10 +114,17 @@ func (t *trial) wantStored(want k8sresourcelock.LeaderElectionRecord) {
 	t.wantRecord(got, want)
 }
 
+// wantRecord checks the record of a snapshot. A snapshot never keeps managedFields in memory.
 func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.LeaderElectionRecord) {
 	t.Helper()
 	if !got.Exists || got.Unreadable != nil || got.Raw == nil || !equality.Semantic.DeepEqual(got.Record, want) {
 		t.Errorf("stored: %+v (exists %v, unreadable %v, raw %q)\n  want: %+v", got.Record, got.Exists, got.Unreadable, got.Raw, want)
+		return
+	}
+	for _, obj := range objects(got) {
+		if len(obj.GetManagedFields()) > 0 {
+			t.Errorf("managedFields of %v", obj)
+		}
 	}
 }
 
