@@ -1,105 +1,69 @@
 package leaderelection
 
 import (
-	"slices"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// testWatcher is a watcher with handlers that the test calls. It can reject handlers.
+// testWatcher is a watcher that counts calls. It can be out of sync and reject handlers.
 type testWatcher struct {
-	mu       sync.Mutex
-	revision string
-	synced   bool
-	takes    bool
-	handlers []revisions.DefaultHandler
-	asked    int
+	*defaults.Watcher
+	synced          atomic.Bool
+	rejects         bool
+	asked, handlers atomic.Int32
 }
 
-// newWatcher returns a watcher that has synced and accepts handlers.
+// newWatcher returns a watcher that has synced.
 func newWatcher(revision string) *testWatcher {
-	return &testWatcher{revision: revision, synced: true, takes: true}
+	w := &testWatcher{Watcher: defaults.New(revision)}
+	w.synced.Store(true)
+	return w
 }
-
-func (*testWatcher) Run(<-chan struct{}) {}
 
 func (w *testWatcher) HasSynced() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked++
-	return w.synced
-}
-
-func (w *testWatcher) GetDefault() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.revision
+	w.asked.Add(1)
+	return w.synced.Load()
 }
 
 func (w *testWatcher) AddHandler(h revisions.DefaultHandler) {
-	if !w.takes {
+	if w.rejects {
 		panic("unimplemented")
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.handlers = append(w.handlers, h)
-}
-
-func (w *testWatcher) is(revision string) {
-	w.mu.Lock()
-	w.revision, w.synced = revision, true
-	handlers := append([]revisions.DefaultHandler{}, w.handlers...)
-	w.mu.Unlock()
-	for _, h := range handlers {
-		h(revision)
-	}
-}
-
-func (w *testWatcher) count() (asked, handlers int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.asked, len(w.handlers)
+	w.handlers.Add(1)
+	w.Watcher.AddHandler(h)
 }
 
 // leavable is a watcher from which handlers can be removed.
-type leavable struct{ testWatcher }
+type leavable struct{ *testWatcher }
 
-func (w *leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
+func (w leavable) Subscribe(h revisions.DefaultHandler) (unsubscribe func()) {
 	w.AddHandler(h)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	mine := len(w.handlers) - 1
-	return func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.handlers = slices.Delete(w.handlers, mine, mine+1)
-	}
+	return func() { w.handlers.Add(-1) }
 }
 
 // An election removes its handler from a watcher that outlives it.
 func TestRunContext_RemovesHandlers(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &leavable{testWatcher{takes: true, synced: true, revision: "canary"}}
+		w := leavable{newWatcher("canary")}
 		for _, name := range []string{"a", "b", "a"} {
 			a := s.candidate(t, name, func(c *Config) { c.DefaultWatcher = w }).starts(t)
 			passes(time.Second)
-			if _, handlers := w.count(); handlers != 1 || !a.IsLeader() {
-				t.Errorf("%d handlers; %+v", handlers, a.Status())
+			if n := w.handlers.Load(); n != 1 || !a.IsLeader() {
+				t.Errorf("%d handlers; %+v", n, a.Status())
 			}
-			w.is("stable")
+			w.Set("stable")
 			passes(0)
 			if a.Status().Default != "stable" {
 				t.Errorf("the elector did not receive the default revision: %+v", a.Status())
 			}
-			w.is("canary")
-			if err := a.quits(); err != nil {
-				t.Error(err)
-			}
-			if _, handlers := w.count(); handlers != 0 {
-				t.Errorf("%d handlers are left", handlers)
+			w.Set("canary")
+			a.Stop(t)
+			if n := w.handlers.Load(); n != 0 {
+				t.Errorf("%d handlers are left", n)
 			}
 		}
 	})
@@ -110,7 +74,7 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 func TestDefaultRevisionChange(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		inBubble(t, func(t *testing.T, s *lockServer) {
-			w := &testWatcher{takes: takes}
+			w := &testWatcher{Watcher: defaults.New(""), rejects: !takes}
 			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
 			a.sharing = true // the comparison then uses the value of the elector
 			a.starts(t)
@@ -118,7 +82,8 @@ func TestDefaultRevisionChange(t *testing.T) {
 			if a.IsLeader() || a.Status().DefaultKnown || a.currentDefault().Synced {
 				t.Errorf("handlers %v: before the watcher has synced: %+v", takes, a.Status())
 			}
-			w.is("canary")
+			w.synced.Store(true)
+			w.Set("canary")
 			if passes(0); takes != a.Status().DefaultKnown {
 				t.Errorf("handlers %v: immediately: %+v", takes, a.Status())
 			}
@@ -126,27 +91,23 @@ func TestDefaultRevisionChange(t *testing.T) {
 			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.currentDefault().Revision != "canary" {
 				t.Errorf("handlers %v: %+v", takes, st)
 			}
-			from, _ := w.count()
+			from := w.asked.Load()
 			passes(10 * playRetry)
-			if asked, _ := w.count(); takes && asked != from || !takes && (asked-from < 9 || asked-from > 11) {
-				t.Errorf("handlers %v: polled %d times", takes, asked-from)
+			if n := w.asked.Load() - from; takes && n != 0 || !takes && (n < 9 || n > 11) {
+				t.Errorf("handlers %v: polled %d times", takes, n)
 			}
-			if err := a.quits(); err != nil {
-				t.Error(err)
-			}
-			from, _ = w.count()
+			a.Stop(t)
+			from = w.asked.Load()
 			passes(10 * playRetry)
-			if asked, _ := w.count(); asked != from {
+			if w.asked.Load() != from {
 				t.Errorf("handlers %v: polled after the end", takes)
 			}
 			a.starts(t)
 			passes(time.Second)
-			if _, handlers := w.count(); takes && handlers != 1 || a.Status().Default != "canary" {
-				t.Errorf("handlers %v: %d handlers, %+v", takes, handlers, a.Status())
+			if n := w.handlers.Load(); takes && n != 1 || a.Status().Default != "canary" {
+				t.Errorf("handlers %v: %d handlers, %+v", takes, n, a.Status())
 			}
-			if err := a.quits(); err != nil {
-				t.Error(err)
-			}
+			a.Stop(t)
 			if got := a.log.Count("accepts no handlers"); takes != (got == 0) || got > 1 {
 				t.Errorf("handlers %v: logged %d times", takes, got)
 			}
@@ -154,11 +115,11 @@ func TestDefaultRevisionChange(t *testing.T) {
 	}
 	// A per-revision election has no rank and does not read the default revision.
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &testWatcher{takes: true}
+		w := newWatcher("")
 		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher, c.PerRevision = w, true })
 		unfollow := a.followDefault()
 		unfollow()
-		if asked, handlers := w.count(); asked > 0 || handlers > 0 {
+		if asked, handlers := w.asked.Load(), w.handlers.Load(); asked > 0 || handlers > 0 {
 			t.Errorf("polled %d times, %d handlers", asked, handlers)
 		}
 	})

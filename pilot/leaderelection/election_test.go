@@ -19,9 +19,7 @@ func TestElection(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *lockServer) {
 				before := s.candidate(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
 				passes(time.Second)
-				if err := before.quits(); err != nil {
-					t.Fatal(err)
-				}
+				before.Stop(t)
 				a := s.candidate(t, "a", func(c *Config) { c.Lock, c.DefaultWatcher = kind, watcher("stable") })
 				a.AddRunContext(a.work)
 				cleanUp := false
@@ -31,12 +29,12 @@ func TestElection(t *testing.T) {
 					cleanUp = a.admits(t)
 					return nil
 				})
-				if a.IsLeader() || a.works() || a.admits(t) {
+				if a.IsLeader() || a.Live() || a.admits(t) {
 					t.Error("leads before it runs")
 				}
 				a.starts(t)
 				passes(10 * time.Second)
-				if !a.IsLeader() || !a.works() || !a.admits(t) {
+				if !a.IsLeader() || !a.Live() || !a.admits(t) {
 					t.Fatalf("it does not lead: %+v", a.Status())
 				}
 				held := map[bool]string{true: "a"}
@@ -53,8 +51,8 @@ func TestElection(t *testing.T) {
 				if len(a.events) == 0 || a.log.Count("election="+locktest.Name) == 0 {
 					t.Errorf("Events %v, log %s", a.events, &a.log)
 				}
-				if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.admits(t) || !cleanUp {
-					t.Errorf("it ended with %v; its function runs: %v, it leads: %v, a write at the end: %v", err, a.works(), a.IsLeader(), cleanUp)
+				if err := a.Quit(); err != nil || a.Live() || a.IsLeader() || a.admits(t) || !cleanUp {
+					t.Errorf("it ended with %v; its function runs: %v, it leads: %v, a write at the end: %v", err, a.Live(), a.IsLeader(), cleanUp)
 				}
 				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
 					t.Errorf("after the stop: the ConfigMap held by %q, the Lease by %q", o, l)
@@ -112,13 +110,11 @@ func TestFollowerStatus(t *testing.T) {
 		passes(time.Second)
 		a.StepDown()
 		passes(time.Second)
-		if a.IsLeader() || !c.IsLeader() || b.works() {
+		if a.IsLeader() || !c.IsLeader() || b.Live() {
 			t.Errorf("after a step down a leads: %v, c: %v, b: %v", a.IsLeader(), c.IsLeader(), b.IsLeader())
 		}
 		for _, x := range []*candidate{a, b, c} {
-			if err := x.quits(); err != nil {
-				t.Error(err)
-			}
+			x.Stop(t)
 		}
 	})
 }
@@ -142,27 +138,25 @@ func TestRunContext(t *testing.T) {
 		})
 		a.starts(t)
 		passes(time.Minute)
-		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.works() {
+		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.Live() {
 			t.Errorf("campaigns before the warm-up has ended: %v", s.leases.Requests())
 		}
 		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("a second concurrent run: %v", err)
 		}
-		if err := a.quits(); err != nil || len(s.leases.Requests()) > 0 {
+		if err := a.Quit(); err != nil || len(s.leases.Requests()) > 0 {
 			t.Errorf("ended during the warm-up: %v, %v", err, s.leases.Requests())
 		}
 		close(warmed)
 		a.starts(t)
 		passes(5 * time.Second)
-		if !a.works() {
+		if !a.Live() {
 			t.Error("does not lead after the warm-up")
 		}
 		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) {
 			t.Errorf("a second concurrent run: %v", err)
 		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
+		a.Stop(t)
 		fails = true
 		if err := a.RunContext(t.Context()); !errors.Is(err, warm) || !strings.Contains(err.Error(), `election "`+locktest.Name+`": warm up: `) {
 			t.Errorf("failed warm-up: %v", err)
@@ -170,12 +164,10 @@ func TestRunContext(t *testing.T) {
 		fails = false
 		a.starts(t)
 		passes(5 * time.Second)
-		if !a.works() || a.terms != 2 {
-			t.Errorf("it does not lead again: %d terms", a.terms)
+		if !a.Live() || len(a.Spans()) != 2 {
+			t.Errorf("it does not lead again: %d terms", len(a.Spans()))
 		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
+		a.Stop(t)
 	})
 }
 
@@ -187,7 +179,7 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 		a.AddRunContext(func(context.Context) error { runs++; <-release; return nil })
 		a.starts(t)
 		passes(5 * time.Second)
-		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) {
+		if err := a.Quit(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) {
 			t.Fatalf("it ended with %v", err)
 		}
 		a.starts(t)
@@ -195,7 +187,7 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 		if runs != 1 || a.IsLeader() || a.log.Count("waiting for run functions of an earlier run") != 1 {
 			t.Errorf("%d runs while a function of an earlier run is active:\n%s", runs, &a.log)
 		}
-		if err := a.quits(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
+		if err := a.Quit(); !errors.Is(err, k8sleaderelection.ErrStuckDrain) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("ended while it waited: %v", err)
 		}
 		a.starts(t)
@@ -205,9 +197,7 @@ func TestRunContext_AfterStuckFunctions(t *testing.T) {
 		if runs != 2 || !a.IsLeader() {
 			t.Errorf("%d runs after the function has returned", runs)
 		}
-		if err := a.quits(); err != nil {
-			t.Error(err)
-		}
+		a.Stop(t)
 	})
 }
 
@@ -221,31 +211,27 @@ func TestDisabled(t *testing.T) {
 		}
 		a.starts(t)
 		passes(time.Minute)
-		if !a.works() || !a.IsLeader() || !a.Status().Leading || a.Status().Phase != "disabled" || len(s.leases.Requests()) > 0 {
+		if !a.Live() || !a.IsLeader() || !a.Status().Leading || a.Status().Phase != "disabled" || len(s.leases.Requests()) > 0 {
 			t.Errorf("%+v, requests %v", a.Status(), s.leases.Requests())
 		}
-		if err := a.quits(); err != nil || a.works() || a.IsLeader() || a.Status().Leading {
+		if err := a.Quit(); err != nil || a.Live() || a.IsLeader() || a.Status().Leading {
 			t.Errorf("ended with %v; it leads: %v", err, a.IsLeader())
 		}
 		done := s.candidate(t, "b", func(c *Config) { c.Disabled = true })
 		done.AddRunContext(func(context.Context) error { return nil })
 		done.starts(t)
 		passes(time.Minute)
-		if !done.IsLeader() || len(done.ended) > 0 {
+		if !done.IsLeader() {
 			t.Error("a disabled election ended when its function returned")
 		}
-		if err := done.quits(); err != nil {
-			t.Error(err)
-		}
+		done.Stop(t)
 		wrong := s.candidate(t, "c", func(c *Config) { c.Disabled = true })
 		wrong.AddRunContext(func(context.Context) error { return errPlay })
-		if err := wrong.starts(t).waits(); !errors.Is(err, errPlay) || wrong.IsLeader() {
+		if err := wrong.RunContext(t.Context()); !errors.Is(err, errPlay) || wrong.IsLeader() {
 			t.Errorf("its function failed: %v", err)
 		}
 	})
 }
-
-func (a *candidate) waits() error { return <-a.ended }
 
 // Run returns when stop is closed or after an error, which it logs.
 func TestRun(t *testing.T) {
@@ -255,12 +241,12 @@ func TestRun(t *testing.T) {
 		stop, ended := make(chan struct{}), make(chan struct{})
 		go func() { defer close(ended); a.Run(stop) }()
 		passes(5 * time.Second)
-		if !a.works() {
+		if !a.Live() {
 			t.Error("it does not lead")
 		}
 		close(stop)
 		<-ended
-		if a.works() || a.log.Count("ended with an error") != 0 {
+		if a.Live() || a.log.Count("ended with an error") != 0 {
 			t.Errorf("%s", &a.log)
 		}
 		a.AddWarmup(func(context.Context) error { return errPlay })
@@ -295,12 +281,12 @@ func TestSet(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- set.RunContext(t.Context()) }()
 		passes(5 * time.Second)
-		if !a.works() || !off.works() || len(ended) > 0 {
+		if !a.Live() || !off.Live() || len(ended) > 0 {
 			t.Error("a candidate in its warm-up keeps another from leading")
 		}
 		close(warmed)
-		if err := <-ended; !errors.Is(err, errPlay) || a.works() || off.works() {
-			t.Errorf("ended with %v; functions run: %v, %v", err, a.works(), off.works())
+		if err := <-ended; !errors.Is(err, errPlay) || a.Live() || off.Live() {
+			t.Errorf("ended with %v; functions run: %v, %v", err, a.Live(), off.Live())
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		one := NewSet()
@@ -308,8 +294,8 @@ func TestSet(t *testing.T) {
 		go func() { ended <- one.RunContext(ctx) }()
 		passes(5 * time.Second)
 		cancel()
-		if err := <-ended; err != nil || a.terms != 2 {
-			t.Errorf("stopped: %v, after %d terms", err, a.terms)
+		if err := <-ended; err != nil || len(a.Spans()) != 2 {
+			t.Errorf("stopped: %v, after %d terms", err, len(a.Spans()))
 		}
 		both := NewSet()
 		for _, name := range []string{"d", "e"} {

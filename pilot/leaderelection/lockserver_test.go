@@ -10,6 +10,7 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -30,16 +31,13 @@ func inBubble(t *testing.T, f func(t *testing.T, s *lockServer)) {
 // candidate is an election of one process, with a run function that records its calls.
 type candidate struct {
 	*LeaderElection
-	client *locktest.Client // to the Lease
-	old    *locktest.Client // to the ConfigMap
-	log    logs.Buffer
-	cancel context.CancelFunc
-	ended  chan error
+	lives.Recorder
+	lives.Process
+	old   *locktest.Client // to the ConfigMap
+	log   logs.Buffer
+	token uint64 // of the newest term
 
 	mu     sync.Mutex
-	live   bool
-	terms  int
-	token  uint64 // of the newest term
 	events []string
 }
 
@@ -49,31 +47,20 @@ func (a *candidate) Eventf(_ k8sruntime.Object, _, reason, _ string, _ ...any) {
 	a.events = append(a.events, reason)
 }
 
-func (a *candidate) works() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.live
-}
-
 func (a *candidate) work(ctx context.Context) error {
 	term, _ := k8sleaderelection.TermFromContext(ctx)
-	a.mu.Lock()
-	a.live = true
-	a.terms++
 	a.token = term.Token
-	a.mu.Unlock()
+	_, ended := a.Begin()
 	<-ctx.Done()
-	a.mu.Lock()
-	a.live = false
-	a.mu.Unlock()
+	ended()
 	return nil
 }
 
 // candidate returns an election that does not run yet.
 func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config)) *candidate {
 	t.Helper()
-	a := &candidate{client: s.leases.Client(name), old: s.objects.Client(name), ended: make(chan error, 1)}
-	k := playKube{configMaps: a.old, leases: a.client}
+	a := &candidate{old: s.objects.Client(name)}
+	k := playKube{configMaps: a.old, leases: s.leases.Client(name)}
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LockTypeLease,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,
@@ -90,18 +77,11 @@ func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config
 	return a
 }
 
-// starts runs the election until the test ends or calls quits.
+// starts runs the election until the test ends or calls Quit.
 func (a *candidate) starts(t *testing.T) *candidate {
-	ctx, cancel := context.WithCancel(t.Context())
-	a.cancel = cancel
-	go func() { a.ended <- a.RunContext(ctx) }()
-	t.Cleanup(cancel)
+	a.Start(t.Context(), a.RunContext)
+	t.Cleanup(func() { _ = a.Quit() })
 	return a
-}
-
-func (a *candidate) quits() error {
-	a.cancel()
-	return <-a.ended
 }
 
 func (a *candidate) admits(t *testing.T) bool {

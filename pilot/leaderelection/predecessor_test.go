@@ -41,7 +41,6 @@ func withPredecessor(c *Config) {
 func (s *lockServer) oldReplica(t *testing.T, name string) *candidate {
 	a := s.candidate(t, name, func(c *Config) { c.Lock = LockTypeConfigMap })
 	a.AddRunContext(a.work)
-	t.Cleanup(func() { passes(3 * playLease) }) // a bubble ends when its goroutines have ended
 	return a.starts(t)
 }
 
@@ -63,9 +62,7 @@ func TestPredecessor_NoHolder(t *testing.T) {
 		"released": func(t *testing.T, s *lockServer) {
 			old := s.oldReplica(t, "old")
 			passes(time.Second)
-			if err := old.quits(); err != nil {
-				t.Fatal(err)
-			}
+			old.Stop(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +71,8 @@ func TestPredecessor_NoHolder(t *testing.T) {
 				before := s.objects.Snapshot()
 				a := s.newReplica(t, "new")
 				passes(10 * time.Millisecond)
-				if !a.works() || a.Status().Waiting {
-					t.Errorf("works %v, waiting %v; want a leader immediately", a.works(), a.Status().Waiting)
+				if !a.Live() || a.Status().Waiting {
+					t.Errorf("works %v, waiting %v; want a leader immediately", a.Live(), a.Status().Waiting)
 				}
 				passes(10 * playLease)
 				after := s.objects.Snapshot()
@@ -93,18 +90,16 @@ func TestPredecessor_HeldIsAwaited(t *testing.T) {
 		passes(time.Second)
 		a := s.newReplica(t, "new")
 		passes(10 * playLease)
-		if !old.works() || a.works() || !a.Status().Waiting || a.admits(t) {
-			t.Fatalf("old works %v, new works %v, waiting %v", old.works(), a.works(), a.Status().Waiting)
+		if !old.Live() || a.Live() || !a.Status().Waiting || a.admits(t) {
+			t.Fatalf("old works %v, new works %v, waiting %v", old.Live(), a.Live(), a.Status().Waiting)
 		}
 		if n := a.log.Count("waiting for the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times that it waits, want once", n)
 		}
-		if err := old.quits(); err != nil {
-			t.Fatal(err)
-		}
+		old.Stop(t)
 		passes(time.Second)
-		if !a.works() || !a.admits(t) || a.Status().Waiting {
-			t.Fatalf("works %v, admits %v, waiting %v after the release", a.works(), a.admits(t), a.Status().Waiting)
+		if !a.Live() || !a.admits(t) || a.Status().Waiting {
+			t.Fatalf("works %v, admits %v, waiting %v after the release", a.Live(), a.admits(t), a.Status().Waiting)
 		}
 		if holder := s.objects.Snapshot().Record.HolderIdentity; holder != "" {
 			t.Errorf("the old lock is held by %q, want it released", holder)
@@ -112,8 +107,8 @@ func TestPredecessor_HeldIsAwaited(t *testing.T) {
 		// A replica of an earlier version that starts again does not end the term: newer replicas are stopped first.
 		again := s.oldReplica(t, "again")
 		passes(10 * playLease)
-		if !a.works() || !again.works() || a.terms != 1 {
-			t.Errorf("works %v in term %d, old works %v", a.works(), a.terms, again.works())
+		if !a.Live() || !again.Live() || len(a.Spans()) != 1 {
+			t.Errorf("works %v in term %d, old works %v", a.Live(), len(a.Spans()), again.Live())
 		}
 	})
 }
@@ -125,12 +120,12 @@ func TestPredecessor_CrashedHolderExpires(t *testing.T) {
 		old.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
 		a := s.newReplica(t, "new")
 		passes(playLease - 2*playRetry)
-		if a.works() {
+		if a.Live() {
 			t.Fatal("works before the old lease has expired")
 		}
 		passes(2*playLease + playRetry)
-		if !a.works() || old.works() {
-			t.Errorf("works %v, old works %v", a.works(), old.works())
+		if !a.Live() || old.Live() {
+			t.Errorf("works %v, old works %v", a.Live(), old.Live())
 		}
 	})
 }
@@ -146,11 +141,11 @@ func TestPredecessor_DeletedWhileWaiting(t *testing.T) {
 		s.objects.Delete()
 		for range int(4 * playLease / playRetry) {
 			passes(playRetry)
-			if old.works() && a.works() {
+			if old.Live() && a.Live() {
 				t.Fatal("two active leaders")
 			}
 		}
-		if !a.works() {
+		if !a.Live() {
 			t.Error("the new replica does not work after the lease")
 		}
 		if s.objects.Snapshot().Exists {
@@ -166,15 +161,15 @@ func TestPredecessor_ReadFails(t *testing.T) {
 		a.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
 		a.starts(t)
 		passes(10 * playLease)
-		if a.works() || !a.Status().Waiting {
-			t.Fatalf("works %v, waiting %v while the old lock cannot be read", a.works(), a.Status().Waiting)
+		if a.Live() || !a.Status().Waiting {
+			t.Fatalf("works %v, waiting %v while the old lock cannot be read", a.Live(), a.Status().Waiting)
 		}
 		if n := a.log.Count("failed to read the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times, want once", n)
 		}
 		a.old.SetFault(nil)
 		passes(2 * playRetry)
-		if !a.works() {
+		if !a.Live() {
 			t.Error("does not work after the old lock could be read")
 		}
 	})
@@ -186,10 +181,8 @@ func TestPredecessor_StopsWhileWaiting(t *testing.T) {
 		passes(time.Second)
 		a := s.newReplica(t, "new")
 		passes(time.Second)
-		if err := a.quits(); err != nil {
-			t.Errorf("RunContext: %v", err)
-		}
-		if a.Status().Waiting || a.works() {
+		a.Stop(t)
+		if a.Status().Waiting || a.Live() {
 			t.Error("waits after the end")
 		}
 	})
@@ -204,12 +197,10 @@ func TestPredecessor_TwoRevisions(t *testing.T) {
 		stable := s.newReplica(t, "stable-1")
 		canary := other.newReplica(t, "canary-1", func(c *Config) { c.Revision = "canary" })
 		passes(2 * playLease)
-		if err := old.quits(); err != nil {
-			t.Fatal(err)
-		}
+		old.Stop(t)
 		passes(2 * playRetry)
-		if !stable.works() || !canary.works() {
-			t.Errorf("stable works %v, canary works %v", stable.works(), canary.works())
+		if !stable.Live() || !canary.Live() {
+			t.Errorf("stable works %v, canary works %v", stable.Live(), canary.Live())
 		}
 	})
 }

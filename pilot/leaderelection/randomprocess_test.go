@@ -119,7 +119,7 @@ func (p *process) elector() (run func(context.Context)) {
 // hears sets the default revision of the watcher.
 func (p *process) hears(revision string) {
 	if !p.w.bug.unwatched {
-		p.watcher.is(revision)
+		p.watcher.Set(revision)
 	}
 }
 
@@ -128,7 +128,7 @@ func (p *process) waver(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		select {
 		case <-time.After(p.w.bug.wavers):
-			p.watcher.is(playRevisions[i%2])
+			p.watcher.Set(playRevisions[i%2])
 		case <-ctx.Done():
 		}
 	}

@@ -126,3 +126,11 @@ func (p *Process) Quit() error {
 	p.done <- err
 	return err
 }
+
+// Stop cancels the candidate and fails the test if it ended with an error.
+func (p *Process) Stop(t testing.TB) {
+	t.Helper()
+	if err := p.Quit(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,8 +1,6 @@
 package lives
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -48,20 +46,6 @@ func TestApart(t *testing.T) {
 		f := &failed{TB: t}
 		if Apart(f, first, candidate{"second", &Recorder{spans: Spans{test.other}}}); len(f.lines) != test.fails {
 			t.Errorf("%s: failures %q, want %d", name, f.lines, test.fails)
-		}
-	}
-}
-
-func TestProcessQuit_Twice(t *testing.T) {
-	var p Process
-	over := errors.New("over")
-	p.Start(t.Context(), func(ctx context.Context) error {
-		<-ctx.Done()
-		return over
-	})
-	for range 2 {
-		if err := p.Quit(); !errors.Is(err, over) {
-			t.Errorf("Quit returned %v", err)
 		}
 	}
 }

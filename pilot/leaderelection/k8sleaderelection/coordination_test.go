@@ -1,7 +1,6 @@
 package k8sleaderelection_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -45,23 +44,23 @@ func TestCoordinatorAbsent(t *testing.T) {
 		}
 		nominate(store, "a")
 		advance(lease)
-		if !a.isRunning() {
+		if !a.Live() {
 			t.Fatal("a is nominated and does not lead")
 		}
 		a.SetCoordinatorAbsent(true)
 		b.SetCoordinatorAbsent(true)
 		advance(2 * lease)
-		if !a.isRunning() {
+		if !a.Live() {
 			t.Fatal("b acquired the lock too early")
 		}
 		advance(2 * lease)
-		if !b.isRunning() {
-			t.Fatalf("b outranks a and does not lead:\n%s", b.logged())
+		if !b.Live() {
+			t.Fatalf("b outranks a and does not lead:\n%s", b.log.String())
 		}
 		b.SetCoordinatorAbsent(false)
 		advance(lease)
-		if n := strings.Count(b.logged(), "coordinator chooses the leader again"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, b.logged())
+		if n := b.log.Count("coordinator chooses the leader again"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, b.log.String())
 		}
 	})
 }
@@ -74,11 +73,11 @@ func TestUncoordinatedElector(t *testing.T) {
 		advance(lease)
 		prefer(store, "ghost")
 		advance(lease)
-		if preferred := store.Snapshot().PreferredHolder; !a.isRunning() || preferred != "" {
-			t.Errorf("a runs: %v, preferred %q", a.isRunning(), preferred)
+		if preferred := store.Snapshot().PreferredHolder; !a.Live() || preferred != "" {
+			t.Errorf("a runs: %v, preferred %q", a.Live(), preferred)
 		}
-		if n := strings.Count(a.logged(), "lock is coordinated and this elector is not"); n != 1 {
-			t.Errorf("logged %d times:\n%s", n, a.logged())
+		if n := a.log.Count("lock is coordinated and this elector is not"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, a.log.String())
 		}
 	})
 }
@@ -96,8 +95,8 @@ func TestStrategyRemoved(t *testing.T) {
 			spec.LeaseTransitions = new(int32(2))
 		})
 		advance(time.Second)
-		if n := strings.Count(a.logged(), "strategy was removed from the lock"); n != 1 || a.isRunning() {
-			t.Errorf("logged %d times, runs %v:\n%s", n, a.isRunning(), a.logged())
+		if n := a.log.Count("strategy was removed from the lock"); n != 1 || a.Live() {
+			t.Errorf("logged %d times, runs %v:\n%s", n, a.Live(), a.log.String())
 		}
 	})
 }

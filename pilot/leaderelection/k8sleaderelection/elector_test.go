@@ -19,18 +19,16 @@ import (
 func TestElectorDrainsBeforeRelease(t *testing.T) {
 	forEachLock(t, func(t *testing.T, store *locktest.Store) {
 		a, b := startTwo(t, store)
-		if !a.isRunning() || !a.IsLeader() || b.isRunning() || b.GetLeader() != "a" {
-			t.Fatalf("a runs %v, b runs %v, b sees leader %q", a.isRunning(), b.isRunning(), b.GetLeader())
+		if !a.Live() || !a.IsLeader() || b.Live() || b.GetLeader() != "a" {
+			t.Fatalf("a runs %v, b runs %v, b sees leader %q", a.Live(), b.Live(), b.GetLeader())
 		}
 		a.drain = 3 * time.Second
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
+		a.Stop(t)
 		advance(time.Second)
-		if !b.isRunning() || record(store).HolderIdentity != "b" {
+		if !b.Live() || record(store).HolderIdentity != "b" {
 			t.Fatalf("b does not lead; record %+v", record(store))
 		}
-		if gap := b.lastStart().Sub(a.lastStop()); gap != 0 {
+		if gap := b.Last().From.Sub(a.Last().To); gap != 0 {
 			t.Errorf("b started %v after a's function returned", gap)
 		}
 	})
@@ -79,8 +77,8 @@ func TestRun_Concurrent(t *testing.T) {
 			}
 			stopped = 0
 		}
-		if n := strings.Count(c.logged(), "level=ERROR"); n != 2 || strings.Count(c.logged(), "already running") != 2 {
-			t.Errorf("errors logged: %d\n%s", n, c.logged())
+		if n := c.log.Count("level=ERROR"); n != 2 || c.log.Count("already running") != 2 {
+			t.Errorf("errors logged: %d\n%s", n, c.log.String())
 		}
 	})
 }
@@ -176,7 +174,7 @@ func TestCampaignTerms(t *testing.T) {
 		var a *candidate
 		a = prepare(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.Callbacks.OnStoppedLeading = func() {
-				if stopped++; a.isRunning() {
+				if stopped++; a.Live() {
 					t.Error("OnStoppedLeading was called before the function returned")
 				}
 			}
@@ -188,14 +186,14 @@ func TestCampaignTerms(t *testing.T) {
 		advance(10 * time.Minute)
 		a.StepDown()
 		advance(10 * time.Minute)
-		if !a.isRunning() || a.terms() != 3 || stopped != 2 || a.Status().Term.Transitions != 2 || record(store).LeaderTransitions != 2 {
-			t.Errorf("runs %v in term %d, OnStoppedLeading calls: %d", a.isRunning(), a.terms(), stopped)
+		if !a.Live() || len(a.Spans()) != 3 || stopped != 2 || a.Status().Term.Transitions != 2 || record(store).LeaderTransitions != 2 {
+			t.Errorf("runs %v in term %d, OnStoppedLeading calls: %d", a.Live(), len(a.Spans()), stopped)
 		}
 		last := errors.New("no disk")
 		a.fail <- last
 		advance(time.Second)
-		if err := a.stop(); !errors.Is(err, last) || stopped != 3 || strings.Contains(err.Error(), "no database") || strings.Contains(a.logged(), "waiting for run functions") {
-			t.Errorf("%v, OnStoppedLeading calls: %d\n%s", err, stopped, a.logged())
+		if err := a.Quit(); !errors.Is(err, last) || stopped != 3 || strings.Contains(err.Error(), "no database") || a.log.Count("waiting for run functions") > 0 {
+			t.Errorf("%v, OnStoppedLeading calls: %d\n%s", err, stopped, a.log.String())
 		}
 	})
 }
@@ -230,13 +228,13 @@ func TestPanicEndsTerm(t *testing.T) {
 				}()
 				_ = a.Campaign(t.Context())
 			}()
-			for a.terms() == 0 {
+			for len(a.Spans()) == 0 {
 				advance(time.Second)
 			}
 			if p := <-recovered; p != "no comparison" || leads {
 				t.Errorf("%s: recovered %v, leads %v", name, p, leads)
 			}
-			if synctest.Wait(); a.isRunning() {
+			if synctest.Wait(); a.Live() {
 				t.Errorf("%s: the function did not stop", name)
 			}
 			if err := a.Campaign(t.Context()); !errors.Is(err, le.ErrRunning) {

@@ -48,7 +48,7 @@ func TestEvents_Loss(t *testing.T) {
 		advance(time.Minute)
 		ofA.take()
 		a.disconnect(true)
-		if advance(renew); a.isRunning() || a.IsLeader() {
+		if advance(renew); a.Live() || a.IsLeader() {
 			t.Error("a leads after the end of its validity")
 		}
 		advance(lease - renew)
@@ -136,8 +136,8 @@ func TestEvents_FailedFunction(t *testing.T) {
 				t.Errorf("events %q", events)
 			}
 		}
-		if n := strings.Count(a.logged(), "level=ERROR"); n != 3 || strings.Count(a.logged(), "no database") != 3 {
-			t.Errorf("%d errors logged for three failures:\n%s", n, a.logged())
+		if n := a.log.Count("level=ERROR"); n != 3 || a.log.Count("no database") != 3 {
+			t.Errorf("%d errors logged for three failures:\n%s", n, a.log.String())
 		}
 	})
 }
@@ -171,8 +171,8 @@ func TestEvents_OperatorStepDown(t *testing.T) {
 		}
 		advance(time.Second)
 		got, _, _ := events.take()
-		if a.isRunning() || !slices.Contains(got, "a stepping down at the request of alice in annotation incumbent.dev/handover-request") {
-			t.Errorf("a leads %v, Events %q", a.isRunning(), got)
+		if a.Live() || !slices.Contains(got, "a stepping down at the request of alice in annotation incumbent.dev/handover-request") {
+			t.Errorf("a leads %v, Events %q", a.Live(), got)
 		}
 	})
 }

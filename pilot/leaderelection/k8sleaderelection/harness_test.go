@@ -1,7 +1,6 @@
 package k8sleaderelection_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/internal/testutil/logs"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -33,19 +34,14 @@ const (
 // candidate is an elector in a synctest bubble. Its run function records when it starts and stops.
 type candidate struct {
 	*le.LeaderElector
+	lives.Recorder
+	lives.Process
 	lock  *locktest.Lock
+	log   logs.Buffer
 	drain time.Duration // time that the run function needs to stop
 	fail  chan error    // the run function returns an error from fail
 
 	defaultRevision atomic.Pointer[le.DefaultRevision] // nil: unknown
-
-	mu      sync.Mutex
-	running bool
-	started []time.Time
-	stopped []time.Time
-	log     bytes.Buffer
-	cancel  context.CancelFunc
-	done    chan error
 }
 
 // startCandidate starts a candidate that campaigns until the end of the test.
@@ -73,12 +69,12 @@ func prepare(t *testing.T, store *locktest.Store, identity string, change ...fun
 
 func prepareKey(t *testing.T, store *locktest.Store, identity, key string, change ...func(*le.LeaderElectionConfig)) *candidate {
 	t.Helper()
-	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1), done: make(chan error, 1)}
+	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
 		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
 		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.run},
 		Clock:           testClock(),
-		Logger:          slog.New(slog.NewTextHandler(&lockedLog{c: c}, nil)),
+		Logger:          slog.New(slog.NewTextHandler(&c.log, nil)),
 		DefaultRevision: c.knownDefault,
 	}
 	for _, f := range change {
@@ -106,13 +102,8 @@ func (c *candidate) setDefaultRevision(d le.DefaultRevision) {
 }
 
 func (c *candidate) start(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	c.cancel = cancel
-	go func() { c.done <- c.Campaign(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-c.done
-	})
+	c.Start(t.Context(), c.Campaign)
+	t.Cleanup(func() { _ = c.Quit() })
 }
 
 // disconnect lets requests of the candidate hang and mutes its watches.
@@ -124,25 +115,9 @@ func (c *candidate) disconnect(is bool) {
 	}
 }
 
-// stop ends the campaign and returns its error.
-func (c *candidate) stop() error {
-	c.cancel()
-	err := <-c.done
-	c.done <- err
-	return err
-}
-
 func (c *candidate) run(ctx context.Context) error {
-	c.mu.Lock()
-	c.running = true
-	c.started = append(c.started, time.Now())
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.running = false
-		c.stopped = append(c.stopped, time.Now())
-	}()
+	_, ended := c.Begin()
+	defer ended()
 	select {
 	case <-ctx.Done():
 		after(c.drain)
@@ -150,44 +125,6 @@ func (c *candidate) run(ctx context.Context) error {
 	case err := <-c.fail:
 		return err
 	}
-}
-
-func (c *candidate) isRunning() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.running
-}
-
-func (c *candidate) terms() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.started)
-}
-
-func (c *candidate) lastStart() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.started[len(c.started)-1]
-}
-
-func (c *candidate) lastStop() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stopped[len(c.stopped)-1]
-}
-
-func (c *candidate) logged() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.log.String()
-}
-
-type lockedLog struct{ c *candidate }
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.c.log.Write(p)
 }
 
 // testClock returns a clock with the boot time of the synctest bubble.

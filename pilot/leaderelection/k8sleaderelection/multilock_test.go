@@ -1,7 +1,6 @@
 package k8sleaderelection_test
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,8 +36,8 @@ func playPair(t *testing.T, f func(t *testing.T, pair locktest.Pair, a, b *candi
 		b, lockB := preparePair(t, pair, "b", "canary")
 		b.start(t)
 		advance(time.Minute)
-		if !a.isRunning() || b.isRunning() || b.GetLeader() != "a" || record(pair.Primary).HolderIdentity != "a" || record(pair.Secondary).HolderIdentity != "a" {
-			t.Fatalf("a runs %v, b runs %v, records %+v and %+v", a.isRunning(), b.isRunning(), record(pair.Primary), record(pair.Secondary))
+		if !a.Live() || b.Live() || b.GetLeader() != "a" || record(pair.Primary).HolderIdentity != "a" || record(pair.Secondary).HolderIdentity != "a" {
+			t.Fatalf("a runs %v, b runs %v, records %+v and %+v", a.Live(), b.Live(), record(pair.Primary), record(pair.Secondary))
 		}
 		first := pair.Secondary.History()[0]
 		if term := a.Status().Term; term.Token != first.Version || term.LockUID != string(pair.Secondary.Snapshot().UID) {
@@ -65,8 +64,8 @@ func TestMultiLock_WatchDelay(t *testing.T) {
 				}
 				took := time.Since(began)
 				advance(time.Millisecond)
-				if !b.isRunning() || a.isRunning() || took > time.Second || strings.Contains(b.logged(), "another live process") {
-					t.Errorf("a runs %v, b runs %v after %v\n%s", a.isRunning(), b.isRunning(), took, b.logged())
+				if !b.Live() || a.Live() || took > time.Second || b.log.Count("another live process") > 0 {
+					t.Errorf("a runs %v, b runs %v after %v\n%s", a.Live(), b.Live(), took, b.log.String())
 				}
 			})
 		})
@@ -94,8 +93,8 @@ func TestMultiLock_WatchReadHangs(t *testing.T) {
 		}
 		before := reads()
 		advance(2 * time.Minute)
-		if n := reads() - before; n > 0 || !a.isRunning() || b.isRunning() {
-			t.Errorf("the follower read %d times in two minutes; a runs %v, b runs %v", n, a.isRunning(), b.isRunning())
+		if n := reads() - before; n > 0 || !a.Live() || b.Live() {
+			t.Errorf("the follower read %d times in two minutes; a runs %v, b runs %v", n, a.Live(), b.Live())
 		}
 	})
 }
@@ -105,11 +104,11 @@ func TestMultiLock_WatchReadHangs(t *testing.T) {
 func TestMultiLock_SecondaryForbidden(t *testing.T) {
 	playPair(t, func(t *testing.T, _ locktest.Pair, a, b *candidate, lockA, _ *locktest.PairLock) {
 		lockA.Secondary.Forbid(locktest.Create, locktest.Update)
-		if advance(renew); a.isRunning() || a.IsLeader() {
+		if advance(renew); a.Live() || a.IsLeader() {
 			t.Error("a leads after the validity of its last write to both objects")
 		}
-		if advance(lease + retry); a.isRunning() || !b.isRunning() {
-			t.Errorf("a runs %v, b runs %v\n%s%s", a.isRunning(), b.isRunning(), a.logged(), b.logged())
+		if advance(lease + retry); a.Live() || !b.Live() {
+			t.Errorf("a runs %v, b runs %v\n%s%s", a.Live(), b.Live(), a.log.String(), b.log.String())
 		}
 	})
 }
@@ -139,8 +138,8 @@ func TestMultiLock_PauseAndResume(t *testing.T) {
 				}
 				betweenWrites(func() error { return o.Pause(t.Context(), "", time.Hour) })
 				setDefault("canary", a, b)
-				if advance(time.Minute); !a.isRunning() || b.isRunning() {
-					t.Fatalf("paused: a runs %v, b runs %v", a.isRunning(), b.isRunning())
+				if advance(time.Minute); !a.Live() || b.Live() {
+					t.Fatalf("paused: a runs %v, b runs %v", a.Live(), b.Live())
 				}
 				for _, store := range []*locktest.Store{pair.Primary, pair.Secondary} {
 					if store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation] == "" {
@@ -151,8 +150,8 @@ func TestMultiLock_PauseAndResume(t *testing.T) {
 				// A write of one object must not restore the hold.
 				pair.Primary.Annotate("example.com/n", "1")
 				pair.Secondary.Annotate("example.com/n", "1")
-				if advance(time.Minute); a.isRunning() || !b.isRunning() {
-					t.Errorf("resumed: a runs %v, b runs %v\n%s", a.isRunning(), b.isRunning(), a.logged()+b.logged())
+				if advance(time.Minute); a.Live() || !b.Live() {
+					t.Errorf("resumed: a runs %v, b runs %v\n%s", a.Live(), b.Live(), a.log.String()+b.log.String())
 				}
 			})
 		})

@@ -60,7 +60,7 @@ func refuseWrites(t *testing.T, err error, log string) {
 	lines := map[*candidate]int{}
 	for _, c := range []*candidate{a, b} {
 		requests[c] = total(c.lock.Requests())
-		lines[c] = strings.Count(c.logged(), "\n")
+		lines[c] = c.log.Count()
 		c.lock.SetFault(func(verb locktest.Verb) locktest.Fault {
 			if verb == locktest.Create || verb == locktest.Update {
 				return locktest.Fault{Err: err}
@@ -69,22 +69,22 @@ func refuseWrites(t *testing.T, err error, log string) {
 		})
 	}
 	advance(minutes * time.Minute)
-	if a.isRunning() || a.terms() != 1 {
-		t.Errorf("a leads %v after %d terms", a.isRunning(), a.terms())
+	if a.Live() || len(a.Spans()) != 1 {
+		t.Errorf("a leads %v after %d terms", a.Live(), len(a.Spans()))
 	}
-	if led := a.lastStop().Sub(renewed); led < renew-time.Second || led > renew {
+	if led := a.Last().To.Sub(renewed); led < renew-time.Second || led > renew {
 		t.Errorf("a stopped %v after its last renewal, its validity is %v", led, renew)
 	}
 	for _, c := range []*candidate{a, b} {
 		sent := total(c.lock.Requests()) - requests[c]
-		if n := strings.Count(c.logged(), "\n") - lines[c]; sent > maxRequests || n > maxLines || strings.Count(c.logged(), log) != 1 {
+		if n := c.log.Count() - lines[c]; sent > maxRequests || n > maxLines || c.log.Count(log) != 1 {
 			t.Errorf("%s sent %d requests and logged %d lines in %d minutes, want at most %d and %d, and once %q:\n%s",
-				c.lock.Identity(), sent, n, minutes, maxRequests, maxLines, log, c.logged())
+				c.lock.Identity(), sent, n, minutes, maxRequests, maxLines, log, c.log.String())
 		}
 		c.lock.SetFault(nil)
 	}
 	advance(2 * lease)
-	if !a.isRunning() && !b.isRunning() {
+	if !a.Live() && !b.Live() {
 		t.Error("no candidate leads after the failures")
 	}
 }
@@ -132,17 +132,17 @@ func TestBarredChallenger(t *testing.T) {
 		advance(time.Minute)
 		setDefault("canary", a, b)
 		advance(time.Hour)
-		if n := a.terms(); n > 2 || !a.isRunning() || b.terms() > 0 {
-			t.Errorf("a led %d terms, b %d, within an hour", n, b.terms())
+		if n := len(a.Spans()); n > 2 || !a.Live() || len(b.Spans()) > 0 {
+			t.Errorf("a led %d terms, b %d, within an hour", n, len(b.Spans()))
 		}
 		if n := lock.dryRuns.Load(); n < 60 || n > 200 {
 			t.Errorf("b sent %d dry runs in an hour, want one or two per lease", n)
 		}
-		if n := strings.Count(b.logged(), "dry run of an acquisition"); n != 1 {
-			t.Errorf("b logged the reason %d times:\n%s", n, b.logged())
+		if n := b.log.Count("dry run of an acquisition"); n != 1 {
+			t.Errorf("b logged the reason %d times:\n%s", n, b.log.String())
 		}
-		if n := strings.Count(b.logged(), "\n"); n > 6 {
-			t.Errorf("b logged %d lines:\n%s", n, b.logged())
+		if n := b.log.Count(); n > 6 {
+			t.Errorf("b logged %d lines:\n%s", n, b.log.String())
 		}
 		if got, _, _ := events.take(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, "the API server would reject the acquisition") }) {
 			t.Errorf("no Event names the reason: %q", got)
@@ -152,8 +152,8 @@ func TestBarredChallenger(t *testing.T) {
 		}
 		lock.allowed.Store(true)
 		advance(time.Minute)
-		if !b.isRunning() {
-			t.Errorf("b (rejected: %q) does not lead a minute after the permission was granted:\n%s", b.Status().Rejected, b.logged())
+		if !b.Live() {
+			t.Errorf("b (rejected: %q) does not lead a minute after the permission was granted:\n%s", b.Status().Rejected, b.log.String())
 		}
 	})
 }

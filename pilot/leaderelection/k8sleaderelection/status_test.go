@@ -26,9 +26,7 @@ func TestStatus(t *testing.T) {
 			s.Default != (le.DefaultRevision{Synced: true, Revision: "stable"}) || a.GetLeader() != "a" {
 			t.Errorf("%+v", s)
 		}
-		if err := a.stop(); err != nil {
-			t.Fatal(err)
-		}
+		a.Stop(t)
 		if s := a.Status(); s.Leading || s.ValidFor != 0 || s.Phase != "done" || s.Holder != "" {
 			t.Errorf("after the end: %+v", s)
 		}
@@ -49,13 +47,13 @@ func TestFirstReadingAfterSuspend(t *testing.T) {
 				clock := le.NewClock(func() int64 { return int64(time.Since(epoch) + slept) })
 				c := startCandidate(t, store, "a", func(config *le.LeaderElectionConfig) { config.Clock = clock })
 				advance(time.Second)
-				if !c.isRunning() {
+				if !c.Live() {
 					t.Fatal("a does not lead")
 				}
 				slept = 20 * time.Second
 				read(c, clock)
-				if advance(time.Nanosecond); c.terms() != 2 {
-					t.Errorf("the function was not stopped\n%s", c.logged())
+				if advance(time.Nanosecond); len(c.Spans()) != 2 {
+					t.Errorf("the function was not stopped\n%s", c.log.String())
 				}
 			})
 		})
@@ -86,9 +84,7 @@ func TestRefreshDefaultRevision(t *testing.T) {
 		want("after Refresh", "canary")
 		a.setDefaultRevision(le.DefaultRevision{})
 		want("not synced", "canary")
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
+		a.Stop(t)
 		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "stable"})
 		want("after the end", "canary")
 	})
@@ -128,7 +124,7 @@ func TestStatusHandoverWait(t *testing.T) {
 		setDefault("canary", a, b)
 		advance(time.Second)
 		a.disconnect(true)
-		_ = a.stop() // the release fails
+		_ = a.Quit() // the release fails
 		if s := a.Status(); s.Phase != "done" || s.HandoverWait != 0 {
 			t.Errorf("after the end: %+v", s)
 		}

@@ -60,15 +60,15 @@ func TestWatchRestarts_StoreRestored(t *testing.T) {
 		advance(2 * lease)
 		leader := a
 		other := b
-		if b.isRunning() {
+		if b.Live() {
 			leader = b
 			other = a
 		}
 		reads := other.lock.Requests()[locktest.Get]
-		leader.stop()
+		leader.Quit()
 		synctest.Wait()
-		if n := other.lock.Requests()[locktest.Get] - reads; !other.isRunning() || !other.lastStart().Equal(leader.lastStop()) || n != 0 {
-			t.Errorf("the follower leads %v, after %d reads", other.isRunning(), n)
+		if n := other.lock.Requests()[locktest.Get] - reads; !other.Live() || !other.Last().From.Equal(leader.Last().To) || n != 0 {
+			t.Errorf("the follower leads %v, after %d reads", other.Live(), n)
 		}
 	})
 }

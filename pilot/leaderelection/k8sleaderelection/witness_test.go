@@ -66,9 +66,7 @@ func TestWitnessRelease_IsNotReported(t *testing.T) {
 				a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Witness = witness })
 				advance(time.Second)
 				term := witness.term
-				if err := a.stop(); err != nil {
-					t.Fatal(err)
-				}
+				a.Stop(t)
 				if value != "" {
 					store.Annotate(k8sresourcelock.WitnessReleaseAnnotation, value)
 				}
