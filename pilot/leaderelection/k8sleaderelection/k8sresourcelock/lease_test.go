@@ -78,6 +78,9 @@ func TestLeaseSnapshot(t *testing.T) {
 	if !reflect.DeepEqual(snap.Object, before) {
 		t.Errorf("object %+v", snap.Object)
 	}
+	if snap := LeaseSnapshot(nil); snap.Exists {
+		t.Errorf("no Lease: %+v", snap)
+	}
 }
 
 // FuzzLease checks that every Lease is either unreadable or a record that can be

@@ -3,6 +3,7 @@ package k8sresourcelock_test
 import (
 	"context"
 	"reflect"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,6 +103,8 @@ func TestMultiLock_Annotate(t *testing.T) {
 			_, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"})
 			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) {
 				t.Errorf("error %v, want an unknown result", err)
+			} else if forbidden := name != "conflicts repeatedly"; strings.Contains(err.Error(), "forbidden") != forbidden {
+				t.Errorf("error %v does not name the cause", err)
 			}
 			if p.Secondary.Snapshot().Annotations[hold] != "new" || writes(p)-before > 4 {
 				t.Errorf("the secondary's annotations %v, %d requests", p.Secondary.Snapshot().Annotations, writes(p)-before)

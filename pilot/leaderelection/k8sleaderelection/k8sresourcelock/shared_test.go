@@ -283,6 +283,15 @@ func TestShared_CountsWatches(t *testing.T) {
 	})
 }
 
+// A watch that has ended does not remove its successor.
+func TestShared_ForgetsOnlyItself(t *testing.T) {
+	next := &sharedWatch{namespace: "ns"}
+	s := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
+	if s.forget(&sharedWatch{namespace: "ns"}); s.namespaces["ns"].shared != next {
+		t.Error("the successor was removed")
+	}
+}
+
 func TestShared_Gap(t *testing.T) {
 	sharedTest(t, "all are behind after a trouble before anything was shown", func(t *testing.T, s *leaseServer, h *Shared) {
 		a := subscribed(t, h, "a")
