@@ -6,24 +6,14 @@ import (
 	"fmt"
 	"net/http"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// NewClient returns a client with its own connections. done closes them.
-func NewClient(config *rest.Config) (client *kubernetes.Clientset, done func(), err error) {
-	config = rest.CopyConfig(config)
-	http, err := rest.HTTPClientFor(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create client: %w", err)
-	}
-	client, err = kubernetes.NewForConfigAndClient(config, http)
-	if err != nil {
-		return nil, nil, fmt.Errorf("create client: %w", err)
-	}
-	// The client's own method does not unwrap the transports of client-go.
-	return client, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, nil
+// connect returns a client without a rate limit and with its own connections, which kube.CloseIdleConnections closes.
+func connect(config *rest.Config) (kube.Client, error) {
+	return kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 }
 
 // Healthy returns a function that checks a health endpoint.

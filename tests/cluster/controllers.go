@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // controllersGrace limits the shutdown of the controller manager.
@@ -58,17 +60,18 @@ func (c *Cluster) controllerArguments(kubeconfig string) []string {
 }
 
 func (c *Cluster) awaitControllers(ctx context.Context) error {
-	client, done, err := NewClient(c.admin)
+	client, err := connect(c.admin)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer kube.CloseIdleConnections(client)
+	core := client.Kube().CoreV1()
 	return await(ctx, "the controllers work", c.controllers, func(ctx context.Context) error {
-		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		_, err := core.ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		_, err = client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+		_, err = core.ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	})
 }

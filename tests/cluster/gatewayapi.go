@@ -1,31 +1,27 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/yaml"
 
 	// Unused. It keeps the module with the definitions in go.mod.
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const gatewayModule = "sigs.k8s.io/gateway-api"
@@ -51,38 +47,29 @@ func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
 }
 
 // LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and waits until they are
-// served. It ignores other objects.
+// served. It ignores other objects, and all but the first object of a file.
 func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 	found, err := readDefinitions(folder)
 	if err != nil {
 		return fmt.Errorf("read resource definitions: %w", err)
 	}
-	config := c.Admin()
-	transport, err := rest.HTTPClientFor(config)
+	client, err := connect(c.admin)
 	if err != nil {
-		return fmt.Errorf("create client: %w", err)
+		return err
 	}
-	defer utilnet.CloseIdleConnectionsFor(transport.Transport)
-	client, err := dynamic.NewForConfigAndClient(config, transport)
-	if err != nil {
-		return fmt.Errorf("create client: %w", err)
-	}
+	defer kube.CloseIdleConnections(client)
 	for _, definition := range found {
 		err := retry.OnError(patiently, internalError, func() error {
-			_, err := client.Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
+			_, err := client.Dynamic().Resource(definitions).Create(ctx, definition, metav1.CreateOptions{})
 			return err
 		})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("installing %s: %w", definition.GetName(), err)
 		}
 	}
-	discover, err := discovery.NewDiscoveryClientForConfigAndClient(config, transport)
-	if err != nil {
-		return fmt.Errorf("create client: %w", err)
-	}
 	for _, definition := range found {
 		for _, resource := range served(definition) {
-			if err := c.awaitServed(ctx, client, discover, resource); err != nil {
+			if err := c.awaitServed(ctx, client, resource); err != nil {
 				return err
 			}
 		}
@@ -108,17 +95,12 @@ func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))
-		for {
-			object := &unstructured.Unstructured{}
-			if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			if object.GetKind() == "CustomResourceDefinition" {
-				found = append(found, object)
-			}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(content, &object.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if object.GetKind() == "CustomResourceDefinition" {
+			found = append(found, object)
 		}
 	}
 	if len(found) == 0 {
@@ -148,21 +130,16 @@ func served(definition *unstructured.Unstructured) (resources []schema.GroupVers
 
 // awaitServed waits until the API server lists the objects of a resource and names the resource in its discovery document. Both
 // begin later than the condition Established.
-func (c *Cluster) awaitServed(ctx context.Context, client dynamic.Interface, discover *discovery.DiscoveryClient, resource schema.GroupVersionResource) error {
-	listed := func(ctx context.Context) error {
-		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-		return err
-	}
-	if err := c.api.await(ctx, resource.String()+" is served", listed); err != nil {
-		return err
-	}
-	return c.api.await(ctx, resource.String()+" is in the discovery document", func(context.Context) error {
-		_, documents, _, err := discover.GroupsAndMaybeResources()
-		if document := documents[resource.GroupVersion()]; document != nil && slices.ContainsFunc(document.APIResources, func(r metav1.APIResource) bool {
-			return r.Name == resource.Resource
-		}) {
+func (c *Cluster) awaitServed(ctx context.Context, client kube.Client, resource schema.GroupVersionResource) error {
+	return c.api.await(ctx, resource.String()+" is served", func(ctx context.Context) error {
+		if _, err := client.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return err
+		}
+		_, lists, err := client.Kube().Discovery().ServerGroupsAndResources()
+		documented, documentErr := discovery.GroupVersionResources(lists)
+		if _, found := documented[resource]; found {
 			return nil
 		}
-		return errors.Join(err, errors.New("it is missing"))
+		return errors.Join(err, documentErr, errors.New("the discovery document has no such resource"))
 	})
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // identityScheduler does not exist, so that no node runs the Pod of an identity.
@@ -50,11 +52,12 @@ func (c *Cluster) Identity(t testing.TB, options IdentityOptions) *rest.Config {
 // NewIdentity is Identity without a test.
 func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*rest.Config, error) {
 	options.ServiceAccount = cmp.Or(options.ServiceAccount, options.PodName)
-	client, done, err := NewClient(c.admin)
+	connection, err := connect(c.admin)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer kube.CloseIdleConnections(connection)
+	client := connection.Kube()
 	if err := ensureServiceAccount(ctx, client, options.Namespace, options.ServiceAccount); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (c *Cluster) Client(t testing.TB) kube.Client {
 // ClientFor returns a client without a rate limit. Its connections are closed after the test.
 func ClientFor(t testing.TB, config *rest.Config) kube.Client {
 	t.Helper()
-	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	client, err := connect(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
 
@@ -22,8 +22,8 @@ import (
 type Node struct {
 	options Options
 	client  kubernetes.Interface
-	// disconnect closes the connections of client.
-	disconnect func()
+	// connection has the connections of client.
+	connection kube.Client
 
 	addresses *loopback.Pool
 	// address is the address of the node itself, where it serves logs. Run sets it first.
@@ -37,17 +37,17 @@ type Node struct {
 // New starts nothing.
 func New(options Options) (*Node, error) {
 	options = options.withDefaults()
-	client, disconnect, err := cluster.NewClient(options.Config)
+	connection, err := kube.NewClient(options.Config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
 		return nil, err
 	}
-	return &Node{options: options, client: client, disconnect: disconnect, workers: map[types.UID]*worker{}}, nil
+	return &Node{options: options, client: connection.Kube(), connection: connection, workers: map[types.UID]*worker{}}, nil
 }
 
 // Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than Options.StopGrace. The
 // objects of the Pods remain. Run can be called once.
 func (n *Node) Run(ctx context.Context) (err error) {
-	defer n.disconnect()
+	defer kube.CloseIdleConnections(n.connection)
 	if err := os.MkdirAll(n.options.Dir, 0o700); err != nil {
 		return fmt.Errorf("create folder of node: %w", err)
 	}
@@ -63,12 +63,11 @@ func (n *Node) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopServing()
-	if !retry(ctx, n.report("register node"), n.register) {
+	if !retry(ctx, n.options.Logger, "register node", n.register) {
 		return nil
 	}
 	// Unscheduled Pods have no node, so the watch covers all Pods.
-	pods := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", corev1.NamespaceAll, fields.Everything())
-	informer := cache.NewSharedIndexInformer(pods, &corev1.Pod{}, 0, nil)
+	informer := coreinformers.NewPodInformer(n.client, corev1.NamespaceAll, 0, nil)
 	if _, err := informer.AddEventHandler(n.handler(ctx)); err != nil {
 		return fmt.Errorf("watching Pods: %w", err)
 	}
