@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // signalWait limits the wait after SIGKILL or SIGSTOP, in case the process is stuck in the kernel.
@@ -30,7 +32,7 @@ func Start(spec Spec) (*Process, error) {
 	cmd := exec.Command(spec.Path, spec.Args...)
 	cmd.Dir, cmd.Env = spec.Dir, append([]string{}, spec.Env...) // an empty environment is not inherited
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = attributes()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // when the forking thread ends
 
 	p := &Process{name: spec.Name, log: spec.Log, done: make(chan struct{})}
 	started := make(chan error)
@@ -109,6 +111,16 @@ func (p *Process) awaitStopped() error {
 			return fmt.Errorf("%s (process %d) still runs %v after SIGSTOP", p.name, p.Pid(), signalWait)
 		}
 	}
+}
+
+// stopped reports whether every thread of the process has stopped. A server can respond until then. WNOWAIT keeps the
+// state for other waits.
+func (p *Process) stopped() (bool, error) {
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, p.Pid(), &info, unix.WSTOPPED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
+		return false, fmt.Errorf("get state of %s (process %d): %w", p.name, p.Pid(), err)
+	}
+	return info.Signo != 0, nil
 }
 
 // Stop sends SIGTERM, and SIGKILL after grace. It returns when the process has ended. It first continues a stopped
