@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"incumbent.dev/incumbent/tests/cluster/internal/process"
 )
 
@@ -18,23 +20,20 @@ const (
 // await checks until there is no error. If ctx or the server ends, it returns the last error and the end of the
 // server's log.
 func await(ctx context.Context, what string, server *process.Process, ask func(context.Context) error) error {
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for {
-		askCtx, cancel := context.WithTimeout(ctx, askTimeout)
-		err := ask(askCtx)
-		cancel()
-		if err == nil {
-			return nil
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		if last = ask(ctx); last == nil {
+			return true, nil
 		}
-		if failure := server.Failure(); failure != nil {
-			return fmt.Errorf("waiting until %s: %w", what, failure)
-		}
-		select {
-		case <-ticker.C:
-		case <-server.Done():
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %s: %w (last error: %w); %s", what, context.Cause(ctx), err, server.Tail())
-		}
+		return false, server.Failure()
+	})
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("wait until %s: %w (last error: %w); %s", what, context.Cause(ctx), last, server.Tail())
 	}
+	if err != nil {
+		return fmt.Errorf("waiting until %s: %w", what, err)
+	}
+	return nil
 }
