@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +24,8 @@ const (
 // errFinal marks an error that is not retried.
 var errFinal = errors.New("not retried")
 
-// retry calls until call succeeds, ctx ends, or the error wraps errFinal. It passes each new error to report, and
-// reports success.
-func retry(ctx context.Context, report func(error), call func(context.Context) error) bool {
+// retry calls until call succeeds, ctx ends, or the error wraps errFinal. It logs each new error, and reports success.
+func retry(ctx context.Context, logger *slog.Logger, doing string, call func(context.Context) error) bool {
 	backoff := apirequest.Backoff(firstPause, lastPause)
 	said := ""
 	for {
@@ -39,19 +39,12 @@ func retry(ctx context.Context, report func(error), call func(context.Context) e
 			return false
 		}
 		if text := err.Error(); text != said {
-			report(err)
+			logger.Warn("step of node failed; retrying", "doing", doing, "err", err)
 			said = text
 		}
 		if errors.Is(err, errFinal) || apirequest.Pause(ctx, backoff.Step()) != nil {
 			return false
 		}
-	}
-}
-
-// report returns a function that logs errors of the node itself.
-func (n *Node) report(doing string) func(error) {
-	return func(err error) {
-		n.options.Logger.Warn("node request failed; retrying", "doing", doing, "err", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // bind binds the Pod to this node. It returns false if another node runs the Pod.
 func (w *worker) bind() bool {
-	return retry(w.wanted, w.complain("binding"), func(ctx context.Context) error {
+	return retry(w.wanted, w.logger, "bind Pod", func(ctx context.Context) error {
 		switch name := w.latest.Load().Spec.NodeName; name {
 		case "":
 		case w.node.options.Name:
@@ -35,17 +35,11 @@ func (w *worker) bind() bool {
 func (w *worker) deleteObject() {
 	now := int64(0)
 	options := metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &w.uid}}
-	retry(w.exists, w.complain("deleting"), func(ctx context.Context) error {
+	retry(w.exists, w.logger, "delete Pod", func(ctx context.Context) error {
 		err := w.node.client.CoreV1().Pods(w.namespace).Delete(ctx, w.name, options)
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 			return nil // the Pod is gone, or another Pod has its name
 		}
 		return err
 	})
-}
-
-func (w *worker) complain(doing string) func(error) {
-	return func(err error) {
-		w.logger.Warn("Pod request failed; retrying", "doing", doing, "err", err)
-	}
 }

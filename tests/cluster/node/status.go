@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -25,7 +24,7 @@ type statusWriter struct {
 	status    corev1.PodStatus
 	container corev1.ContainerStatus
 	why       string
-	since     metav1.Time // of the readiness
+	since     metav1.Time // when the readiness changed
 }
 
 func newStatusWriter(w *worker) *statusWriter {
@@ -39,7 +38,7 @@ func (s *statusWriter) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-s.changed:
-			retry(ctx, s.w.complain("write status"), s.write)
+			retry(ctx, s.w.logger, "write status of Pod", s.write)
 		}
 	}
 }
@@ -50,7 +49,7 @@ func (s *statusWriter) write(ctx context.Context) error {
 		return fmt.Errorf("%w (%w)", err, errFinal)
 	}
 	_, err = s.w.node.client.CoreV1().Pods(s.w.namespace).
-		Patch(ctx, s.w.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+		Patch(ctx, s.w.name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
 		return nil // the Pod is gone, or another Pod has its name
@@ -67,24 +66,16 @@ func (s *statusWriter) patch() ([]byte, error) {
 	defer s.mu.Unlock()
 	status := s.status
 	status.ContainerStatuses = []corev1.ContainerStatus{s.container}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return nil, err
-	}
-	ready, reason, message := corev1.ConditionTrue, "", ""
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: s.since}
 	if !s.container.Ready {
-		ready, reason, message = corev1.ConditionFalse, "ContainersNotReady", s.why
+		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "ContainersNotReady", s.why
 	}
-	// Conditions are merged, so empty fields must be explicit.
-	condition := func(kind corev1.PodConditionType, since *metav1.Time, status corev1.ConditionStatus, reason, message string) any {
-		return map[string]any{"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}
+	containers := ready
+	containers.Type = corev1.ContainersReady
+	status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, containers, ready,
 	}
-	fields["conditions"] = []any{
-		condition(corev1.PodInitialized, s.status.StartTime, corev1.ConditionTrue, "", ""),
-		condition(corev1.ContainersReady, &s.since, ready, reason, message),
-		condition(corev1.PodReady, &s.since, ready, reason, message),
-	}
-	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.w.uid}, "status": fields})
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.w.uid}, "status": status})
 }
 
 // change changes the status and triggers a write.

@@ -14,26 +14,25 @@ import (
 
 // setUp creates folder, token and kubeconfig of the Pod. It retries until the Pod is deleted, and then returns false.
 func (w *worker) setUp() bool {
-	complain := func(err error) {
-		w.logger.Warn("failed to create files of Pod; retrying", "err", err)
-		w.status.waiting("CreateContainerConfigError", err.Error())
-	}
-	return retry(w.wanted, complain, func(ctx context.Context) error {
-		if err := os.MkdirAll(filepath.Join(w.dir, workFolder), 0o700); err != nil {
-			return fmt.Errorf("create folder of Pod: %w", err)
+	return retry(w.wanted, w.logger, "create files of Pod", func(ctx context.Context) error {
+		err := os.MkdirAll(filepath.Join(w.dir, workFolder), 0o700)
+		if err == nil {
+			err = w.writeToken(ctx)
 		}
-		if err := w.writeToken(ctx); err != nil {
-			return err
+		if err == nil {
+			err = w.writeKubeconfig()
 		}
-		return w.writeKubeconfig()
+		if err != nil {
+			w.status.waiting("CreateContainerConfigError", err.Error())
+		}
+		return err
 	})
 }
 
 // keepToken replaces the token until the Pod is gone.
 func (w *worker) keepToken() {
-	complain := func(err error) { w.logger.Warn("failed to refresh token of Pod; retrying", "err", err) }
 	for apirequest.Pause(w.exists, w.node.options.TokenRefresh) == nil {
-		retry(w.exists, complain, w.writeToken)
+		retry(w.exists, w.logger, "refresh token of Pod", w.writeToken)
 	}
 }
 
