@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,38 +16,27 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// shared is the cluster of the test process.
-var shared struct {
-	mu      sync.Mutex
-	main    bool
-	options Options
-	cluster *Cluster
-	err     error
-}
+// startShared starts the cluster of the test process at its first call. Main sets it.
+var startShared func() (*Cluster, error)
 
 // Main runs the tests of a package with one cluster, which Shared starts. It fails the package if a goroutine leaks. It
 // ends the process, so call it last in TestMain.
 func Main(m *testing.M, options Options) {
-	shared.mu.Lock()
-	shared.main, shared.options = true, options
-	shared.mu.Unlock()
+	var started *Cluster
+	startShared = sync.OnceValues(func() (_ *Cluster, err error) {
+		started, err = Start(context.Background(), options)
+		return started, err
+	})
 	code := m.Run()
-	if err := endShared(); err != nil {
+	var err error
+	if started != nil {
+		err = started.Stop()
+	}
+	if err := errors.Join(err, leaked()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
 	os.Exit(code)
-}
-
-// endShared stops the cluster and reports leaked goroutines.
-func endShared() error {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	var err error
-	if shared.cluster != nil {
-		err = shared.cluster.Stop()
-	}
-	return errors.Join(err, leaked())
 }
 
 // leaked reports the goroutines that do not end within about half a minute. On a busy machine, the goroutines of closed
@@ -63,18 +53,14 @@ func leaked() (err error) {
 // Shared returns the cluster of the package. The first call starts it. If the start fails, every test fails.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	if !shared.main {
+	if startShared == nil {
 		t.Fatal("cluster.Shared needs a TestMain that calls cluster.Main")
 	}
-	if shared.cluster == nil && shared.err == nil {
-		shared.cluster, shared.err = Start(t.Context(), shared.options)
+	c, err := startShared()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.cluster
+	return c
 }
 
 // Own starts a cluster that only one test uses. It stops after the test.
