@@ -1,9 +1,9 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -29,15 +29,9 @@ func assets(programs ...string) (string, error) {
 		}
 	}
 	for _, program := range programs {
-		info, err := os.Stat(filepath.Join(folder, program))
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return "", fmt.Errorf("no %s in %s: run `make tools` in the repository, "+
-				"or set %s to a folder with %s", program, folder, assetsVariable, strings.Join(programs, ", "))
-		case err != nil:
-			return "", fmt.Errorf("looking for %s: %w", program, err)
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return "", fmt.Errorf("%s is not a program", filepath.Join(folder, program))
+		if _, err := exec.LookPath(filepath.Join(folder, program)); err != nil {
+			return "", fmt.Errorf("%w: run `make tools` in the repository, or set %s to a folder with %s",
+				err, assetsVariable, strings.Join(programs, ", "))
 		}
 	}
 	return folder, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -199,12 +200,7 @@ func (c *Cluster) run(program, name string, args []string) (*process.Process, er
 
 // serverEnvironment returns the environment of this process without the variables that would affect the servers.
 func serverEnvironment() []string {
-	var environment []string
-	for _, entry := range os.Environ() {
-		name, _, _ := strings.Cut(entry, "=")
-		if name != "KUBECONFIG" && !strings.HasPrefix(name, "ETCD_") {
-			environment = append(environment, entry)
-		}
-	}
-	return environment
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "KUBECONFIG=") || strings.HasPrefix(entry, "ETCD_")
+	})
 }

@@ -33,17 +33,26 @@ var definitions = schema.GroupVersionResource{
 // LoadGatewayAPI installs the standard resources of the Gateway API in the version of go.mod, and waits until they are
 // served. Existing definitions are not changed. It needs the go command and Options.Module.
 func (c *Cluster) LoadGatewayAPI(ctx context.Context) error {
-	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", gatewayModule)
-	command.Dir = c.options.Module
+	module, err := ModuleFolder(ctx, c.options.Module, gatewayModule)
+	if err != nil {
+		return err
+	}
+	return c.LoadDefinitions(ctx, filepath.Join(module, "config", "crd", "standard"))
+}
+
+// ModuleFolder returns the folder of a module, in the version of the module that the folder belongs to.
+func ModuleFolder(ctx context.Context, folder, module string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	command.Dir = folder
 	output, err := command.Output()
 	if err != nil {
 		var failed *exec.ExitError
 		if errors.As(err, &failed) {
 			err = fmt.Errorf("%w: %s", err, failed.Stderr)
 		}
-		return fmt.Errorf("find module %s: %w", gatewayModule, err)
+		return "", fmt.Errorf("find module %s: %w", module, err)
 	}
-	return c.LoadDefinitions(ctx, filepath.Join(strings.TrimSpace(string(output)), "config", "crd", "standard"))
+	return strings.TrimSpace(string(output)), nil
 }
 
 // LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and waits until they are

@@ -80,6 +80,22 @@ func (c *Cluster) NewIdentity(ctx context.Context, options IdentityOptions) (*re
 	return unlimited(config), nil
 }
 
+// NewNamespace creates a namespace with the prefix and its default service account, which Pods need.
+func (c *Cluster) NewNamespace(ctx context.Context, prefix string) (string, error) {
+	client, err := connect(c.admin)
+	if err != nil {
+		return "", err
+	}
+	defer kube.CloseIdleConnections(client)
+	wanted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix + "-"}}
+	made, err := client.Kube().CoreV1().Namespaces().Create(ctx, wanted, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("creating a namespace %s-…: %w", prefix, err)
+	}
+	// The controller creates it later, or never without controllers.
+	return made.Name, ensureServiceAccount(ctx, client.Kube(), made.Name, "default")
+}
+
 func ensureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}}
 	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})

@@ -4,15 +4,48 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// signalWait limits the wait after SIGKILL or SIGSTOP, in case the process is stuck in the kernel.
-const signalWait = time.Minute
+const (
+	// signalWait limits the wait after SIGKILL or SIGSTOP, in case the process is stuck in the kernel.
+	signalWait = time.Minute
+	// tailLines is the number of lines of a log in an error.
+	tailLines = 12
+)
+
+// Spec describes a process.
+type Spec struct {
+	// Name is used in errors.
+	Name string
+	// Path is the program. Args are its arguments without the name.
+	Path string
+	Args []string
+	// Env is the complete environment, as "KEY=value".
+	Env []string
+	// Dir is the working directory. Default: the current one.
+	Dir string
+	// Log is the file to which output is appended.
+	Log string
+}
+
+// openLog opens the log and creates its folder.
+func (s Spec) openLog() (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(s.Log), 0o700); err != nil {
+		return nil, fmt.Errorf("%s: create folder of log: %w", s.Name, err)
+	}
+	file, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("%s: open log: %w", s.Name, err)
+	}
+	return file, nil
+}
 
 // Process is a started program.
 type Process struct {
@@ -148,4 +181,26 @@ func (p *Process) end(signal syscall.Signal, bound time.Duration) error {
 	case <-timer.C:
 		return fmt.Errorf("%s (process %d) still exists %v after %v", p.name, p.Pid(), bound, signal)
 	}
+}
+
+// Tail returns the end of the log, indented, after a line with the file name. It reports read errors in the text.
+func (p *Process) Tail() string {
+	text, err := os.ReadFile(p.log)
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	switch {
+	case err != nil:
+		return fmt.Sprintf("failed to read the log: %v", err)
+	case lines[0] == "":
+		return fmt.Sprintf("it wrote nothing to %s", p.log)
+	}
+	return fmt.Sprintf("end of %s:\n    %s", p.log, strings.Join(lines[max(0, len(lines)-tailLines):], "\n    "))
+}
+
+// Failure returns an error for a process that ended, with the end of its log, or nil while it runs.
+func (p *Process) Failure() error {
+	state := p.State()
+	if state == nil {
+		return nil
+	}
+	return fmt.Errorf("%s ended unexpectedly (%v); %s", p.name, state, p.Tail())
 }
