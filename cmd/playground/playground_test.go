@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,7 +65,7 @@ func TestTable(t *testing.T) {
 	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.Local)
 	before := view{
 		defaultRevision: "stable",
-		elections:       map[string]election{"istio-namespace-controller-election": {holder: stable, since: at}, "istio-leader": {holder: stable, since: at}, "old": {}},
+		elections:       map[string]inspect.Election{"istio-namespace-controller-election": {Holder: stable, Since: at}, "istio-leader": {Holder: stable, Since: at}, "old": {}},
 		replicas: map[string]replica{
 			stable:                          {revision: "stable", address: "127.191.255.253", ready: "yes"},
 			"pilot-canary-5ff8d9b7b6-9dwrn": {revision: "canary", address: "127.146.96.4", ready: "terminating", restarts: 2},
@@ -85,8 +87,8 @@ Ingress shop/web-1 127.191.255.252`
 	if got := strings.Join(before.table(), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	after := view{defaultRevision: "canary", elections: map[string]election{
-		"istio-namespace-controller-election": {unreadable: true}, "istio-leader": {holder: "pilot-canary", since: at},
+	after := view{defaultRevision: "canary", elections: map[string]inspect.Election{
+		"istio-namespace-controller-election": {State: inspect.Unreadable}, "istio-leader": {Holder: "pilot-canary", Since: at},
 	}}
 	if got := fmt.Sprintf("%q", changes(before, after)); got != `["the default revision is \"canary\"" "pilot-canary leads istio-leader" `+
 		`"the record of istio-namespace-controller-election is unreadable" "the lock old was deleted"]` {

@@ -105,7 +105,7 @@ func lookOnce(ctx context.Context, r *rollout.Rollout, gateway string) (view, er
 func (set settings) guide(r *rollout.Rollout, v view) string {
 	page := ""
 	for name, replica := range v.replicas {
-		if page == "" || name == v.elections[rollout.NamespaceElection].holder {
+		if page == "" || name == v.elections[rollout.NamespaceElection].Holder {
 			page = pageURL(replica.address)
 		}
 	}

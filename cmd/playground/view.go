@@ -21,13 +21,6 @@ import (
 
 const revisionLabel = "istio.io/rev"
 
-// election is the state of a lock.
-type election struct {
-	holder     string
-	since      time.Time
-	unreadable bool
-}
-
 // replica is the state of a Pod of the control plane.
 type replica struct {
 	revision, address, ready string
@@ -37,7 +30,7 @@ type replica struct {
 // view is the state of the cluster at one moment.
 type view struct {
 	defaultRevision string
-	elections       map[string]election
+	elections       map[string]inspect.Election
 	replicas        map[string]replica
 	// gateway is the URL of the Gateway, answeredBy the Pod that responded there, ingress the address of the Ingress.
 	gateway, answeredBy, ingress string
@@ -45,7 +38,7 @@ type view struct {
 
 // look reads the state of the cluster from the API server, and sends a request through the Gateway.
 func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gateway string) (view, error) {
-	v := view{elections: map[string]election{}, replicas: map[string]replica{}, gateway: gateway}
+	v := view{elections: map[string]inspect.Election{}, replicas: map[string]replica{}, gateway: gateway}
 	all := metav1.ListOptions{}
 	configMaps, err := client.CoreV1().ConfigMaps(rollout.Namespace).List(ctx, all)
 	if err != nil {
@@ -53,7 +46,7 @@ func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gat
 	}
 	for i := range configMaps.Items {
 		if lock, ok := inspect.FromConfigMap(&configMaps.Items[i].ObjectMeta); ok {
-			v.add(lock)
+			v.elections[lock.Name] = inspect.Of(lock)
 		}
 	}
 	leases, err := client.CoordinationV1().Leases(rollout.Namespace).List(ctx, all)
@@ -62,7 +55,7 @@ func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gat
 	}
 	for i := range leases.Items {
 		if lock, ok := inspect.FromLease(&leases.Items[i]); ok {
-			v.add(lock)
+			v.elections[lock.Name] = inspect.Of(lock)
 		}
 	}
 	replicas, err := client.CoreV1().Pods(rollout.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=pilot"})
@@ -82,11 +75,6 @@ func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gat
 	}
 	v.answeredBy = answer(ctx, gateway)
 	return v, nil
-}
-
-func (v view) add(lock inspect.Lock) {
-	e := inspect.Of(lock)
-	v.elections[e.Name] = election{holder: e.Holder, since: e.Since, unreadable: e.State == inspect.Unreadable}
 }
 
 func replicaOf(pod *corev1.Pod, pods []node.Pod) replica {
@@ -131,12 +119,12 @@ func (v view) table() []string {
 	for _, name := range slices.Sorted(maps.Keys(v.elections)) {
 		e := v.elections[name]
 		switch {
-		case e.unreadable:
+		case e.State == inspect.Unreadable:
 			rows = append(rows, []string{name, "(unreadable record)"})
-		case e.holder == "":
+		case e.Holder == "":
 			rows = append(rows, []string{name, "(free)"})
 		default:
-			rows = append(rows, []string{name, e.holder, e.since.Local().Format("15:04:05")})
+			rows = append(rows, []string{name, e.Holder, e.Since.Local().Format("15:04:05")})
 		}
 	}
 	lines := append(columns(rows), "")
@@ -167,12 +155,12 @@ func changes(before, after view) (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(after.elections)) {
 		was, is := before.elections[name], after.elections[name]
 		switch {
-		case is.unreadable && !was.unreadable:
+		case is.State == inspect.Unreadable && was.State != inspect.Unreadable:
 			lines = append(lines, "the record of "+name+" is unreadable")
-		case is.holder != was.holder && is.holder == "":
-			lines = append(lines, was.holder+" released "+name)
-		case is.holder != "" && (is.holder != was.holder || !is.since.Equal(was.since)):
-			lines = append(lines, is.holder+" leads "+name)
+		case is.Holder != was.Holder && is.Holder == "":
+			lines = append(lines, was.Holder+" released "+name)
+		case is.Holder != "" && (is.Holder != was.Holder || !is.Since.Equal(was.Since)):
+			lines = append(lines, is.Holder+" leads "+name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before.elections)) {
