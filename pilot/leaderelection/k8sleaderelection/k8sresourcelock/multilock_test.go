@@ -99,7 +99,7 @@ const (
 
 type notes = map[string]string
 
-func TestMultiLock_MissingLocks(t *testing.T) {
+func TestMultiLock_InvalidLocksAndBases(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
 	good := p.lock
@@ -122,6 +122,11 @@ func TestMultiLock_MissingLocks(t *testing.T) {
 			lock.RecordEvent("x")
 			lock.RecordWarning("x")
 		})
+	}
+	other := base
+	other.UID = ""
+	if _, err := good.Write(t.Context(), other, termOf("b", 3, 1), nil); err == nil || !strings.Contains(err.Error(), "not its secondary's") {
+		t.Errorf("base without the UID of the pair: error %v", err)
 	}
 	base.Object = p.Primary.Snapshot().Object
 	if _, err := good.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || !strings.Contains(err.Error(), "base of the write is a *v1.ConfigMap") {
