@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -27,9 +25,8 @@ func waited(t *testing.T, r Awaiter) time.Duration {
 
 func TestAwaitCurrent(t *testing.T) {
 	var (
-		gone      = errors.New("connection refused")
-		forbidden = apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
-		minute    = time.Minute
+		gone   = errors.New("connection refused")
+		minute = time.Minute
 	)
 	for name, test := range map[string]struct {
 		// lists is the error of lists between cut and back.
@@ -52,13 +49,13 @@ func TestAwaitCurrent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{t: t, name: DefaultTagWebhook(""), began: time.Now()}
 				var open atomic.Pointer[watch.FakeWatcher] // the newest watch
-				s.list = func(int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+				s.list = func(int) (*hookList, error) {
 					if now := time.Since(s.began); test.list != nil && now >= 20*time.Second && now < test.back {
 						return nil, test.list
 					}
 					return listed("5")
 				}
-				s.get = func(int) (*webhook, error) { return nil, test.list }
+				s.get = fails[webhook](test.list)
 				s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
 					w := events()
 					open.Store(w)

@@ -1,35 +1,31 @@
 package revisions
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
 func TestReflector_ReadsBeforeWatch(t *testing.T) {
-	for name, test := range map[string]func() watch.Interface{
-		"after the server's ordinary end": func() watch.Interface { return ends(6 * time.Minute) },
-		"after an error event":            func() watch.Interface { return events(failure(apierrors.NewInternalError(errors.New("no")))) },
-		"after an expired version":        func() watch.Interface { return events(failure(apierrors.NewResourceExpired("old"))) },
+	for name, test := range map[string]func() *watch.FakeWatcher{
+		"after the server's ordinary end": func() *watch.FakeWatcher { return ends(6 * time.Minute) },
+		"after an error event":            func() *watch.FakeWatcher { return events(failure(refused)) },
+		"after an expired version":        func() *watch.FakeWatcher { return events(failure(apierrors.NewResourceExpired("old"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h heard
 				s := script{
-					list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+					list: func(n int) (*hookList, error) {
 						version := fmt.Sprint(100 - n)
 						return listed(version, hook("a", version), hook("b", "7"))
 					},
-					watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return test(), nil },
+					watch: opens(test),
 				}
 				follow(t, &s, &h, 20*time.Minute)
 				if s.count("watch") < 3 || s.count("list") != s.count("watch") {
@@ -62,11 +58,11 @@ func TestReflector_Events(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		s := script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
+			list: lists("5"),
+			watch: opens(func() *watch.FakeWatcher {
 				return events(event(watch.Added, "a", "6"), event(watch.Modified, "b", "7"), event(watch.Modified, "a", "8"),
-					event(watch.Bookmark, "", "9"), event(watch.Deleted, "a", "10"), event(watch.Added, "a", "11")), nil
-			},
+					event(watch.Bookmark, "", "9"), event(watch.Deleted, "a", "10"), event(watch.Added, "a", "11"))
+			}),
 		}
 		follow(t, &s, &h, time.Minute)
 		if want := []string{"all:", "set a@6", "set a@8", "remove a", "set a@11"}; !slices.Equal(h, want) {
@@ -76,9 +72,6 @@ func TestReflector_Events(t *testing.T) {
 }
 
 func TestReflector_WithoutList(t *testing.T) {
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
-	one := func(version string) (*webhook, error) { item := hook("a", version); return &item, nil }
-	gone := func() (*webhook, error) { return nil, apierrors.NewNotFound(hooksResource, "a") }
 	for name, test := range map[string]struct {
 		get  func(n int) (*webhook, error)
 		show []watch.Event
@@ -87,21 +80,21 @@ func TestReflector_WithoutList(t *testing.T) {
 		"deleted in between": {
 			get: func(n int) (*webhook, error) {
 				if n == 0 {
-					return one("5")
+					return finds("5")(n)
 				}
-				return gone()
+				return nil, apierrors.NewNotFound(hooksResource, "a")
 			},
 			want: []string{"all: a@5", "all:"},
 		},
 		"changed in between": {
-			get: func(n int) (*webhook, error) { return one(fmt.Sprint(5 + 4*n)) },
+			get: func(n int) (*webhook, error) { return finds(fmt.Sprint(5 + 4*n))(n) },
 			show: []watch.Event{
 				event(watch.Added, "a", "5"), event(watch.Modified, "a", "7"), event(watch.Modified, "a", "9"), event(watch.Modified, "a", "10"),
 			},
 			want: []string{"all: a@5", "all: a@9", "set a@9", "set a@10"},
 		},
 		"recreated between the requests": {
-			get:  func(n int) (*webhook, error) { return one(fmt.Sprint(5 + 4*n)) },
+			get:  func(n int) (*webhook, error) { return finds(fmt.Sprint(5 + 4*n))(n) },
 			show: []watch.Event{event(watch.Deleted, "a", "8"), event(watch.Added, "a", "9")},
 			want: []string{"all: a@5", "all: a@9", "set a@9"},
 		},
@@ -110,11 +103,8 @@ func TestReflector_WithoutList(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h heard
 				s := script{
-					list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
-					get:  test.get,
-					watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-						return events(test.show...), nil
-					},
+					list: fails[hookList](forbidden), get: test.get,
+					watch: opens(func() *watch.FakeWatcher { return events(test.show...) }),
 				}
 				follow(t, &s, &h, time.Minute)
 				if !slices.Equal(h, test.want) {

@@ -2,14 +2,12 @@ package revisions
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -31,60 +29,27 @@ func backsOff(t *testing.T, waits []time.Duration) {
 }
 
 func TestReflector_BackOff(t *testing.T) {
-	refused := apierrors.NewInternalError(errors.New("no"))
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for name, test := range map[string]struct {
-		s     script
-		verb  string
-		times [2]int // bounds in ten minutes
+		s    script
+		verb string
 		// problem is the text of the last Problem, or "".
 		problem string
 	}{
-		"a list that fails": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, refused },
-		}, "list", [2]int{270, 340}, "list: Internal error"},
-		"a watch that is not accepted": {script{
-			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
-		}, "watch", [2]int{270, 340}, "watch: Internal error"},
-		"a watch that ends immediately": {script{
-			list:  func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return ends(0), nil },
-		}, "watch", [2]int{270, 340}, ""},
+		"a list that fails":             {script{list: fails[hookList](refused)}, "list", "list: Internal error"},
+		"a watch that is not accepted":  {script{list: lists("5"), watch: refuses(refused)}, "watch", "watch: Internal error"},
+		"a watch that ends immediately": {script{list: lists("5"), watch: opens(func() *watch.FakeWatcher { return ends(0) })}, "watch", ""},
 		"a watch that begins with an error": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return events(failure(refused)), nil
-			},
-		}, "list", [2]int{270, 340}, ""},
-		"a watch whose version has expired": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return nil, apierrors.NewResourceExpired("old")
-			},
-		}, "list", [2]int{270, 340}, ""},
-		"a watch that shows something else": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return events(watch.Event{Type: watch.Added, Object: &metav1.Status{}}), nil
-			},
-		}, "list", [2]int{270, 340}, ""},
-		"a get that fails": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
-			get:  func(int) (*webhook, error) { return nil, refused },
-		}, "get", [2]int{270, 340}, "list: mutatingwebhookconfigurations"},
+			list: lists("5"), watch: opens(func() *watch.FakeWatcher { return events(failure(refused)) }),
+		}, "list", ""},
+		"a watch whose version has expired": {script{list: lists("5"), watch: refuses(apierrors.NewResourceExpired("old"))}, "list", ""},
+		"a watch that shows something else": {script{list: lists("5"), watch: opens(func() *watch.FakeWatcher {
+			return events(watch.Event{Type: watch.Added, Object: &metav1.Status{}})
+		})}, "list", ""},
+		"a get that fails": {script{list: fails[hookList](forbidden), get: fails[webhook](refused)}, "get", "list: mutatingwebhookconfigurations"},
 		"a second get that fails": {script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
-			get: func(n int) (*webhook, error) {
-				if item := hook("a", "5"); n%2 == 0 {
-					return &item, nil
-				}
-				return nil, refused
-			},
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return ends(2 * time.Hour), nil
-			},
-		}, "list", [2]int{270, 340}, "get: Internal error"},
+			list: fails[hookList](forbidden), get: firstOnly(refused),
+			watch: opens(func() *watch.FakeWatcher { return ends(2 * time.Hour) }),
+		}, "list", "get: Internal error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,8 +58,8 @@ func TestReflector_BackOff(t *testing.T) {
 				if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 					t.Errorf("it reports %v, want %q", problem, test.problem)
 				}
-				if got := s.count(test.verb); got < test.times[0] || got > test.times[1] {
-					t.Errorf("%d tries in ten minutes, want %v", got, test.times)
+				if got := s.count(test.verb); got < 270 || got > 340 {
+					t.Errorf("%d tries in ten minutes", got)
 				}
 				backsOff(t, s.tries(test.verb))
 			})
@@ -102,49 +67,34 @@ func TestReflector_BackOff(t *testing.T) {
 	}
 }
 
+// firstOnly returns the webhook "a" for the first of two gets, and an error for the second.
+func firstOnly(err error) func(int) (*webhook, error) {
+	return func(n int) (*webhook, error) {
+		if n%2 == 0 {
+			return finds("5")(n)
+		}
+		return nil, err
+	}
+}
+
 // firstTries is the number of attempts of a forbidden request before polling starts.
 const firstTries = 4
 
 func TestReflector_ForbiddenVerbs(t *testing.T) {
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
-	one := func() (*webhook, error) { item := hook("a", "5"); return &item, nil }
-	good := func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", hook("a", "5")) }
-	bad := func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden }
+	good, bad := lists("5", hook("a", "5")), fails[hookList](forbidden)
 	for name, test := range map[string]struct {
 		s       script
 		gets    bool
 		problem string
 	}{
-		"watch": {script{
-			list:  good,
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
-		}, false, "watch: "},
+		"watch": {script{list: good, watch: refuses(forbidden)}, false, "watch: "},
 		"watch, once it was accepted": {script{
-			list: good,
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-				return events(failure(forbidden)), nil
-			},
+			list: good, watch: opens(func() *watch.FakeWatcher { return events(failure(forbidden)) }),
 		}, false, ""},
-		"list of all": {script{label: tagLabel, list: bad}, false, "list: "},
-		"list and get": {script{
-			list: bad,
-			get:  func(int) (*webhook, error) { return nil, forbidden },
-		}, true, "get: "},
-		"list and watch": {script{
-			list:  bad,
-			get:   func(int) (*webhook, error) { return one() },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
-		}, true, "watch: "},
-		"list, and get in the end": {script{
-			list: bad,
-			get: func(n int) (*webhook, error) {
-				if n%2 == 0 {
-					return one()
-				}
-				return nil, forbidden
-			},
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
-		}, true, "get: "},
+		"list of all":              {script{label: tagLabel, list: bad}, false, "list: "},
+		"list and get":             {script{list: bad, get: fails[webhook](forbidden)}, true, "get: "},
+		"list and watch":           {script{list: bad, get: finds("5"), watch: refuses(forbidden)}, true, "watch: "},
+		"list, and get in the end": {script{list: bad, get: firstOnly(forbidden), watch: opens(quietly)}, true, "get: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,18 +125,16 @@ func TestReflector_ForbiddenVerbs(t *testing.T) {
 }
 
 func TestReflector_TroubleEnds(t *testing.T) {
-	refused := apierrors.NewInternalError(errors.New("no"))
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	synctest.Test(t, func(t *testing.T) {
 		s := script{
-			list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+			list: func(n int) (*hookList, error) {
 				if n < 3 {
 					return nil, forbidden
 				}
 				return listed("5")
 			},
-			get:   func(int) (*webhook, error) { return nil, refused },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
+			get:   fails[webhook](refused),
+			watch: opens(quietly),
 		}
 		if problem := follow(t, &s, new(heard), time.Minute); problem != nil || s.count("get") != 3 {
 			t.Errorf("after %d gets it reports %v", s.count("get"), problem)
@@ -196,14 +144,14 @@ func TestReflector_TroubleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		s := script{
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
+			list: fails[hookList](forbidden),
 			get: func(n int) (*webhook, error) {
 				if n == 0 {
 					return nil, refused
 				}
 				return nil, apierrors.NewNotFound(hooksResource, "a")
 			},
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return events(), nil },
+			watch: opens(quietly),
 		}
 		problem := follow(t, &s, &h, time.Minute)
 		if problem == nil || strings.Contains(problem.Error(), "get: ") || !slices.Equal(h, []string{"all:", "all:"}) {
@@ -216,7 +164,7 @@ func TestReflector_BackOffReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 8
 		var good []time.Duration
-		s := script{list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") }}
+		s := script{list: lists("5")}
 		s.watch = func(_ context.Context, n int, _ metav1.ListOptions) (watch.Interface, error) {
 			if n%(failures+1) != failures {
 				return ends(0), nil
@@ -244,21 +192,18 @@ func TestReflector_BackOffReset(t *testing.T) {
 }
 
 func TestReflector_Timeouts(t *testing.T) {
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	for verb, s := range map[string]*script{
 		"list": {},
-		"get": {
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return nil, forbidden },
-		},
+		"get":  {list: fails[hookList](forbidden)},
 		"watch": {
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
+			list: lists("5"),
 			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			},
 		},
 		"watch, accepted too late": {
-			list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5") },
+			list: lists("5"),
 			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
 				<-ctx.Done()
 				return events(), nil

@@ -2,6 +2,7 @@ package revisions
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,13 @@ import (
 	"incumbent.dev/incumbent/internal/apirequest"
 )
 
-var hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
+type hookList = admissionv1.MutatingWebhookConfigurationList
+
+var (
+	hooksResource = schema.GroupResource{Resource: "mutatingwebhookconfigurations"}
+	forbidden     = apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
+	refused       = apierrors.NewInternalError(errors.New("no"))
+)
 
 // script responds to the requests of a reflector and records their times, in a synctest bubble.
 type script struct {
@@ -27,9 +34,9 @@ type script struct {
 	name, label string
 	began       time.Time
 	calls       []call
-	list        func(n int) (*admissionv1.MutatingWebhookConfigurationList, error)
+	list        func(n int) (*hookList, error)
 	get         func(n int) (*webhook, error)
-	watch       func(ctx context.Context, n int, options metav1.ListOptions) (watch.Interface, error)
+	watch       watchFunc
 }
 
 type call struct {
@@ -98,7 +105,7 @@ func (s *script) count(verb string) (n int) {
 	return n
 }
 
-func (s *script) List(ctx context.Context, options metav1.ListOptions) (*admissionv1.MutatingWebhookConfigurationList, error) {
+func (s *script) List(ctx context.Context, options metav1.ListOptions) (*hookList, error) {
 	n := s.note(ctx, "list", "")
 	s.asked("list", options)
 	if s.list == nil {
@@ -134,7 +141,7 @@ func (s *script) Watch(ctx context.Context, options metav1.ListOptions) (watch.I
 
 // source returns a source that uses the script.
 func (s *script) source() source[webhook] {
-	return sourceOf(s, func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
+	return sourceOf(s, func(list *hookList) []webhook { return list.Items })
 }
 
 // heard records the calls of a sink.
@@ -201,9 +208,37 @@ func hook(name, version string) webhook {
 	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
 }
 
-func listed(version string, items ...webhook) (*admissionv1.MutatingWebhookConfigurationList, error) {
-	return &admissionv1.MutatingWebhookConfigurationList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}, nil
+func listed(version string, items ...webhook) (*hookList, error) {
+	return &hookList{ListMeta: metav1.ListMeta{ResourceVersion: version}, Items: items}, nil
 }
+
+// lists returns the same webhooks for each list.
+func lists(version string, items ...webhook) func(int) (*hookList, error) {
+	return func(int) (*hookList, error) { return listed(version, items...) }
+}
+
+// fails returns an error for each list or get.
+func fails[T any](err error) func(int) (*T, error) { return func(int) (*T, error) { return nil, err } }
+
+// finds returns the webhook "a" for each get.
+func finds(version string) func(int) (*webhook, error) {
+	return func(int) (*webhook, error) { item := hook("a", version); return &item, nil }
+}
+
+type watchFunc = func(context.Context, int, metav1.ListOptions) (watch.Interface, error)
+
+// opens accepts each watch.
+func opens(next func() *watch.FakeWatcher) watchFunc {
+	return func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return next(), nil }
+}
+
+// refuses rejects each watch.
+func refuses(err error) watchFunc {
+	return func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, err }
+}
+
+// quietly is a watch without events.
+func quietly() *watch.FakeWatcher { return events() }
 
 // events is a watch that sends the events and stays open until it is stopped.
 func events(all ...watch.Event) *watch.FakeWatcher {

@@ -3,7 +3,6 @@ package revisions
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -12,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
@@ -57,7 +54,7 @@ func shows(t *testing.T, name string, items ...webhook) (*script, chan<- watch.E
 	all := make(chan watch.Event)
 	return &script{
 		t: t, name: name,
-		list: func(int) (*admissionv1.MutatingWebhookConfigurationList, error) { return listed("5", items...) },
+		list: lists("5", items...),
 		watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
 			w := watch.NewFake()
 			go func() {
@@ -186,19 +183,18 @@ func TestRun_AwaitsHandlers(t *testing.T) {
 }
 
 func TestDefaultWatcher_MissingPermissions(t *testing.T) {
-	forbidden := apierrors.NewForbidden(hooksResource, "a", errors.New("no"))
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{
 			t: t, name: DefaultTagWebhook(""), began: time.Now(),
-			list: func(n int) (*admissionv1.MutatingWebhookConfigurationList, error) {
+			list: func(n int) (*hookList, error) {
 				if n < 5 {
 					return nil, forbidden
 				}
 				return listed("5")
 			},
-			get:   func(int) (*webhook, error) { return nil, forbidden },
-			watch: func(context.Context, int, metav1.ListOptions) (watch.Interface, error) { return nil, forbidden },
+			get:   fails[webhook](forbidden),
+			watch: refuses(forbidden),
 		}
 		w := NewDefault(scripted{script: s}, Config{PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
