@@ -14,6 +14,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -41,10 +42,28 @@ func (c *echo) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-type lastEvent string
+// eventLog records Events, each after the name of its object.
+type eventLog []string
 
-func (e *lastEvent) Eventf(_ runtime.Object, eventType, reason, message string, args ...any) {
-	*e = lastEvent(eventType + " " + reason + ": " + fmt.Sprintf(message, args...))
+func (e *eventLog) Eventf(object runtime.Object, eventType, reason, message string, args ...any) {
+	*e = append(*e, object.(metav1.Object).GetName()+" "+eventType+" "+reason+": "+fmt.Sprintf(message, args...))
+}
+
+var coordinatedSpec = coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy(DefaultRevision))}
+
+// coordinating returns a term that has not begun, with a lock and candidates of the election x.
+func coordinating(t *testing.T, transport http.RoundTripper, spec coordinationv1.LeaseSpec, candidates ...*coordinationv1beta1.LeaseCandidate) *term {
+	t.Helper()
+	w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused", Transport: transport}), nil)
+	errs := []error{w.leases.GetIndexer().Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}, Spec: spec})}
+	for i, c := range candidates {
+		c.ResourceVersion = fmt.Sprint(2 + i)
+		errs = append(errs, w.candidates.GetIndexer().Add(c))
+	}
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // Events report each choice, and the strategy or preference that prevented a leader.
@@ -71,18 +90,14 @@ func TestReconcile_Events(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused", Transport: &echo{code: http.StatusOK, sent: map[string]int{}}}), nil)
-			var got lastEvent
-			w.cfg.EventRecorder = &got
 			candidate := candidateOf("a.x")
 			candidate.Spec.Strategy = coordinationv1.CoordinatedLeaseStrategy(c.requested)
-			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}}
-			lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &c.holder, LeaseDurationSeconds: new(int32(60)), AcquireTime: at, RenewTime: at}
-			setPreferredHolder(lease, c.preferred, false)
-			setStrategy(lease, c.strategy, false)
-			if err := errors.Join(w.leases.GetIndexer().Add(lease), w.candidates.GetIndexer().Add(candidate)); err != nil {
-				t.Fatal(err)
-			}
+			w := coordinating(t, &echo{code: http.StatusOK, sent: map[string]int{}}, coordinationv1.LeaseSpec{
+				Strategy: new(coordinationv1.CoordinatedLeaseStrategy(c.strategy)), HolderIdentity: &c.holder, PreferredHolder: &c.preferred,
+				LeaseDurationSeconds: new(int32(60)), AcquireTime: at, RenewTime: at,
+			}, candidate)
+			var got eventLog
+			w.cfg.EventRecorder = &got
 			for range 2 {
 				if _, err := w.reconcile(t.Context(), "x"); err != nil {
 					t.Fatal(err)
@@ -97,8 +112,8 @@ func TestReconcile_Events(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if string(got) != want {
-				t.Errorf("Event %q, want %q", got, want)
+			if _, last, _ := strings.Cut(got[len(got)-1], " "); last != want {
+				t.Errorf("Events %q, want %q", got, want)
 			}
 		})
 	}
@@ -106,20 +121,13 @@ func TestReconcile_Events(t *testing.T) {
 
 // The conflict is logged once and recorded as an Event on the lock and the candidates.
 func TestReconcile_StrategiesDisagree(t *testing.T) {
-	w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused"}), nil)
+	a, b := candidateOf("a.x"), candidateOf("b.x")
+	b.Spec.Strategy = "example.com/Other"
+	w := coordinating(t, nil, coordinatedSpec, a, b)
 	var log bytes.Buffer
-	var got allEvents
+	var got eventLog
 	w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	w.cfg.EventRecorder = &got
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}}
-	setStrategy(lease, DefaultRevision, false)
-	a, b := candidateOf("a.x"), candidateOf("b.x")
-	a.ResourceVersion = "2"
-	b.ResourceVersion = "3"
-	b.Spec.Strategy = "example.com/Other"
-	if err := errors.Join(w.leases.GetIndexer().Add(lease), w.candidates.GetIndexer().Add(a), w.candidates.GetIndexer().Add(b)); err != nil {
-		t.Fatal(err)
-	}
 	reconcile := func() {
 		if _, err := w.reconcile(t.Context(), "x"); err != nil {
 			t.Fatal(err)
@@ -128,8 +136,10 @@ func TestReconcile_StrategiesDisagree(t *testing.T) {
 	reconcile()
 	reconcile()
 	slices.Sort(got)
-	if want := []string{"StrategiesDisagree a.x", "StrategiesDisagree b.x", "StrategiesDisagree x"}; !slices.Equal(got, want) || strings.Count(log.String(), "\n") != 1 {
-		t.Errorf("Events %q, log:\n%s", got, &log)
+	for i, object := range []string{"a.x", "b.x", "x"} {
+		if len(got) != 3 || !strings.HasPrefix(got[i], object+" Warning StrategiesDisagree: ") || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("Events %q, log:\n%s", got, &log)
+		}
 	}
 	if err := errors.Join(w.candidates.GetIndexer().Delete(a), w.candidates.GetIndexer().Delete(b)); err != nil {
 		t.Fatal(err)
@@ -140,32 +150,13 @@ func TestReconcile_StrategiesDisagree(t *testing.T) {
 	}
 }
 
-type allEvents []string
-
-func (e *allEvents) Eventf(object runtime.Object, _, reason, _ string, _ ...any) {
-	*e = append(*e, reason+" "+object.(metav1.Object).GetName())
-}
-
 // While the watch has not delivered a ping, another ping would conflict. It is not sent until the watch delivers a newer version
 // or an election duration passes.
 func TestReconcile_DelayedWatch(t *testing.T) {
 	for _, code := range []int{http.StatusOK, http.StatusConflict} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &echo{code: code, sent: map[string]int{}}
-			c := controllerOf(t, &rest.Config{Host: "http://unused", Transport: server})
-			w := newTerm(c, nil)
-			lease := &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"},
-				Spec:       coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy(DefaultRevision))},
-			}
-			candidate := candidateOf("a.x")
-			candidate.ResourceVersion = "2"
-			if err := c.leases.GetIndexer().Add(lease); err != nil {
-				t.Fatal(err)
-			}
-			if err := c.candidates.GetIndexer().Add(candidate); err != nil {
-				t.Fatal(err)
-			}
+			w := coordinating(t, server, coordinatedSpec, candidateOf("a.x"))
 			reconcile := func(when string, pings int, again time.Duration) {
 				t.Helper()
 				got, err := w.reconcile(t.Context(), "x")
