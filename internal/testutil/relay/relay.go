@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/url"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -25,8 +24,6 @@ type Flow struct {
 	Vanish bool
 	// Stall reads no bytes. Bytes that were read before are held.
 	Stall bool
-	// Delay is the time that each piece takes.
-	Delay time.Duration
 	// CutAfter is the number of bytes after which the connection is reset. If 0, it is not reset.
 	CutAfter int64
 }
@@ -240,9 +237,6 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 		if flow.Vanish {
 			continue
 		}
-		if flow.Delay > 0 && !l.pause(flow.Delay) {
-			return
-		}
 		carried += int64(n)
 		if over := carried - flow.CutAfter; flow.CutAfter > 0 && over >= 0 {
 			_, _ = to.Write(buffer[:max(0, int64(n)-over)])
@@ -271,16 +265,5 @@ func (l *link) admitted(of func(Fate) Flow) bool {
 		case <-l.ended:
 			return false
 		}
-	}
-}
-
-func (l *link) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-l.ended:
-		return false
 	}
 }

@@ -29,15 +29,6 @@ func (x *fixture) withVerbs(pod string, verbs ...string) *rest.Config {
 	})
 }
 
-// A candidate that cannot watch the lock polls it, and logs the missing permission.
-func TestWatchForbidden(t *testing.T) {
-	t.Parallel()
-	x := newFixture(t, leaderelection.LockTypeConfigMap)
-	a := x.candidateAt("a", "stable", x.withVerbs("a", "get", "update", "create")).start(t)
-	eventually(t, "a leads", a.Live)
-	eventually(t, "the missing verb is logged", func() bool { return a.log.Count("cannot watch resource") > 0 })
-}
-
 // The elector recognizes why an API server rejects writes. Package k8sleaderelection tests what follows.
 func TestWriteRefused(t *testing.T) {
 	for name, test := range map[string]struct {
