@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 )
@@ -19,18 +18,6 @@ type Log = logs.Buffer
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	waits.Until(t, what, holds)
-}
-
-// CA returns the certificate of a new CA as PEM.
-func CA(t testing.TB) []byte {
-	t.Helper()
-	return certs.CA(t)
-}
-
-// KeyPair returns a new certificate and its key as PEM.
-func KeyPair(t testing.TB) (certificate, private []byte) {
-	t.Helper()
-	return certs.KeyPair(t)
 }
 
 // Skip skips a test that this machine cannot run. In CI the test fails.

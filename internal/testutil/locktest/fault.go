@@ -198,3 +198,18 @@ func (f Fault) lose(ctx context.Context, travel time.Duration) error {
 	}
 	return errors.Join(pass(ctx, travel), ErrConnection)
 }
+
+// pass waits until d has passed or ctx is done. If ctx is done already, it returns immediately.
+func pass(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil || d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -106,19 +106,9 @@ func (s *Store) invalid(errs ...*field.Error) error {
 	return apierrors.NewInvalid(schema.GroupKind{Kind: string(s.kind)}, Name, errs)
 }
 
-// maxAnnotations is the API server's limit for the size of all annotations of an object in bytes.
-const maxAnnotations = 256 << 10
-
 // admit returns the validation error of the API server.
 func (s *Store) admit(obj Object) error {
 	var errs field.ErrorList
-	size := 0
-	for k, v := range obj.GetAnnotations() {
-		size += len(k) + len(v)
-	}
-	if size > maxAnnotations {
-		errs = append(errs, field.TooLong(field.NewPath("metadata", "annotations"), "", maxAnnotations))
-	}
 	if lease, ok := obj.(*coordinationv1.Lease); ok {
 		spec := field.NewPath("spec")
 		if d := lease.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {

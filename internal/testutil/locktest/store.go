@@ -159,14 +159,14 @@ func (s *Store) put(obj Object, by string) Object {
 		kind = watch.Added
 		s.made++
 		obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)))
-		obj.SetCreationTimestamp(metav1.NewTime(now().Truncate(time.Second)))
+		obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	} else {
 		obj.SetUID(s.object.GetUID())
 		obj.SetCreationTimestamp(s.object.GetCreationTimestamp())
 	}
 	obj.SetResourceVersion(format(s.version))
 	s.object = obj
-	s.publish(Event{Version: s.version, At: now(), By: by, Snapshot: snapshotOf(obj), kind: kind, object: obj})
+	s.publish(Event{Version: s.version, At: time.Now(), By: by, Snapshot: snapshotOf(obj), kind: kind, object: obj})
 	return obj
 }
 
@@ -177,7 +177,7 @@ func (s *Store) remove(by string) {
 	last.SetResourceVersion(format(s.version))
 	s.object = nil
 	gone := k8sresourcelock.Snapshot{ResourceVersion: format(s.version)}
-	s.publish(Event{Version: s.version, At: now(), By: by, Snapshot: gone, kind: watch.Deleted, object: last})
+	s.publish(Event{Version: s.version, At: time.Now(), By: by, Snapshot: gone, kind: watch.Deleted, object: last})
 }
 
 func (s *Store) publish(e Event) {
@@ -200,7 +200,7 @@ func (s *Store) WriteOther() {
 	obj.SetResourceVersion(format(s.version))
 	for w := range s.watchers {
 		if w.others {
-			w.add(Event{Version: s.version, At: now(), kind: watch.Modified, object: obj})
+			w.add(Event{Version: s.version, At: time.Now(), kind: watch.Modified, object: obj})
 		}
 	}
 }

@@ -69,7 +69,7 @@ func (c *Client) muted() bool {
 func (c *Client) due() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return now().Add(c.delay)
+	return time.Now().Add(c.delay)
 }
 
 // watcher is one open watch. Its goroutine sends events when they are due. The store only appends to the queue.
@@ -234,7 +234,7 @@ func (w *watcher) head() (head queued, wait time.Duration, out chan<- watch.Even
 		return queued{}, 0, nil
 	}
 	head = w.queue[0]
-	switch wait = head.due.Sub(now()); {
+	switch wait = head.due.Sub(time.Now()); {
 	case head.last:
 		return head, 0, w.results
 	case muted:

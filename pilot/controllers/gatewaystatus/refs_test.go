@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 func TestCheckedSecret(t *testing.T) {
-	certificate, private := harness.KeyPair(t)
+	certificate, private := certs.KeyPair(t)
 	data := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: private}
 	got := checkedSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert", Annotations: map[string]string{"a": "b"}}, Data: data})
 	if got.Name != "cert" || got.Annotations != nil || got.Data != nil || got.StringData[problemKey] != "" {

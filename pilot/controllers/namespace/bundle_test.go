@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 func block(kind string, content []byte) string {
@@ -19,7 +19,7 @@ func block(kind string, content []byte) string {
 }
 
 func TestCheckBundle(t *testing.T) {
-	one, two := string(harness.CA(t)), string(harness.CA(t))
+	one, two := string(certs.CA(t)), string(certs.CA(t))
 	for name, test := range map[string]struct {
 		content string
 		want    string // "" when the bundle is good
@@ -62,7 +62,7 @@ func TestBundle_KeepsLastValid(t *testing.T) {
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	b := &bundle{file: file, log: slog.New(slog.NewTextHandler(&out, nil)), read: readBundle}
-	one, two := string(harness.CA(t)), string(harness.CA(t))
+	one, two := string(certs.CA(t)), string(certs.CA(t))
 	write := func(content string) func() {
 		return func() {
 			if err := os.WriteFile(file, []byte(content), 0o600); err != nil {

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
@@ -27,7 +27,7 @@ func TestSlimConfigMap_SharesBundle(t *testing.T) {
 
 // Warm reads the bundle and fills the caches. Run and a second Warm read nothing more.
 func TestWarm_ReadsOnce(t *testing.T) {
-	file := bundleFile(t, string(harness.CA(t)))
+	file := bundleFile(t, string(certs.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"))
 		c := s.controller(Config{BundleFile: file})
@@ -61,7 +61,7 @@ func TestWarm_ReadsOnce(t *testing.T) {
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
-	file := bundleFile(t, string(harness.CA(t)))
+	file := bundleFile(t, string(certs.CA(t)))
 	fakes.CheckReads(t, "CA bundle is not distributed", map[string]string{"namespaces": "", "configmaps": "metadata.name=" + ConfigMapName},
 		func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
 			s := newStub(t, space("a"))
@@ -72,8 +72,8 @@ func TestWarm_ReadForbidden(t *testing.T) {
 // The first valid bundle is distributed within the interval, and a changed bundle costs one write
 // for each namespace.
 func TestRun_BundleChanges(t *testing.T) {
-	one := string(harness.CA(t))
-	two := string(harness.CA(t))
+	one := string(certs.CA(t))
+	two := string(certs.CA(t))
 	file := bundleFile(t, "")
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"), space("b"))

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	k8stesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
 // TestReconcile_Writes counts the writes within ten minutes. After an answer that shows a stale
 // cache, the next attempt follows after half a minute; after another error, with back-off.
 func TestReconcile_Writes(t *testing.T) {
-	content := string(harness.CA(t))
+	content := string(certs.CA(t))
 	file := bundleFile(t, content)
 	maps := schema.GroupResource{Resource: "configmaps"}
 	now := metav1.Now()
@@ -82,7 +82,7 @@ func TestReconcile_Writes(t *testing.T) {
 }
 
 func TestReconcile_LogsErrors(t *testing.T) {
-	file := bundleFile(t, string(harness.CA(t)))
+	file := bundleFile(t, string(certs.CA(t)))
 	yes := true
 	for name, test := range map[string]struct {
 		stored *corev1.ConfigMap
@@ -124,7 +124,7 @@ func TestReconcile_LogsErrors(t *testing.T) {
 
 // Create sets the label that istiod sets; patch keeps the content of others.
 func TestReconcile_Content(t *testing.T) {
-	content := string(harness.CA(t))
+	content := string(certs.CA(t))
 	file := bundleFile(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"), space("b"), bundleMap("", func(m *corev1.ConfigMap) {
@@ -144,7 +144,7 @@ func TestReconcile_Content(t *testing.T) {
 
 // A cache that has not shown the first ConfigMap does not hide that the namespace was recreated.
 func TestReconcile_NamespaceRecreated(t *testing.T) {
-	file := bundleFile(t, string(harness.CA(t)))
+	file := bundleFile(t, string(certs.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"))
 		s.Clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watch.NewFake(), nil))
@@ -171,7 +171,7 @@ func TestReconcile_NamespaceRecreated(t *testing.T) {
 
 // Only namespaces that match a selector get the bundle. A namespace that stops matching keeps it without updates.
 func TestReconcile_DiscoverySelectors(t *testing.T) {
-	content := string(harness.CA(t))
+	content := string(certs.CA(t))
 	file := bundleFile(t, content)
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"))
