@@ -46,26 +46,27 @@ func TestWrite_GuardedByBase(t *testing.T) {
 	}
 }
 
-// eventLog records the objects and messages of Events.
-type eventLog struct {
-	about []metav1.Object
-	kinds []string
+// EventLog records the objects and messages of Events.
+type EventLog struct {
+	About []metav1.Object
+	Texts []string
 }
 
-func (e *eventLog) Eventf(obj runtime.Object, kind, _, message string, args ...any) {
-	e.about = append(e.about, obj.(metav1.Object))
-	e.kinds = append(e.kinds, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+": "+fmt.Sprintf(message, args...))
+// Eventf implements EventRecorder.
+func (e *EventLog) Eventf(obj runtime.Object, kind, _, message string, args ...any) {
+	e.About = append(e.About, obj.(metav1.Object))
+	e.Texts = append(e.Texts, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+": "+fmt.Sprintf(message, args...))
 }
 
 // An Event refers to the last known state of the object.
 func TestRecordEvent_Object(t *testing.T) {
-	log := &eventLog{}
+	log := &EventLog{}
 	seen := shownAs(nil)
 	l := lockOn(&unversionedStore{object: seen.Object.(*corev1.ConfigMap)})
 	l.LockConfig.EventRecorder = log
 	version := func() string {
 		l.RecordEvent("is 100% leader")
-		about := log.about[len(log.about)-1]
+		about := log.About[len(log.About)-1]
 		return string(about.GetUID()) + "@" + about.GetResourceVersion()
 	}
 	if got := version(); got != "@" {
@@ -78,8 +79,8 @@ func TestRecordEvent_Object(t *testing.T) {
 	if _, err := l.Annotate(t.Context(), seen, nil); err != nil || version() != "u@9" {
 		t.Errorf("after notes: %s, error %v", version(), err)
 	}
-	if want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"; log.kinds[0] != want {
-		t.Errorf("%q, want %q", log.kinds[0], want)
+	if want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"; log.Texts[0] != want {
+		t.Errorf("%q, want %q", log.Texts[0], want)
 	}
 }
 

@@ -2,12 +2,11 @@ package k8sresourcelock_test
 
 import (
 	"context"
-	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -135,18 +134,11 @@ func TestMultiLock_Annotate(t *testing.T) {
 	})
 }
 
-// recordedEvents records Events.
-type recordedEvents struct{ all []string }
-
-func (s *recordedEvents) Eventf(obj runtime.Object, kind, _, _ string, args ...any) {
-	s.all = append(s.all, kind+" "+obj.GetObjectKind().GroupVersionKind().String()+" "+args[0].(string))
-}
-
 // noWarnings is a lock that does not implement Warning.
 type noWarnings struct{ k8sresourcelock.Versioned }
 
 func TestMultiLock_Events(t *testing.T) {
-	pair, events := locktest.NewPair(), &recordedEvents{}
+	pair, events := locktest.NewPair(), &k8sresourcelock.EventLog{}
 	config := k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "stable", EventRecorder: events}
 	primary, secondary := pair.Primary.LockWith(config), pair.Secondary.LockWith(config)
 	both := &k8sresourcelock.MultiLock{Primary: primary.Locker, Secondary: secondary.Locker}
@@ -155,12 +147,12 @@ func TestMultiLock_Events(t *testing.T) {
 	both.RecordWarning("is stuck")
 	mute.RecordWarning("is stuck")
 	want := []string{
-		"Normal /v1, Kind=ConfigMap b leads", "Normal coordination.k8s.io/v1, Kind=Lease b leads",
-		"Warning /v1, Kind=ConfigMap b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease b is stuck",
-		"Normal /v1, Kind=ConfigMap b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease b is stuck",
+		"Normal /v1, Kind=ConfigMap: b leads", "Normal coordination.k8s.io/v1, Kind=Lease: b leads",
+		"Warning /v1, Kind=ConfigMap: b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease: b is stuck",
+		"Normal /v1, Kind=ConfigMap: b is stuck", "Warning coordination.k8s.io/v1, Kind=Lease: b is stuck",
 	}
-	if !reflect.DeepEqual(events.all, want) {
-		t.Errorf("%q, want %q", events.all, want)
+	if !slices.Equal(events.Texts, want) {
+		t.Errorf("%q, want %q", events.Texts, want)
 	}
 	if both.Key() != "stable" || both.Identity() != "b" || (&k8sresourcelock.MultiLock{}).Key() != "" {
 		t.Errorf("key %q, identity %q", both.Key(), both.Identity())
