@@ -47,6 +47,8 @@ func (a *candidate) Eventf(_ k8sruntime.Object, _, reason, _ string, _ ...any) {
 	a.events = append(a.events, reason)
 }
 
+func (a *candidate) Lives() (string, lives.Spans) { return a.cfg.Identity, a.Spans() }
+
 func (a *candidate) work(ctx context.Context) error {
 	term, _ := k8sleaderelection.TermFromContext(ctx)
 	a.token = term.Token

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -96,6 +97,11 @@ func TestPredecessor_HeldIsAwaited(t *testing.T) {
 		if n := a.log.Count("waiting for the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times that it waits, want once", n)
 		}
+		stopped := s.newReplica(t, "stopped")
+		passes(time.Second)
+		if stopped.Stop(t); stopped.Status().Waiting || stopped.Live() {
+			t.Error("waits after the end")
+		}
 		old.Stop(t)
 		passes(time.Second)
 		if !a.Live() || !a.admits(t) || a.Status().Waiting {
@@ -113,45 +119,29 @@ func TestPredecessor_HeldIsAwaited(t *testing.T) {
 	})
 }
 
-func TestPredecessor_CrashedHolderExpires(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		old := s.oldReplica(t, "old")
-		passes(time.Second)
-		old.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
-		a := s.newReplica(t, "new")
-		passes(playLease - 2*playRetry)
-		if a.Live() {
-			t.Fatal("works before the old lease has expired")
-		}
-		passes(2*playLease + playRetry)
-		if !a.Live() || old.Live() {
-			t.Errorf("works %v, old works %v", a.Live(), old.Live())
-		}
-	})
-}
-
-func TestPredecessor_DeletedWhileWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		old := s.oldReplica(t, "old")
-		passes(time.Second)
-		a := s.newReplica(t, "new")
-		passes(time.Second)
-		// The old replica sees neither the deletion nor its own failed writes until its validity ends.
-		old.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
-		s.objects.Delete()
-		for range int(4 * playLease / playRetry) {
-			passes(playRetry)
-			if old.Live() && a.Live() {
-				t.Fatal("two active leaders")
+// The old replica sees neither the failure of its writes nor the deletion until its validity ends.
+func TestPredecessor_UnreachableHolderExpires(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, s *lockServer) {
+			old := s.oldReplica(t, "old")
+			passes(time.Second)
+			a := s.newReplica(t, "new")
+			passes(time.Second)
+			old.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
+			if deleted {
+				s.objects.Delete()
 			}
-		}
-		if !a.Live() {
-			t.Error("the new replica does not work after the lease")
-		}
-		if s.objects.Snapshot().Exists {
-			t.Error("the old lock was created")
-		}
-	})
+			passes(playLease - 2*playRetry)
+			if a.Live() {
+				t.Fatalf("deleted %v: works before the old lease has expired", deleted)
+			}
+			passes(2*playLease + playRetry)
+			if !a.Live() || old.Live() || s.objects.Snapshot().Exists == deleted {
+				t.Errorf("deleted %v: works %v, old works %v, old lock %+v", deleted, a.Live(), old.Live(), s.objects.Snapshot())
+			}
+			lives.Apart(t, old, a)
+		})
+	}
 }
 
 func TestPredecessor_ReadFails(t *testing.T) {
@@ -171,19 +161,6 @@ func TestPredecessor_ReadFails(t *testing.T) {
 		passes(2 * playRetry)
 		if !a.Live() {
 			t.Error("does not work after the old lock could be read")
-		}
-	})
-}
-
-func TestPredecessor_StopsWhileWaiting(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		s.oldReplica(t, "old")
-		passes(time.Second)
-		a := s.newReplica(t, "new")
-		passes(time.Second)
-		a.Stop(t)
-		if a.Status().Waiting || a.Live() {
-			t.Error("waits after the end")
 		}
 	})
 }
