@@ -18,18 +18,12 @@ type broadcaster[T any] struct {
 	value    T
 	known    bool
 	handlers []*handler[T]
-	queue    []delivery[T]
+	queue    []func() // one call of all handlers for each value
 }
 
 type handler[T any] struct {
 	call    func(T)
 	removed atomic.Bool // the queue may still have values for it
-}
-
-// delivery is a queued value with its handlers.
-type delivery[T any] struct {
-	value T
-	to    []*handler[T]
 }
 
 func newBroadcaster[T any](equal func(a, b T) bool) *broadcaster[T] {
@@ -52,7 +46,7 @@ func (b *broadcaster[T]) post(value T) {
 	}
 	b.value = value
 	b.known = true
-	b.send(delivery[T]{value, slices.Clone(b.handlers)})
+	b.send(value, slices.Clone(b.handlers))
 }
 
 // handle adds a handler, which is called with the current value if there is one. No call begins after remove has returned. remove
@@ -63,7 +57,7 @@ func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	h := &handler[T]{call: call}
 	b.handlers = append(b.handlers, h)
 	if b.known {
-		b.send(delivery[T]{b.value, []*handler[T]{h}})
+		b.send(b.value, []*handler[T]{h})
 	}
 	return func() {
 		b.mu.Lock()
@@ -73,8 +67,15 @@ func (b *broadcaster[T]) handle(call func(T)) (remove func()) {
 	}
 }
 
-func (b *broadcaster[T]) send(d delivery[T]) {
-	b.queue = append(b.queue, d)
+// send queues the call of handlers.
+func (b *broadcaster[T]) send(value T, to []*handler[T]) {
+	b.queue = append(b.queue, func() {
+		for _, h := range to {
+			if !h.removed.Load() {
+				h.call(value)
+			}
+		}
+	})
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -84,12 +85,8 @@ func (b *broadcaster[T]) send(d delivery[T]) {
 // deliver calls handlers until ctx ends. The next call of deliver continues with the rest of the queue.
 func (b *broadcaster[T]) deliver(ctx context.Context) {
 	for ctx.Err() == nil {
-		if next, ok := b.next(); ok {
-			for _, h := range next.to {
-				if !h.removed.Load() {
-					h.call(next.value)
-				}
-			}
+		if call := b.next(); call != nil {
+			call()
 			continue
 		}
 		select {
@@ -99,13 +96,13 @@ func (b *broadcaster[T]) deliver(ctx context.Context) {
 	}
 }
 
-func (b *broadcaster[T]) next() (delivery[T], bool) {
+// next removes the first call of the queue. It returns nil if the queue is empty.
+func (b *broadcaster[T]) next() (call func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.queue) == 0 {
-		return delivery[T]{}, false
+	if len(b.queue) > 0 {
+		call = b.queue[0]
+		b.queue = b.queue[1:]
 	}
-	d := b.queue[0]
-	b.queue = b.queue[1:]
-	return d, true
+	return call
 }

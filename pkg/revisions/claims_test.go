@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -143,9 +142,9 @@ func TestDefaultWatcher_Fallback(t *testing.T) {
 		w := NewDefault(nil, Config{Namespace: "mesh", Fallback: true, Logger: quiet}).(*defaultWatcher)
 		read := func(name string, item *webhook) {
 			if item == nil {
-				w.sink(name).replace(nil)
+				w.change(name, nil)
 			} else {
-				w.sink(name).replace([]admissionv1.MutatingWebhookConfiguration{*item})
+				w.change(name, []webhook{*item})
 			}
 		}
 		if read(shared, test.shared); w.HasSynced() {
@@ -154,7 +153,7 @@ func TestDefaultWatcher_Fallback(t *testing.T) {
 		if read(own, test.own); !w.HasSynced() || w.GetDefault() != test.want {
 			t.Errorf("%s: synced %v, default %q, want %q", name, w.HasSynced(), w.GetDefault(), test.want)
 		}
-		if w.sink(own).remove(own); w.GetDefault() == "east" {
+		if w.change(own, nil); w.GetDefault() == "east" {
 			t.Errorf("%s: default is still east", name)
 		}
 	}

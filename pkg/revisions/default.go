@@ -1,6 +1,7 @@
 package revisions
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 
@@ -71,7 +72,7 @@ type defaultWatcher struct {
 	// mu guards the fields below. Each reflector has its own goroutine.
 	mu        sync.Mutex
 	unread    sets.Set[string]
-	revisions map[string]string // by name of an existing webhook
+	revisions map[string]string // by name of an existing webhook; "" without a revision
 }
 
 // of returns the suffix of verbs in reports about a webhook.
@@ -83,50 +84,34 @@ func (w *defaultWatcher) of(name string) string {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	var all []runnable
-	for i, name := range w.names {
-		// Roles of earlier versions do not include the webhook of the namespace.
-		optional := i < len(w.names)-1
-		all = append(all, &reflector[webhook]{from: webhooks, name: name, of: w.of(name), optional: optional, to: w.sink(name)})
-	}
-	w.run(stopCh, w.broadcaster.deliver, all...)
+	w.run(stopCh, w.broadcaster.deliver, func() (all []runnable) {
+		for i, name := range w.names {
+			all = append(all, &reflector[webhook]{
+				runner: w.runner, source: webhooks(w.client), name: name, of: w.of(name),
+				optional: i < len(w.names)-1, // roles of earlier versions do not include the webhook of the namespace
+				to:       func(found []webhook) { w.change(name, found) },
+			})
+		}
+		return all
+	})
 }
 
-func (w *defaultWatcher) sink(name string) sink[webhook] {
-	absent := func() { w.change(name, "", false) }
-	set := func(item webhook) {
-		revision := named(item.Labels)
-		w.change(name, revision, revision != "" && (!w.config.Fallback || concerns(&item, unnamed, w.config.Namespace)))
-	}
-	return sink[webhook]{
-		replace: func(all []webhook) {
-			if len(all) == 0 {
-				absent()
-				return
-			}
-			set(all[0])
-		},
-		set:    set,
-		remove: func(string) { absent() },
-	}
-}
-
-// change applies a change of one webhook. The default revision is known when all webhooks have been read.
-func (w *defaultWatcher) change(name, revision string, counts bool) {
+// change applies a change of one webhook, which is found if it exists. The default revision is known when all webhooks have been read.
+func (w *defaultWatcher) change(name string, found []webhook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.revisions, name)
-	if counts {
-		w.revisions[name] = revision
+	for _, item := range found {
+		if !w.config.Fallback || concerns(&item, unnamed, w.config.Namespace) {
+			w.revisions[name] = named(item.Labels)
+		}
 	}
 	if w.unread.Delete(name); len(w.unread) > 0 {
 		return
 	}
-	revision = ""
+	revision := ""
 	for _, name := range w.names {
-		if revision = w.revisions[name]; revision != "" {
-			break
-		}
+		revision = cmp.Or(revision, w.revisions[name])
 	}
 	w.post(revision)
 }

@@ -6,6 +6,7 @@ package revisions
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"incumbent.dev/incumbent/internal/apirequest"
-	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
@@ -31,19 +31,9 @@ const (
 	maxWatch = 10 * time.Minute
 )
 
-// sink receives the objects that were read, from one goroutine at a time.
-type sink[T any] struct {
-	// replace receives all objects.
-	replace func([]T)
-	// set receives a new or changed object, remove the name of a deleted one.
-	set    func(T)
-	remove func(name string)
-}
-
-// reflector sends the objects of one kind that match a selector to a sink.
+// reflector follows the objects of one kind that match a selector.
 type reflector[T any] struct {
-	// from returns the source of a client.
-	from func(kube.Client) source[T]
+	*runner
 	source[T]
 	// of is appended to the verb in reports, for a watcher of several kinds.
 	of string
@@ -51,13 +41,10 @@ type reflector[T any] struct {
 	name, label string
 	// optional objects count as absent if reading them is forbidden from the start.
 	optional bool
-	// poll is the interval of reads if watching is forbidden.
-	poll    time.Duration
-	to      sink[T]
-	trouble *apirequest.Trouble
-	behind  *behind
-	// known reports whether the sink has received all objects.
-	known bool
+	// to receives all objects after each change, in any order, from one goroutine at a time.
+	to func([]T)
+	// objects has the objects by name. It is nil before the first read.
+	objects map[string]T
 }
 
 // run follows the objects until ctx ends. Each round reads, and watches from the version of the read until the watch ends.
@@ -96,28 +83,30 @@ func (f *reflector[T]) round(ctx context.Context) (lasted bool, err error) {
 	return lasted, err
 }
 
-// read sends all objects to the sink. It returns the version from which a watch continues, or "" after a get.
+// read reads and sends all objects. It returns the version from which a watch continues, or "" after a get.
 func (f *reflector[T]) read(ctx context.Context) (version string, err error) {
 	version, err = f.list(ctx)
 	if f.name != "" && apierrors.IsForbidden(err) {
-		version, err = "", f.getOne(ctx)
+		_, err = f.get(ctx)
 	}
-	if f.optional && !f.known && apierrors.IsForbidden(err) {
+	if f.optional && f.objects == nil && apierrors.IsForbidden(err) {
 		f.replace(nil)
 	}
 	return version, err
 }
 
-func (f *reflector[T]) getOne(ctx context.Context) error {
-	_, err := f.get(ctx)
-	return err
-}
-
 func (f *reflector[T]) replace(all []T) {
-	f.known = true
-	f.to.replace(all)
+	f.objects = map[string]T{}
+	for _, item := range all {
+		if f.concerns(&item) {
+			f.objects[metaOf(&item).GetName()] = item
+		}
+	}
+	f.send()
 	f.behind.remove(f.of)
 }
+
+func (f *reflector[T]) send() { f.to(slices.Collect(maps.Values(f.objects))) }
 
 func (f *reflector[T]) list(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -128,11 +117,11 @@ func (f *reflector[T]) list(ctx context.Context) (version string, err error) {
 		return "", err
 	}
 	f.trouble.Moot("get" + f.of) // get is used only if list is forbidden
-	f.replace(slices.DeleteFunc(all, func(item T) bool { return !f.concerns(&item) }))
+	f.replace(all)
 	return version, nil
 }
 
-// get sends the object to the sink and returns its version, or "" if it is absent.
+// get reads and sends the object and returns its version, or "" if it is absent.
 func (f *reflector[T]) get(ctx context.Context) (version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -195,7 +184,7 @@ func (f *reflector[T]) open(ctx context.Context, cancel context.CancelFunc, vers
 	return nil, fmt.Errorf("watch was not accepted within %v", readTimeout)
 }
 
-// events forwards the events of a watch until it ends. It drops events older than a get that was sent after the watch began.
+// events applies the events of a watch until it ends. It drops events older than a get that was sent after the watch began.
 func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest string) error {
 	for {
 		select {
@@ -209,23 +198,25 @@ func (f *reflector[T]) events(ctx context.Context, w watch.Interface, oldest str
 			case !ok:
 				return nil // the watch has ended, or sent an object of another kind
 			case !apirequest.Older(metaOf(item).GetResourceVersion(), oldest):
-				f.forward(event.Type, item)
+				f.apply(event.Type, item)
 			}
 		}
 	}
 }
 
-func (f *reflector[T]) forward(kind watch.EventType, item *T) {
+func (f *reflector[T]) apply(kind watch.EventType, item *T) {
 	if !f.concerns(item) {
 		return
 	}
-	switch kind {
+	switch name := metaOf(item).GetName(); kind {
 	case watch.Added, watch.Modified:
-		f.to.set(*item)
+		f.objects[name] = *item
 	case watch.Deleted:
-		f.to.remove(metaOf(item).GetName())
+		delete(f.objects, name)
 	case watch.Bookmark, watch.Error:
+		return
 	}
+	f.send()
 }
 
 // concerns reports whether the item is followed. A bookmark has no name, and a fake clientset ignores field selectors.

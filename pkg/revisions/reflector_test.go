@@ -102,7 +102,7 @@ func TestReflector_ForbiddenVerbs(t *testing.T) {
 				var h heard
 				problem := follow(t, &s, &h, 10*time.Minute)
 				if unknown := name == "list of all" || name == "list and get"; unknown != (len(h) == 0) {
-					t.Errorf("the sink received %q", h)
+					t.Errorf("it sent %q", h)
 				}
 				if (problem == nil) != (test.problem == "") || problem != nil && !strings.Contains(problem.Error(), test.problem) {
 					t.Errorf("it reports %v, want %q", problem, test.problem)

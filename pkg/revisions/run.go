@@ -1,6 +1,7 @@
 package revisions
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -44,17 +45,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Revision == "" {
-		c.Revision = unnamed
-	}
-	if c.Namespace == "" {
-		c.Namespace = usualNamespace
-	}
+	c.Revision = cmp.Or(c.Revision, unnamed)
+	c.Namespace = cmp.Or(c.Namespace, usualNamespace)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.PollInterval <= 0 {
 		c.PollInterval = pollInterval
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
 	}
 	return c
 }
@@ -82,8 +77,9 @@ type (
 
 // runner runs the goroutines of a watcher.
 type runner struct {
-	log     *slog.Logger
-	client  kube.Client
+	log    *slog.Logger
+	client kube.Client
+	// poll is the interval of reads if watching is forbidden.
 	poll    time.Duration
 	running atomic.Bool
 	trouble *apirequest.Trouble
@@ -105,11 +101,11 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 
 // runnable is a reflector of any kind.
 type runnable interface {
-	runFor(ctx context.Context, r *runner)
+	run(ctx context.Context)
 }
 
 // run runs the reflectors and deliver until stop closes. It returns when all have ended. A nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ...runnable) {
+func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), reflectors func() []runnable) {
 	if r.client == nil {
 		r.log.Error("no client configured; the default revision will stay unknown")
 		return
@@ -121,8 +117,8 @@ func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), all ..
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
 	var ended sync.WaitGroup
-	for _, f := range all {
-		ended.Go(func() { f.runFor(ctx, r) })
+	for _, f := range reflectors() {
+		ended.Go(func() { f.run(ctx) })
 	}
 	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
@@ -133,22 +129,11 @@ func webhooks(client kube.Client) source[webhook] {
 		func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
 }
 
-func services(namespace string) func(kube.Client) source[corev1.Service] {
-	return func(client kube.Client) source[corev1.Service] {
-		return sourceOf(client.Kube().CoreV1().Services(namespace), func(list *corev1.ServiceList) []corev1.Service { return list.Items })
-	}
+func services(client kube.Client, namespace string) source[corev1.Service] {
+	return sourceOf(client.Kube().CoreV1().Services(namespace), func(list *corev1.ServiceList) []corev1.Service { return list.Items })
 }
 
 func validators(client kube.Client) source[validator] {
 	return sourceOf(client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
 		func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
-}
-
-// runFor runs the reflector for a watcher.
-func (f *reflector[T]) runFor(ctx context.Context, r *runner) {
-	f.source = f.from(r.client)
-	f.poll = r.poll
-	f.trouble = r.trouble
-	f.behind = r.behind
-	f.run(ctx)
 }

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-
-	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 type hookList = admissionv1.MutatingWebhookConfigurationList
@@ -144,21 +142,15 @@ func (s *script) source() source[webhook] {
 	return sourceOf(s, func(list *hookList) []webhook { return list.Items })
 }
 
-// heard records the calls of a sink.
+// heard records the objects that a reflector sends.
 type heard []string
 
-func (h *heard) sink() sink[webhook] {
-	return sink[webhook]{
-		replace: func(all []webhook) {
-			what := "all:"
-			for _, item := range all {
-				what += " " + item.Name + "@" + item.ResourceVersion
-			}
-			*h = append(*h, what)
-		},
-		set:    func(item webhook) { *h = append(*h, "set "+item.Name+"@"+item.ResourceVersion) },
-		remove: func(name string) { *h = append(*h, "remove "+name) },
+func (h *heard) add(all []webhook) {
+	what := "all:"
+	for _, item := range all {
+		what += " " + item.Name + "@" + item.ResourceVersion
 	}
+	*h = append(*h, what)
 }
 
 func (h heard) count(what string) (n int) {
@@ -177,7 +169,8 @@ func follow(t *testing.T, s *script, h *heard, d time.Duration) (problem error) 
 	if s.label == "" {
 		s.name = "a"
 	}
-	f := reflector[webhook]{source: s.source(), name: s.name, label: s.label, poll: 5 * time.Second, to: h.sink(), trouble: apirequest.NewTrouble(slog.New(slog.DiscardHandler), nil), behind: newBehind()}
+	r := newRunner(nil, slog.New(slog.DiscardHandler), 5*time.Second, nil)
+	f := reflector[webhook]{runner: r, source: s.source(), name: s.name, label: s.label, to: h.add}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

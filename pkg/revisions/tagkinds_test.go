@@ -107,9 +107,9 @@ func TestIsMine(t *testing.T) {
 			for label, want := range test.want {
 				for _, revision := range []string{"stable", "canary", "default"} {
 					w := NewTags(nil, Config{Revision: revision, Logger: quiet}).(*tagWatcher)
-					w.sink().replace(test.webhooks)
-					w.serviceSink().replace(test.services)
-					w.validatorSink().replace(test.validators)
+					w.readWebhooks(test.webhooks)
+					w.readServices(test.services)
+					w.readValidator(test.validators)
 					objects := []metav1.ObjectMeta{{Labels: map[string]string{revisionLabel: label}}}
 					if label == "" {
 						objects = append(objects, metav1.ObjectMeta{})
@@ -130,9 +130,10 @@ func TestHasTag(t *testing.T) {
 	elsewhere := tagHook("b", "theirs", "stable")
 	elsewhere.Webhooks = []admissionv1.MutatingWebhook{{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "elsewhere"}}}}
 	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
-	w.sink().replace([]webhook{tagHook("a", "ours", "stable"), tagHook("c", "canarys", "canary"), elsewhere, tagHook("d", "", "stable")})
-	w.serviceSink().replace(nil)
-	w.validatorSink().replace(nil)
+	ours, canarys := tagHook("a", "ours", "stable"), tagHook("c", "canarys", "canary")
+	w.readWebhooks([]webhook{ours, canarys, elsewhere, tagHook("d", "", "stable")})
+	w.readServices(nil)
+	w.readValidator(nil)
 	has := func() (all []string) {
 		for _, name := range []string{"stable", "ours", "canarys", "theirs", "none", ""} {
 			if w.HasTag(name) {
@@ -152,23 +153,23 @@ func TestHasTag(t *testing.T) {
 		t.Error("a caller changed the watcher's set")
 	}
 	before, _ := w.broadcaster.read()
-	w.sink().remove("b")
+	w.readWebhooks([]webhook{ours, canarys})
 	if after, _ := w.broadcaster.read(); after.equal(before) || w.HasTag("theirs") {
 		t.Error("the tag of another control plane remains, or its end is not delivered")
 	}
-	if w.sink().set(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a"}}); w.HasTag("ours") {
+	if w.readWebhooks([]webhook{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, canarys}); w.HasTag("ours") {
 		t.Error("the tag of a webhook whose labels were removed remains")
 	}
-	if w.sink().replace(nil); w.HasTag("canarys") {
+	if w.readWebhooks(nil); w.HasTag("canarys") {
 		t.Error("the tag of a webhook that a later list does not have remains")
 	}
 }
 
 func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 	reads := map[string]func(*tagWatcher){
-		"webhooks":  func(w *tagWatcher) { w.sink().replace(nil) },
-		"services":  func(w *tagWatcher) { w.serviceSink().replace(nil) },
-		"validator": func(w *tagWatcher) { w.validatorSink().replace(nil) },
+		"webhooks":  func(w *tagWatcher) { w.readWebhooks(nil) },
+		"services":  func(w *tagWatcher) { w.readServices(nil) },
+		"validator": func(w *tagWatcher) { w.readValidator(nil) },
 	}
 	for last := range reads {
 		w := NewTags(nil, Config{Logger: quiet}).(*tagWatcher)

@@ -2,7 +2,6 @@ package revisions
 
 import (
 	"log/slog"
-	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -64,8 +63,7 @@ func NewTags(client kube.Client, config Config) TagWatcher {
 	every := "reading them every " + config.PollInterval.String()
 	return &tagWatcher{
 		revision: config.Revision, namespace: config.Namespace, log: log,
-		broadcaster: newBroadcaster(tags.equal), webhooks: tagged{}, services: tagged{},
-		unread: sets.New(ofWebhooks, ofServices, ofValidator),
+		broadcaster: newBroadcaster(tags.equal), unread: sets.New(ofWebhooks, ofServices, ofValidator),
 		runner: newRunner(client, log, config.PollInterval, map[string]string{
 			"list":                "keeping the tags that were read last",
 			"watch":               every,
@@ -94,13 +92,10 @@ type tagWatcher struct {
 	// mu guards the fields below. Each reflector has its own goroutine.
 	mu                 sync.Mutex
 	unread             sets.Set[string]
-	webhooks, services tagged
+	webhooks, services []Claim
 	// validator is the revision of the default validator, or "".
 	validator string
 }
-
-// tagged has the claims of one kind of object, by object name.
-type tagged map[string]Claim
 
 // tags has the names of the revision, and the tags of other revisions and of other control planes. It is never changed.
 type tags struct {
@@ -116,60 +111,43 @@ func (t tags) equal(other tags) bool {
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver,
-		&reflector[webhook]{from: webhooks, label: tagLabel, of: ofWebhooks, to: w.sink()},
-		&reflector[corev1.Service]{from: services(w.namespace), label: tagLabel, of: ofServices, optional: true, to: w.serviceSink()},
-		&reflector[validator]{from: validators, name: DefaultValidator, of: ofValidator, optional: true, to: w.validatorSink()})
-}
-
-func (w *tagWatcher) sink() sink[webhook] {
-	return tagSink(w, ofWebhooks, w.webhooks, func(item webhook) (Claim, bool) {
-		claim, ok := WebhookClaim(&item, w.namespace)
-		claim.elsewhere = !ok
-		return claim, claim.Tag != "" && claim.Revision != ""
+	w.run(stopCh, w.broadcaster.deliver, func() []runnable {
+		return []runnable{
+			&reflector[webhook]{runner: w.runner, source: webhooks(w.client), label: tagLabel, of: ofWebhooks, to: w.readWebhooks},
+			&reflector[corev1.Service]{runner: w.runner, source: services(w.client, w.namespace), label: tagLabel, of: ofServices, optional: true, to: w.readServices},
+			&reflector[validator]{runner: w.runner, source: validators(w.client), name: DefaultValidator, of: ofValidator, optional: true, to: w.readValidator},
+		}
 	})
 }
 
-func (w *tagWatcher) serviceSink() sink[corev1.Service] {
-	return tagSink(w, ofServices, w.services, func(item corev1.Service) (Claim, bool) { return ServiceClaim(&item) })
-}
-
-// tagSink returns a sink that stores the claims of one kind of object.
-func tagSink[T any](w *tagWatcher, of string, known tagged, read func(T) (claim Claim, ok bool)) sink[T] {
-	take := func(item T) {
-		claim, ok := read(item)
-		delete(known, claim.Name)
-		if ok {
-			known[claim.Name] = claim
+func (w *tagWatcher) readWebhooks(all []webhook) {
+	var claims []Claim
+	for _, item := range all {
+		claim, ok := WebhookClaim(&item, w.namespace)
+		claim.elsewhere = !ok
+		if claim.Tag != "" && claim.Revision != "" {
+			claims = append(claims, claim)
 		}
 	}
-	return sink[T]{
-		replace: func(all []T) {
-			w.change(of, func() {
-				clear(known)
-				for _, item := range all {
-					take(item)
-				}
-			})
-		},
-		set:    func(item T) { w.change(of, func() { take(item) }) },
-		remove: func(name string) { w.change(of, func() { delete(known, name) }) },
-	}
+	w.change(ofWebhooks, func() { w.webhooks = claims })
 }
 
-func (w *tagWatcher) validatorSink() sink[validator] {
-	to := func(revision string) { w.change(ofValidator, func() { w.validator = revision }) }
-	return sink[validator]{
-		replace: func(all []validator) {
-			if len(all) == 0 {
-				to("")
-				return
-			}
-			to(w.validates(all[0]))
-		},
-		set:    func(item validator) { to(w.validates(item)) },
-		remove: func(string) { to("") },
+func (w *tagWatcher) readServices(all []corev1.Service) {
+	var claims []Claim
+	for _, item := range all {
+		if claim, ok := ServiceClaim(&item); ok {
+			claims = append(claims, claim)
+		}
 	}
+	w.change(ofServices, func() { w.services = claims })
+}
+
+func (w *tagWatcher) readValidator(found []validator) {
+	revision := ""
+	for _, item := range found {
+		revision = w.validates(item)
+	}
+	w.change(ofValidator, func() { w.validator = revision })
 }
 
 // validates returns the revision of a default validator, or "" if it belongs to another control plane.
@@ -183,10 +161,10 @@ func (w *tagWatcher) validates(item validator) string {
 }
 
 // change applies a change of one kind. The tags are known when each kind has been read.
-func (w *tagWatcher) change(of string, take func()) {
+func (w *tagWatcher) change(of string, set func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	take()
+	set()
 	w.unread.Delete(of)
 	if len(w.unread) == 0 {
 		w.post()
@@ -204,7 +182,7 @@ func (w *tagWatcher) post() {
 // read returns the tags of all kinds.
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string](), elsewhere: sets.New[string]()}
-	claims := slices.DeleteFunc(slices.AppendSeq(slices.Collect(maps.Values(w.services)), maps.Values(w.webhooks)), func(c Claim) bool {
+	claims := slices.DeleteFunc(slices.Concat(w.services, w.webhooks), func(c Claim) bool {
 		if c.elsewhere {
 			t.elsewhere.Insert(c.Tag)
 		}
