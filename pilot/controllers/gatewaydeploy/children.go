@@ -138,11 +138,9 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 
 // remove deletes the object that was read.
 func remove(ctx context.Context, resource dynamic.ResourceInterface, s Step) error {
-	uid := s.read.GetUID()
-	version := s.read.GetResourceVersion()
-	background := metav1.DeletePropagationBackground
 	return resource.Delete(ctx, s.Name, metav1.DeleteOptions{
-		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+		PropagationPolicy: new(metav1.DeletePropagationBackground),
+		Preconditions:     &metav1.Preconditions{UID: new(s.read.GetUID()), ResourceVersion: new(s.read.GetResourceVersion())},
 	})
 }
 
@@ -161,8 +159,8 @@ func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*un
 	if err != nil {
 		return nil, err
 	}
-	force := true // overwrite fields that another client has changed
-	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: ControllerName, Force: &force})
+	// Force overwrites fields that another client has changed.
+	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: ControllerName, Force: new(true)})
 }
 
 // claim converts the managedFields entry of the create into an entry of an apply. It reads the object,

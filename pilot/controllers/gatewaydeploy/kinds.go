@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -122,10 +123,7 @@ func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntr
 // created reports whether an object still has the managedFields entry of our create. An apply would share
 // its fields with that entry and could not remove them.
 func created(o metav1.Object) bool {
-	for _, entry := range ourFields(o.GetManagedFields()) {
-		if entry.Operation == metav1.ManagedFieldsOperationUpdate {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ourFields(o.GetManagedFields()), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Operation == metav1.ManagedFieldsOperationUpdate
+	})
 }

@@ -137,14 +137,7 @@ func checkVersion(gw *gateway.Gateway) (ours, write bool) {
 // managed reports whether a Gateway needs a deployment. A Gateway with addresses refers to an existing
 // deployment, except if it requests a single IP address for the Service.
 func managed(gw *gateway.Gateway) bool {
-	switch addresses := gw.Spec.Addresses; len(addresses) {
-	case 0:
-		return true
-	case 1:
-		return addresses[0].Type == nil || *addresses[0].Type == gateway.IPAddressType
-	default:
-		return false
-	}
+	return len(gw.Spec.Addresses) <= 1 && !manual(gw)
 }
 
 // manual reports whether a Gateway refers to an existing deployment.

@@ -1,6 +1,7 @@
 package gatewaydeploy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -283,10 +284,6 @@ func (v View) values(called names) Values {
 			listen = append(listen, number)
 		}
 	}
-	serviceType := string(corev1.ServiceTypeLoadBalancer)
-	if chosen := gw.Annotations[serviceTypeOverride]; chosen != "" {
-		serviceType = chosen
-	}
 	address := ""
 	if len(gw.Spec.Addresses) == 1 {
 		address = gw.Spec.Addresses[0].Value
@@ -298,7 +295,7 @@ func (v View) values(called names) Values {
 		PodLabels: podLabels, PodAnnotations: podAnnotations,
 		Selector: map[string]string{GatewayLabel: labelValue(gw.Name)},
 		Ports:    ports, Listen: strings.Join(listen, ","),
-		ServiceType: serviceType, Address: address,
+		ServiceType: cmp.Or(gw.Annotations[serviceTypeOverride], string(corev1.ServiceTypeLoadBalancer)), Address: address,
 		Image: proxyImage, Revision: v.Revision,
 	}
 }

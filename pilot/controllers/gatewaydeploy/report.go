@@ -40,13 +40,7 @@ func reference(gw *gateway.Gateway) *corev1.ObjectReference {
 // record returns the text for the annotation with the problems of a Gateway. The message of a rejected write
 // can change with each attempt and is not updated.
 func record(gw *gateway.Gateway, problems []*Problem) string {
-	var texts []string
-	for _, p := range problems {
-		if p != nil {
-			texts = append(texts, p.Error())
-		}
-	}
-	text := strings.Join(texts, "\n")
+	text := reconcile.ProblemText(problems)
 	before := gw.Annotations[ProblemAnnotation]
 	if rejected := ReasonWriteFailed + ": "; strings.HasPrefix(text, rejected) && strings.HasPrefix(before, rejected) {
 		return before

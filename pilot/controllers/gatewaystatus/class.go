@@ -12,10 +12,9 @@ const ClassName = "istio"
 
 // newClass returns the class to create.
 func newClass() *gateway.GatewayClass {
-	description := "Gateways with automatically deployed proxies"
 	return &gateway.GatewayClass{
 		ObjectMeta: metav1.ObjectMeta{Name: ClassName},
-		Spec:       gateway.GatewayClassSpec{ControllerName: ControllerName, Description: &description},
+		Spec:       gateway.GatewayClassSpec{ControllerName: ControllerName, Description: new("Gateways with automatically deployed proxies")},
 	}
 }
 

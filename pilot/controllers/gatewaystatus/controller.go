@@ -29,8 +29,6 @@ type Controller struct {
 	problems  *reconcile.Problems[key]
 	newcomers *reconcile.Newcomers
 	grace     *reconcile.Grace[key] // of Services of Gateways
-	// retagged signals a change of tags. Its capacity is 1.
-	retagged chan struct{}
 }
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
@@ -43,7 +41,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	config = config.withDefaults()
-	c := &Controller{config: config, retagged: make(chan struct{}, 1), problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	c := &Controller{config: config, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "status is not written completely", Over: "status is written completely again", Event: config.Event, Logger: config.Logger,
 	})}
 	var await func(context.Context)
@@ -64,12 +62,7 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
 	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
 	c.grace = reconcile.NewGrace(func(k key) { c.loop.Enqueue(k) })
-	config.Tags.AddHandler(func(sets.Set[string]) {
-		select {
-		case c.retagged <- struct{}{}:
-		default:
-		}
-	})
+	config.Tags.AddHandler(func(sets.Set[string]) { c.loop.EnqueueAll(key{classKind, "", ClassName}) })
 	return c, nil
 }
 
@@ -90,17 +83,7 @@ func (c *Controller) Close() { c.loop.Close() }
 // Run writes statuses until ctx is done. It returns nil after everything it started and all its writes
 // have ended.
 func (c *Controller) Run(ctx context.Context) error {
-	return c.loop.Run(ctx, func(ctx context.Context) {
-		c.loop.Enqueue(key{classKind, "", ClassName})
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-c.retagged:
-				c.loop.EnqueueAll(key{classKind, "", ClassName})
-			}
-		}
-	})
+	return c.loop.Run(ctx, func(context.Context) { c.loop.Enqueue(key{classKind, "", ClassName}) })
 }
 
 // reconcile updates the status of one object.

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -118,11 +119,8 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 // sameIP reports whether two texts are the same IP address.
 func sameIP(a, b string) bool {
 	first, err := netip.ParseAddr(a)
-	if err != nil {
-		return false
-	}
 	second, _ := netip.ParseAddr(b) // an invalid address equals no valid one
-	return first == second
+	return err == nil && first == second
 }
 
 // owned returns the object that is owned by a Gateway and has its current workload name, or nil. Labels are
@@ -195,18 +193,15 @@ func addressesOf(service *corev1.Service) []gateway.GatewayStatusAddress {
 func attachments(v view, g *gateway.Gateway, listeners []listener) []int32 {
 	counts := make([]int32, len(listeners))
 	for _, r := range v.routes(g.Namespace, g.Name) {
-		counted := make([]bool, len(listeners))
+		attached := sets.New[int]() // several parentRefs can attach a route to one listener
 		for _, ref := range r.Spec.ParentRefs {
-			if !refersTo(r, ref, g) {
-				continue
+			if refersTo(r, ref, g) {
+				on, _ := attach(v, r, ref, g, listeners)
+				attached.Insert(on...)
 			}
-			on, _ := attach(v, r, ref, g, listeners)
-			for _, i := range on {
-				if !counted[i] {
-					counted[i] = true
-					counts[i]++
-				}
-			}
+		}
+		for i := range attached {
+			counts[i]++
 		}
 	}
 	return counts

@@ -175,8 +175,7 @@ func (l *listener) status(generation int64, attached int32, waiting *problem) ga
 	}
 	kinds := []gateway.RouteGroupKind{}
 	for _, kind := range l.kinds {
-		group := gateway.Group(gateway.GroupName)
-		kinds = append(kinds, gateway.RouteGroupKind{Group: &group, Kind: gateway.Kind(kind)})
+		kinds = append(kinds, gateway.RouteGroupKind{Group: new(gateway.Group(gateway.GroupName)), Kind: gateway.Kind(kind)})
 	}
 	return gateway.ListenerStatus{
 		Name: l.Name, SupportedKinds: kinds, AttachedRoutes: attached,

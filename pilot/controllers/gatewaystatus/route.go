@@ -131,15 +131,9 @@ func attach(v view, r *route, ref gateway.ParentReference, g *gateway.Gateway, l
 // hostsIntersect reports whether the hostnames of a listener and a route have a host in common. An empty
 // value means all hosts.
 func hostsIntersect(listener string, route []gateway.Hostname) bool {
-	if listener == "" || len(route) == 0 {
-		return true
-	}
-	for _, host := range route {
-		if hostMatches(listener, string(host)) || hostMatches(string(host), listener) {
-			return true
-		}
-	}
-	return false
+	return listener == "" || len(route) == 0 || slices.ContainsFunc(route, func(host gateway.Hostname) bool {
+		return hostMatches(listener, string(host)) || hostMatches(string(host), listener)
+	})
 }
 
 // hostMatches reports whether a pattern, which may start with "*.", includes all hosts of another. The star

@@ -263,11 +263,8 @@ func indexOf(wanted []gateway.RouteParentStatus, written []bool, r *route, paren
 
 // plainRef returns a reference with explicit defaults.
 func plainRef(r *route, ref gateway.ParentReference) gateway.ParentReference {
-	group := ptr.Deref(ref.Group, gateway.GroupName)
-	kind := ptr.Deref(ref.Kind, gatewayKind)
-	namespace := ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace))
-	ref.Group = &group
-	ref.Kind = &kind
-	ref.Namespace = &namespace
+	ref.Group = new(ptr.Deref(ref.Group, gateway.GroupName))
+	ref.Kind = new(ptr.Deref(ref.Kind, gatewayKind))
+	ref.Namespace = new(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace)))
 	return ref
 }

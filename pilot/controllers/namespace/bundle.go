@@ -11,8 +11,9 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"time"
 	"unicode/utf8"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // maxBundle is below the ConfigMap limit of 1 MiB, so that other keys fit.
@@ -70,16 +71,9 @@ func (b *bundle) beingWritten(content string) bool {
 
 // follow refreshes the bundle until ctx is done and calls changed after each change.
 func (b *bundle) follow(ctx context.Context, changed func()) {
-	ticker := time.NewTicker(bundleInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			if b.refresh() {
-				changed()
-			}
+	for apirequest.Pause(ctx, bundleInterval) == nil {
+		if b.refresh() {
+			changed()
 		}
 	}
 }

@@ -16,11 +16,7 @@ func Inherited(object metav1.ObjectMeta, namespace map[string]string) metav1.Obj
 	if _, own := object.Labels[revisionLabel]; own || !labelled {
 		return object
 	}
-	labels := maps.Clone(object.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[revisionLabel] = revision
-	object.Labels = labels
+	object.Labels = maps.Clone(object.Labels)
+	metav1.SetMetaDataLabel(&object, revisionLabel, revision)
 	return object
 }

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -61,11 +62,11 @@ func (n *Newcomers) Confirm(ctx context.Context, o metav1.Object, cached *corev1
 	if err != nil {
 		return false, fmt.Errorf("read the revision of namespace %s: %w", o.GetNamespace(), err)
 	}
-	for i := range list.Items {
-		if space := &list.Items[i]; space.Name == o.GetNamespace() && space.Labels[revisionLabel] == cached.Labels[revisionLabel] {
-			n.Know(o)
-			return true, nil
-		}
+	current := slices.ContainsFunc(list.Items, func(space corev1.Namespace) bool {
+		return space.Name == o.GetNamespace() && space.Labels[revisionLabel] == cached.Labels[revisionLabel]
+	})
+	if current {
+		n.Know(o)
 	}
-	return false, nil
+	return current, nil
 }

@@ -30,6 +30,17 @@ func Problemf(reason, format string, args ...any) *Problem {
 // Error returns the reason and the message.
 func (p *Problem) Error() string { return p.Reason + ": " + p.Message }
 
+// ProblemText returns a line for each problem that is not nil.
+func ProblemText(all []*Problem) string {
+	var texts []string
+	for _, problem := range all {
+		if problem != nil {
+			texts = append(texts, problem.Error())
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
 // Problems tracks the problems of each key. It reports a change of them in the log and as Events
 // on the object.
 type Problems[K comparable] struct {
@@ -60,13 +71,7 @@ func NewProblems[K comparable](config ProblemsConfig) *Problems[K] {
 // Report sets the problems of a key. It ignores nil problems. about is the object of the Events; it
 // may be nil if there is no problem.
 func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
-	var texts []string
-	for _, problem := range all {
-		if problem != nil {
-			texts = append(texts, problem.Error())
-		}
-	}
-	now := strings.Join(texts, "\n")
+	now := ProblemText(all)
 	switch before := p.change(key, now); {
 	case now == before:
 	case now == "":
