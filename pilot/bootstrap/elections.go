@@ -64,7 +64,7 @@ type tools struct {
 	// watcher has the default revision.
 	watcher revisions.DefaultWatcher
 	// tags has the tags of the revision. It is nil unless the row is tagged.
-	tags revisions.TagWatcher
+	tags revisions.Tags
 }
 
 // table lists the elections of a server. A new controller is a row here, fields in Config that the row's functions use, and

@@ -1,8 +1,6 @@
 package bootstrap
 
 import (
-	"context"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -11,7 +9,6 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // gatewayKinds returns resources of the Gateway API.
@@ -29,12 +26,8 @@ func gatewayStatus(client kube.Client, config Config, tools tools) (job, error) 
 }
 
 func gatewayDeployment(client kube.Client, config Config, tools tools) (job, error) {
-	var await func(context.Context)
-	if tags, ok := tools.tags.(revisions.Awaiter); ok {
-		await = tags.AwaitCurrent
-	}
 	c, err := gatewaydeploy.New(client, gatewaydeploy.Config{
-		Namespace: config.Namespace, Revision: config.Revision, IsMine: tools.tags.IsMine, Await: await,
+		Namespace: config.Namespace, Revision: config.Revision, IsMine: tools.tags.IsMine, Await: tools.tags.AwaitCurrent,
 		Event: tools.events.Eventf, Logger: tools.log,
 	})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -26,7 +27,7 @@ const (
 
 // tags watches the tags of the server's revision for controllers of objects that select a revision.
 type tags struct {
-	watcher revisions.TagWatcher
+	watcher revisions.Tags
 	known   chan struct{} // closed after the first sync
 	changed chan struct{} // has capacity one
 	log     *slog.Logger
@@ -45,13 +46,13 @@ func (s *site) followTags(rows []election) {
 			s.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "incumbent_tag_conflicts",
 				Help: "Number of tags that several revisions claim. The log and an Event TagConflict name them.",
-			}, func() float64 { return float64(len(s.tags.conflicts())) }))
+			}, func() float64 { return float64(len(s.tags.watcher.Conflicts())) }))
 			return
 		}
 	}
 }
 
-func newTags(watcher revisions.TagWatcher, log *slog.Logger, event func(context.Context, revisions.Claim, string, string)) *tags {
+func newTags(watcher revisions.Tags, log *slog.Logger, event func(context.Context, revisions.Claim, string, string)) *tags {
 	t := &tags{
 		watcher: watcher, known: make(chan struct{}), changed: make(chan struct{}, 1),
 		log: log, event: event, reported: map[string]string{},
@@ -76,14 +77,6 @@ func (t *tags) run(ctx context.Context) error {
 	return nil
 }
 
-// conflicts returns the tags that several revisions claim.
-func (t *tags) conflicts() []revisions.Conflict {
-	if resolver, ok := t.watcher.(revisions.Resolver); ok {
-		return resolver.Conflicts()
-	}
-	return nil
-}
-
 // report reports each conflict once, conflictDelay after a change, until ctx ends.
 func (t *tags) report(ctx context.Context) {
 	for {
@@ -92,10 +85,7 @@ func (t *tags) report(ctx context.Context) {
 			return
 		case <-t.changed:
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(conflictDelay):
+		if apirequest.Pause(ctx, conflictDelay) == nil {
 			t.reportNow(ctx)
 		}
 	}
@@ -103,7 +93,7 @@ func (t *tags) report(ctx context.Context) {
 
 func (t *tags) reportNow(ctx context.Context) {
 	now := map[string]string{}
-	for _, conflict := range t.conflicts() {
+	for _, conflict := range t.watcher.Conflicts() {
 		tag, text := conflict.Used.Tag, conflict.String()
 		now[tag] = text
 		if t.reported[tag] == text {

@@ -18,7 +18,7 @@ import (
 
 // fakeTags is a tag watcher that the test controls. It reports that all objects belong to the revision.
 type fakeTags struct {
-	revisions.TagWatcher
+	revisions.Tags
 	handlers []revisions.TagHandler
 	now      atomic.Pointer[[]revisions.Conflict]
 	asked    atomic.Int32

@@ -234,9 +234,8 @@ func (f *reflector[T]) selection() metav1.ListOptions {
 
 func (f *reflector[T]) watching(version string) metav1.ListOptions {
 	options := f.selection()
-	seconds := int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second)
 	options.ResourceVersion = version
-	options.TimeoutSeconds = &seconds
+	options.TimeoutSeconds = new(int64((minWatch + rand.N(maxWatch-minWatch)) / time.Second))
 	options.AllowWatchBookmarks = true
 	return options
 }

@@ -36,8 +36,10 @@ type TagWatcher interface {
 	IsMine(metav1.ObjectMeta) bool
 }
 
-// Resolver is implemented by the watchers of NewTags. Their handlers are also called when a result of these methods changes.
-type Resolver interface {
+// Tags is the watcher of NewTags. Its handlers are also called when a result of HasTag or Conflicts changes.
+type Tags interface {
+	TagWatcher
+	Awaiter
 	// HasTag reports whether a name is the own revision or a tag of any revision, also of a control plane in another namespace.
 	HasTag(name string) bool
 	// Conflicts returns the tags that several revisions claim, in the order of their names.
@@ -56,8 +58,8 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and Resolver.
-func NewTags(client kube.Client, config Config) TagWatcher {
+// NewTags returns a watcher with a complete Config. The watcher also implements Reporter.
+func NewTags(client kube.Client, config Config) Tags {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
 	every := "reading them every " + config.PollInterval.String()
@@ -226,7 +228,7 @@ func (w *tagWatcher) HasTag(name string) bool {
 
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }
 
-// Conflicts implements Resolver.
+// Conflicts implements Tags.
 func (w *tagWatcher) Conflicts() []Conflict { return slices.Clone(w.current().conflicts) }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {

@@ -29,7 +29,7 @@ const (
 
 // caches is the view of a controller.
 type caches struct {
-	tags          revisions.TagWatcher
+	tags          revisions.Tags
 	classCache    *reconcile.Cache[key, *gateway.GatewayClass]
 	gatewayCache  *reconcile.Cache[key, *gateway.Gateway]
 	routeCaches   map[string]*reconcile.Cache[key, *route] // by kind
@@ -42,7 +42,7 @@ type caches struct {
 }
 
 // watch declares the caches. A change causes a reconcile of each object whose status depends on it.
-func (c *caches) watch(loop *reconcile.Controller[key], api clients, client kubernetes.Interface, tags revisions.TagWatcher) {
+func (c *caches) watch(loop *reconcile.Controller[key], api clients, client kubernetes.Interface, tags revisions.Tags) {
 	c.tags = tags
 	c.watchGateways(loop, api)
 	c.watchRoutes(loop, api)

@@ -5,8 +5,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 var _ view = (*caches)(nil)
@@ -45,11 +43,9 @@ func (c *caches) services(namespace, name string) []*corev1.Service {
 	return c.serviceCache.By(byGateway, namespace+"/"+name)
 }
 
-// claimed also returns true if the watcher of tags cannot resolve names. A revision without tags is known by the
-// label of its Service, in any namespace.
+// claimed also returns true for a revision without tags that is known by the label of its Service, in any namespace.
 func (c *caches) claimed(revision string) bool {
-	tags, ok := c.tags.(revisions.Resolver)
-	return !ok || tags.HasTag(revision) || len(c.serviceCache.By(byRevision, revision)) > 0
+	return c.tags.HasTag(revision) || len(c.serviceCache.By(byRevision, revision)) > 0
 }
 
 func (c *caches) isMine(object metav1.ObjectMeta) bool { return c.tags.IsMine(object) }

@@ -31,9 +31,8 @@ const (
 // Config configures a Controller.
 type Config struct {
 	// Tags selects the objects of the revision. The caller runs it. The controller waits for HasSynced and
-	// reconciles all objects after a change. If Tags is a revisions.Awaiter, the controller writes nothing
-	// while it is not current.
-	Tags revisions.TagWatcher
+	// reconciles all objects after a change. It writes nothing while Tags is not current.
+	Tags revisions.Tags
 	// LeaveClass disables the creation of the class istio.
 	LeaveClass bool
 	// Event records problems that are not in a condition. If nil, they are only logged.

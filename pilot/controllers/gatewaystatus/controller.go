@@ -12,7 +12,6 @@ import (
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // key identifies an object with a status.
@@ -44,13 +43,9 @@ func newController(client kube.Client, config Config, connect func(*rest.Config)
 	c := &Controller{config: config, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "status is not written completely", Over: "status is written completely again", Event: config.Event, Logger: config.Logger,
 	})}
-	var await func(context.Context)
-	if tags, ok := config.Tags.(revisions.Awaiter); ok {
-		await = tags.AwaitCurrent
-	}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Await: await, Failing: c.failing, Idle: "no status of Gateways and routes is written",
+		Name: name, Reconcile: c.reconcile, Await: config.Tags.AwaitCurrent, Failing: c.failing, Idle: "no status of Gateways and routes is written",
 		Logger: config.Logger,
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package gatewaystatus
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,8 @@ func (s *stub) HasTag(name string) bool {
 }
 
 func (s *stub) Conflicts() []revisions.Conflict { return nil }
+
+func (s *stub) AwaitCurrent(context.Context) {}
 
 func (s *stub) AddHandler(h revisions.TagHandler) { s.handler = h }
 
