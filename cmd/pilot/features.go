@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"text/tabwriter"
 
@@ -23,7 +24,7 @@ func featuresCommand() *cobra.Command {
 				if f.Set {
 					value = f.Value
 				}
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Type, orNone(f.Default), value, f.Description)
+				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", f.Name, f.Type, cmp.Or(f.Default, "(none)"), value, f.Description)
 			}
 			if err := table.Flush(); err != nil {
 				return err
@@ -32,11 +33,4 @@ func featuresCommand() *cobra.Command {
 			return err
 		},
 	}
-}
-
-func orNone(value string) string {
-	if value == "" {
-		return "(none)"
-	}
-	return value
 }

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -35,13 +36,7 @@ func ReadBuild() Build {
 }
 
 func buildOf(info *debug.BuildInfo) Build {
-	b := Build{Version: info.Main.Version, Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	if releaseVersion != "" {
-		b.Version = releaseVersion
-	}
-	if b.Version == "" {
-		b.Version = "(devel)"
-	}
+	b := Build{Version: cmp.Or(releaseVersion, info.Main.Version, "(devel)"), Go: info.GoVersion, Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

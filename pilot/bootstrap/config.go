@@ -146,10 +146,8 @@ func (c Config) namespace() namespace.Config {
 
 // ingress returns the configuration of the ingress controller, as far as flags define it.
 func (c Config) ingress() ingress.Config {
-	mode, err := ingress.ParseMode(c.IngressMode)
-	if err != nil {
-		mode = ingress.Mode(c.IngressMode) // Validate rejects it
-	}
+	mode, _ := ingress.ParseMode(c.IngressMode)
+	mode = cmp.Or(mode, ingress.Mode(c.IngressMode)) // Validate rejects an unknown mode
 	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
 }
 

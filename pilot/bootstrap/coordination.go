@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -79,14 +80,7 @@ const coordinatorLook = time.Second
 // followCoordinator informs the coordinated elections of the site if the election of the coordinator has no leader. On other
 // servers the elections detect that themselves.
 func (s *site) followCoordinator(ctx context.Context) error {
-	ticker := time.NewTicker(coordinatorLook)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
+	for apirequest.Pause(ctx, coordinatorLook) == nil {
 		i := slices.IndexFunc(s.mine, func(le *leaderelection.LeaderElection) bool {
 			return le.Status().ElectionID == leaderelection.Coordinator
 		})
@@ -98,6 +92,7 @@ func (s *site) followCoordinator(ctx context.Context) error {
 			}
 		}
 	}
+	return nil
 }
 
 // memberless reports whether the server publishes no member Lease.

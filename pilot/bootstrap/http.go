@@ -34,7 +34,8 @@ type httpServer struct {
 	wanted   string
 	bound    time.Duration // httpStop
 	server   *http.Server
-	listener atomic.Value // of net.Listener
+	listener net.Listener  // set by listen
+	at       atomic.String // address of the listener, or ""
 }
 
 func newHTTPServer(flag, address string, handler http.Handler, log *slog.Logger) *httpServer {
@@ -49,21 +50,16 @@ func (h *httpServer) listen() error {
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w; give another %s, or :0 for any free port", h.wanted, err, h.flag)
 	}
-	h.listener.Store(listener)
+	h.listener = listener
+	h.at.Store(listener.Addr().String())
 	return nil
 }
 
-func (h *httpServer) address() string {
-	listener, ok := h.listener.Load().(net.Listener)
-	if !ok {
-		return ""
-	}
-	return listener.Addr().String()
-}
+func (h *httpServer) address() string { return h.at.Load() }
 
 func (h *httpServer) serve(ctx context.Context) error {
 	ended := make(chan error, 1)
-	go func() { ended <- h.server.Serve(h.listener.Load().(net.Listener)) }()
+	go func() { ended <- h.server.Serve(h.listener) }()
 	select {
 	case err := <-ended:
 		return err
@@ -166,19 +162,19 @@ func (s *Server) ready() error {
 type electionState struct {
 	ID string `json:"id"`
 	// Cluster is "remote" for elections in the remote cluster, else absent.
-	Cluster        string     `json:"cluster,omitempty"`
-	Namespace      string     `json:"namespace"`
-	Lock           string     `json:"lock"`
-	LockType       string     `json:"lockType"`
-	Phase          string     `json:"phase"`
-	Reason         string     `json:"reason,omitempty"`
-	Since          *time.Time `json:"since,omitempty"`
-	Leading        bool       `json:"leading"`
-	Identity       string     `json:"identity"`
-	Key            string     `json:"key"`
-	LeaderIdentity string     `json:"leaderIdentity"`
-	LeaderKey      string     `json:"leaderKey"`
-	Transitions    int        `json:"transitions"`
+	Cluster        string    `json:"cluster,omitempty"`
+	Namespace      string    `json:"namespace"`
+	Lock           string    `json:"lock"`
+	LockType       string    `json:"lockType"`
+	Phase          string    `json:"phase"`
+	Reason         string    `json:"reason,omitempty"`
+	Since          time.Time `json:"since,omitzero"`
+	Leading        bool      `json:"leading"`
+	Identity       string    `json:"identity"`
+	Key            string    `json:"key"`
+	LeaderIdentity string    `json:"leaderIdentity"`
+	LeaderKey      string    `json:"leaderKey"`
+	Transitions    int       `json:"transitions"`
 	// Strategy is the strategy of a coordinated election, else absent.
 	Strategy string `json:"strategy,omitempty"`
 	Token    string `json:"token,omitempty"`
@@ -193,12 +189,9 @@ type electionState struct {
 func stateOf(now leaderelection.Status) electionState {
 	state := electionState{
 		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
-		Phase: now.Phase, Reason: now.Reason, Leading: now.Leading,
+		Phase: now.Phase, Reason: now.Reason, Since: now.Since, Leading: now.Leading,
 		Identity: now.Identity, Key: now.Key, LeaderIdentity: now.Holder, LeaderKey: now.HolderKey,
 		Transitions: now.Transitions, Token: now.Token, Strategy: now.Strategy,
-	}
-	if !now.Since.IsZero() {
-		state.Since = &now.Since
 	}
 	if now.DefaultKnown {
 		state.DefaultRevision = &now.Default

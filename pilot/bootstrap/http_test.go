@@ -78,7 +78,7 @@ func TestElectionState(t *testing.T) {
 	})
 	revision := "rev"
 	want := electionState{
-		ID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Phase: "phase", Reason: "why", Since: &since, Leading: true,
+		ID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Phase: "phase", Reason: "why", Since: since, Leading: true,
 		Identity: "me", Key: "key", LeaderIdentity: "you", LeaderKey: "your-key", Transitions: 7, Token: "9", DefaultRevision: &revision,
 	}
 	if !reflect.DeepEqual(got, want) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -100,7 +99,7 @@ func TestElectionsPage_ListenerFails(t *testing.T) {
 	if err := p.http.listen(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.http.listener.Load().(net.Listener).Close(); err != nil {
+	if err := p.http.listener.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.run(context.Background()); err == nil {

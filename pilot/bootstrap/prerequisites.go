@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // kindsEvery is the interval at which a row checks whether its kinds are served. There is no event for that.
@@ -24,8 +26,6 @@ const olderLooks = 2
 // awaitKinds waits until the API server serves all kinds. It logs missing kinds once, and once more if only older versions
 // are served. If discovery fails, a kind counts as served: the caches of the controller report that.
 func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
-	ticker := time.NewTicker(kindsEvery)
-	defer ticker.Stop()
 	logged := false
 	older := 0
 	for {
@@ -50,10 +50,8 @@ func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.Group
 			}
 			logged = true
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the CustomResourceDefinitions of %v: %w", names, context.Cause(ctx))
-		case <-ticker.C:
+		if err := apirequest.Pause(ctx, kindsEvery); err != nil {
+			return fmt.Errorf("wait for the CustomResourceDefinitions of %v: %w", names, err)
 		}
 	}
 }
