@@ -165,7 +165,8 @@ func (e Election) judge(l Lock) Election {
 	if l.At.IsZero() || !e.Led() {
 		return e
 	}
-	e.Renewed, e.Since = earliest(e.Renewed, l.At), earliest(e.Since, l.At)
+	e.Renewed = earliest(e.Renewed, l.At)
+	e.Since = earliest(e.Since, l.At)
 	e.Idle = l.At.Sub(e.Renewed)
 	switch lease := time.Duration(e.LeaseSeconds) * time.Second; {
 	case e.Idle <= lease:
@@ -177,12 +178,7 @@ func (e Election) judge(l Lock) Election {
 	return e
 }
 
-func earliest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return b
-	}
-	return a
-}
+func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
 // Known reports whether Candidates contains all candidates. members is whether processes publish member Leases. If the holder
 // is no member, it is another elector, and there may be more.
@@ -199,15 +195,11 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 		n := name{l.Namespace, l.Name}
 		byName[n] = append(byName[n], l)
 	}
-	taking := map[name][]Candidate{}
-	for _, c := range candidates {
-		n := name{c.Namespace, c.Election}
-		taking[n] = append(taking[n], c)
-	}
 	var all []Election
 	for n, locks := range byName {
+		taking := slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return n != name{c.Namespace, c.Election} })
 		for _, e := range ofName(locks) {
-			e.Candidates = taking[n]
+			e.Candidates = taking
 			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
 			e.Obstacles = e.FindObstacles()
 			all = append(all, e)

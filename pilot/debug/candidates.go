@@ -87,10 +87,7 @@ func (w *CandidateWatch) update(obj any) {
 }
 
 func (w *CandidateWatch) remove(obj any) {
-	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		obj = last.Obj
-	}
-	if lease, ok := obj.(*coordinationv1.Lease); ok {
+	if lease, err := cache.DeletionHandlingObjectToName(obj); err == nil {
 		w.mu.Lock()
 		delete(w.members, lease.Name)
 		w.mu.Unlock()

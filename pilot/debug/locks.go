@@ -2,12 +2,12 @@ package debug
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
@@ -94,12 +94,7 @@ func (r *LockReader) locks(ctx context.Context, e Election) (locks []inspect.Loc
 			add(inspect.FromConfigMap(&configMap.ObjectMeta))
 		}
 	}
-	for i, err := range errs {
-		if apierrors.IsNotFound(err) {
-			errs[i] = nil
-		}
-	}
-	return locks, errors.Join(errs...)
+	return locks, utilerrors.FilterOut(utilerrors.NewAggregate(errs), apierrors.IsNotFound)
 }
 
 // Judge returns the election with the state of its lock, if that differs from what the elector observes.

@@ -58,5 +58,5 @@ func hostile() State {
 
 func frameOf(at time.Time, s State, h *history) *frame {
 	h.observe(at, s)
-	return &frame{at: at, state: s, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(at, s, nil)}
+	return &frame{at: at, state: s, history: h.picture(), next: make(chan struct{}), rendered: map[query][]byte{}, deadlines: deadlines(at, s, nil)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"go.uber.org/atomic"
@@ -37,8 +38,10 @@ type frame struct {
 	// deadlines are the ends of validity, in the order of the elections.
 	deadlines []time.Time
 	// next is closed when a newer frame exists.
-	next     chan struct{}
-	rendered rendered
+	next chan struct{}
+	// mu guards rendered, the cache of views for concurrent streams.
+	mu       sync.Mutex
+	rendered map[query][]byte
 }
 
 type past struct {
@@ -113,7 +116,10 @@ func (p *Page) Record(ctx context.Context, of Election, changes []Change) error 
 func (p *Page) look(h *history) *frame {
 	state, now := p.config.Source(), time.Now()
 	h.observe(now, state)
-	return &frame{at: now, state: state, history: h.picture(), next: make(chan struct{}), deadlines: deadlines(now, state, p.newest.Load())}
+	return &frame{
+		at: now, state: state, history: h.picture(), next: make(chan struct{}), rendered: map[query][]byte{},
+		deadlines: deadlines(now, state, p.newest.Load()),
+	}
 }
 
 // sameValidity is the tolerance within which two calculated ends of validity count as equal.

@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -37,11 +38,6 @@ const disabled = "disabled"
 
 // lockKind returns the object kind of a lock type.
 func lockKind(lockType string) string {
-	switch lockType {
-	case leaderelection.LockTypeConfigMap.String():
-		return inspect.ConfigMap
-	case leaderelection.LockTypeLease.String():
-		return inspect.Lease
-	}
-	return inspect.Both
+	kinds := map[string]string{leaderelection.LockTypeConfigMap.String(): inspect.ConfigMap, leaderelection.LockTypeLease.String(): inspect.Lease}
+	return cmp.Or(kinds[lockType], inspect.Both)
 }

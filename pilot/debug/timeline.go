@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -177,13 +178,7 @@ func (s span) events(of map[name][]Change) (all []event) {
 		}
 	}
 	slices.SortFunc(all, func(a, b event) int {
-		if byTime := b.At.Compare(a.At); byTime != 0 {
-			return byTime
-		}
-		if a.Election < b.Election {
-			return -1
-		}
-		return 1
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Election, b.Election))
 	})
 	return all[:min(len(all), mostEvents)]
 }

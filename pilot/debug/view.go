@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -236,31 +235,22 @@ func ago(d time.Duration) string {
 	return durationText(d) + " ago"
 }
 
-// rendered caches views of a frame for concurrent streams.
-type rendered struct {
-	mu  sync.Mutex
-	all map[query][]byte
-}
-
 // mostRendered is the maximum number of cached views.
 const mostRendered = 16
 
 // main returns <main> of the frame for a query.
 func (f *frame) main(q query) ([]byte, error) {
-	f.rendered.mu.Lock()
-	defer f.rendered.mu.Unlock()
-	if body, ok := f.rendered.all[q]; ok {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if body, ok := f.rendered[q]; ok {
 		return body, nil
 	}
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "main", f.view(q)); err != nil {
 		return nil, err
 	}
-	if f.rendered.all == nil {
-		f.rendered.all = map[query][]byte{}
-	}
-	if len(f.rendered.all) < mostRendered {
-		f.rendered.all[q] = b.Bytes()
+	if len(f.rendered) < mostRendered {
+		f.rendered[q] = b.Bytes()
 	}
 	return b.Bytes(), nil
 }

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,10 +50,7 @@ func LoadConfig(from Source) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig %s: %w; %s", name, err, from.advice())
 	}
-	chosen := from.Context
-	if chosen == "" {
-		chosen = files.CurrentContext
-	}
+	chosen := cmp.Or(from.Context, files.CurrentContext)
 	if chosen == "" && len(files.Clusters) == 0 {
 		return nil, fmt.Errorf("kubeconfig %s has no cluster; %s", name, from.advice())
 	}
