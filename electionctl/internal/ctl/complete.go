@@ -17,17 +17,12 @@ const completeWithin = 2 * time.Second
 func (p *Program) offer(cmd *cobra.Command, of func(inspect.Election) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
 	defer cancel()
-	c, err := p.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	all, _, err := p.elections(ctx, c, k8sleaderelection.DefaultRevision{})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	var words []string
-	for _, e := range all {
-		words = append(words, of(e)...)
+	if c, err := p.connect(); err == nil {
+		all, _, _ := p.elections(ctx, c, k8sleaderelection.DefaultRevision{}) // none with an error
+		for _, e := range all {
+			words = append(words, of(e)...)
+		}
 	}
 	slices.Sort(words)
 	return slices.Compact(words), cobra.ShellCompDirectiveNoFileComp

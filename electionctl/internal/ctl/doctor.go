@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -49,6 +50,15 @@ type examination struct {
 // add adds a finding. fix is optional advice.
 func (x *examination) add(v verdict, fix, format string, args ...any) {
 	x.found = append(x.found, finding{Verdict: v, Message: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+// namespaces returns the namespaces of the elections.
+func (x *examination) namespaces() []string {
+	all := sets.New[string]()
+	for _, e := range x.elections {
+		all.Insert(e.Namespace)
+	}
+	return sets.List(all)
 }
 
 // check is one check of doctor. none is the finding if run adds none.

@@ -179,11 +179,7 @@ func (r repairs) of(set string) string {
 // missing reports policies that a set should have.
 func (x *examination) missing(ctx context.Context, policies []admissionv1.ValidatingAdmissionPolicy, bound map[string]admissionv1.ValidatingAdmissionPolicyBinding) (repairs, error) {
 	repair := repairs{}
-	namespaces := map[string]bool{}
-	for _, e := range x.elections {
-		namespaces[e.Namespace] = true
-	}
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+	for _, namespace := range x.namespaces() {
 		sets, err := install.Config{Namespace: namespace, Elections: bootstrap.FencedElections(bootstrap.Config{})}.Discover(ctx, x.c.kube)
 		if err != nil {
 			return nil, err

@@ -95,13 +95,12 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) error {
 
 // holder returns the leader of the lock with the same name and another type, or "".
 func (x *examination) holder(e inspect.Election) string {
-	i := slices.IndexFunc(x.elections, func(o inspect.Election) bool {
-		return o.Namespace == e.Namespace && o.Name == e.Name && o.Lock != e.Lock && o.Led()
-	})
-	if i < 0 {
-		return ""
+	for _, o := range x.elections {
+		if o.Namespace == e.Namespace && o.Name == e.Name && o.Lock != e.Lock && o.Led() {
+			return o.Holder
+		}
 	}
-	return x.elections[i].Holder
+	return ""
 }
 
 // wayOut returns advice for an election without a leader.

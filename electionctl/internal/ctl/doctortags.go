@@ -23,12 +23,7 @@ func conflicts(ctx context.Context, x *examination) error {
 	if err != nil {
 		return err
 	}
-	var namespaces []string
-	for _, e := range x.elections {
-		namespaces = append(namespaces, e.Namespace)
-	}
-	slices.Sort(namespaces)
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range x.namespaces() {
 		var claims []revisions.Claim
 		for _, s := range services.Items {
 			if claim, ok := revisions.ServiceClaim(&s); ok && s.Namespace == namespace {

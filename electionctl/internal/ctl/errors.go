@@ -17,14 +17,8 @@ import (
 
 // explained adds advice to errors of the API server and of the network.
 func explained(err error) error {
-	var c coded
-	var network net.Error
-	var address *url.Error
-	var certificate *tls.CertificateVerificationError
-	var alert tls.AlertError
-	var record tls.RecordHeaderError
 	switch {
-	case errors.As(err, &c):
+	case errors.As(err, new(coded)):
 		return err
 	case fence.IsRefusal(err) && strings.Contains(err.Error(), "verb "+fence.OperateVerb):
 		return withCode(Refused, "%w; a fence guards the lock: use a role with the verb %s, such as pilot-REVISION-operator of the chart", err, fence.OperateVerb)
@@ -32,9 +26,10 @@ func explained(err error) error {
 		return withCode(Refused, "%w; list your permissions: kubectl auth can-i --list", err)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("API server rejected the credentials: %w; renew them, or use another --context", err)
-	case errors.As(err, &certificate), errors.As(err, &alert), errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+	case errors.As(err, new(*tls.CertificateVerificationError)), errors.As(err, new(tls.AlertError)),
+		errors.As(err, new(tls.RecordHeaderError)), errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("TLS connection to the API server failed: %w; check the server address and certificate-authority of the context: kubectl config view --minify", err)
-	case errors.As(err, &address) && errors.As(err, &network):
+	case errors.As(err, new(*url.Error)) && errors.As(err, new(net.Error)):
 		return fmt.Errorf("API server does not respond: %w; check the context: kubectl cluster-info", err)
 	}
 	return err

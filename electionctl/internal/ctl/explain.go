@@ -41,7 +41,12 @@ func (p *Program) explain() *cobra.Command {
 		if !out.table() {
 			return p.printExplanations(out, found, d, s, ifDefault)
 		}
-		p.explainAll(found, d, s, ifDefault)
+		for i, e := range found {
+			if i > 0 {
+				fmt.Fprintln(p.Out)
+			}
+			p.explained(e, d, s, ifDefault)
+		}
 		return nil
 	})
 	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "predict the outcome for this default revision")
@@ -71,15 +76,6 @@ func (p *Program) printExplanations(out *output, found []inspect.Election, d k8s
 	})
 }
 
-func (p *Program) explainAll(found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
-	for i, e := range found {
-		if i > 0 {
-			fmt.Fprintln(p.Out)
-		}
-		p.explained(e, d, s, ifDefault)
-	}
-}
-
 // explained prints one election.
 func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
 	w := safe{p.Out}
@@ -97,7 +93,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  coordinated  by %s", e.Strategy)
 	}
 	if e.Live != "" {
-		w.line("  alive        %s", liveWords(e.Live))
+		w.line("  alive        %s", liveWords[e.Live])
 	}
 	if r := e.Request; r != nil {
 		w.line("  request      %s (%s, by %s)%s", requestWord(r), r.Reason, cmp.Or(r.Requester, "?"), optional(": %s", cmp.Or(r.Refused, r.Note)))
@@ -247,18 +243,11 @@ func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Elect
 	return nil
 }
 
-func liveWords(l inspect.Liveness) string {
-	switch l {
-	case inspect.Renewed:
-		return "yes: renewed"
-	case inspect.Silent:
-		return "no: not renewed for its lease duration; a candidate acquires the lock"
-	case inspect.Moved:
-		return "a new term began"
-	case inspect.Undecided:
-		return "unknown: not renewed, but the lease is longer"
-	}
-	return string(l)
+var liveWords = map[inspect.Liveness]string{
+	inspect.Renewed:   "yes: renewed",
+	inspect.Silent:    "no: not renewed for its lease duration; a candidate acquires the lock",
+	inspect.Moved:     "a new term began",
+	inspect.Undecided: "unknown: not renewed, but the lease is longer",
 }
 
 // candidateWords describes the next leader.

@@ -89,16 +89,10 @@ func candidateNames(e inspect.Election) string {
 
 func stateCell(e inspect.Election) cell {
 	words := []string{e.StateText()}
-	colour := ""
-	switch e.State {
-	case inspect.Leads:
-		colour = green
-	case inspect.Unreadable, inspect.Expired:
-		colour = red
-	case inspect.Doubtful, inspect.Free, inspect.Empty, inspect.Nominated:
-		colour = yellow
-	case inspect.Holds:
-	}
+	colour := map[inspect.State]string{
+		inspect.Leads: green, inspect.Unreadable: red, inspect.Expired: red,
+		inspect.Doubtful: yellow, inspect.Free: yellow, inspect.Empty: yellow, inspect.Nominated: yellow,
+	}[e.State]
 	if e.Unfit {
 		words = append(words, "unfit")
 	}

@@ -284,17 +284,10 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 
 // lock returns the lock of an election.
 func (c *clients) lock(e inspect.Election) k8sresourcelock.Interface {
-	meta := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}
-	config := k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}
-	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.kube.CoordinationV1(), LockConfig: config}
-	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c.kube.CoreV1(), LockConfig: config}
-	switch e.Lock {
-	case inspect.Lease:
-		return lease
-	case inspect.ConfigMap:
-		return configMap
-	}
-	return &k8sresourcelock.MultiLock{Primary: configMap, Secondary: lease}
+	lockType := map[string]string{inspect.Lease: k8sresourcelock.LeasesResourceLock, inspect.ConfigMap: "configmaps", inspect.Both: "configmapsleases"}[e.Lock]
+	lock, _ := k8sresourcelock.New(lockType, e.Namespace, e.Name, c.kube.CoreV1(), c.kube.CoordinationV1(),
+		k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}) // these types exist
+	return lock
 }
 
 // requester returns the user name.

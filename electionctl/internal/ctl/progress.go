@@ -11,19 +11,11 @@ const progressDelay = time.Second
 
 // progress prints what the command waits for, if it takes longer than progressDelay.
 func (p *Program) progress(what string) (stop func()) {
-	done := make(chan struct{})
-	var printing sync.WaitGroup
-	printing.Go(func() {
-		timer := time.NewTimer(progressDelay)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			fmt.Fprintln(p.ErrOut, plain(what)+" …")
-		case <-done:
-		}
-	})
+	show := sync.OnceFunc(func() { fmt.Fprintln(p.ErrOut, plain(what)+" …") })
+	timer := time.AfterFunc(progressDelay, show)
 	return func() {
-		close(done)
-		printing.Wait()
+		if !timer.Stop() {
+			show() // waits until the line is printed
+		}
 	}
 }

@@ -87,12 +87,10 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return Done
 	}
-	var ended programEnded
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[programEnded](err); ok {
 		return int(ended)
 	}
-	var c coded
-	if ctx.Err() != nil && (!errors.As(err, &c) || c.code != Interrupted) {
+	if c, ok := errors.AsType[coded](err); ctx.Err() != nil && (!ok || c.code != Interrupted) {
 		return Interrupted
 	}
 	err = explained(err)
