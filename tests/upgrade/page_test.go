@@ -52,11 +52,7 @@ func TestUpgradePage(t *testing.T) {
 	w.run(next)
 	w.run("electionctl -n istio-system default set --yes stable")
 	w.runBlocks(upgrade)
-	left, err := w.Leftovers(t.Context())
-	w.must(err)
-	if len(left) > 0 {
-		t.Errorf("leftovers: %q", left)
-	}
+	w.wantNoLeftovers()
 }
 
 // page returns a page of the documentation.

@@ -14,5 +14,8 @@ func TestUpgrade(t *testing.T) {
 	if len(v.Flips) != 2 {
 		t.Errorf("%d flips finished, want 2", len(v.Flips))
 	}
-	w.wantNoLeftovers("stable")
+	_, err := w.Helm(t.Context(), "uninstall", "tags")
+	w.must(err)
+	w.must(w.Uninstall(t.Context(), "stable"))
+	w.wantNoLeftovers()
 }

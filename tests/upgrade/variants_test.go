@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -133,34 +134,25 @@ func (w *world) rollbackDuringHandover() {
 	w.t.Fatal("no candidate requested a handover")
 }
 
+// replicas returns the names of the control plane's Pods.
+func (w *world) replicas() sets.Set[string] {
+	names := sets.New[string]()
+	for _, pod := range w.Node.Pods() {
+		if pod.Namespace == rollout.Namespace {
+			names.Insert(pod.Name)
+		}
+	}
+	return names
+}
+
 // restartAll deletes every Pod of both revisions.
 func (w *world) restartAll() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	w.Step("restart all Pods")
-	before := map[string]bool{}
-	for _, revision := range []string{"stable", "canary"} {
-		pods, err := w.Pods(ctx, revision)
-		w.must(err)
-		for _, pod := range pods {
-			before[pod.Name] = true
-		}
-	}
+	before := w.replicas()
 	w.must(w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
-	waits.Until(w.t, "all Pods are new", func() bool {
-		for _, revision := range []string{"stable", "canary"} {
-			pods, err := w.Pods(ctx, revision)
-			if err != nil {
-				return false
-			}
-			for _, pod := range pods {
-				if before[pod.Name] {
-					return false
-				}
-			}
-		}
-		return true
-	})
+	waits.Until(w.t, "all Pods are new", func() bool { return w.replicas().Intersection(before).Len() == 0 })
 	w.must(w.AwaitReady(ctx, "stable", 3))
 	w.must(w.AwaitReady(ctx, "canary", 2))
 	w.must(w.AwaitLeads(ctx, "stable"))

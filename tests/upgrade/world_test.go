@@ -145,12 +145,9 @@ func (w *world) awaitWanted() {
 	w.must(err)
 }
 
-// wantNoLeftovers uninstalls everything and checks that nothing remains.
-func (w *world) wantNoLeftovers(revision string) {
+// wantNoLeftovers checks that nothing remains after everything was uninstalled.
+func (w *world) wantNoLeftovers() {
 	w.t.Helper()
-	_, err := w.Helm(w.t.Context(), "uninstall", "tags")
-	w.must(err)
-	w.must(w.Uninstall(w.t.Context(), revision))
 	left, err := w.Leftovers(w.t.Context())
 	w.must(err)
 	if len(left) > 0 {

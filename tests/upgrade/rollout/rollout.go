@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
@@ -19,6 +17,7 @@ import (
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
@@ -44,9 +43,8 @@ type Rollout struct {
 	Node    *node.Node
 	Kube    kubernetes.Interface
 
-	objects  dynamic.Interface
+	client   kube.Client
 	gateways gatewayclient.GatewayV1Interface
-	http     *http.Client
 	bundle   string
 	address  string // of the ingress gateway's Service
 
@@ -95,16 +93,11 @@ func (r *Rollout) startCluster(ctx context.Context) error {
 	}
 	config := r.Cluster.Admin()
 	config.WarningHandler = rest.NoWarnings{}
-	if r.http, err = rest.HTTPClientFor(config); err != nil {
-		return fmt.Errorf("create client: %w", err)
+	if r.client, err = kube.NewClient(config, kube.WithOwnConnections()); err != nil {
+		return err
 	}
-	if r.Kube, err = kubernetes.NewForConfigAndClient(config, r.http); err != nil {
-		return fmt.Errorf("create client: %w", err)
-	}
-	if r.objects, err = dynamic.NewForConfigAndClient(config, r.http); err != nil {
-		return fmt.Errorf("create client: %w", err)
-	}
-	if r.gateways, err = gatewayclient.NewForConfigAndClient(config, r.http); err != nil {
+	r.Kube = r.client.Kube()
+	if r.gateways, err = gatewayclient.NewForConfig(r.client.RESTConfig()); err != nil {
 		return fmt.Errorf("create client: %w", err)
 	}
 	return r.Cluster.LoadGatewayAPI(ctx)
@@ -126,18 +119,12 @@ func (r *Rollout) broken() error {
 	return r.failure
 }
 
-func (r *Rollout) images() map[string]string {
-	images := map[string]string{image: r.options.Pilot, proxyImage: r.options.Dataplane}
-	for name, program := range r.options.Images {
-		images[name] = program
-	}
-	return images
-}
-
 func (r *Rollout) startPods(ctx context.Context) error {
+	images := map[string]string{image: r.options.Pilot, proxyImage: r.options.Dataplane}
+	maps.Copy(images, r.options.Images)
 	var err error
 	r.Node, err = node.New(node.Options{
-		Config: r.Cluster.Admin(), Dir: filepath.Join(r.Cluster.Dir(), "pods"), Images: r.images(), LoadBalancer: true,
+		Config: r.Cluster.Admin(), Dir: filepath.Join(r.Cluster.Dir(), "pods"), Images: images, LoadBalancer: true,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
 	if err != nil {
@@ -170,8 +157,8 @@ func (r *Rollout) End() error {
 	if r.log != nil {
 		errs = append(errs, r.log.file.Close())
 	}
-	if r.http != nil {
-		utilnet.CloseIdleConnectionsFor(r.http.Transport)
+	if r.client != nil {
+		kube.CloseIdleConnections(r.client)
 	}
 	if r.Cluster != nil {
 		errs = append(errs, r.Cluster.Stop())
@@ -190,7 +177,7 @@ func (r *Rollout) StartLoad(ctx context.Context) error {
 	}
 	r.requests = &workload.Requests{URLs: urls, Every: betweenRequests, Drain: linger + drain}
 	r.writer = &workload.Writer{
-		Objects: r.objects, Seed: r.options.Seed, Bundle: bundleName, WithoutGateways: r.options.WithoutGateways,
+		Objects: r.client.Dynamic(), Seed: r.options.Seed, Bundle: bundleName, WithoutGateways: r.options.WithoutGateways,
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	r.stopLoad = stop

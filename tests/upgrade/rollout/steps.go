@@ -2,6 +2,7 @@ package rollout
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -24,27 +26,20 @@ const (
 
 // Await waits until a condition holds. It ignores errors of the API server until the limit.
 func (r *Rollout) Await(ctx context.Context, what string, holds func(context.Context) (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitLimit, fmt.Errorf("not within %v", waitLimit))
-	defer cancel()
-	tick := time.NewTicker(checkInterval)
-	defer tick.Stop()
-	for {
-		ok, err := holds(ctx)
-		if ok && err == nil {
-			return nil
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, checkInterval, waitLimit, true, func(ctx context.Context) (ok bool, _ error) {
+		if ok, last = holds(ctx); ok && last == nil {
+			return true, nil
 		}
-		if broken := r.broken(); broken != nil {
-			return broken
-		}
-		select {
-		case <-ctx.Done():
-			if err == nil {
-				return fmt.Errorf("wait until %s: %w", what, context.Cause(ctx))
-			}
-			return fmt.Errorf("wait until %s: %w (last error: %w)", what, context.Cause(ctx), err)
-		case <-tick.C:
-		}
+		return false, r.broken()
+	})
+	if broken := r.broken(); err != nil && broken != nil {
+		return broken
 	}
+	if err != nil {
+		return fmt.Errorf("wait until %s, at most %v: %w", what, waitLimit, errors.Join(err, last))
+	}
+	return nil
 }
 
 // Step logs a step.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/audit"
 )
@@ -233,7 +234,7 @@ func (j *judge) breach(b audit.Breach) {
 type run struct {
 	revision    string
 	first, last guarded
-	contents    map[string]bool
+	contents    sets.Set[string]
 }
 
 // judgeReturns finds objects that two revisions write alternately.
@@ -243,18 +244,19 @@ func (j *judge) judgeReturns(election string, all []guarded) {
 		key := fmt.Sprint(w.UID, " ", w.Resource)
 		runs := objects[key]
 		if n := len(runs); n == 0 || runs[n-1].revision != w.revision {
-			runs = append(runs, &run{revision: w.revision, first: w, contents: map[string]bool{}})
+			runs = append(runs, &run{revision: w.revision, first: w, contents: sets.New[string]()})
 			objects[key] = runs
 		}
 		current := runs[len(runs)-1]
 		current.last = w
-		current.contents[content(w.Write)] = true
+		current.contents.Insert(content(w.Write))
 	}
 	for _, key := range slices.Sorted(maps.Keys(objects)) {
 		runs := objects[key]
 		for i := 2; i < len(runs); i++ {
 			before, between, again := runs[i-2], runs[i-1], runs[i]
-			if before.revision != again.revision || !intersect(before.contents, again.contents) || between.contents[content(again.first.Write)] || j.orphaned(again.first.Write) {
+			if before.revision != again.revision || !before.contents.HasAny(again.contents.UnsortedList()...) ||
+				between.contents.Has(content(again.first.Write)) || j.orphaned(again.first.Write) {
 				continue
 			}
 			if !j.flippedTo(again.revision, before.first.Version, again.first.Version) {
@@ -263,15 +265,6 @@ func (j *judge) judgeReturns(election string, all []guarded) {
 			}
 		}
 	}
-}
-
-func intersect(a, b map[string]bool) bool {
-	for key := range a {
-		if b[key] {
-			return true
-		}
-	}
-	return false
 }
 
 func (j *judge) flippedTo(revision string, after, before uint64) bool {
