@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -37,28 +38,11 @@ func ratio(value, ours float64) string {
 	return digits(value/ours) + "×"
 }
 
-// grid is a Markdown table.
-type grid struct {
-	b     strings.Builder
-	right int // the first column that is right-aligned
+// heading returns the head of a Markdown table, in which the columns from right on are right-aligned.
+func heading(right int, names ...string) string {
+	rules := slices.Concat(slices.Repeat([]string{"---"}, right), slices.Repeat([]string{"---:"}, len(names)-right))
+	return line(names...) + line(rules...)
 }
 
-func newGrid(right int, head ...string) *grid {
-	g := &grid{right: right}
-	g.row(head...)
-	rule := make([]string, len(head))
-	for i := range rule {
-		rule[i] = "---"
-		if i >= right {
-			rule[i] = "---:"
-		}
-	}
-	g.row(rule...)
-	return g
-}
-
-func (g *grid) row(cells ...string) {
-	g.b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
-}
-
-func (g *grid) String() string { return g.b.String() }
+// line returns a row of a Markdown table.
+func line(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }

@@ -131,11 +131,7 @@ func measure(ctx context.Context, f flags) (err error) {
 // groups returns the scenarios that run concurrently. A full run measures them one after the other.
 func groups(wanted []string, quick bool) [][]string {
 	if !quick {
-		var alone [][]string
-		for _, name := range wanted {
-			alone = append(alone, []string{name})
-		}
-		return alone
+		return slices.Collect(slices.Chunk(wanted, 1))
 	}
 	var all [][]string
 	for _, together := range [][]string{{Graceful, Requests}, {Crash, Scale}, {Steal}, {Kill}} {

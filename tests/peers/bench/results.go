@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -128,3 +129,36 @@ func SpreadOf(values []float64) Spread {
 	at := func(percent int) float64 { return sorted[max(0, (percent*n+99)/100-1)] }
 	return Spread{Median: at(50), P99: at(99)}
 }
+
+// row is a series to which concurrent elections add.
+type row struct {
+	mu     sync.Mutex
+	series *Series
+}
+
+// newRow adds a series to a scenario.
+func newRow(s *Scenario, series Series) *row {
+	s.Series = append(s.Series, &series)
+	return &row{series: &series}
+}
+
+func (r *row) time(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.series.Millis = append(r.series.Millis, inMillis(d))
+}
+
+func (r *row) overlap(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.series.Overlap = append(r.series.Overlap, inMillis(d))
+}
+
+func (r *row) lost() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.series.Lost++
+}
+
+// inMillis rounds to microseconds.
+func inMillis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

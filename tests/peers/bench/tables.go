@@ -30,7 +30,7 @@ var measurements = []struct{ name, scenario, part string }{
 
 // Times returns the table of times until the next leader.
 func (r *Results) Times() string {
-	g := newGrid(3, "from", "elector", "timing", "median", "p99", "ratio of medians", "rounds with two leaders")
+	text := heading(3, "from", "elector", "timing", "median", "p99", "ratio of medians", "rounds with two leaders")
 	for _, m := range measurements {
 		s := r.Scenarios[m.scenario]
 		if s == nil {
@@ -41,10 +41,10 @@ func (r *Results) Times() string {
 				continue
 			}
 			d := SpreadOf(x.Millis)
-			g.row(m.name, x.Library, x.Timing, millis(d.Median), millis(d.P99), ratio(d.Median, s.reference(x).Median), x.overlaps())
+			text += line(m.name, x.Library, x.Timing, millis(d.Median), millis(d.P99), ratio(d.Median, s.reference(x).Median), x.overlaps())
 		}
 	}
-	return g.String()
+	return text
 }
 
 // reference returns the row of incumbent with the same part, and with the same timing if there is one.
@@ -79,17 +79,17 @@ func (x *Series) overlaps() string {
 
 // Requests returns the table of idle elections.
 func (r *Results) Requests() string {
-	g := newGrid(2, "elector", "timing", "requests per minute", "leader: CPU s/hour", "follower: CPU s/hour")
+	text := heading(2, "elector", "timing", "requests per minute", "leader: CPU s/hour", "follower: CPU s/hour")
 	s := r.Scenarios[Requests]
 	if s == nil {
-		return g.String()
+		return text
 	}
 	for _, l := range s.Loads {
 		if l.Role == Leader {
-			g.row(l.Library, l.Timing, digits(s.perMinute(l.Library, l.Timing)), digits(s.cpu(l.Library, l.Timing, Leader)), digits(s.cpu(l.Library, l.Timing, Follower)))
+			text += line(l.Library, l.Timing, digits(s.perMinute(l.Library, l.Timing)), digits(s.cpu(l.Library, l.Timing, Leader)), digits(s.cpu(l.Library, l.Timing, Follower)))
 		}
 	}
-	return g.String()
+	return text
 }
 
 // perMinute returns the requests of one leader and two followers.
@@ -119,15 +119,15 @@ func (s *Scenario) cpu(library, timing, role string) float64 {
 
 // Scale returns the table of a process with many elections.
 func (r *Results) Scale() string {
-	g := newGrid(2, "role", "elector", "heap and stacks per election", "goroutines per election", "requests/s")
+	text := heading(2, "role", "elector", "heap and stacks per election", "goroutines per election", "requests/s")
 	s := r.Scenarios[Scale]
 	if s == nil {
-		return g.String()
+		return text
 	}
 	for _, x := range s.Sizes {
-		g.row(x.Role, x.Library, digits(x.HeapKiB+x.StackKiB)+" KiB", digits(x.Goroutines), digits(x.PerSecond))
+		text += line(x.Role, x.Library, digits(x.HeapKiB+x.StackKiB)+" KiB", digits(x.Goroutines), digits(x.PerSecond))
 	}
-	return g.String()
+	return text
 }
 
 // Provenance returns the date, the machine and the versions of the scenarios.
