@@ -8,11 +8,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	istiokube "istio.io/istio/pkg/kube"
+	"istio.io/istio/pkg/log"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
@@ -132,3 +135,11 @@ func (p *Process) Close() {
 func closeIdle(client kubernetes.Interface) {
 	utilnet.CloseIdleConnectionsFor(client.CoreV1().RESTClient().(*rest.RESTClient).Client.Transport)
 }
+
+// quiet disables the logs of the other libraries. Hundreds of their candidates lose their leases on purpose.
+var quiet = sync.OnceFunc(func() {
+	klog.SetLogger(logr.Discard())
+	for _, scope := range log.Scopes() {
+		scope.SetOutputLevel(log.NoneLevel)
+	}
+})
