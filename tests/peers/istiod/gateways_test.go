@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -14,9 +13,8 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/testutil/certs"
+	"incumbent.dev/incumbent/internal/testutil/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write the found differences to testdata/differences.txt; reasons of known differences stay")
 
 // kinds are the kinds of objects whose status is compared, with their API version.
 var kinds = map[string]string{"Gateway": "v1", "HTTPRoute": "v1", "GRPCRoute": "v1", "TLSRoute": "v1", "TCPRoute": "v1", "UDPRoute": "v1"}
@@ -240,42 +238,28 @@ func compare(ours, istiods map[string]string) string {
 	return strings.Join(differences, "; ")
 }
 
-// checkDifferences compares the differences with testdata/differences.txt: lines "CASE: KIND NAME | DIFFERENCES | REASON".
+// checkDifferences compares the differences with testdata/differences.txt: lines "CASE: KIND NAME | DIFFERENCES | REASON". The flag
+// -rewrite keeps the reasons.
 func checkDifferences(t *testing.T, found map[string]string) {
 	t.Helper()
 	const path = "testdata/differences.txt"
 	content, err := os.ReadFile(path)
-	if err != nil && !*rewrite {
+	if err != nil {
 		t.Fatal(err)
 	}
-	known, reasons := map[string]string{}, map[string]string{}
+	reasons := map[string]string{}
 	for line := range strings.Lines(string(content)) {
-		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 && !strings.HasPrefix(line, "#") {
-			known[parts[0]], reasons[parts[0]] = parts[1], parts[2]
+		if parts := strings.Split(strings.TrimSpace(line), " | "); len(parts) == 3 {
+			reasons[parts[0]] = parts[2]
 		}
 	}
-	if *rewrite {
-		var text strings.Builder
-		text.WriteString("# Differences between incumbent and istiod that TestGatewayStatus expects: OBJECT | FIELDS | REASON.\n")
-		for _, name := range slices.Sorted(maps.Keys(found)) {
-			fmt.Fprintf(&text, "%s | %s | %s\n", name, found[name], cmp.Or(reasons[name], "none"))
-		}
-		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
+	text := "# Differences between incumbent and istiod that TestGatewayStatus expects: OBJECT | FIELDS | REASON.\n"
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if found[name] != known[name] {
-			t.Errorf("%s:\n\tfound %s\n\tknown %s", name, found[name], cmp.Or(known[name], "none"))
-		}
-		if reasons[name] == "none" {
+		reason := cmp.Or(reasons[name], "none")
+		if reason == "none" {
 			t.Errorf("%s: no reason", name)
 		}
+		text += fmt.Sprintf("%s | %s | %s\n", name, found[name], reason)
 	}
-	for name := range known {
-		if found[name] == "" {
-			t.Errorf("%s: no longer different; remove the line", name)
-		}
-	}
+	golden.File(t, path, text)
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
@@ -73,18 +73,10 @@ func start(t *testing.T, programs map[string]string, change func(*rollout.Option
 		}
 	})
 	l.must(err)
-	l.kubectl("", "apply", "--server-side", "-f", filepath.Join(istioSource(t), "manifests/charts/base/files/crd-all.gen.yaml"))
+	istio, err := cluster.ModuleFolder(t.Context(), ".", "istio.io/istio")
+	l.must(err)
+	l.kubectl("", "apply", "--server-side", "-f", filepath.Join(istio, "manifests/charts/base/files/crd-all.gen.yaml"))
 	return l
-}
-
-// istioSource returns the folder of the module istio.io/istio.
-func istioSource(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "istio.io/istio").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(string(out))
 }
 
 // program returns the path in an environment variable. The targets of the Makefile build the program and set it.
@@ -241,7 +233,7 @@ func (l *lab) spans() (all []span) {
 func (l *lab) leader(election string) (name string) {
 	now := time.Now()
 	for _, s := range l.spans() {
-		if s.election != election || s.to.Before(now) {
+		if s.election != election || s.To.Before(now) {
 			continue
 		}
 		if name != "" {

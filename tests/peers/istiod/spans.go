@@ -2,18 +2,19 @@ package istiod
 
 import (
 	"bufio"
-	"cmp"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/internal/testutil/lives"
 )
 
 // span is a period in which a process runs the functions of an election.
 type span struct {
 	process, election string
-	from, to          time.Time
+	lives.Span
 }
 
 // line is the beginning of a log line of both programs.
@@ -57,7 +58,7 @@ func readSpans(process, path string, ends []time.Time) ([]span, error) {
 	open := map[string]time.Time{}
 	end := func(at time.Time) {
 		for election, from := range open {
-			spans = append(spans, span{process, election, from, at})
+			spans = append(spans, span{process, election, lives.Span{From: from, To: at}})
 		}
 		clear(open)
 	}
@@ -82,7 +83,7 @@ func readSpans(process, path string, ends []time.Time) ([]span, error) {
 		case c.active && !is:
 			open[c.election] = at
 		case !c.active && is:
-			spans = append(spans, span{process, c.election, from, at})
+			spans = append(spans, span{process, c.election, lives.Span{From: from, To: at}})
 			delete(open, c.election)
 		}
 	}
@@ -102,22 +103,22 @@ type figures struct {
 // measure returns the figures of an election between two times.
 func measure(spans []span, election string, from, to time.Time) (f figures) {
 	spans = slices.DeleteFunc(slices.Clone(spans), func(s span) bool {
-		return s.election != election || s.to.Before(from) || s.from.After(to)
+		return s.election != election || s.To.Before(from) || s.From.After(to)
 	})
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from.UnixNano(), b.from.UnixNano()) })
+	slices.SortFunc(spans, func(a, b span) int { return a.From.Compare(b.From) })
 	covered := from
 	for i, s := range spans {
 		f.order = append(f.order, s.process)
-		f.until = max(f.until, s.from.Sub(from))
-		if s.from.After(covered) {
-			f.idle = max(f.idle, s.from.Sub(covered))
+		f.until = max(f.until, s.From.Sub(from))
+		if s.From.After(covered) {
+			f.idle = max(f.idle, s.From.Sub(covered))
 		}
-		if s.to.After(covered) {
-			covered = s.to
+		if s.To.After(covered) {
+			covered = s.To
 		}
 		for _, other := range spans[:i] {
-			if until := minTime(s.to, other.to); other.process != s.process && until.After(s.from) {
-				f.overlap = max(f.overlap, until.Sub(s.from))
+			if other.process != s.process {
+				f.overlap = max(f.overlap, lives.Overlap(s.Span, other.Span, to))
 			}
 		}
 	}
@@ -126,11 +127,4 @@ func measure(spans []span, election string, from, to time.Time) (f figures) {
 	}
 	f.order = slices.Compact(f.order)
 	return f
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
