@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -63,8 +63,8 @@ var faults = map[string]func(*stage) (end func()){
 	},
 	"stop": func(s *stage) func() {
 		s.follower = s.start("second", stable)
-		s.must(s.leader.cmd.Process.Signal(syscall.SIGSTOP))
-		return func() { s.must(s.leader.cmd.Process.Signal(syscall.SIGCONT)) }
+		s.leader.Signal(s.t, syscall.SIGSTOP)
+		return func() { s.leader.Signal(s.t, syscall.SIGCONT) }
 	},
 }
 
@@ -175,11 +175,9 @@ func (s *stage) fence() {
 
 // process is a candidate in its own process, which reaches the API server through a relay.
 type process struct {
+	*harness.Process
 	order order
-	cmd   *exec.Cmd
 	relay *relay.Relay
-	// ended is closed when a run function has returned.
-	ended chan struct{}
 }
 
 // stall stops or continues all bytes of both directions. They arrive later, as with TCP.
@@ -208,7 +206,7 @@ func (s *stage) start(pod, revision string) *process {
 	}
 	all := []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}
 	identity := s.cluster.Identity(s.t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: all, ClusterRules: all})
-	p := &process{order: order{s.library, spec, pod}, ended: make(chan struct{})}
+	p := &process{order: order{s.library, spec, pod}}
 	var err error
 	p.relay, err = relay.Insert(s.t.Context(), identity)
 	s.must(err)
@@ -219,22 +217,7 @@ func (s *stage) start(pod, revision string) *process {
 	s.must(err)
 	self, err := os.Executable()
 	s.must(err)
-	p.cmd = exec.Command(self)
-	p.cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "KUBECONFIG="+kubeconfig)
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	p.cmd.Stderr = os.Stderr
-	out, err := p.cmd.StdoutPipe()
-	s.must(err)
-	s.must(p.cmd.Start())
-	go func() {
-		defer close(p.ended)
-		_, _ = out.Read(make([]byte, 1)) // the process writes when a run function has returned
-	}()
-	s.t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.ended // before Wait, which closes the pipe
-		_ = p.cmd.Wait()
-	})
+	p.Process = harness.Start(s.t, pod, []string{orderVariable + "=" + string(text), "KUBECONFIG=" + kubeconfig}, self)
 	return p
 }
 
@@ -262,9 +245,7 @@ func disturb(s *stage, fault func(*stage) func()) {
 	s.wrote(s.follower, 0)
 	end()
 	s.wrote(s.follower, objects/2) // requests that were held can arrive before that
-	select {
-	case <-s.leader.ended:
-	case <-time.After(waits.Bound):
-		s.t.Fatalf("the run function did not return within %v", waits.Bound)
-	}
+	waits.Until(s.t, "the run function of the former leader has returned", func() bool {
+		return strings.Contains(s.leader.Out.String(), returned)
+	})
 }

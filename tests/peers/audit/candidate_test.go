@@ -19,6 +19,9 @@ import (
 // orderVariable has the order of a candidate's process, as JSON.
 const orderVariable = "PEERS_AUDIT_ORDER"
 
+// returned is the output of a candidate's process when a run function has returned.
+const returned = "the run function has returned"
+
 // order describes a candidate in its own process.
 type order struct {
 	Library electors.Library
@@ -42,7 +45,7 @@ func campaign(text string) error {
 	}
 	o.Spec.Work = func(stop <-chan struct{}, client kubernetes.Interface) {
 		reconcile(stop, client, o.Spec.Namespace, o.Pod)
-		fmt.Println("the run function has returned")
+		fmt.Println(returned)
 	}
 	candidate, err := process.Candidate(o.Spec)
 	if err != nil {
