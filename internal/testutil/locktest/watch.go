@@ -234,7 +234,7 @@ func (w *watcher) head() (head queued, wait time.Duration, out chan<- watch.Even
 		return queued{}, 0, nil
 	}
 	head = w.queue[0]
-	switch wait = head.due.Sub(time.Now()); {
+	switch wait = time.Until(head.due); {
 	case head.last:
 		return head, 0, w.results
 	case muted:
