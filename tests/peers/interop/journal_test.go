@@ -10,10 +10,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
@@ -40,9 +40,7 @@ type entry struct {
 	deleted bool
 	meta    metav1.ObjectMeta
 	snap    k8sresourcelock.Snapshot
-	// One of these fields is the object.
-	lease *coordinationv1.Lease
-	cm    *corev1.ConfigMap
+	object  runtime.Object
 }
 
 func (s *stage) watch() *journal {
@@ -70,12 +68,12 @@ func (s *stage) watch() *journal {
 func (j *journal) note(event watch.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	e := entry{at: time.Now(), deleted: event.Type == watch.Deleted}
+	e := entry{at: time.Now(), deleted: event.Type == watch.Deleted, object: event.Object}
 	switch object := event.Object.(type) {
 	case *coordinationv1.Lease:
-		e.meta, e.snap, e.lease = object.ObjectMeta, k8sresourcelock.LeaseSnapshot(object), object
+		e.meta, e.snap = object.ObjectMeta, k8sresourcelock.LeaseSnapshot(object)
 	case *corev1.ConfigMap:
-		e.meta, e.snap, e.cm = object.ObjectMeta, k8sresourcelock.ConfigMapSnapshot(object), object
+		e.meta, e.snap = object.ObjectMeta, k8sresourcelock.ConfigMapSnapshot(object)
 	default:
 		if !j.stopped {
 			j.broken = errors.Join(j.broken, fmt.Errorf("unexpected watch event %s %v", event.Type, event.Object))
@@ -127,30 +125,6 @@ func (j *journal) recreated() bool {
 	return deleted && j.holder() != ""
 }
 
-// The other electors read a version through their own locks, from an API with only this object.
-
-type oneLease struct {
-	coordinationclient.LeaseInterface
-	lease *coordinationv1.Lease
-}
-
-func (o oneLease) Leases(string) coordinationclient.LeaseInterface { return o }
-
-func (o oneLease) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return o.lease.DeepCopy(), nil
-}
-
-type oneConfigMap struct {
-	coreclient.ConfigMapInterface
-	cm *corev1.ConfigMap
-}
-
-func (o oneConfigMap) ConfigMaps(string) coreclient.ConfigMapInterface { return o }
-
-func (o oneConfigMap) Get(context.Context, string, metav1.GetOptions) (*corev1.ConfigMap, error) {
-	return o.cm.DeepCopy(), nil
-}
-
 // fromIstio converts the record of Istio's package.
 func fromIstio(r istiolock.LeaderElectionRecord) k8sresourcelock.LeaderElectionRecord {
 	return k8sresourcelock.LeaderElectionRecord{
@@ -159,20 +133,21 @@ func fromIstio(r istiolock.LeaderElectionRecord) k8sresourcelock.LeaderElectionR
 	}
 }
 
-// readByPeers compares how the electors read a version.
+// readByPeers compares how the electors read a version, from an API with only this object.
 func (e entry) readByPeers(ctx context.Context, writer electors.Library) error {
-	if e.cm != nil {
-		theirs, _, err := (&istiolock.ConfigMapLock{Client: oneConfigMap{cm: e.cm}}).Get(ctx)
+	api := fake.NewClientset(e.object)
+	if _, is := e.object.(*corev1.ConfigMap); is {
+		theirs, _, err := (&istiolock.ConfigMapLock{Client: api.CoreV1(), ConfigMapMeta: e.meta}).Get(ctx)
 		if err != nil {
 			return err
 		}
 		return same("Istio", fromIstio(*theirs), e.snap.Record)
 	}
-	istios, _, err := (&istiolock.LeaseLock{Client: oneLease{lease: e.lease}}).Get(ctx)
+	istios, _, err := (&istiolock.LeaseLock{Client: api.CoordinationV1(), LeaseMeta: e.meta}).Get(ctx)
 	if err != nil {
 		return err
 	}
-	goes, _, err := (&resourcelock.LeaseLock{Client: oneLease{lease: e.lease}}).Get(ctx)
+	goes, _, err := (&resourcelock.LeaseLock{Client: api.CoordinationV1(), LeaseMeta: e.meta}).Get(ctx)
 	if err != nil {
 		return err
 	}

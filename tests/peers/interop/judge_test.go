@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -154,8 +155,8 @@ func (s *stage) foreignParts(e entry) {
 		want, got map[string]string
 	}
 	parts := []part{{"annotation", foreignAnnotation, e.meta.Annotations}, {"label", foreignLabel, e.meta.Labels}}
-	if e.cm != nil {
-		parts = append(parts, part{"data", foreignData, e.cm.Data})
+	if cm, is := e.object.(*corev1.ConfigMap); is {
+		parts = append(parts, part{"data", foreignData, cm.Data})
 	}
 	for _, p := range parts {
 		for key, value := range p.want {
