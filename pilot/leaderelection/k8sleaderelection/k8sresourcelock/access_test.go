@@ -79,8 +79,47 @@ func TestRecordEvent_Object(t *testing.T) {
 	if _, err := l.Annotate(t.Context(), seen, nil); err != nil || version() != "u@9" {
 		t.Errorf("after notes: %s, error %v", version(), err)
 	}
-	if want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"; log.Texts[0] != want {
-		t.Errorf("%q, want %q", log.Texts[0], want)
+	seen.ResourceVersion = "11"
+	if _, err := l.Write(t.Context(), seen, golden, nil); err != nil || version() != "u@11" {
+		t.Errorf("after a write: %s, error %v", version(), err)
+	}
+	want := "Normal /v1, Kind=ConfigMap: pod-a is 100% leader"
+	if about := log.About[0]; log.Texts[0] != want || about.GetNamespace() != "istio-system" || about.GetName() != "istio-leader" {
+		t.Errorf("%q about %s/%s, want %q", log.Texts[0], about.GetNamespace(), about.GetName(), want)
+	}
+}
+
+// Without a client, an object or a valid base, nothing is sent.
+func TestAnnotate_Refused(t *testing.T) {
+	store := &unversionedStore{}
+	of := func(object runtime.Object) Snapshot {
+		return Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: object}
+	}
+	for want, c := range map[string]struct {
+		lock        Annotated
+		base        Snapshot
+		annotations map[string]string
+	}{
+		"no Client":                {&ConfigMapLock{}, shownAs(nil), nil},
+		"example.com/x":            {lockOn(store), shownAs(nil), map[string]string{"example.com/x": "y"}},
+		"does not exist":           {lockOn(store), Snapshot{}, nil},
+		"the write is a *v1.Lease": {lockOn(store), of(&coordinationv1.Lease{}), nil},
+	} {
+		if _, err := c.lock.Annotate(t.Context(), c.base, c.annotations); err == nil || !strings.Contains(err.Error(), ": annotate: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	if store.n > 0 {
+		t.Errorf("%d requests were sent", store.n)
+	}
+	none := &ConfigMapLock{}
+	_, errRead := none.Read(t.Context())
+	_, errWrite := none.Write(t.Context(), shownAs(nil), golden, nil)
+	_, errWatch := none.Watch(t.Context(), "", func() {}, func(Snapshot) {})
+	for _, err := range []error{errRead, errWrite, errWatch} {
+		if err == nil || !strings.Contains(err.Error(), "no Client") {
+			t.Errorf("error %v, want the missing client", err)
+		}
 	}
 }
 
@@ -144,6 +183,9 @@ func TestCheckRecord_Limits(t *testing.T) {
 		record rec
 		fits   bool
 	}{
+		"identity":        {record(func(r *rec) { r.HolderIdentity = strings.Repeat("x", maxName) }), true},
+		"key":             {record(func(r *rec) { r.HolderKey = strings.Repeat("x", maxName) }), true},
+		"longer key":      {record(func(r *rec) { r.HolderKey = strings.Repeat("x", maxName+1) }), false},
 		"year 0":          {record(func(r *rec) { r.AcquireTime = at("0000-01-01T00:00:00Z") }), true},
 		"year 9999":       {record(func(r *rec) { r.AcquireTime = at("9999-12-31T23:59:59Z") }), true},
 		"before year 0":   {record(func(r *rec) { r.AcquireTime = at("0000-01-01T00:00:00+01:00") }), false},
@@ -153,6 +195,9 @@ func TestCheckRecord_Limits(t *testing.T) {
 		if err := checkRecord(c.record); (err == nil) != c.fits {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if err := checkWritable(record(func(r *rec) { r.LeaseDurationSeconds = 1 })); err != nil {
+		t.Error(err)
 	}
 	if err := checkWritable(record(func(r *rec) { r.HolderKey = "\xff" })); err == nil {
 		t.Error("a key that is not UTF-8 can be written")

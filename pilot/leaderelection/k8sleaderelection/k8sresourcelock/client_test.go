@@ -43,6 +43,10 @@ func TestClientConfig_SendsOnce(t *testing.T) {
 	if IsConflict(err) || !apierrors.IsServiceUnavailable(err) || requests.Load() != 1 {
 		t.Errorf("%d requests, error %v; want one, and its answer", requests.Load(), err)
 	}
+	server.Close()
+	if _, err := l.Read(t.Context()); err == nil || IsConflict(err) {
+		t.Errorf("without a server: error %v", err)
+	}
 }
 
 // The delay of a 429 reaches apierrors for every kind of body.

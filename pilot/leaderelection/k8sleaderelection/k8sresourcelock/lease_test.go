@@ -42,6 +42,13 @@ func TestEncodeLease_Golden(t *testing.T) {
 		t.Errorf("annotations %v, want %v", lease.Annotations, want)
 	}
 
+	for transitions, fits := range map[int]bool{math.MaxInt32: true, math.MaxInt32 + 1: false} {
+		record := LeaderElectionRecord{LeaseDurationSeconds: 1, LeaderTransitions: transitions}
+		if err := encodeLease(lease, record); (err == nil) != fits || lease.Spec.AcquireTime != nil && fits {
+			t.Errorf("%d transitions: acquired %v, error %v", transitions, lease.Spec.AcquireTime, err)
+		}
+	}
+
 	released := golden
 	released.HolderIdentity, released.HolderKey, released.LeaseDurationSeconds = "", "", 1
 	if err := encodeLease(lease, released); err != nil {

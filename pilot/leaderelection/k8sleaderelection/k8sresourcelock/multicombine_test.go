@@ -96,6 +96,9 @@ func (s Snapshot) Half() bool {
 }
 
 func TestCombine_Annotations(t *testing.T) {
+	if got := formatNeeds(core.NeedsBoth{}); got != "" {
+		t.Errorf("a term that does not need both objects has the annotation %q", got)
+	}
 	for _, c := range []struct {
 		name, primary, secondary string
 		want                     map[string]string

@@ -1,6 +1,7 @@
 package k8sresourcelock_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -90,6 +91,26 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 	}
 }
 
+func TestMultiLock_PrimaryChanged(t *testing.T) {
+	p := newPairTrial(t)
+	base := p.held()
+	p.Primary.Annotate("example.com/x", "y")
+	before := p.Secondary.Version()
+	if _, err := p.lock.Write(t.Context(), base, termOf("b", 3, 1), nil); !k8sresourcelock.IsConflict(err) || p.Secondary.Version() != before {
+		t.Errorf("error %v, the secondary changed from version %d to %d", err, before, p.Secondary.Version())
+	}
+}
+
+func TestPair_DeepCopy(t *testing.T) {
+	p := newPairTrial(t)
+	pair := p.held().Object.(*k8sresourcelock.Pair)
+	pair.Primary = k8sresourcelock.Snapshot{}
+	copied := pair.DeepCopyObject().(*k8sresourcelock.Pair)
+	if !reflect.DeepEqual(pair, copied) || pair.Secondary.Object == copied.Secondary.Object {
+		t.Errorf("copied %+v as %+v", pair, copied)
+	}
+}
+
 const (
 	hold    = k8sresourcelock.HoldAnnotation
 	request = k8sresourcelock.HandoverRequestAnnotation
@@ -125,8 +146,15 @@ func TestMultiLock_InvalidLocksAndBases(t *testing.T) {
 	}
 	other := base
 	other.UID = ""
-	if _, err := good.Write(t.Context(), other, termOf("b", 3, 1), nil); err == nil || !strings.Contains(err.Error(), "not its secondary's") {
+	if _, err := good.Write(t.Context(), other, termOf("b", 3, 1), nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "lock istio-system/istio-leader: ") || !strings.Contains(err.Error(), "not its secondary's") {
 		t.Errorf("base without the UID of the pair: error %v", err)
+	}
+	if _, err := good.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("annotations of no object: error %v", err)
+	}
+	if none := (&k8sresourcelock.MultiLock{}); none.Identity() != "" || none.Key() != "" || none.Describe() != "" {
+		t.Errorf("a MultiLock without locks is %s of %s/%s", none.Describe(), none.Identity(), none.Key())
 	}
 	base.Object = p.Primary.Snapshot().Object
 	if _, err := good.Write(t.Context(), base, termOf("b", 3, 1), nil); err == nil || !strings.Contains(err.Error(), "base of the write is a *v1.ConfigMap") {

@@ -3,7 +3,6 @@ package k8sresourcelock_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -102,7 +101,7 @@ func TestMultiLock_Annotate(t *testing.T) {
 			_, err := p.lock.Annotate(t.Context(), base, notes{hold: "new"})
 			if err == nil || k8sresourcelock.IsConflict(err) || k8sresourcelock.IsRefused(err) {
 				t.Errorf("error %v, want an unknown result", err)
-			} else if forbidden := name != "conflicts repeatedly"; strings.Contains(err.Error(), "forbidden") != forbidden {
+			} else if forbidden := name != "conflicts repeatedly"; apierrors.IsForbidden(err) != forbidden {
 				t.Errorf("error %v does not name the cause", err)
 			}
 			if p.Secondary.Snapshot().Annotations[hold] != "new" || writes(p)-before > 4 {

@@ -130,6 +130,9 @@ func TestConfigMapSnapshot_Unreadable(t *testing.T) {
 			}
 		})
 	}
+	if snap := ConfigMapSnapshot(nil); snap.Exists {
+		t.Errorf("no ConfigMap: %+v", snap)
+	}
 	if snap := ConfigMapSnapshot(&corev1.ConfigMap{}); snap.Raw != nil || snap.Unreadable != nil {
 		t.Errorf("no annotation: raw %q, unreadable %v", snap.Raw, snap.Unreadable)
 	}

@@ -271,6 +271,14 @@ func TestShared_CountsWatches(t *testing.T) {
 		wantTold(t, two, "up after a gap", "changed9", "changed10")
 		wantTold(t, one)
 	})
+	sharedTest(t, "continues with fewer users", func(t *testing.T, s *leaseServer, h *Shared) {
+		first, second := subscribed(t, h, "a"), subscribed(t, h, "b")
+		wantTold(t, second, "up after a gap")
+		first.End()
+		s.say(watch.Added, "b", "9")
+		wantTold(t, second, "changed9")
+		s.wantShared(t, "@")
+	})
 	sharedTest(t, "restarts after the last user", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.MinSharedWatches = 2
 		byName := subscribed(t, h, "x")

@@ -249,6 +249,15 @@ func TestUnversioned_Watch(t *testing.T) {
 	}
 }
 
+// The error of a watch that was not accepted is returned.
+func TestWatch_NotAccepted(t *testing.T) {
+	broken := errors.New("broken")
+	store := &unversionedStore{watch: func(metav1.ListOptions) (watch.Interface, error) { return nil, broken }}
+	if resume, err := lockOn(store).Watch(t.Context(), "7", func() {}, func(Snapshot) {}); !errors.Is(err, broken) || resume != "7" {
+		t.Errorf("resume %q, error %v", resume, err)
+	}
+}
+
 func TestUnversioned(t *testing.T) {
 	object := configMap("istio-leader", "")
 	for _, c := range []struct {
