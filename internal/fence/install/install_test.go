@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -189,16 +190,16 @@ func TestSeen_Errors(t *testing.T) {
 		"write fails":      {"create", "configmaps", errAway, "last response: ", time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
 			p, _ := fence.Barrier("s", "n", "default")
 			objects := map[string]runtime.Object{bothPolicies: p.Policy, bothBindings: p.Binding}
 			client := newScripted(func(a clienttesting.Action) (runtime.Object, error) {
 				if a.Matches(x.verb, x.resource) {
-					return nil, x.err
+					return nil, cmp.Or(ctx.Err(), x.err) // the end of the context is not the last response
 				}
 				return objects[a.GetResource().Resource], nil
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
 			began := time.Now()
 			err := seen(ctx, "s", client, Options{})
 			if !errors.Is(err, x.err) || !strings.Contains(err.Error(), x.want) || time.Since(began) != x.took || errors.Is(err, context.DeadlineExceeded) != (x.took > 0) {

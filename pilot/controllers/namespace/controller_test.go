@@ -23,6 +23,9 @@ func TestSlimConfigMap_SharesBundle(t *testing.T) {
 	if value := got.Data[BundleKey]; len(got.Data) != 1 || unsafe.StringData(value) != unsafe.StringData(content) {
 		t.Errorf("kept %v", got)
 	}
+	if got := slim(&corev1.ConfigMap{Data: map[string]string{"theirs": "x"}}); got.Data != nil {
+		t.Errorf("without a bundle: %v", got.Data)
+	}
 }
 
 // Warm reads the bundle and fills the caches. Run and a second Warm read nothing more.
