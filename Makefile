@@ -119,7 +119,10 @@ alerts-test: $(BUILD_TOOLS) ## Run only the tests of alerts and dashboard, with 
 electionctl-test: $(BUILD_TOOLS) ## Run only the tests of electionctl (ARGS=-rewrite: update the golden files)
 	cd electionctl && go test -count=1 -timeout 5m ./... -args $(ARGS)
 
-lint: ## Check format, vet, golangci-lint, unused functions, language and links
+lint: linters unused ## Check format, vet, golangci-lint, unused functions, language and links
+
+.PHONY: linters unused
+linters:
 	@files=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
 	if [ -n "$$files" ]; then echo "gofmt would change:"; echo "$$files"; exit 1; fi
 	@files=$$(git ls-files '*.orig' '*.rej'); if [ -n "$$files" ]; then echo "left over from a merge:"; echo "$$files"; exit 1; fi
@@ -133,12 +136,14 @@ lint: ## Check format, vet, golangci-lint, unused functions, language and links
 	cd tests/integration/page && go vet ./... && go run $(STATICCHECK) ./...
 	cd tools/helm && go vet ./...
 	cd tools/image && go vet ./...
+	CGO_ENABLED=1 go run $(VALE) --output=line $$(git ls-files '*.go' '*.md')
+	go test ./tests/repo/language ./tests/repo/readme
+
+unused:
 	@# A workspace, so that one run reads the two modules and what they require.
 	@mkdir -p .cache && rm -f .cache/go.work && cd .cache && go work init .. ../electionctl
 	@dead=$$(GOWORK=$(CURDIR)/.cache/go.work go run $(DEADCODE) -test -filter '^incumbent\.dev/' ./... ./electionctl/...) || exit 1; \
 	if [ -n "$$dead" ]; then echo "not called by a program or a test:"; echo "$$dead"; exit 1; fi
-	CGO_ENABLED=1 go run $(VALE) --output=line $$(git ls-files '*.go' '*.md')
-	go test ./tests/repo/language ./tests/repo/readme
 
 ##@ Check more
 
