@@ -80,12 +80,16 @@ func (l *Log) History() History {
 	l.settle()
 	l.boundVersions()
 	slices.SortStableFunc(l.entries, func(a, b entry) int {
-		if a.version != b.version || a.exact == b.exact {
-			return cmp.Or(cmp.Compare(a.version, b.version), cmp.Compare(a.received, b.received))
-		} else if a.exact {
-			return -1
+		if a.version != b.version {
+			return cmp.Compare(a.version, b.version)
 		}
-		return 1
+		if a.exact != b.exact {
+			if a.exact {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.received, b.received)
 	})
 	// Several logs may have the same event, and a write that changes nothing has the version of the previous write.
 	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool {
