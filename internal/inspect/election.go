@@ -195,11 +195,15 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 		n := name{l.Namespace, l.Name}
 		byName[n] = append(byName[n], l)
 	}
+	taking := map[name][]Candidate{}
+	for _, c := range candidates {
+		n := name{c.Namespace, c.Election}
+		taking[n] = append(taking[n], c)
+	}
 	var all []Election
 	for n, locks := range byName {
-		taking := slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return n != name{c.Namespace, c.Election} })
 		for _, e := range ofName(locks) {
-			e.Candidates = taking
+			e.Candidates = taking[n]
 			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
 			e.Obstacles = e.FindObstacles()
 			all = append(all, e)
