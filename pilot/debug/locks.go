@@ -2,12 +2,13 @@ package debug
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
@@ -94,7 +95,8 @@ func (r *LockReader) locks(ctx context.Context, e Election) (locks []inspect.Loc
 			add(inspect.FromConfigMap(&configMap.ObjectMeta))
 		}
 	}
-	return locks, utilerrors.FilterOut(utilerrors.NewAggregate(errs), apierrors.IsNotFound)
+	errs = slices.DeleteFunc(errs, apierrors.IsNotFound)
+	return locks, errors.Join(errs...)
 }
 
 // Judge returns the election with the state of its lock, if that differs from what the elector observes.
