@@ -10,6 +10,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Verb is the verb of a request.
@@ -204,12 +206,5 @@ func pass(ctx context.Context, d time.Duration) error {
 	if ctx.Err() != nil || d <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return apirequest.Pause(ctx, d)
 }
