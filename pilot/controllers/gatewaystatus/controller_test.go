@@ -3,6 +3,7 @@ package gatewaystatus
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,11 @@ func TestReconcile_WritesOnce(t *testing.T) {
 			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 ||
 				state(g.Status.Listeners[0].Conditions, "ResolvedRefs") != "False/InvalidCertificateRef" {
 				t.Errorf("%v, Gateway: %+v", err, g.Status)
+			}
+			for _, c := range slices.Concat(g.Status.Conditions, g.Status.Listeners[0].Conditions) {
+				if c.LastTransitionTime.IsZero() {
+					t.Errorf("condition %s has no time", c.Type)
+				}
 			}
 			o, err := s.routeTracker.Get(routeVersion.WithResource("httproutes"), "apps", "route")
 			if r, _ := o.(*route); err != nil || len(r.Status.Parents) != 1 {
