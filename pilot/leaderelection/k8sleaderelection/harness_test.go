@@ -39,6 +39,7 @@ type candidate struct {
 	lock  *locktest.Lock
 	log   logs.Buffer
 	drain time.Duration // time that the run function needs to stop
+	ended chan struct{} // closed when the test ended: the run function stops without delay
 	fail  chan error    // the run function returns an error from fail
 
 	defaultRevision atomic.Pointer[le.DefaultRevision] // nil: unknown
@@ -69,7 +70,7 @@ func prepare(t *testing.T, store *locktest.Store, identity string, change ...fun
 
 func prepareKey(t *testing.T, store *locktest.Store, identity, key string, change ...func(*le.LeaderElectionConfig)) *candidate {
 	t.Helper()
-	c := &candidate{lock: store.Lock(identity, key), fail: make(chan error, 1)}
+	c := &candidate{lock: store.Lock(identity, key), ended: make(chan struct{}), fail: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
 		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
 		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.run},
@@ -103,7 +104,11 @@ func (c *candidate) setDefaultRevision(d le.DefaultRevision) {
 
 func (c *candidate) start(t *testing.T) {
 	c.Start(t.Context(), c.Campaign)
-	t.Cleanup(func() { _ = c.Quit() })
+	t.Cleanup(func() {
+		synctest.Wait() // a candidate that ended before may have released the lock to this one
+		close(c.ended)
+		_ = c.Quit()
+	})
 }
 
 // disconnect lets requests of the candidate hang and mutes its watches.
@@ -120,7 +125,10 @@ func (c *candidate) run(ctx context.Context) error {
 	defer ended()
 	select {
 	case <-ctx.Done():
-		after(c.drain)
+		select {
+		case <-time.After(c.drain):
+		case <-c.ended:
+		}
 		return nil
 	case err := <-c.fail:
 		return err
