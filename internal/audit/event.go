@@ -42,6 +42,7 @@ type Event struct {
 const (
 	stageReceived = "RequestReceived"
 	stageComplete = "ResponseComplete"
+	stagePanic    = "Panic"
 	podExtra      = "authentication.kubernetes.io/pod-name"
 )
 
@@ -75,6 +76,12 @@ func (e Event) relevant() bool {
 			!strings.HasPrefix(e.User.Username, "system:node:")
 	}
 	return false
+}
+
+// uncertain reports whether the API server failed. It may have stored the object before, for example if the time of the
+// request ended while etcd stored it (code 504).
+func (e Event) uncertain() bool {
+	return e.Stage == stagePanic || e.Stage == stageComplete && e.ResponseStatus.Code >= 500
 }
 
 // object has the needed fields of a stored or sent object.

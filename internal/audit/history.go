@@ -162,7 +162,8 @@ func (h History) All() iter.Seq[Write] {
 	}
 }
 
-// Unanswered returns the writes without a logged response. They may have been stored or not.
+// Unanswered returns the writes whose response is not in the log or is an error of the API server (code 500 or more). They
+// may have been stored or not.
 func (h History) Unanswered() (all []Write) {
 	for _, e := range slices.SortedFunc(maps.Values(h.log.open), func(a, b entry) int { return cmp.Compare(a.sequence, b.sequence) }) {
 		all = append(all, h.write(e))

@@ -100,7 +100,7 @@ func (l *Log) add(e Event) error {
 		return nil
 	}
 	id := maphash.String(l.seed, e.AuditID)
-	if e.Stage == stageReceived {
+	if e.Stage == stageReceived || e.uncertain() {
 		w, _, err := l.entryOf(e)
 		l.open[id] = w
 		return err

@@ -131,6 +131,7 @@ func (s *Script) Put(who, verb, resource, namespace, name string, object Fields)
 //	lock WHO HOLDER TRANSITIONS     WHO writes the Lease; the holder - is empty
 //	name POD                        a coordinator in a Pod names that Pod
 //	unanswered WHO LOCK             WHO writes a Lease and gets no response
+//	failed WHO LOCK CODE STAGE      WHO writes a Lease and gets an error
 //	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
 //	space NAMESPACE, remove RESOURCE NAMESPACE NAME
 //	put RESOURCE NAMESPACE NAME JSON
@@ -155,6 +156,9 @@ func (s *Script) Play(text string) {
 		case "unanswered":
 			s.Next()
 			s.Log(Request{Verb: "update", Resource: "leases", Namespace: Home, Name: args[1], Who: args[0], Stage: Received})
+		case "failed":
+			s.Next()
+			s.Log(Request{Verb: "update", Resource: "leases", Namespace: Home, Name: args[1], Who: args[0], Code: s.number(args[2]), Stage: args[3]})
 		case "bundle":
 			s.Put(args[0], "patch", "configmaps", args[1], "bundle", Fields{"data": Fields{"pem": args[2]}})
 		case "space":
