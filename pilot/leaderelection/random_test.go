@@ -162,7 +162,7 @@ type played struct {
 }
 
 // playedSeeds is the number of runs of an ordinary test.
-const playedSeeds = 240
+const playedSeeds = 120
 
 // The promises hold under random faults. A seed determines the faults, but not the order of goroutines.
 func TestRandomElections(t *testing.T) {

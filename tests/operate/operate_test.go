@@ -193,7 +193,7 @@ func (p *plane) shows(state, tool, words string, output func() string) {
 		if strings.Contains(got, words) {
 			return
 		}
-		if apirequest.Pause(ctx, 100*time.Millisecond) != nil {
+		if apirequest.Pause(ctx, 500*time.Millisecond) != nil { // each check runs a program
 			p.t.Errorf("%s: %s has no %q:\n%s", state, tool, words, got)
 			return
 		}

@@ -37,7 +37,7 @@ func build(t *testing.T, module, what string) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(folder, filepath.Base(filepath.Join(module, what)))
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", program, what)
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", program, what)
 	command.Dir, command.Env = filepath.Join(root, module), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("building %s: %v\n%s", what, err, out)

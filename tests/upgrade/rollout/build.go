@@ -40,9 +40,9 @@ func (o *Options) BuildElectionctl(ctx context.Context, root, folder string) err
 	return err
 }
 
-// build runs go build in the folder of a module.
+// build runs go build in the folder of a module. The programs need no debug information.
 func build(ctx context.Context, module string, args ...string) error {
-	command := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-trimpath"}, args...)...)
+	command := exec.CommandContext(ctx, "go", append([]string{"-C", module, "build", "-trimpath", "-ldflags=-w"}, args...)...)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", command.Args, err, said)
