@@ -108,7 +108,7 @@ var states = []state{
 	},
 	{
 		name: "pod of the leader deleted by force",
-		list: "leads", doctor: "has no live leader: pod pilot-stable-X does not exist", explain: "leads", page: "pilot-stable-X", alert: noLeader,
+		list: "leads", doctor: "has no live leader: pod pilot-stable-X does not exist", explain: "pod pilot-stable-X does not exist", page: "pilot-stable-X", alert: noLeader,
 		breaks: func(p *plane) {
 			leader := p.leader()
 			p.must(p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGSTOP)) // it cannot release the lock

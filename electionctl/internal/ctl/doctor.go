@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -41,8 +40,6 @@ type examination struct {
 	c         *clients
 	elections []inspect.Election
 	seen      *seen
-	// pods caches pods by namespace and name. A value is nil if the pod does not exist.
-	pods map[string]*corev1.Pod
 	// found has the findings of the current check.
 	found []finding
 }
@@ -105,7 +102,7 @@ server, the fence, and whether a witness releases the lock after a crash. Read-o
 }
 
 func (p *Program) examine(ctx context.Context, c *clients) (all []finding, err error) {
-	x := &examination{c: c, pods: map[string]*corev1.Pod{}}
+	x := &examination{c: c}
 	if x.elections, x.seen, err = p.elections(ctx, c, k8sleaderelection.DefaultRevision{}); err != nil {
 		return nil, err
 	}

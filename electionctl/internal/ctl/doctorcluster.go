@@ -33,7 +33,7 @@ func flow(ctx context.Context, x *examination) error {
 		if !e.Led() {
 			continue
 		}
-		pod, err := x.pod(ctx, e.Namespace, e.Holder)
+		pod, err := x.c.existing(ctx, e.Namespace, e.Holder)
 		if err != nil {
 			return err
 		}

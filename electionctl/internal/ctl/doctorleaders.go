@@ -72,7 +72,7 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) error {
 		add(problem, wayOut(e), " has no leader: %s; candidates: %s", e.StateText(), x.seen.readiness(e))
 		return nil
 	}
-	why, err := x.gone(ctx, e)
+	why, err := x.c.gone(ctx, e)
 	if why != "" {
 		add(problem, "a candidate acquires the lock when the lease expires; "+where, " has no live leader: %s; candidates: %s", why, x.seen.readiness(e))
 		return nil
@@ -179,13 +179,13 @@ func (s *seen) readiness(e inspect.Election) string {
 }
 
 // gone returns why the pod of the holder cannot act, or "". A holder outside a pod is not checked.
-func (x *examination) gone(ctx context.Context, e inspect.Election) (string, error) {
-	i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity == e.Holder })
-	inPods := slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return c.PodUID != "" })
+func (c *clients) gone(ctx context.Context, e inspect.Election) (string, error) {
+	i := slices.IndexFunc(e.Candidates, func(o inspect.Candidate) bool { return o.Identity == e.Holder })
+	inPods := slices.ContainsFunc(e.Candidates, func(o inspect.Candidate) bool { return o.PodUID != "" })
 	if i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !ours(e) {
 		return "", nil
 	}
-	pod, err := x.pod(ctx, e.Namespace, e.Holder)
+	pod, err := c.existing(ctx, e.Namespace, e.Holder)
 	switch {
 	case err != nil:
 		return "", err
@@ -199,21 +199,21 @@ func (x *examination) gone(ctx context.Context, e inspect.Election) (string, err
 	return "", nil
 }
 
-// pod returns a pod, or nil if it does not exist.
-func (x *examination) pod(ctx context.Context, namespace, pod string) (*corev1.Pod, error) {
+// existing returns a pod, or nil if it does not exist. It reads each pod once.
+func (c *clients) existing(ctx context.Context, namespace, pod string) (*corev1.Pod, error) {
 	if len(validation.IsDNS1123Subdomain(pod)) > 0 {
 		return nil, nil
 	}
 	key := namespace + "/" + pod
-	if found, read := x.pods[key]; read {
+	if found, read := c.pods[key]; read {
 		return found, nil
 	}
-	found, err := x.c.kube.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
+	found, err := c.kube.CoreV1().Pods(namespace).Get(ctx, pod, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		found, err = nil, nil
 	}
 	if err == nil {
-		x.pods[key] = found
+		c.pods[key] = found
 	}
 	return found, err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/internal/apirequest"
@@ -38,6 +39,9 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
+		if err := c.findGone(ctx, found); err != nil {
+			return err
+		}
 		if !out.table() {
 			return p.printExplanations(out, found, d, s, ifDefault)
 		}
@@ -53,6 +57,22 @@ func (p *Program) explain() *cobra.Command {
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
+}
+
+// findGone adds a problem to each election whose leader's pod cannot act, unless reading pods is forbidden.
+func (c *clients) findGone(ctx context.Context, found []inspect.Election) error {
+	for i, e := range found {
+		if !e.Led() {
+			continue
+		}
+		switch why, err := c.gone(ctx, e); {
+		case err != nil && !apierrors.IsForbidden(err):
+			return err
+		case why != "":
+			found[i].Problems = append(e.Problems, why+"; unless the leader runs elsewhere, a candidate acquires the lock when the lease expires")
+		}
+	}
+	return nil
 }
 
 // explanation is the machine-readable output.
