@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -92,12 +93,8 @@ func TestStepDown_Unfit(t *testing.T) {
 	w.await("a-1 leads", first.leads.Load)
 	second := w.candidate("b-1", "stable")
 	w.await("b-1 is published", func() bool { return w.leaseCandidate("b-1") != nil })
-	versions, err := w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home).Watch(t.Context(), metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", "a-1.x").String(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	candidates := w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home)
+	before := w.leaseCandidate("a-1")
 	unfit := func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Labels[coordination.FitLabel] == "false" }
 	operator, err := first.election.Operator("test")
 	if err != nil {
@@ -109,7 +106,13 @@ func TestStepDown_Unfit(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	_, err = watchtools.UntilWithoutRetry(ctx, versions, func(event watch.Event) (bool, error) {
+	// The watch continues after a connection has ended.
+	_, err = watchtools.Until(ctx, before.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", before.Name).String()
+			return candidates.Watch(ctx, options)
+		},
+	}, func(event watch.Event) (bool, error) {
 		c, ok := event.Object.(*coordinationv1beta1.LeaseCandidate)
 		return ok && unfit(c), nil
 	})

@@ -9,13 +9,16 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	istiolock "istio.io/istio/pilot/pkg/leaderelection/k8sleaderelection/k8sresourcelock"
 
@@ -45,9 +48,22 @@ type entry struct {
 
 func (s *stage) watch() *journal {
 	s.t.Helper()
-	options := &metav1.ListOptions{Watch: true, FieldSelector: "metadata.name=" + s.election}
 	ctx := context.WithoutCancel(s.t.Context()) // members release their locks after the test
-	w, err := s.locks(rest.Interface.Get).VersionedParams(options, scheme.ParameterCodec).Watch(ctx)
+	object, err := s.locks(rest.Interface.Get).Do(ctx).Get()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	found, err := meta.ListAccessor(object)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	// It continues after a connection has ended.
+	w, err := watchtools.NewRetryWatcherWithContext(ctx, found.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.Watch, options.FieldSelector = true, "metadata.name="+s.election
+			return s.locks(rest.Interface.Get).VersionedParams(&options, scheme.ParameterCodec).Watch(ctx)
+		},
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
