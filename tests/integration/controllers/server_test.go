@@ -84,6 +84,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 					// After a retry period, another candidate acquires the lock of a nominee that has not written.
 					config.Lock, config.RetryPeriod = lock, 10*time.Second
 				})
+				await(t, name+" knows the leader", func() bool { return state(t, replicas[name], "").LeaderIdentity == "pod-of-stable" })
 			}
 			leads := func(who string) {
 				t.Helper()
