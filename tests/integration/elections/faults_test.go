@@ -21,9 +21,8 @@ func isRejected(err error) bool {
 // After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
 func TestWrites_RejectedAfterLoss(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, leaderelection.LockTypeLease).worker("a", short)
-	w.lingers.Store(true) // there is no second term, even if the machine is too slow for the lease
-	w.lead(t)
+	w := newFixture(t, leaderelection.LockTypeLease).worker("a", short).lead(t)
+	w.lingers.Store(true) // not earlier: on a slow machine, an earlier term may have ended before its third write
 	w.cutOff()
 	eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
 	w.isShut(t)
