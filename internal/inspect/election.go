@@ -144,10 +144,13 @@ func (e Election) Led() bool {
 
 // StateText returns the state, with the age of the last renewal if the lease may have expired.
 func (e Election) StateText() string {
-	if e.State == Expired || e.State == Doubtful {
-		return fmt.Sprintf("%s (renewed %s ago)", e.State, duration.HumanDuration(e.Idle))
+	switch {
+	case e.State != Expired && e.State != Doubtful:
+		return string(e.State)
+	case e.Renewed.IsZero():
+		return fmt.Sprintf("%s (no renewal recorded)", e.State)
 	}
-	return string(e.State)
+	return fmt.Sprintf("%s (renewed %s ago)", e.State, duration.HumanDuration(e.Idle))
 }
 
 // clockTolerance is the difference between clocks of API servers, with the rounding to seconds, that does not change a judgement.
@@ -155,10 +158,12 @@ const clockTolerance = 2 * time.Second
 
 // judge corrects the times of a holder by the API server's clock, and judges whether its lease has expired.
 func (e Election) judge(l Lock) Election {
-	if !l.written.IsZero() && !e.Renewed.IsZero() {
-		e.Ahead = e.Renewed.Sub(l.written)
-		if e.Ahead.Abs() > clockTolerance {
-			e.Since = e.Since.Add(-e.Ahead)
+	if !l.written.IsZero() && (e.Led() || !e.Renewed.IsZero()) {
+		if !e.Renewed.IsZero() {
+			e.Ahead = e.Renewed.Sub(l.written)
+		}
+		if e.Ahead.Abs() > clockTolerance && !e.Since.IsZero() {
+			e.Since = l.written.Add(e.Since.Sub(e.Renewed))
 		}
 		e.Renewed = l.written
 	}
@@ -176,6 +181,14 @@ func (e Election) judge(l Lock) Election {
 		e.State = Expired
 	}
 	return e
+}
+
+// instant returns a time of a record, or zero if JSON cannot represent its year.
+func instant(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
 }
 
 func earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
@@ -259,7 +272,7 @@ func Of(l Lock) Election {
 	notes := admin.DecodeAnnotations(s)
 	e := Election{
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
-		Holder: r.HolderIdentity, Key: r.HolderKey, Since: r.AcquireTime.Time, Renewed: r.RenewTime.Time,
+		Holder: r.HolderIdentity, Key: r.HolderKey, Since: instant(r.AcquireTime.Time), Renewed: instant(r.RenewTime.Time),
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
 		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder, inSpec: l.inSpec,
 		invalid: notes.Invalid,

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -234,5 +235,40 @@ func TestFromLease_LastWrite(t *testing.T) {
 	c, _ := FromConfigMap(&metav1.ObjectMeta{ManagedFields: entries, Annotations: map[string]string{recordKey: "{"}})
 	if c.written.Unix() != 4 {
 		t.Errorf("written at %v", c.written)
+	}
+}
+
+// A record can lack its times, or have times that no clock shows. They are printed in all formats.
+func TestOf_TimesOfRecord(t *testing.T) {
+	written := time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC)
+	year := func(y int) time.Time { return time.Date(y, 12, 31, 23, 59, 59, 0, time.FixedZone("", -14*3600)) }
+	for name, c := range map[string]struct {
+		acquired, renewed, written time.Time
+		want                       string // state and Since
+	}{
+		"no times":            {time.Time{}, time.Time{}, written, "holds -"},
+		"never written":       {time.Time{}, time.Time{}, time.Time{}, "unknown (no renewal recorded) -"},
+		"no acquireTime":      {time.Time{}, written.Add(-time.Hour), written, "holds -"},
+		"year 1":              {year(1), year(1), written, "holds 2026-01-02"},
+		"acquired long ago":   {year(1), written.Add(time.Hour), written, "holds 1733-"},
+		"year 10000 in UTC":   {year(9999), year(9999), written, "holds -"},
+		"renewed in year one": {written, year(1), written, "holds 2026-01-02"},
+	} {
+		l := configMap(t, "e", recordOf("a", "stable", 3))
+		l.Snapshot.Record.AcquireTime.Time = c.acquired
+		l.Snapshot.Record.RenewTime.Time = c.renewed
+		l.written = c.written
+		l.At = written.Add(5 * time.Second)
+		e := Of(l)
+		since := "-"
+		if !e.Since.IsZero() {
+			since = e.Since.Format(time.RFC3339)
+		}
+		if got := e.StateText() + " " + since; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		if _, err := json.Marshal(e); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
