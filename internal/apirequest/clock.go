@@ -32,6 +32,9 @@ type dated struct {
 	clock *ServerClock
 }
 
+// WrappedRoundTripper returns the wrapped transport, so that client-go can cancel requests and close connections.
+func (d dated) WrappedRoundTripper() http.RoundTripper { return d.next }
+
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.next.RoundTrip(r)
 	if err != nil {
