@@ -20,7 +20,7 @@ import (
 func (p *Program) defaults() *cobra.Command {
 	root := &cobra.Command{
 		Use: "default", Short: "Show or change the default revision",
-		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: onlyCommands, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	get := &cobra.Command{
 		Use: "get", Short: "Print the default revision", Args: exactly(),

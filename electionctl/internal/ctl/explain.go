@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func (p *Program) explain() *cobra.Command {
 		ValidArgsFunction: p.completeElections,
 	}
 	out := printing(cmd)
-	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, args []string) error {
+	show := p.connected(out, func(ctx context.Context, c *clients, args []string) error {
 		d, err := c.defaultRevision(ctx)
 		if err != nil {
 			return err
@@ -53,6 +54,12 @@ func (p *Program) explain() *cobra.Command {
 		}
 		return nil
 	})
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if observe < 0 {
+			return withCode(Misused, "--observe: duration %v: must be positive", observe)
+		}
+		return show(cmd, args)
+	}
 	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "predict the outcome for this default revision")
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
@@ -129,7 +136,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("Problem: %s", problem)
 	}
 	for _, obstacle := range e.Obstacles {
-		w.line("Obstacle: %s", obstacle)
+		w.line("Obstacle: %s", obstacle.String())
 	}
 	p.writeCandidates(e, d)
 	if e.Led() {
@@ -185,7 +192,13 @@ func yes(is bool, yes, no string) cell {
 // safe writes lines without control characters.
 type safe struct{ io.Writer }
 
+// line writes a line. A text from the cluster does not add lines, because its writer could forge output.
 func (s safe) line(format string, args ...any) {
+	for i, arg := range args {
+		if text, ok := arg.(string); ok {
+			args[i] = strings.ReplaceAll(text, "\n", " ")
+		}
+	}
 	fmt.Fprintln(s.Writer, plain(fmt.Sprintf(format, args...)))
 }
 

@@ -11,11 +11,16 @@ import (
 // fence returns pilot's command of that name with kubectl's connection flags.
 func (p *Program) fence() *cobra.Command {
 	env, wrong := features.FromEnv()
-	return fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *install.Config) (err error) {
+	cmd := fencecommand.Command(fencecommand.Options{Features: env, Wrong: wrong, Run: fencecommand.Do, Connect: func(config *install.Config) (err error) {
 		if *p.flags.Namespace != "" {
 			config.Namespace = *p.flags.Namespace
 		}
-		config.RESTConfig, err = p.flags.ToRESTConfig()
+		config.RESTConfig, err = p.config()
 		return err
 	}})
+	cmd.Args = onlyCommands
+	for _, sub := range cmd.Commands() {
+		sub.Args = exactly()
+	}
+	return cmd
 }

@@ -52,3 +52,18 @@ func TestExplained(t *testing.T) {
 		t.Errorf("not found: %v", err)
 	}
 }
+
+// A holder with line breaks cannot forge lines of the output.
+func TestSafe_OneLine(t *testing.T) {
+	var out strings.Builder
+	safe{&out}.line("\nholder  %s, term %d", "a\nstate  leads\x1b[31m", 3)
+	if want := "\nholder  a state  leads\uFFFD[31m, term 3\n"; out.String() != want {
+		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+func TestInOneLine(t *testing.T) {
+	if got := inOneLine("a\n\n  b \n"); got != "a; b" {
+		t.Errorf("%q", got)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -49,6 +50,9 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 				if err := admin.ValidateDuration(length); err != nil {
 					return withCode(Misused, "--%s: %w", o.flag, err)
 				}
+			}
+			if o.timeout <= 0 {
+				return withCode(Misused, "--timeout: duration %v: must be positive", o.timeout)
 			}
 			return p.give(cmd.Context(), args[0], o)
 		},
@@ -213,7 +217,7 @@ func executable(found []inspect.Election, anyHolder bool) error {
 	case anyHolder:
 		return nil
 	case e.State == inspect.Holds && e.Program != "" || e.State == inspect.Holds && e.Key == "":
-		return withCode(Refused, "the holder %s is %s, which does not support this command: delete its pod (kubectl -n %s delete pod %s), or change the default revision", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), e.Namespace, e.Holder)
+		return withCode(Refused, "the holder %s is %s, which does not support this command: %s, or change the default revision", e.Holder, cmp.Or(e.Program, "another elector such as client-go"), stopping(e))
 	case e.State == inspect.Holds || e.State == inspect.Nominated:
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
@@ -223,6 +227,15 @@ func executable(found []inspect.Election, anyHolder bool) error {
 			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), command("watch", e), command("cancel", e))
 	}
 	return nil
+}
+
+// stopping returns advice to stop the process of the holder. The identities of client-go are <pod>_<UUID>.
+func stopping(e inspect.Election) string {
+	pod, _, _ := strings.Cut(e.Holder, "_")
+	if len(validation.IsDNS1123Subdomain(pod)) > 0 {
+		return "stop its process"
+	}
+	return fmt.Sprintf("delete its pod (kubectl -n %s delete pod %s)", e.Namespace, pod)
 }
 
 // refusal adds advice to the error of an order.

@@ -56,7 +56,8 @@ func TestOrders_Refused(t *testing.T) {
 	e.istiod("free", strings.Replace(record, "istiod-stable-1", "", 1))
 	e.istiod("both", record)
 	e.clientGo("both", "operator-0")
-	e.clientGo("operator", "operator-0")
+	e.clientGo("operator", "operator-0_8e5b3f6c-0000-4000-8000-000000000000")
+	e.clientGo("forged", "x; reboot")
 	const accepted = `{"identity":"b","key":"canary","reason":"operator","requester":"ann","holder":"istiod-stable-1","transitions":3,"seconds":15,"accepted":true}`
 	e.lock("open", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover", "incumbent.dev/handover-request", accepted)
 	e.lock("led", record, "incumbent.dev/leader", "v1 istiod-stable-1 3 handover")
@@ -70,7 +71,9 @@ func TestOrders_Refused(t *testing.T) {
 		want string
 	}{
 		"istiod":       {[]string{"step-down", "istio-leader", "--yes"}, Refused, "istiod-stable-1 is istiod, which does not support this command"},
-		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "operator-0 is another elector such as client-go, which does not support this command"},
+		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "is another elector such as client-go, which does not support this command: delete its pod (kubectl -n NAMESPACE delete pod operator-0), or"},
+		"no pod name":  {[]string{"pause", "forged", "--yes"}, Refused, "which does not support this command: stop its process, or"},
+		"timeout":      {[]string{"pause", "led", "--timeout", "0s", "--yes"}, Misused, "--timeout: duration 0s: must be positive"},
 		"free":         {[]string{"pause", "free", "--yes"}, Refused, "election free has no leader (state: free)"},
 		"two locks":    {[]string{"pause", "both", "--yes"}, Refused, "a ConfigMap and a Lease named both"},
 		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is in progress, requested by ann"},

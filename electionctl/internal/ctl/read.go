@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
@@ -64,16 +65,28 @@ func (p *Program) connected(out *output, run func(ctx context.Context, c *client
 	}
 }
 
-func (p *Program) connect() (*clients, error) {
+// config returns the configuration of the selected context.
+func (p *Program) config() (*rest.Config, error) {
+	if _, err := clientcmd.ParseTimeout(*p.flags.Timeout); err != nil {
+		return nil, withCode(Misused, "--request-timeout=%s: give a number of seconds, or a duration such as 1s, 2m or 3h", *p.flags.Timeout)
+	}
 	config, err := p.flags.ToRESTConfig()
+	from := strings.Join(p.flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), ", ")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, withCode(Misused, "kubeconfig: %w; use --kubeconfig or set KUBECONFIG", err)
 	case err != nil:
-		return nil, err
+		return nil, withCode(Misused, "kubeconfig %s: %w; list its contexts: kubectl config get-contexts; to use another file: --kubeconfig or KUBECONFIG", from, err)
 	case config.Host == nowhere && *p.flags.APIServer == "":
-		from := p.flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence()
-		return nil, withCode(Misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", strings.Join(from, ", "))
+		return nil, withCode(Misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", from)
+	}
+	return config, nil
+}
+
+func (p *Program) connect() (*clients, error) {
+	config, err := p.config()
+	if err != nil {
+		return nil, err
 	}
 	config.QPS = -1
 	config.UserAgent = "electionctl"

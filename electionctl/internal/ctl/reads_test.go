@@ -1,9 +1,12 @@
 package ctl
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -50,6 +53,15 @@ func TestBadInput(t *testing.T) {
 	defer plaintext.Close()
 	elsewhere := newEnvironment(t)
 	elsewhere.istiod("istio-leader", record)
+	directory := t.TempDir()
+	file := func(content string) string {
+		name := filepath.Join(directory, fmt.Sprintf("%d", len(content)))
+		e.must(nil, os.WriteFile(name, []byte(content), 0o600))
+		return name
+	}
+	const withPlugin = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+		clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
+		users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, interactiveMode: Never}}}]}`
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -73,7 +85,18 @@ func TestBadInput(t *testing.T) {
 		"list, empty":      {[]string{"list"}, Done, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"plan, empty":      {[]string{"plan", "--default-revision", "canary"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
 		"doctor, empty":    {[]string{"doctor"}, NotFound, "no elections found in namespace NAMESPACE; elections exist in: "},
-		"context":          {[]string{"list", "--context", "nope"}, Failed, "nope"},
+		"context":          {[]string{"list", "--context", "nope"}, Misused, `: context "nope" does not exist; list its contexts: kubectl config get-contexts`},
+		"broken file":      {[]string{"list", "--kubeconfig", file("words")}, Misused, "kubeconfig " + file("words") + ": error loading config file"},
+		"no plugin":        {[]string{"list", "--kubeconfig", file(withPlugin)}, Failed, "failed to get credentials for the API server"},
+		"address":          {[]string{"list", "--server", "nonsense:::"}, Misused, "invalid address of the API server: "},
+		"request timeout":  {[]string{"list", "--request-timeout", "soon"}, Misused, "--request-timeout=soon: give a number of seconds"},
+		"template":         {[]string{"list", "-o", "jsonpath={"}, Misused, "--output: error parsing jsonpath {, unclosed action\n"},
+		"observe":          {[]string{"explain", "x", "--observe", "-1s"}, Misused, "--observe: duration -1s: must be positive"},
+		"watch arguments":  {[]string{"watch", "a", "b"}, Misused, `unexpected argument "b"`},
+		"default verb":     {[]string{"default", "sett"}, Misused, `unknown command "sett"; see electionctl default --help`},
+		"fence verb":       {[]string{"fence", "check"}, Misused, `unknown command "check"; see electionctl fence --help`},
+		"fence argument":   {[]string{"fence", "verify", "x"}, Misused, `unexpected argument "x"`},
+		"fence, context":   {[]string{"fence", "verify", "--context", "nope"}, Misused, "list its contexts"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := e.run(c.args...)

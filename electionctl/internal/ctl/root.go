@@ -97,7 +97,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if strings.HasPrefix(err.Error(), "required flag(s)") {
 		err = withCode(Misused, "%w: see --help", err)
 	}
-	fmt.Fprintln(p.ErrOut, "electionctl:", strings.ReplaceAll(plain(err.Error()), "\n", "; "))
+	fmt.Fprintln(p.ErrOut, "electionctl:", inOneLine(plain(err.Error())))
 	var exit interface{ ExitCode() int } // also of package audit
 	if errors.As(err, &exit) {
 		return exit.ExitCode()
@@ -117,13 +117,8 @@ func (p *Program) Command() *cobra.Command {
 default revision. Move leadership to another candidate. Commands that only read also work for elections of istiod and client-go.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return withCode(Misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          onlyCommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return withCode(Misused, "%w; see %s --help", err, cmd.CommandPath())
@@ -170,6 +165,14 @@ func name() string {
 		return "kubectl election"
 	}
 	return "electionctl"
+}
+
+// onlyCommands rejects arguments of a command that has only subcommands.
+func onlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return withCode(Misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
+	}
+	return nil
 }
 
 // exactly validates the number of arguments.

@@ -42,8 +42,12 @@ func (o *output) check() error {
 	if o.table() {
 		return nil
 	}
-	if _, err := o.flags.ToPrinter(); err != nil {
+	_, err := o.flags.ToPrinter()
+	switch {
+	case genericclioptions.IsNoCompatiblePrinterError(err):
 		return withCode(Misused, "--output: %w, table, wide", err)
+	case err != nil:
+		return withCode(Misused, "--output: %w", err)
 	}
 	return nil
 }

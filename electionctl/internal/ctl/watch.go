@@ -20,11 +20,16 @@ import (
 
 func (p *Program) watch() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:               "watch [ELECTION]",
-		Short:             "Print changes until Ctrl-C",
-		Long:              "Prints the current holders, and then each change: terms, requests, handovers, holds, expired leases. Renewals are not printed. Times are from this machine.",
-		Example:           "  " + name() + " watch -A",
-		Args:              cobra.MaximumNArgs(1),
+		Use:     "watch [ELECTION]",
+		Short:   "Print changes until Ctrl-C",
+		Long:    "Prints the current holders, and then each change: terms, requests, handovers, holds, expired leases. Renewals are not printed. Times are from this machine.",
+		Example: "  " + name() + " watch -A",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil // all elections
+			}
+			return exactly("election")(cmd, args)
+		},
 		ValidArgsFunction: p.completeElections,
 		RunE: p.connected(nil, func(ctx context.Context, c *clients, args []string) error {
 			only := ""
