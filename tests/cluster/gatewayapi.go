@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/yaml"
 
 	// Unused. It keeps the module with the definitions in go.mod.
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
@@ -56,7 +58,7 @@ func ModuleFolder(ctx context.Context, folder, module string) (string, error) {
 }
 
 // LoadDefinitions installs the CustomResourceDefinitions in the YAML files of a folder, and waits until they are
-// served. It ignores other objects, and all but the first object of a file.
+// served. It ignores other objects.
 func (c *Cluster) LoadDefinitions(ctx context.Context, folder string) error {
 	found, err := readDefinitions(folder)
 	if err != nil {
@@ -104,12 +106,19 @@ func readDefinitions(folder string) ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, err
 		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(content, &object.Object); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if object.GetKind() == "CustomResourceDefinition" {
-			found = append(found, object)
+		documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content))
+		for {
+			object := &unstructured.Unstructured{}
+			err := documents.Decode(&object.Object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if object.GetKind() == "CustomResourceDefinition" {
+				found = append(found, object)
+			}
 		}
 	}
 	if len(found) == 0 {
