@@ -13,11 +13,8 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -84,24 +81,13 @@ func (p *published) run() {
 }
 
 // see waits until the object satisfies is.
-func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate) bool) *coordinationv1beta1.LeaseCandidate {
+func (p *published) see(what string, is func(*coordinationv1beta1.LeaseCandidate) bool) (object *coordinationv1beta1.LeaseCandidate) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), harness.Patience)
-	defer cancel()
-	w, err := p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", coordination.CandidateName(p.cfg.Pod, p.cfg.Lease)).String(),
+	harness.Until(p.t, what, func() bool {
+		var err error
+		object, err = p.client.CoordinationV1beta1().LeaseCandidates(p.cfg.Namespace).Get(p.t.Context(), coordination.CandidateName(p.cfg.Pod, p.cfg.Lease), metav1.GetOptions{})
+		return err == nil && is(object)
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	var object *coordinationv1beta1.LeaseCandidate
-	_, err = watchtools.UntilWithoutRetry(ctx, w, func(event watch.Event) (found bool, _ error) {
-		object, found = event.Object.(*coordinationv1beta1.LeaseCandidate)
-		return found && event.Type != watch.Deleted && is(object), nil
-	})
-	if err != nil {
-		p.t.Fatalf("%s: %v", what, err)
-	}
 	return object
 }
 

@@ -10,6 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -121,17 +124,26 @@ func (w *world) rollbackDuringHandover() {
 	ctx, cancel := context.WithTimeout(w.t.Context(), endLimit)
 	defer cancel()
 	const lock = "istio-namespace-controller-election"
-	watch, err := w.Kube.CoreV1().ConfigMaps(rollout.Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + lock})
+	configMaps := w.Kube.CoreV1().ConfigMaps(rollout.Namespace)
+	before, err := configMaps.Get(ctx, lock, metav1.GetOptions{})
 	w.must(err)
-	defer watch.Stop()
+	// It continues after a connection has ended.
+	versions, err := watchtools.NewRetryWatcherWithContext(ctx, before.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.FieldSelector = "metadata.name=" + lock
+			return configMaps.Watch(ctx, options)
+		},
+	})
+	w.must(err)
 	w.must(w.FlipLabel(ctx, "canary"))
-	for event := range watch.ResultChan() {
-		if c, ok := event.Object.(*corev1.ConfigMap); ok && c.Annotations[locks.HandoverRequestAnnotation] != "" {
-			w.flip("stable")
-			return
-		}
+	_, err = watchtools.UntilWithoutRetry(ctx, versions, func(event watch.Event) (bool, error) {
+		c, ok := event.Object.(*corev1.ConfigMap)
+		return ok && c.Annotations[locks.HandoverRequestAnnotation] != "", nil
+	})
+	if err != nil {
+		w.t.Fatalf("no candidate requested a handover: %v", err)
 	}
-	w.t.Fatal("no candidate requested a handover")
+	w.flip("stable")
 }
 
 // replicas returns the names of the control plane's Pods.
