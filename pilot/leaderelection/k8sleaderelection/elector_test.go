@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -139,7 +140,7 @@ func TestExitOnStuckDrain(t *testing.T) {
 		runStuck(t)
 		os.Exit(0)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waits.Bound)
 	defer cancel()
 	self := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+t.Name()+"$")
 	self.Env = append(os.Environ(), stuckEnv+"=yes")

@@ -15,12 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
 // bound limits each wait.
-const bound = time.Minute
+const bound = waits.Bound
 
 // world is a cluster with a node and a namespace.
 type world struct {
@@ -78,7 +79,7 @@ func (w *world) kubectlCommand(args ...string) *exec.Cmd {
 
 // podSpec returns the spec of a replica.
 func podSpec(args ...string) corev1.PodSpec {
-	grace := int64(120) // longer than a busy machine needs to end a process
+	grace := int64(2 * bound / time.Second) // longer than a busy machine needs to end a process
 	return corev1.PodSpec{
 		TerminationGracePeriodSeconds: &grace,
 		Containers: []corev1.Container{{

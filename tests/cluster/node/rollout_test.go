@@ -105,7 +105,7 @@ func TestNodeStop_EndsProcesses(t *testing.T) {
 		stopped = time.Now()
 	})
 	if took := time.Since(stopped); took > bound {
-		t.Errorf("the node stopped after %v: it waited for the grace period of two minutes", took)
+		t.Errorf("the node stopped after %v: it waited for the grace period of the Pod", took)
 	}
 	if err := syscall.Kill(pod.PID, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d of Pod %s still exists: %v", pod.PID, pod.Name, err)

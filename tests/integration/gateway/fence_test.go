@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -25,7 +25,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	p.config.Fence = true
 	former, next := p.identity("a"), p.identity("b")
 	config := install.Config{
-		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: time.Minute, Elections: bootstrap.FencedElections(bootstrap.Config{}),
+		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: harness.Patience, Elections: bootstrap.FencedElections(bootstrap.Config{}),
 	}
 	var output bytes.Buffer
 	if err := config.Install(t.Context(), &output); err != nil {

@@ -36,8 +36,7 @@ func options(program string) []chromedp.ExecAllocatorOption {
 // stop closes a tab or the browser.
 func stop(t testing.TB, ctx context.Context) {
 	t.Helper()
-	const limit = 20 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, harness.Patience)
 	defer cancel()
 	if err := chromedp.Cancel(ctx); err != nil {
 		t.Errorf("failed to stop Chromium or a tab: %v", err)

@@ -2,7 +2,6 @@ package library
 
 import (
 	"testing"
-	"time"
 
 	"go.opencensus.io/stats/view"
 	"go.uber.org/goleak"
@@ -13,7 +12,7 @@ import (
 const root = "../../.."
 
 // patience is the limit of each wait.
-const patience = time.Minute
+const patience = waits.Bound
 
 func TestMain(m *testing.M) {
 	// pkg/features imports istio.io/pkg/log, which starts a worker of OpenCensus.
