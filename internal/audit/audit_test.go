@@ -99,6 +99,35 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// A log without the renewals of a leader may lack a file.
+func TestExamine_MissingRenewals(t *testing.T) {
+	for _, resource := range []string{"leases", "configmaps"} {
+		for wait, want := range map[string]string{
+			"28": "[]",
+			"40": fmt.Sprintf("[the holder of %s istio-system/bundles did not renew it for 42s until 2026-01-02T12:00:45Z: the log may lack a file, or the holder stopped]", resource),
+		} {
+			s := auditlog.New(t)
+			s.Lock = resource
+			s.Lease = 15
+			s.Play("lock stable-1 stable-1 1; bundle stable-1 shop one; lock stable-1 stable-1 1; wait " + wait + "; bundle stable-1 shop two; lock stable-1 stable-1 1")
+			r := examined(t, options(), s.Lines.String())
+			if got := fmt.Sprint(r.Notes); got != want || summary(r) != "" {
+				t.Errorf("%s, %s s: %s, %s", resource, wait, got, summary(r))
+			}
+		}
+	}
+}
+
+// A guard of an unknown lock would judge no write.
+func TestExamine_GuardOfUnknownLock(t *testing.T) {
+	o := options()
+	o.Guards = append(o.Guards, Guard{Lock: "bundels", Resources: []string{"secrets"}})
+	want := "incomplete: the log has no lock bundels, to which a guard assigns secrets"
+	if got := summary(examined(t, o, begun(t).Lines.String())); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // The versions order the writes, not the time stamps.
 func TestExamine_IgnoresTimestamps(t *testing.T) {
 	for name, step := range map[string]time.Duration{"original": time.Second, "backwards": -time.Second, "equal": 0} {

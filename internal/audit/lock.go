@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
@@ -22,6 +23,7 @@ func (l Lock) String() string { return l.Resource + " " + l.Namespace + "/" + l.
 type record struct {
 	holder, key string
 	transitions int
+	lease       time.Duration
 	// readable is false if the object has no record or an invalid one.
 	readable bool
 	// named is true for the nomination of a coordinator, which may run in the pod that it names.
@@ -62,6 +64,7 @@ func recordOf(t target, created bool, o object) (r record, is bool) {
 		r.holder = inspect.Pod(spec.HolderIdentity, t.name)
 		r.key = annotations[locks.LeaseHolderKey]
 		r.transitions = spec.LeaseTransitions
+		r.lease = time.Duration(spec.LeaseDurationSeconds) * time.Second
 		r.fresh = spec.AcquireTime == spec.RenewTime
 		r.named = spec.Strategy+annotations[locks.StrategyAnnotation] != "" && spec.LeaseDurationSeconds == nominationSeconds
 		return r, true
@@ -75,6 +78,7 @@ func recordOf(t target, created bool, o object) (r record, is bool) {
 	r.holder = of.HolderIdentity
 	r.key = of.HolderKey
 	r.transitions = of.LeaderTransitions
+	r.lease = time.Duration(of.LeaseDurationSeconds) * time.Second
 	r.fresh = of.AcquireTime.Equal(&of.RenewTime)
 	return r, true
 }

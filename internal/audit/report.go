@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -209,6 +210,10 @@ func (x *examination) lock(lock Lock, judged int) {
 		})
 	}
 	x.report.Incomplete = append(x.report.Incomplete, c.Gaps...)
+	if c.Silent > 0 {
+		x.report.Notes = append(x.report.Notes, fmt.Sprintf("the holder of %v did not renew it for %v until %s: the log may lack a file, or the holder stopped",
+			lock, c.Silent.Round(time.Second), c.Until.UTC().Format(time.RFC3339)))
+	}
 	x.report.Locks = append(x.report.Locks, r)
 }
 
@@ -249,6 +254,11 @@ func (x *examination) complete(result Result) {
 	missing := func(format string, args ...any) { r.Incomplete = append(r.Incomplete, fmt.Sprintf(format, args...)) }
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	others := x.blind(missing)
+	for _, g := range x.Guards {
+		if len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), func(l Lock) bool { return l.Name == g.Lock }) {
+			missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
+		}
+	}
 	judged := 0
 	for _, n := range result.Judged {
 		judged += n

@@ -45,6 +45,9 @@ type Course struct {
 	Terms []Term
 	// Gaps describe missing writes: the transitions grew without a logged write. An unanswered write explains growth by one.
 	Gaps []string
+	// Silent is the longest time without a renewal in a term, if it is longer than two leases. Until is its end.
+	Silent time.Duration
+	Until  time.Time
 	// First is the first write of the lock.
 	First Point
 
@@ -138,6 +141,10 @@ func (c *Course) record(w Write, r record, current *Term, aliases map[string]str
 	c.seen, c.readable = true, true
 	switch {
 	case current != nil && own:
+		if silent := w.Answered.Sub(current.To); silent > 2*r.lease && silent > c.Silent && r.lease > 0 {
+			c.Silent = silent
+			c.Until = w.Answered
+		}
 		current.To = w.Answered
 	case current == nil && r.holder != "" && own:
 		c.Terms = append(c.Terms, Term{

@@ -23,8 +23,9 @@ type Script struct {
 	UIDs map[string]string
 	// Bare leaves out the bodies of requests and responses, except those of locks. Blind leaves out those of locks too.
 	Bare, Blind bool
-	// Lock is the resource of the lock. Default: leases.
-	Lock string
+	// Lock is the resource of the lock. Default: leases. Lease is its lease duration in seconds.
+	Lock  string
+	Lease int
 
 	t       testing.TB
 	version int
@@ -193,13 +194,13 @@ func (s *Script) lock(who, holder string, transitions int) {
 	s.t.Helper()
 	revision, _, _ := strings.Cut(holder, "-")
 	if s.Lock != "leases" {
-		record := fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaderTransitions":%d}`, holder, revision, transitions)
+		record := fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":%d,"leaderTransitions":%d}`, holder, revision, s.Lease, transitions)
 		s.Put(who, "update", s.Lock, Home, Bundles, Fields{"metadata": Fields{"annotations": Fields{"control-plane.alpha.kubernetes.io/leader": record}}})
 		return
 	}
 	s.Put(who, "update", "leases", Home, Bundles, Fields{
 		"metadata": Fields{"annotations": Fields{"leader.istio.io/holder-key": revision}},
-		"spec":     Fields{"holderIdentity": holder, "leaseTransitions": transitions},
+		"spec":     Fields{"holderIdentity": holder, "leaseTransitions": transitions, "leaseDurationSeconds": s.Lease},
 	})
 }
 
