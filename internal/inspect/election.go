@@ -294,6 +294,11 @@ func Of(l Lock) Election {
 		e = e.pods()
 	}
 	e.Problems = e.problems(s.Unreadable)
+	if len(l.finalizers) > 0 {
+		e.Problems = append(e.Problems, fmt.Sprintf(
+			"the %s is being deleted and ends when its finalizers (%s) are removed; then the term of its leader ends; to remove them: kubectl -n %s patch %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
+			l.Kind, strings.Join(l.finalizers, ", "), e.Namespace, e.Objects()))
+	}
 	return e
 }
 

@@ -29,6 +29,8 @@ type Lock struct {
 	// manager is the last writer, by managedFields. written is the API server's time of the last write of the record, or zero.
 	manager string
 	written time.Time
+	// finalizers are the finalizers of an object that is being deleted.
+	finalizers []string
 	// inSpec is true if the spec of a Lease has the strategy.
 	inSpec bool
 }
@@ -54,8 +56,8 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	return Lock{
 		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
 		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
-		written: lastWrite(lease.ManagedFields, "renewTime"),
-		inSpec:  lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
+		written: lastWrite(lease.ManagedFields, "renewTime"), finalizers: keeping(&lease.ObjectMeta),
+		inSpec: lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
 	}, true
 }
 
@@ -67,8 +69,16 @@ func FromConfigMap(meta *metav1.ObjectMeta) (Lock, bool) {
 	return Lock{
 		Kind: ConfigMap, Namespace: meta.Namespace, Name: meta.Name,
 		Snapshot: k8sresourcelock.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: *meta}), manager: lastManager(meta.ManagedFields),
-		written: lastWrite(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey),
+		written: lastWrite(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey), finalizers: keeping(meta),
 	}, true
+}
+
+// keeping returns the finalizers that delay the deletion of an object. It returns nil if the object is not being deleted.
+func keeping(meta *metav1.ObjectMeta) []string {
+	if meta.DeletionTimestamp == nil {
+		return nil
+	}
+	return meta.Finalizers
 }
 
 func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
