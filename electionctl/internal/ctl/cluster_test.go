@@ -115,6 +115,7 @@ func TestDoctor(t *testing.T) {
 	e.expect(healthy, Done, "no fence installed")
 
 	e.istiod("istio-status-leader", `{"holderIdentity":`)
+	e.terminating("istio-status-leader")
 	e.istiod("istio-leader", record)
 	e.clientGo("istio-leader", "operator-0")
 	e.clientGo("short", "operator-0")
@@ -132,6 +133,9 @@ func TestDoctor(t *testing.T) {
 		"kubectl -n NAMESPACE delete configmap istio-leader",
 		"NAMESPACE/istio-node-untaint has no leader: expired (renewed ",
 		"NAMESPACE/istio-leader has no live leader: pod istiod-stable-1 does not exist; candidates: unknown",
+		"→ electionctl explain -n NAMESPACE istio-leader\n",
+		"NAMESPACE/istio-status-leader: the ConfigMap is being deleted and ends when its finalizers (example.com/wait) are removed",
+		"no leader is a pod",
 		"NAMESPACE/idle has no leader: free",
 		"paused: incumbent.dev/hold: pause by eve: ",
 		"wrong: incumbent.dev/hold: the value is invalid, so candidates ignore it",
@@ -143,6 +147,20 @@ func TestDoctor(t *testing.T) {
 	}
 	e.expect(e.run("doctor", "-o", "json"), Unhealthy, `"kind": "Finding"`)
 	e.expect(e.run("explain", "paused"), Done, "Obstacle: incumbent.dev/hold: pause by eve: ")
+}
+
+// terminating deletes a ConfigMap lock, which a finalizer keeps until the test ends.
+func (e *environment) terminating(name string) {
+	e.t.Helper()
+	all := e.kube.CoreV1().ConfigMaps(e.namespace)
+	finalizers := func(list string) error {
+		patch := []byte(`{"metadata":{"finalizers":` + list + `}}`)
+		_, err := all.Patch(context.Background(), name, types.MergePatchType, patch, metav1.PatchOptions{})
+		return err
+	}
+	e.must(nil, finalizers(`["example.com/wait"]`))
+	e.must(nil, all.Delete(e.t.Context(), name, metav1.DeleteOptions{}))
+	e.t.Cleanup(func() { e.must(nil, finalizers("null")) })
 }
 
 func TestDoctor_Cluster(t *testing.T) {
@@ -182,6 +200,10 @@ func TestFence(t *testing.T) {
 	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
 	result := e.run("doctor")
 	e.expect(result, Unhealthy, "which is missing: all guarded writes are rejected")
+	e.expect(result, Unhealthy, " fence policies have bindings")
+	unguarded := newEnvironment(t)
+	unguarded.istiod("work", current(record))
+	unguarded.expect(unguarded.run("doctor"), Unhealthy, "no fence installed for namespace NAMESPACE: only the client")
 	permanent := permanentPrefix + "configmap"
 	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ var checks = []check{
 	{"locks", locks, finding{}},
 	{"annotations", annotations, finding{Verdict: well, Message: "no annotation prevents a leader"}},
 	{"installations", installations, finding{Verdict: well, Message: "no election is used by two installations"}},
-	{"flow", flow, finding{Verdict: unknown, Message: "no holder is a pod, so the priority of renewals is unknown"}},
+	{"flow", flow, finding{Verdict: unknown, Message: "no leader is a pod, so the priority of renewals is unknown"}},
 	{"fence", fences, finding{}},
 	{"witness", witnessed, finding{Verdict: unknown, Message: "the candidates are unknown, because there are no member Leases"}},
 }

@@ -147,7 +147,9 @@ func fences(ctx context.Context, x *examination) error {
 		case !ok:
 			x.add(problem, repair.of(p.Labels[fence.SetLabel]), "policy %s has no binding and no effect", p.Name)
 		default:
-			guards++
+			if x.concerns(p) {
+				guards++
+			}
 			x.lockless(p, b, all)
 			if !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
 				lenient[p.Labels[fence.SetLabel]]++
@@ -161,11 +163,20 @@ func fences(ctx context.Context, x *examination) error {
 	x.trap(policies, permanent, repair)
 	if guards == 0 {
 		x.add(unknown, "install the chart with fence.mode=deny, or run "+name()+" fence install (docs/fence.md)",
-			"no fence installed: only the client rejects writes of a process that does not lead")
+			"no fence installed%s: only the client rejects writes of a process that does not lead", optional(" for namespace %s", x.c.at))
 		return nil
 	}
 	x.add(well, "", "%d fence policies have bindings; to test them: %s fence verify%s", guards, name(), x.in())
 	return nil
+}
+
+// concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.
+func (x *examination) concerns(p admissionv1.ValidatingAdmissionPolicy) bool {
+	return slices.ContainsFunc(strings.Split(p.Annotations[fence.LocksAnnotation], ","), func(lock string) bool {
+		_, lock, _ = strings.Cut(lock, " ")
+		namespace, _, _ := strings.Cut(lock, "/")
+		return slices.Contains(x.namespaces(), namespace)
+	})
 }
 
 // repairs are the commands that repair the sets that Discover has found.

@@ -74,7 +74,11 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) error {
 	}
 	why, err := x.c.gone(ctx, e)
 	if why != "" {
-		add(problem, "a candidate acquires the lock when the lease expires; "+where, " has no live leader: %s; candidates: %s", why, x.seen.readiness(e))
+		fix := fmt.Sprintf("a candidate acquires the lock when the lease of %d s expires; %s", e.LeaseSeconds, where)
+		if x.holder(e) != "" {
+			fix = where // which lock the candidates use is unknown
+		}
+		add(problem, fix, " has no live leader: %s; candidates: %s", why, x.seen.readiness(e))
 		return nil
 	}
 	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
