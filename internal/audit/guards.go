@@ -21,6 +21,11 @@ func (g Guard) Guards(w Write) bool {
 	return slices.Contains(g.Resources, w.Resource) && (g.Name == "" || g.Name == w.Name)
 }
 
+// has reports whether the guard assigns writes to a lock.
+func (g Guard) has(lock Lock) bool {
+	return lock.Name == g.Lock || g.PerRevision && strings.HasPrefix(lock.Name, g.Lock+"-")
+}
+
 // Istio returns the guards of the controllers that istiod and incumbent share.
 func Istio() []Guard {
 	return []Guard{
@@ -159,7 +164,7 @@ func (a *attribution) byGuard(w Write) (locks []Lock) {
 			continue
 		}
 		for _, lock := range a.rivals[w.account] {
-			if lock.Name == g.Lock || g.PerRevision && strings.HasPrefix(lock.Name, g.Lock+"-") {
+			if g.has(lock) {
 				locks = append(locks, lock)
 			}
 		}

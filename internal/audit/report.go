@@ -255,7 +255,7 @@ func (x *examination) complete(result Result) {
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	others := x.blind(missing)
 	for _, g := range x.Guards {
-		if len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), func(l Lock) bool { return l.Name == g.Lock }) {
+		if len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.has) {
 			missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
 		}
 	}
@@ -282,6 +282,6 @@ func (x *examination) complete(result Result) {
 		note("%d writes were not judged, because they may be before or after a change of the leader", result.Undecided)
 	}
 	if len(l.open) > 0 {
-		note("%d writes have no logged response. They may have been stored or not", len(l.open))
+		note("%d writes have no logged response, or an error of the API server. They may have been stored or not", len(l.open))
 	}
 }
