@@ -161,13 +161,18 @@ func fences(ctx context.Context, x *examination) error {
 			"the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set])
 	}
 	x.trap(policies, permanent, repair)
+	x.guarded(guards)
+	return nil
+}
+
+// guarded adds a finding about the number of policies that have a binding.
+func (x *examination) guarded(guards int) {
 	if guards == 0 {
 		x.add(unknown, "install the chart with fence.mode=deny, or run "+name()+" fence install (docs/fence.md)",
 			"no fence installed%s: only the client rejects writes of a process that does not lead", optional(" for namespace %s", x.c.at))
-		return nil
+		return
 	}
 	x.add(well, "", "%d fence policies have bindings; to test them: %s fence verify%s", guards, name(), x.in())
-	return nil
 }
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.

@@ -28,7 +28,7 @@ func (p *Program) explain() *cobra.Command {
 		ValidArgsFunction: p.completeElections,
 	}
 	out := printing(cmd)
-	show := p.connected(out, func(ctx context.Context, c *clients, args []string) error {
+	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, args []string) error {
 		d, err := c.defaultRevision(ctx)
 		if err != nil {
 			return err
@@ -54,12 +54,6 @@ func (p *Program) explain() *cobra.Command {
 		}
 		return nil
 	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if observe < 0 {
-			return withCode(Misused, "--observe: duration %v: must be positive", observe)
-		}
-		return show(cmd, args)
-	}
 	cmd.Flags().StringVar(&ifDefault, "default-revision", "", "predict the outcome for this default revision")
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
@@ -257,7 +251,10 @@ func stateWords(e inspect.Election) string {
 
 // observe reads the locks again and records whether their holders renewed.
 func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Election, s *seen, apart time.Duration) error {
-	if apart <= 0 {
+	switch {
+	case apart < 0:
+		return withCode(Misused, "--observe: duration %v: must be positive", apart)
+	case apart == 0:
 		return nil
 	}
 	defer p.progress(fmt.Sprintf("watching for %v", apart))()
