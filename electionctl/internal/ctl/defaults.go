@@ -39,9 +39,15 @@ func (p *Program) defaults() *cobra.Command {
 		Long: `Shows the plan, asks for confirmation, and changes the label of the webhook istio-revision-tag-default, or of
 istio-revision-tag-default-NAMESPACE if it exists. Works only on a tag installed by this project's ` + "`tags`" + ` chart. For a tag created by istioctl, changing the label would not update its injection webhooks,
 so the command prints the istioctl command to run and changes nothing.`,
-		Args:              exactly("revision"),
-		ValidArgsFunction: p.completeRevisions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return p.setDefault(cmd.Context(), args[0], yes) },
+		Args: exactly("revision"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			p.all = true // as the plan
+			return p.completeRevisions(cmd, args, word)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.setDefault(cmd.Context(), args[0], yes) },
 	}
 	set.Flags().BoolVarP(&yes, "yes", "y", false, "skip the confirmation prompt (required when stdin is not a terminal)")
 	root.AddCommand(get, set)

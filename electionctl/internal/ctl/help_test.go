@@ -1,7 +1,9 @@
 package ctl
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"incumbent.dev/incumbent/internal/testutil/golden"
 )
@@ -59,6 +62,17 @@ func TestSafe_OneLine(t *testing.T) {
 	safe{&out}.line("\nholder  %s, term %d", "a\nstate  leads\x1b[31m", 3)
 	if want := "\nholder  a state  leads\uFFFD[31m, term 3\n"; out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
+	}
+}
+
+// A full disk must not look like a cluster without problems.
+func TestRun_OutputFails(t *testing.T) {
+	full, broken := io.Pipe()
+	full.CloseWithError(errors.New("no space left"))
+	var errs strings.Builder
+	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(""), Out: broken, ErrOut: &errs}}
+	if code := p.Run(t.Context(), []string{"version"}); code != Failed || errs.String() != "electionctl: no space left\n" {
+		t.Errorf("exit %d: %s", code, errs.String())
 	}
 }
 

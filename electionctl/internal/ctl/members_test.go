@@ -90,6 +90,7 @@ func TestMembers(t *testing.T) {
 	e.completes("pilot-canary-1\n", "transfer", "istio-leader", "--to", "")
 	e.completes("canary\nstable\n", "plan", "--default-revision", "")
 	e.completes("table\nwide\n", "list", "-o", "")
+	newEnvironment(t).completes("canary\n", "default", "set", "")
 	e.expect(e.run("version"), Done, "electionctl (devel), go")
 	explained := e.run("explain", "istio-leader", "-o", "json", "--default-revision", "canary")
 	e.expect(explained, Done, `"reason": "There is no default revision`)

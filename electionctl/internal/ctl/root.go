@@ -1,9 +1,11 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -78,12 +80,14 @@ func Main(args []string) int {
 
 // Run executes a command, prints its error, and returns the exit code.
 func (p *Program) Run(ctx context.Context, args []string) int {
+	out := &checked{Writer: p.Out}
+	p.Out = out
 	root := p.Command()
 	root.SetArgs(args)
 	root.SetIn(p.In)
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
-	err := root.ExecuteContext(ctx)
+	err := cmp.Or(root.ExecuteContext(ctx), out.err)
 	if err == nil {
 		return Done
 	}
@@ -103,6 +107,20 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		return exit.ExitCode()
 	}
 	return Failed
+}
+
+// checked remembers the first error, because incomplete output must not look like success.
+type checked struct {
+	io.Writer
+	err error
+}
+
+func (c *checked) Write(p []byte) (int, error) {
+	n, err := c.Writer.Write(p)
+	if c.err == nil {
+		c.err = err
+	}
+	return n, err
 }
 
 // Command returns the root command.
