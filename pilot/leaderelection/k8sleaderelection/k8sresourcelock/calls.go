@@ -34,13 +34,13 @@ func (s *Shared) Call(ctx context.Context, maxWait time.Duration, run func(ended
 	default:
 	}
 	go func() {
-		bound, cancel := context.WithTimeout(ctx, maxWait)
 		select {
 		case running <- struct{}{}:
-		case <-bound.Done():
+		case <-ctx.Done():
+			s.calls.exceed()
+		case <-time.After(maxWait):
 			s.calls.exceed()
 		}
-		cancel()
 		if ctx.Err() != nil {
 			s.calls.ended()
 			cancelled()

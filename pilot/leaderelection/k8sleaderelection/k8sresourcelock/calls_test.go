@@ -45,8 +45,21 @@ func TestCall_Limit(t *testing.T) {
 			synctest.Wait()
 		}
 		want("a", "b", "late is cancelled", "c", "d")
+		happened = nil
+		for _, name := range []string{"e", "f", "g"} {
+			call(t.Context(), name)
+		}
+		time.Sleep(time.Minute)
+		want("e", "f", "g") // beyond the limit
+		for _, name := range []string{"e", "f", "g"} {
+			close(ends[name])
+		}
+		synctest.Wait()
 		if n := len(shared.calls.running); n != 0 {
 			t.Errorf("%d calls count as running", n)
 		}
+		happened = nil
+		new(Shared).Call(t.Context(), time.Minute, func(func()) { happened = append(happened, "unlimited") }, nil)
+		want("unlimited")
 	})
 }
