@@ -2,6 +2,7 @@ package k8sresourcelock
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -104,6 +105,7 @@ func TestAnnotate_Refused(t *testing.T) {
 		"example.com/x":            {lockOn(store), shownAs(nil), map[string]string{"example.com/x": "y"}},
 		"does not exist":           {lockOn(store), Snapshot{}, nil},
 		"the write is a *v1.Lease": {lockOn(store), of(&coordinationv1.Lease{}), nil},
+		`and UID ""`:               {lockOn(store), Snapshot{Exists: true, ResourceVersion: "7", Object: shownAs(nil).Object}, nil},
 	} {
 		if _, err := c.lock.Annotate(t.Context(), c.base, c.annotations); err == nil || !strings.Contains(err.Error(), ": annotate: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
@@ -111,6 +113,10 @@ func TestAnnotate_Refused(t *testing.T) {
 	}
 	if store.n > 0 {
 		t.Errorf("%d requests were sent", store.n)
+	}
+	excessive, lease := termed(math.MaxInt32+1), leaseLock(&Shared{Client: newLeaseServer()}, "a") // which cannot create
+	if _, err := lease.Write(t.Context(), Snapshot{}, excessive, nil); err == nil || !strings.Contains(err.Error(), "create: leaderTransitions") {
+		t.Errorf("a record that does not fit: error %v", err)
 	}
 	none := &ConfigMapLock{}
 	_, errRead := none.Read(t.Context())

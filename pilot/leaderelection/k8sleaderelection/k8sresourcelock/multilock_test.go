@@ -1,12 +1,14 @@
 package k8sresourcelock_test
 
 import (
+	"context"
 	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -75,6 +77,7 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 	}{
 		"renewal, and a candidate of step three acquires the secondary": {termOf("b", 3, 1), func(p pairTrial) { p.Secondary.Put("l", termOf("l", 4, 0)) }, "l"},
 		"acquisition, and the secondary is unreadable":                  {termOf("b", 5, 1), func(p pairTrial) { p.Secondary.Corrupt() }, ""},
+		"renewal, and the API server rejects the read of a new hold":    {termOf("b", 3, 1), func(p pairTrial) { p.Secondary.Annotate(hold, "new"); p.lock.Secondary.Forbid(locktest.Get) }, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPairTrial(t)
@@ -83,6 +86,10 @@ func TestMultiLock_SecondaryChanged(t *testing.T) {
 			_, err := p.lock.Write(t.Context(), base, c.write, nil)
 			if err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "write secondary after primary") {
 				t.Errorf("error %v, want an unknown result", err)
+			}
+			_, errRead := p.lock.Read(t.Context())
+			if rejected := strings.Contains(name, "rejects"); apierrors.IsForbidden(err) != rejected || apierrors.IsForbidden(errRead) != rejected {
+				t.Errorf("error %v, then %v", err, errRead)
 			}
 			if got := p.Secondary.Snapshot().Record.HolderIdentity; got != c.holder {
 				t.Errorf("the Lease's holder %q, want %q", got, c.holder)
@@ -120,6 +127,15 @@ const (
 
 type notes = map[string]string
 
+// unnumbered is a lock that returns no decimal version for its writes.
+type unnumbered struct{ locktest.Locker }
+
+func (u unnumbered) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, annotations notes) (k8sresourcelock.Snapshot, error) {
+	snap, err := u.Locker.Write(ctx, base, r, annotations)
+	snap.ResourceVersion = "1a"
+	return snap, err
+}
+
 func TestMultiLock_InvalidLocksAndBases(t *testing.T) {
 	p := newPairTrial(t)
 	base := p.held()
@@ -144,13 +160,22 @@ func TestMultiLock_InvalidLocksAndBases(t *testing.T) {
 			lock.RecordWarning("x")
 		})
 	}
+	for i, odd := range []*k8sresourcelock.MultiLock{
+		{Primary: good.Primary.Locker, Secondary: unnumbered{good.Secondary.Locker}},
+		{Primary: unnumbered{good.Primary.Locker}, Secondary: good.Secondary.Locker},
+	} {
+		if _, err := odd.Write(t.Context(), p.read(), termOf("b", 3, i+1), nil); err == nil || k8sresourcelock.IsConflict(err) || !strings.Contains(err.Error(), "1a") {
+			t.Errorf("version that is not a number: error %v", err)
+		}
+	}
 	other := base
 	other.UID = ""
 	if _, err := good.Write(t.Context(), other, termOf("b", 3, 1), nil); err == nil ||
 		!strings.HasPrefix(err.Error(), "lock istio-system/istio-leader: ") || !strings.Contains(err.Error(), "not its secondary's") {
 		t.Errorf("base without the UID of the pair: error %v", err)
 	}
-	if _, err := good.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil || !strings.Contains(err.Error(), "does not exist") {
+	if _, err := good.Annotate(t.Context(), k8sresourcelock.Snapshot{}, nil); err == nil ||
+		!strings.HasPrefix(err.Error(), "lock istio-system/istio-leader: annotate: ") || !strings.Contains(err.Error(), "does not exist") {
 		t.Errorf("annotations of no object: error %v", err)
 	}
 	if none := (&k8sresourcelock.MultiLock{}); none.Identity() != "" || none.Key() != "" || none.Describe() != "" {

@@ -277,6 +277,7 @@ func TestShared_CountsWatches(t *testing.T) {
 		first.End()
 		s.say(watch.Added, "b", "9")
 		wantTold(t, second, "changed9")
+		subscribed(t, h, "c")
 		s.wantShared(t, "@")
 	})
 	sharedTest(t, "restarts after the last user", func(t *testing.T, s *leaseServer, h *Shared) {
