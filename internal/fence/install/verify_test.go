@@ -129,6 +129,16 @@ func TestVerify_Writes(t *testing.T) {
 	}
 }
 
+// The object to create for one kind is not used for another kind.
+func TestVerify_TwoKinds(t *testing.T) {
+	d := guarding(fence.Guard{Resources: []string{"pods", "secrets"}, Names: []string{"s"}})
+	j, set := fenced(t, d)
+	verified(t, j, set, d)
+	if len(j.attempts) != 3 || slices.ContainsFunc(j.attempts, func(a attempt) bool { return a.path != "/api/v1/namespaces/sys/secrets" }) {
+		t.Errorf("%v", j.attempts)
+	}
+}
+
 func TestVerify_Findings(t *testing.T) {
 	const guards, lease = "lease sys/e guards configmaps for sys/pilot: ", "/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"
 	const other, unbound, leader = guards + "a pod that does not lead is rejected", guards + "an unbound token is rejected", guards + "leader pod pod-1 may write"
