@@ -27,9 +27,6 @@ var errCost = errors.New("the template exceeds the limit of work; shorten its lo
 // interrupted otherwise.
 func limit(t *template.Template) error {
 	for _, one := range t.Templates() {
-		if one.Tree == nil || one.Root == nil {
-			continue
-		}
 		if _, err := charged(one.Root, true); err != nil {
 			return err
 		}
