@@ -26,6 +26,7 @@ func (p *Program) explain() *cobra.Command {
 		Example:           "  " + name() + " explain -n istio-system istio-leader --default-revision canary",
 		Args:              exactly("election"),
 		ValidArgsFunction: p.completeElections,
+		PreRunE:           notNegative("observe", &observe),
 	}
 	out := printing(cmd)
 	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, args []string) error {
@@ -74,6 +75,16 @@ func (c *clients) findGone(ctx context.Context, found []inspect.Election) error 
 		}
 	}
 	return nil
+}
+
+// notNegative returns a check of a flag.
+func notNegative(flag string, d *time.Duration) func(*cobra.Command, []string) error {
+	return func(*cobra.Command, []string) error {
+		if *d < 0 {
+			return withCode(Misused, "--%s: duration %v: must not be negative", flag, *d)
+		}
+		return nil
+	}
 }
 
 // explanation is the machine-readable output.
@@ -251,10 +262,7 @@ func stateWords(e inspect.Election) string {
 
 // observe reads the locks again and records whether their holders renewed.
 func (p *Program) observe(ctx context.Context, c *clients, found []inspect.Election, s *seen, apart time.Duration) error {
-	switch {
-	case apart < 0:
-		return withCode(Misused, "--observe: duration %v: must be positive", apart)
-	case apart == 0:
+	if apart == 0 {
 		return nil
 	}
 	defer p.progress(fmt.Sprintf("watching for %v", apart))()

@@ -91,7 +91,7 @@ func TestBadInput(t *testing.T) {
 		"address":          {[]string{"list", "--server", "nonsense:::"}, Misused, "invalid address of the API server: "},
 		"request timeout":  {[]string{"list", "--request-timeout", "soon"}, Misused, "--request-timeout=soon: give a number of seconds"},
 		"template":         {[]string{"list", "-o", "jsonpath={"}, Misused, "--output: error parsing jsonpath {, unclosed action\n"},
-		"observe":          {[]string{"explain", "x", "--observe", "-1s"}, Misused, "--observe: duration -1s: must be positive"},
+		"observe":          {[]string{"explain", "x", "--observe", "-1s"}, Misused, "--observe: duration -1s: must not be negative"},
 		"watch arguments":  {[]string{"watch", "a", "b"}, Misused, `unexpected argument "b"`},
 		"default verb":     {[]string{"default", "sett"}, Misused, `unknown command "sett"; see electionctl default --help`},
 		"fence verb":       {[]string{"fence", "check"}, Misused, `unknown command "check"; see electionctl fence --help`},
