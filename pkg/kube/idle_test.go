@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
-// A custom transport with connections closes them. A custom transport without connections is ignored without a log message.
+// A custom transport is used without changes. If it has connections, it closes them. A custom transport without connections is ignored without a log message.
 func TestCloseIdleConnections_CustomTransport(t *testing.T) {
 	var log logs.Buffer
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
@@ -33,6 +33,9 @@ func TestCloseIdleConnections_CustomTransport(t *testing.T) {
 		c, err := NewClient(&rest.Config{Host: "http://127.0.0.1:1", Transport: test.transport(&closed)})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if c.RESTConfig().WrapTransport != nil {
+			t.Errorf("%s: the client changes the custom transport", name)
 		}
 		if CloseIdleConnections(c); closed != test.want {
 			t.Errorf("%s: closed %d times", name, closed)
