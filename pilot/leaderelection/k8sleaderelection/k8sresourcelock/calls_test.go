@@ -3,6 +3,7 @@ package k8sresourcelock
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,23 +13,32 @@ func TestCall_Limit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		shared := &Shared{MaxConcurrentCalls: 2}
 		ends := map[string]chan struct{}{}
+		var mu sync.Mutex // synctest.Wait does not order a read before the writes after the next timer
 		var happened []string
+		note := func(what string) {
+			mu.Lock()
+			defer mu.Unlock()
+			happened = append(happened, what)
+		}
 		call := func(ctx context.Context, name string) {
 			end := make(chan struct{})
 			ends[name] = end
 			shared.Call(ctx, time.Minute, func(ended func()) {
-				happened = append(happened, name)
+				note(name)
 				<-end
 				ended()
-			}, func() { happened = append(happened, name+" is cancelled") })
+			}, func() { note(name + " is cancelled") })
 			synctest.Wait()
 		}
-		want := func(all ...string) {
+		want := func(all ...string) { // since the last want
 			t.Helper()
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(happened, all) {
 				t.Errorf("calls %q, want %q", happened, all)
 			}
+			happened = nil
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -39,13 +49,12 @@ func TestCall_Limit(t *testing.T) {
 		call(t.Context(), "d")
 		want("a", "b")
 		time.Sleep(time.Second)
-		want("a", "b", "late is cancelled")
+		want("late is cancelled")
 		for _, name := range []string{"b", "a", "c", "d"} {
 			close(ends[name])
 			synctest.Wait()
 		}
-		want("a", "b", "late is cancelled", "c", "d")
-		happened = nil
+		want("c", "d")
 		for _, name := range []string{"e", "f", "g"} {
 			call(t.Context(), name)
 		}
@@ -58,8 +67,7 @@ func TestCall_Limit(t *testing.T) {
 		if n := len(shared.calls.running); n != 0 {
 			t.Errorf("%d calls count as running", n)
 		}
-		happened = nil
-		new(Shared).Call(t.Context(), time.Minute, func(func()) { happened = append(happened, "unlimited") }, nil)
+		new(Shared).Call(t.Context(), time.Minute, func(func()) { note("unlimited") }, nil)
 		want("unlimited")
 	})
 }
