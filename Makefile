@@ -110,7 +110,7 @@ test-modules:
 	cd tests/integration/page && $(SPARING) go test $(ONCE) -timeout 10m ./...
 
 page-test: ## Run only the tests of the elections page, in Chromium (apt-get install --no-install-recommends chromium)
-	go test -count=1 ./pilot/debug
+	go test -count=1 ./pilot/page
 	cd tests/integration/page && go test -count=1 -v -timeout 5m ./... $(ARGS)
 
 alerts-test: $(BUILD_TOOLS) ## Run only the tests of alerts and dashboard, with Prometheus (apt-get install --no-install-recommends prometheus)

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 )
 
 // GatedClient returns the NewClient option of a manager whose client can write only while the gate is open. Caches, Events and the
 // API reader of the manager have no gate. NewManager sets it.
-func GatedClient(gate *fence.Gate) client.NewClientFunc {
+func GatedClient(gate *gate.Gate) client.NewClientFunc {
 	return func(config *rest.Config, options client.Options) (client.Client, error) {
 		httpClient := options.HTTPClient
 		var err error
@@ -34,7 +34,7 @@ func GatedClient(gate *fence.Gate) client.NewClientFunc {
 }
 
 // gatedHTTP returns a copy of an HTTP client with the gate.
-func gatedHTTP(gate *fence.Gate, from *http.Client) (*http.Client, error) {
+func gatedHTTP(gate *gate.Gate, from *http.Client) (*http.Client, error) {
 	if gate == nil {
 		return nil, errors.New("gate is nil. Use the Gate of the election")
 	}
@@ -54,7 +54,7 @@ func IgnoreNotLeader[request comparable](reconciler reconcile.TypedReconciler[re
 			return reconcile.Result{}, nil
 		}
 		result, err := reconciler.Reconcile(ctx, r)
-		if errors.Is(err, fence.ErrNotLeader) || ctx.Err() != nil && errors.Is(err, fence.ErrOutcomeUnknown) {
+		if errors.Is(err, gate.ErrNotLeader) || ctx.Err() != nil && errors.Is(err, gate.ErrOutcomeUnknown) {
 			return reconcile.Result{}, nil
 		}
 		return result, err
@@ -62,7 +62,7 @@ func IgnoreNotLeader[request comparable](reconciler reconcile.TypedReconciler[re
 }
 
 // GatedFake returns a client for unit tests whose writes pass the gate. Reads always succeed.
-func GatedFake(gate *fence.Gate, fake client.WithWatch) client.WithWatch {
+func GatedFake(gate *gate.Gate, fake client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(fake, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			return gate.Do(ctx, func(ctx context.Context) error { return c.Create(ctx, obj, opts...) })

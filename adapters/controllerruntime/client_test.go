@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -29,10 +29,10 @@ func TestIgnoreNotLeader(t *testing.T) {
 		ends      bool // during the reconcile
 	}{
 		{"success", nil, nil, false},
-		{"not leader", &fence.NotLeaderError{}, nil, false},
+		{"not leader", &gate.NotLeaderError{}, nil, false},
 		{"other error", broken, broken, false},
-		{"unknown in the term", &fence.OutcomeUnknownError{}, fence.ErrOutcomeUnknown, false},
-		{"unknown at its end", &fence.OutcomeUnknownError{}, nil, true},
+		{"unknown in the term", &gate.OutcomeUnknownError{}, gate.ErrOutcomeUnknown, false},
+		{"unknown at its end", &gate.OutcomeUnknownError{}, nil, true},
 		{"after the end", broken, nil, false},
 	} {
 		_, err := IgnoreNotLeader(reconcile.Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -54,8 +54,8 @@ func TestGatedClient_NilGate(t *testing.T) {
 
 func TestGatedFake(t *testing.T) {
 	clock := k8sleaderelection.NewClock(nil)
-	gate := fence.NewGate("e", clock)
-	c := GatedFake(gate, fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build())
+	g := gate.New("e", clock)
+	c := GatedFake(g, fake.NewClientBuilder().WithStatusSubresource(&corev1.Pod{}).Build())
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "n"}}
 	merge := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"message":"m"}}`))
 	writes := []struct {
@@ -80,11 +80,11 @@ func TestGatedFake(t *testing.T) {
 			t.Errorf("list %s: %v", when, err)
 		}
 	}
-	check("before the term", fence.ErrNotLeader)
-	gate.Set(k8sleaderelection.Term{Token: 1}, clock.Now().Plus(time.Minute))
+	check("before the term", gate.ErrNotLeader)
+	g.Set(k8sleaderelection.Term{Token: 1}, clock.Now().Plus(time.Minute))
 	check("in the term", nil)
-	gate.Set(k8sleaderelection.Term{}, k8sleaderelection.Validity{})
-	check("after the term", fence.ErrNotLeader)
+	g.Set(k8sleaderelection.Term{}, k8sleaderelection.Validity{})
+	check("after the term", gate.ErrNotLeader)
 }
 
 // An elector of client-go leads with a ConfigMap lock, which client-go does not have, and releases it.

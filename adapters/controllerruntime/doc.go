@@ -17,7 +17,7 @@
 //
 //   - A runnable of a term runs only in that term. Its context ends with the term.
 //   - Writes of the manager's client, and of clients created from its GetConfig and GetHTTPClient, fail outside the term
-//     with fence.ErrNotLeader. Reads, caches and Events have no gate.
+//     with gate.ErrNotLeader. Reads, caches and Events have no gate.
 //   - Caches exist once per process and stay filled between terms. A term removes the handlers that it added to them.
 //   - An error of a setup or of a runnable ends Start, after the runnables have returned and the lock was released. A lost
 //     term does not.

@@ -23,7 +23,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -256,7 +256,7 @@ func TestManager_Gates(t *testing.T) {
 			}
 		}
 	}
-	write(t.Context(), fence.ErrNotLeader)
+	write(t.Context(), gate.ErrNotLeader)
 	if err := m.GetAPIReader().List(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(namespace)); err != nil {
 		t.Errorf("read: %v", err)
 	}
@@ -273,7 +273,7 @@ func TestManager_Gates(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	write(t.Context(), fence.ErrNotLeader)
+	write(t.Context(), gate.ErrNotLeader)
 	if lock := m.Election().Status().Lock; !strings.Contains(logged.String(), `msg="election phase changed" election=operator lock=`+namespace+"/"+lock) {
 		t.Error("the election does not use the logger of controller-runtime")
 	}
@@ -314,7 +314,7 @@ func TestManager_Metrics(t *testing.T) {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: m.Election().Status().Namespace}}
 		return term.GetClient().Create(ctx, object)
 	})
-	if err := m.GetClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n"}}); !errors.Is(err, fence.ErrNotLeader) {
+	if err := m.GetClient().Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n"}}); !errors.Is(err, gate.ErrNotLeader) {
 		t.Fatal(err)
 	}
 	stop, _ := start(t, m)

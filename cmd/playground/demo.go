@@ -16,7 +16,7 @@ import (
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/audit"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster/node"
@@ -343,7 +343,7 @@ func (d *demo) writeAsFrozen(ctx context.Context) error {
 	if err == nil {
 		return errors.New("the fence did not reject a write of the paused leader")
 	}
-	if !fence.IsRefusal(err) {
+	if !gate.IsRefusal(err) {
 		return fmt.Errorf("the fence did not reject a write of the paused leader: %w", err)
 	}
 	d.note("the API server rejected a write with its token: %s", firstSentence(err.Error()))

@@ -20,7 +20,7 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -201,7 +201,7 @@ func TestGate(t *testing.T) {
 	if token, transitions := of(a, "incumbent_election_term_token"), of(a, "incumbent_election_term_transitions"); token == "" || transitions != "0" {
 		t.Errorf("token %s, transitions %s", token, transitions)
 	}
-	if err := following.write(t.Context(), e.home, "by-b"); !errors.Is(err, fence.ErrNotLeader) {
+	if err := following.write(t.Context(), e.home, "by-b"); !errors.Is(err, gate.ErrNotLeader) {
 		t.Errorf("the follower: %v", err)
 	}
 	if n := b.metric(t, fmt.Sprintf("incumbent_election_refused_writes_total{by=\"gate\",name=%q}", electionID)); n != "1" {

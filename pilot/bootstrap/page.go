@@ -9,15 +9,15 @@ import (
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/page"
 )
 
 // electionsPage serves the elections page at --debug-address, apart from health and metrics.
 type electionsPage struct {
 	sites   []*site
-	page    *debug.Page
+	page    *page.Page
 	http    *httpServer
 	changed chan struct{} // has room for one
 }
@@ -28,18 +28,18 @@ const pageStop = httpStop + stopGrace
 func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
 	p := &electionsPage{sites: sites, changed: make(chan struct{}, 1)}
 	var err error
-	p.page, err = debug.New(debug.Config{Source: p.state, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
+	p.page, err = page.New(page.Config{Source: p.state, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("--debug-address: %w", err)
 	}
 	p.http = newHTTPServer("--debug-address", config.DebugAddress, p.page.Handler(), config.Logger)
 	for _, at := range sites {
-		if at.locks, err = debug.NewLockReader(at.own); err != nil {
+		if at.locks, err = page.NewLockReader(at.own); err != nil {
 			return nil, err
 		}
 		at.metrics.changed = p.wake
 		if !at.config.memberless() {
-			at.candidates = debug.NewCandidateWatch(at.own, at.config.Namespace, p.wake, at.log)
+			at.candidates = page.NewCandidateWatch(at.own, at.config.Namespace, p.wake, at.log)
 		}
 	}
 	return p, nil
@@ -63,7 +63,7 @@ func (p *electionsPage) part() part {
 			<-ctx.Done()
 			return nil
 		}
-		log.Info("elections page", "url", "http://"+p.http.address()+debug.Path)
+		log.Info("elections page", "url", "http://"+p.http.address()+page.Path)
 		return p.run(ctx)
 	}}
 }
@@ -108,12 +108,12 @@ func (p *electionsPage) readLocks(ctx context.Context) {
 			at.locks.Read(ctx, at.observed())
 		}
 		p.wake()
-		_ = apirequest.Pause(ctx, debug.ReadInterval)
+		_ = apirequest.Pause(ctx, page.ReadInterval)
 	}
 }
 
 // observed returns the elections of the site as this process observes them.
-func (s *site) observed() (all []debug.Election) {
+func (s *site) observed() (all []page.Election) {
 	for _, le := range s.mine {
 		all = append(all, s.shown(le))
 	}
@@ -121,9 +121,9 @@ func (s *site) observed() (all []debug.Election) {
 }
 
 // state returns what the page shows now.
-func (p *electionsPage) state() debug.State {
+func (p *electionsPage) state() page.State {
 	home := p.sites[0]
-	s := debug.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version}
+	s := page.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version}
 	for _, at := range p.sites {
 		candidates := at.candidates.ByLock(time.Now())
 		for _, le := range at.mine {
@@ -141,8 +141,8 @@ func (p *electionsPage) state() debug.State {
 }
 
 // shown returns an election as the page shows it, without its candidates.
-func (s *site) shown(le *leaderelection.LeaderElection) debug.Election {
-	e := debug.FromStatus(le.Status())
+func (s *site) shown(le *leaderelection.LeaderElection) page.Election {
+	e := page.FromStatus(le.Status())
 	if s.config.remote {
 		e.Cluster = remoteLabel
 	}

@@ -14,13 +14,13 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/pilot/page"
 )
 
 // shows returns a replica's elections page, empty while it is not served.
 func (r *replica) shows(t *testing.T) string {
 	t.Helper()
-	_, body := harness.Page(t, r.Server.page.http.address(), debug.Path)
+	_, body := harness.Page(t, r.Server.page.http.address(), page.Path)
 	return body
 }
 
@@ -41,11 +41,11 @@ func TestElectionsPage(t *testing.T) {
 	close(c.cold)
 	a.leads(t)
 	await(t, "it leads without followers", func() bool {
-		page := a.shows(t)
-		return strings.Contains(page, `<span class="here">this process</span>`) && strings.Contains(page, "gate open") &&
-			strings.Contains(page, `data-label="Followers"><span class="quiet">none</span>`)
+		p := a.shows(t)
+		return strings.Contains(p, `<span class="here">this process</span>`) && strings.Contains(p, "gate open") &&
+			strings.Contains(p, `data-label="Followers"><span class="quiet">none</span>`)
 	})
-	stream, err := http.Get("http://" + a.Server.page.http.address() + debug.Path + "/events")
+	stream, err := http.Get("http://" + a.Server.page.http.address() + page.Path + "/events")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,8 +63,8 @@ func TestElectionsPage(t *testing.T) {
 		return strings.Contains(metrics, "leader_election_master_status") && b.Server.page.http.address() == ""
 	})
 	await(t, "the page shows the follower", func() bool {
-		page := a.shows(t)
-		return strings.Contains(page, "<summary>1, 1 ready</summary>") && strings.Contains(page, `<span class="identity">b</span>`)
+		p := a.shows(t)
+		return strings.Contains(p, "<summary>1, 1 ready</summary>") && strings.Contains(p, `<span class="identity">b</span>`)
 	})
 	b.stop(t)
 	await(t, "the page shows no follower", func() bool { return !strings.Contains(a.shows(t), `<span class="identity">b</span>`) })
@@ -80,8 +80,8 @@ func TestElectionsPage(t *testing.T) {
 	config.DebugAddress = "127.0.0.1:0"
 	c2 := start(t, config, newController().rows())
 	await(t, "the page of a later process shows the earlier leader, from Events", func() bool {
-		page := c2.shows(t)
-		return strings.Contains(page, "<title>a led, ") && strings.Contains(page, "c (stable) acquired the lock")
+		p := c2.shows(t)
+		return strings.Contains(p, "<title>a led, ") && strings.Contains(p, "c (stable) acquired the lock")
 	})
 	config = e.config(t, "d")
 	if config.DebugAddress != "" || start(t, config, newController().rows()).Server.page != nil {
@@ -92,7 +92,7 @@ func TestElectionsPage(t *testing.T) {
 func TestElectionsPage_ListenerFails(t *testing.T) {
 	p := &electionsPage{changed: make(chan struct{}, 1)}
 	var err error
-	if p.page, err = debug.New(debug.Config{Source: func() debug.State { return debug.State{} }}); err != nil {
+	if p.page, err = page.New(page.Config{Source: func() page.State { return page.State{} }}); err != nil {
 		t.Fatal(err)
 	}
 	p.http = newHTTPServer("--debug-address", "127.0.0.1:0", p.page.Handler(), (&Config{}).withDefaults().Logger)

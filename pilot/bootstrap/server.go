@@ -12,9 +12,9 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/migration"
-	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
+	"incumbent.dev/incumbent/pilot/page"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -138,8 +138,8 @@ type site struct {
 	member    *members.Publisher       // nil if disabled
 	witness   *witness.Client          // nil without a witness
 	// candidates is nil without an elections page or member Leases.
-	candidates *debug.CandidateWatch
-	locks      *debug.LockReader // nil without an elections page
+	candidates *page.CandidateWatch
+	locks      *page.LockReader // nil without an elections page
 }
 
 // remoteLabel is the name of the remote cluster in logs, metrics and pages.

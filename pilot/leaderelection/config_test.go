@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -292,7 +292,7 @@ func TestClient(t *testing.T) {
 			t.Errorf("%s: %v", what, kubeErr)
 		}
 	}
-	if err := l.Client().Kube().CoreV1().RESTClient().Delete().AbsPath("/api").Do(t.Context()).Error(); !errors.Is(err, fence.ErrNotLeader) {
+	if err := l.Client().Kube().CoreV1().RESTClient().Delete().AbsPath("/api").Do(t.Context()).Error(); !errors.Is(err, gate.ErrNotLeader) {
 		t.Errorf("a write: %v", err)
 	}
 	// Without a client, requests fail, and nothing panics.

@@ -18,7 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/leasecandidate"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -32,7 +32,7 @@ type LeaderElection struct {
 	sharing bool  // uses the default watcher that elections of istiod's constructors share
 
 	clock  *k8sleaderelection.Clock
-	gate   *fence.Gate
+	gate   *gate.Gate
 	health *k8sleaderelection.HealthzAdaptor
 	// elector is the elector of the current or last run. Before the first run it is the elector with which the
 	// configuration was checked.
@@ -79,7 +79,7 @@ func newElection(client kube.Client, cfg Config) *LeaderElection {
 	if l.clock == nil {
 		l.clock = k8sleaderelection.NewClock(nil)
 	}
-	l.gate = fence.NewGate(cfg.lockName(), l.clock)
+	l.gate = gate.New(cfg.lockName(), l.clock)
 	l.health = k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)
 	if cfg.LabelPod != (types.NamespacedName{}) {
 		l.label = &podLabel{LeaderElection: l, changes: make(chan labelChange)}
@@ -322,7 +322,7 @@ func (l *LeaderElection) Leader() (identity, key string) {
 }
 
 // Client returns a client with the gate of this election: writes outside the term fail with
-// fence.ErrNotLeader. If the election stops or hands over, the term ends when the run functions have returned, so
+// gate.ErrNotLeader. If the election stops or hands over, the term ends when the run functions have returned, so
 // they can clean up after the end of their context. Reads always succeed. A fake clientset is returned without a gate.
 func (l *LeaderElection) Client() kube.Client {
 	if l.cfg.Disabled {
@@ -349,7 +349,7 @@ func (l *LeaderElection) gatedClient() kube.Client {
 
 // Gate returns the gate of the election, for the transports of other clients. If Config.Disabled is true,
 // the gate never opens. Client then returns a client without a gate.
-func (l *LeaderElection) Gate() *fence.Gate { return l.gate }
+func (l *LeaderElection) Gate() *gate.Gate { return l.gate }
 
 // Healthz returns the check that fails if run functions are active after their lease. See Config.HealthTolerance.
 func (l *LeaderElection) Healthz() *k8sleaderelection.HealthzAdaptor { return l.health }

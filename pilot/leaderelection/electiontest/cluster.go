@@ -39,7 +39,7 @@ type Clientset interface {
 }
 
 // Election returns the election of a replica that has its objects in a fake clientset. As in production, writes of its Client fail
-// with fence.ErrNotLeader outside the term. All replicas of a Cluster take part in the same election. Each has its own clientset.
+// with gate.ErrNotLeader outside the term. All replicas of a Cluster take part in the same election. Each has its own clientset.
 // For another Config, use New of package leaderelection with Config, KubeClient and GateFake.
 func (c *Cluster) Election(identity string, clientset Clientset) (*leaderelection.LeaderElection, error) {
 	election, err := leaderelection.New(KubeClient(clientset), c.Config(identity))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake" //nolint:depguard // stores the objects of a controller, not a lock
 
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 )
 
 // object is the ConfigMap that the controller writes.
@@ -27,13 +27,13 @@ func write(ctx context.Context, client kubernetes.Interface) error {
 
 func TestTerm(t *testing.T) {
 	clientset := fake.NewClientset(object())
-	ctx, gate, end := electiontest.Term(t)
-	electiontest.GateFake(gate, clientset)
+	ctx, g, end := electiontest.Term(t)
+	electiontest.GateFake(g, clientset)
 	if err := write(ctx, clientset); err != nil || ctx.Err() != nil {
 		t.Errorf("write in the term: %v, context: %v", err, ctx.Err())
 	}
 	end()
-	if err := write(t.Context(), clientset); !errors.Is(err, fence.ErrNotLeader) || !errors.Is(context.Cause(ctx), electiontest.ErrTermEnded) {
+	if err := write(t.Context(), clientset); !errors.Is(err, gate.ErrNotLeader) || !errors.Is(context.Cause(ctx), electiontest.ErrTermEnded) {
 		t.Errorf("write after the term: %v, context: %v", err, context.Cause(ctx))
 	}
 	if _, err := clientset.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {

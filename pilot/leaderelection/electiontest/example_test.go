@@ -9,7 +9,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 )
 
 // run runs a replica with a controller that reports its start and its end. stop stops the replica.
@@ -44,7 +44,7 @@ func ExampleCluster_Overwrite() {
 	cluster.Overwrite("b")
 	fmt.Println(<-events)
 	err := write(context.Background(), a.Client().Kube())
-	fmt.Println("refused:", errors.Is(err, fence.ErrNotLeader))
+	fmt.Println("refused:", errors.Is(err, gate.ErrNotLeader))
 	stop()
 	// Output:
 	// a leads, write: <nil>

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -28,24 +28,24 @@ const validity = 24 * time.Hour
 
 // Term starts a term without an election. A run function gets such a context. The gate is open. end ends both, as the loss
 // of a term does. It is called at the end of the test.
-func Term(t testing.TB) (ctx context.Context, gate *fence.Gate, end func()) {
+func Term(t testing.TB) (ctx context.Context, g *gate.Gate, end func()) {
 	t.Helper()
 	clock := Clock()
-	gate = fence.NewGate("electiontest", clock)
+	g = gate.New("electiontest", clock)
 	term := k8sleaderelection.Term{Transitions: 1, Token: 1}
-	gate.Set(term, clock.Now().Plus(validity))
+	g.Set(term, clock.Now().Plus(validity))
 	ctx, cancel := context.WithCancelCause(k8sleaderelection.ContextWithTerm(t.Context(), term))
 	end = sync.OnceFunc(func() {
-		gate.Set(k8sleaderelection.Term{}, k8sleaderelection.Validity{})
+		g.Set(k8sleaderelection.Term{}, k8sleaderelection.Validity{})
 		cancel(ErrTermEnded)
 	})
 	t.Cleanup(end)
-	return ctx, gate, end
+	return ctx, g, end
 }
 
-// GateFake makes a fake client, such as *fake.Clientset, reject writes with fence.ErrNotLeader while the gate is closed. Call it after the reactors of
+// GateFake makes a fake client, such as *fake.Clientset, reject writes with gate.ErrNotLeader while the gate is closed. Call it after the reactors of
 // the test were added. A fake clientset does not pass the context of a request, so the term of the caller is not checked.
-func GateFake(gate *fence.Gate, fake interface {
+func GateFake(g *gate.Gate, fake interface {
 	PrependReactor(verb, resource string, reaction clienttesting.ReactionFunc)
 }) {
 	fake.PrependReactor("*", "*", func(action clienttesting.Action) (handled bool, result runtime.Object, err error) {
@@ -53,7 +53,7 @@ func GateFake(gate *fence.Gate, fake interface {
 		case "get", "list", "watch":
 			return false, nil, nil
 		}
-		if err := gate.Check(); err != nil {
+		if err := g.Check(); err != nil {
 			return true, nil, err
 		}
 		return false, nil, nil

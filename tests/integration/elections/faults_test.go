@@ -9,12 +9,12 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/fence"
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func isRejected(err error) bool {
-	var rejected *fence.NotLeaderError
+	var rejected *gate.NotLeaderError
 	return errors.As(err, &rejected)
 }
 

@@ -12,21 +12,21 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/debug"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/page"
 )
 
 // crowd is the source of a page: elections whose leaders renew and change.
 type crowd struct {
 	mu  sync.Mutex
-	all []debug.Election
+	all []page.Election
 	// until has the end of each validity.
 	until []time.Time
 	// gone is the election that was removed last. goneUntil is the end of its validity.
-	gone      debug.Election
+	gone      page.Election
 	goneUntil time.Time
 	// past has the earlier leaders of each election.
-	past    []debug.Change
+	past    []page.Change
 	changed chan struct{}
 }
 
@@ -40,7 +40,7 @@ func newCrowd(n int) *crowd {
 	c := &crowd{changed: make(chan struct{}, 1)}
 	for i := range n {
 		name := fmt.Sprintf("election-%03d", i)
-		c.all = append(c.all, debug.Election{
+		c.all = append(c.all, page.Election{
 			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
 			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Validity: crowdValidity, Gate: "open", Fence: "in effect",
 			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
@@ -51,7 +51,7 @@ func newCrowd(n int) *crowd {
 	return c
 }
 
-func (c *crowd) state() debug.State {
+func (c *crowd) state() page.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.all {
@@ -60,7 +60,7 @@ func (c *crowd) state() debug.State {
 		}
 		c.all[i].ValidityLeft = time.Until(c.until[i])
 	}
-	return debug.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
+	return page.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
 }
 
 // edit changes the crowd and wakes the page.
@@ -107,19 +107,19 @@ func (c *crowd) back() {
 // that is open when its server stops reports an error.
 func (c *crowd) present(t testing.TB) (address string) {
 	t.Helper()
-	page, err := debug.New(debug.Config{Source: c.state, Changed: c.changed})
+	p, err := page.New(page.Config{Source: c.state, Changed: c.changed})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- page.Run(ctx) }()
+	go func() { ended <- p.Run(ctx) }()
 	for _, e := range c.state().Elections {
-		if err := page.Record(ctx, e, c.past); err != nil {
+		if err := p.Record(ctx, e, c.past); err != nil {
 			t.Fatal(err)
 		}
 	}
-	server := httptest.NewServer(page.Handler())
+	server := httptest.NewServer(p.Handler())
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -130,8 +130,8 @@ func (c *crowd) present(t testing.TB) (address string) {
 	})
 	harness.Until(t, "the page has a state", func() bool {
 		answer := httptest.NewRecorder()
-		page.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost"+debug.Path, nil))
+		p.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost"+page.Path, nil))
 		return answer.Code == http.StatusOK
 	})
-	return server.URL + debug.Path
+	return server.URL + page.Path
 }

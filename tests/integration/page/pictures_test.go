@@ -12,7 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"incumbent.dev/incumbent/pilot/debug"
+	"incumbent.dev/incumbent/pilot/page"
 )
 
 var pictures = flag.String("pictures", "", "folder for the pictures of the documentation")
@@ -28,7 +28,7 @@ func TestPictures(t *testing.T) {
 		ago       time.Duration
 		pod, name string
 	}{{4 * time.Minute, "pilot-stable", "stable"}, {3 * time.Minute, "pilot-canary", "canary"}, {time.Minute, "pilot-stable", "stable"}} {
-		began := debug.Change{At: time.Now().Add(-by.ago), Leader: by.pod, Key: by.name, Transitions: term}
+		began := page.Change{At: time.Now().Add(-by.ago), Leader: by.pod, Key: by.name, Transitions: term}
 		acts := began
 		acts.At, acts.Acting = began.At.Add(handover), true
 		c.past = append(c.past, began, acts)

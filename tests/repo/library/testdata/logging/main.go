@@ -9,7 +9,7 @@ import (
 	"runtime"
 
 	_ "incumbent.dev/incumbent/pilot/leaderelection"
-	_ "incumbent.dev/incumbent/pilot/leaderelection/fence"
+	_ "incumbent.dev/incumbent/pilot/leaderelection/gate"
 	_ "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	_ "incumbent.dev/incumbent/pkg/kube"
 	_ "incumbent.dev/incumbent/pkg/revisions"

@@ -1,0 +1,263 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// view has the values of the template.
+type view struct {
+	Query   query
+	Process chip
+	State   State
+	// Default is the default revision. Known is false until it is synced.
+	Default        chip
+	Known          bool
+	Here, Orphaned int
+	Ranges, Ifs    []choice
+	Close          string
+	If             string
+	Rows           []row
+	From, Mid      string
+	Observed       string
+	Events         []event
+}
+
+// chip is a revision with its colour and glyph.
+type chip struct {
+	Sign     int
+	Revision string
+	Remote   bool
+}
+
+// choice is a link or the current selection.
+type choice struct {
+	Chip   chip
+	Text   string
+	Link   string
+	Chosen bool
+}
+
+// row is the row of an election.
+type row struct {
+	Election
+	// Anchor is the id of the row, for merging.
+	Anchor   string
+	Revision chip
+	Mine     bool
+	// HolderState describes the holder if it does not act.
+	HolderState string
+	// Witness is the witness of the holder. It is empty if unknown.
+	Witness string
+	// Since is the start of the term. It is a time and not a duration, so that rows without changes remain equal.
+	Since     string
+	Validity  *validity
+	Followers []follower
+	Summary   string
+	If        *outcome
+	Obstacles []inspect.Obstacle
+	Bars      []bar
+	Marks     []mark
+}
+
+// validity is the bar of the remaining validity.
+type validity struct{ ID, Class, Text, Whole string }
+
+type follower struct {
+	inspect.Candidate
+	Revision chip
+	State    string
+}
+
+type outcome struct {
+	inspect.Outcome
+	Chip  chip
+	Moves bool
+}
+
+func revisionOf(key string) (revision string, remote bool) {
+	revision, remote = strings.CutPrefix(key, "^")
+	return revision, remote
+}
+
+func (h history) chip(key string) chip {
+	revision, remote := revisionOf(key)
+	return chip{Sign: h.sign(revision), Revision: revision, Remote: remote}
+}
+
+// view returns the values of a frame for a query.
+func (f *frame) view(q query) view {
+	span := q.span(f)
+	v := view{
+		Query: q, State: f.state, Process: f.history.chip(f.state.Revision),
+		Default: f.history.chip(f.state.Default.Revision), Known: f.state.Default.Synced,
+		From: ago(span.to.Sub(span.from)), Mid: ago(span.to.Sub(span.from) / 2),
+		Observed: durationText(f.at.Sub(f.history.begin(f.at))), Events: span.events(f.history.of),
+		Close: q.asking(false, "").link(),
+	}
+	for _, r := range ranges {
+		v.Ranges = append(v.Ranges, choice{Text: r.text, Link: q.within(r.name).link(), Chosen: q.Range == r.name})
+	}
+	for _, revision := range f.history.revisions {
+		if !revisionForm.MatchString(revision) {
+			continue // not a valid label value, so it cannot be the default revision
+		}
+		v.Ifs = append(v.Ifs, choice{Chip: f.history.chip(revision), Text: revision, Link: q.asking(true, revision).link(), Chosen: q.Asks && q.Default == revision})
+	}
+	v.Ifs = append(v.Ifs, choice{Text: "none", Link: q.asking(true, "").link(), Chosen: q.Asks && q.Default == ""})
+	for i, e := range f.state.Elections {
+		r := f.row(i, e, q, span)
+		v.Rows = append(v.Rows, r)
+		v.Here += count(e.Leading)
+		v.Orphaned += count(e.Leader == "" || !e.Acting)
+	}
+	v.If = v.sum()
+	return v
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func (f *frame) row(i int, e Election, q query, span span) row {
+	changes := f.history.of[e.name()]
+	r := row{
+		Election: e, Anchor: "e-" + strings.Join([]string{e.Cluster, e.Namespace, e.Kind, e.Lock}, "."),
+		Revision: f.history.chip(e.Key), Mine: e.Leader != "" && e.Leader == f.state.Identity,
+		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes), Obstacles: e.inspected().FindObstacles(),
+	}
+	if began, seen := termBegan(changes); !began.IsZero() {
+		r.Since = "since " + f.day(began)
+		if !seen {
+			r.Since = "since before " + f.day(began)
+		}
+	}
+	switch {
+	case e.LockText != "" && !(r.Mine && e.Acting):
+		r.HolderState = e.LockText
+	case e.Leader == "":
+		r.HolderState = "no leader"
+	case !e.Acting && r.Mine:
+		r.HolderState = e.Phase
+	case !e.Acting:
+		r.HolderState = "not acting"
+	}
+	if e.Leading && e.Validity > 0 {
+		r.Validity = &validity{
+			ID:    fmt.Sprintf("validity-%d-%d", i, f.deadlines[i].UnixMilli()),
+			Class: validityClass(e.ValidityLeft, e.Validity),
+			Text:  fmt.Sprintf("valid until %s unless renewed", clock(f.deadlines[i])),
+			Whole: durationText(e.Validity),
+		}
+	}
+	f.followers(&r)
+	if q.Asks {
+		r.If = f.outcome(e.inspected(), q)
+	}
+	return r
+}
+
+// followers adds the candidates other than the holder, and the witness of the holder.
+func (f *frame) followers(r *row) {
+	warm := 0
+	for _, c := range r.Candidates {
+		if c.Identity == r.Leader {
+			r.Witness = c.Witness
+			continue
+		}
+		warm += count(c.Warm && c.Fit && !c.Late)
+		r.Followers = append(r.Followers, follower{Candidate: c, Revision: f.history.chip(c.Key), State: stateOf(c)})
+	}
+	switch {
+	case r.Candidates == nil:
+		r.Summary = "unknown"
+	case len(r.Followers) == 0:
+		r.Summary = "none"
+	default:
+		r.Summary = fmt.Sprintf("%d, %d ready", len(r.Followers), warm)
+	}
+}
+
+func stateOf(c inspect.Candidate) string {
+	switch {
+	case c.Late:
+		return "silent"
+	case !c.Fit:
+		return "unfit"
+	case !c.Warm:
+		return "not warm"
+	}
+	return "ready"
+}
+
+// outcome predicts the outcome of the default revision of the query.
+func (f *frame) outcome(e inspect.Election, q query) *outcome {
+	o := e.If(k8sleaderelection.DefaultRevision{Revision: q.Default, Synced: true}, e.Known(e.Candidates != nil))
+	return &outcome{Outcome: o, Chip: f.history.chip(o.Revision), Moves: o.Move != inspect.Stays && o.Move != inspect.Unknown}
+}
+
+// sum returns a summary of the outcomes.
+func (v view) sum() string {
+	moving, unknown := 0, 0
+	for _, r := range v.Rows {
+		if r.If != nil {
+			moving += count(r.If.Moves)
+			unknown += count(r.If.Move == inspect.Unknown)
+		}
+	}
+	text := fmt.Sprintf("%d of %d elections would change leaders", moving, len(v.Rows))
+	if unknown > 0 {
+		text += fmt.Sprintf(", %d unknown", unknown)
+	}
+	return text
+}
+
+// day returns a time, with the date if it differs from the date of the frame.
+func (f *frame) day(t time.Time) string {
+	if t, at := t.UTC(), f.at.UTC(); t.YearDay() == at.YearDay() && t.Year() == at.Year() {
+		return clock(t)
+	}
+	return t.UTC().Format("Jan 2 15:04")
+}
+
+func ago(d time.Duration) string {
+	if minutes := d.Minutes(); minutes > 2 && minutes < 10 && d%time.Minute != 0 {
+		return fmt.Sprintf("%.1f min ago", minutes)
+	}
+	return durationText(d) + " ago"
+}
+
+// mostRendered is the maximum number of cached views.
+const mostRendered = 16
+
+// main returns <main> of the frame for a query.
+func (f *frame) main(q query) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if body, ok := f.rendered[q]; ok {
+		return body, nil
+	}
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, "main", f.view(q)); err != nil {
+		return nil, err
+	}
+	if len(f.rendered) < mostRendered {
+		f.rendered[q] = b.Bytes()
+	}
+	return b.Bytes(), nil
+}
+
+// page returns the whole document.
+func (f *frame) page(q query) ([]byte, error) {
+	var b bytes.Buffer
+	err := templates.ExecuteTemplate(&b, "page", f.view(q))
+	return b.Bytes(), err
+}
