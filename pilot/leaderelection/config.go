@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
@@ -50,8 +51,8 @@ func (l LockType) String() string {
 type Config struct {
 	// Namespace is the namespace of the lock object. Required.
 	Namespace string
-	// Identity is the name of this candidate, unique among live processes: the pod name.
-	// Default: "unknown-" and the host name.
+	// Identity is the name of this candidate, unique among live processes: the pod name. Default: the host name and
+	// a random suffix, which is logged. A fence accepts only the pod name.
 	Identity string
 	// ElectionID is the name of the lock object. Required. Per-revision elections append "-<revision>".
 	ElectionID string
@@ -133,9 +134,6 @@ type Config struct {
 const defaultHealthTolerance = 20 * time.Second
 
 func (c Config) withDefaults() Config {
-	if c.Identity == "" {
-		c.Identity = unknownIdentity()
-	}
 	if c.Revision == "" {
 		c.Revision = "default"
 	}
@@ -146,8 +144,15 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.Identity == "" {
+		c.Identity = hostName() + "-" + rand.String(suffixLength)
+		c.Logger.Info("no identity was given; using a unique one", "election", c.lockName(), "identity", c.Identity)
+	}
 	return c
 }
+
+// suffixLength is the length of the suffix of a default identity. The alphabet has 27 letters and digits.
+const suffixLength = 10
 
 func setDefault(d *time.Duration, value time.Duration) {
 	if *d == 0 {
@@ -155,13 +160,12 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// unknownIdentity returns the default identity, as istiod does.
-func unknownIdentity() string {
+func hostName() string {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "host"
+		return "host"
 	}
-	return "unknown-" + host
+	return host
 }
 
 func (c Config) lockName() string {

@@ -16,6 +16,7 @@ import (
 
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -31,16 +32,12 @@ func unreachable(t *testing.T) kube.Client {
 
 // withDefaults keeps the values that are set.
 func TestConfigDefaults(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
 	l, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
-		Namespace: "istio-system", ElectionID: "new", Identity: "unknown-" + host, Revision: "default",
+		Namespace: "istio-system", ElectionID: "new", Identity: l.cfg.Identity, Revision: "default",
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
 		HealthTolerance: 20 * time.Second, Logger: slog.Default(),
 	}
@@ -54,6 +51,28 @@ func TestConfigDefaults(t *testing.T) {
 	}
 	if l, err = New(unreachable(t), given); err != nil || !sameConfig(l.cfg, given) {
 		t.Errorf("%v, %+v", err, l.cfg)
+	}
+}
+
+// Without a name, New gives each process its own identity. The constructors as in istiod use the identity that istiod uses.
+func TestConfigIdentity_Default(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for range 2 {
+		l, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(l.cfg.Identity, host+"-") || k8sresourcelock.ValidateIdentity(l.cfg.Identity) != nil || seen[l.cfg.Identity] {
+			t.Errorf("identity %q", l.cfg.Identity)
+		}
+		seen[l.cfg.Identity] = true
+	}
+	if l := NewLeaderElection("istio-system", "", "new", "stable", unreachable(t)); l.cfg.Identity != "unknown-"+host {
+		t.Errorf("identity %q of a constructor as in istiod", l.cfg.Identity)
 	}
 }
 

@@ -2,13 +2,14 @@ package leaderelection
 
 import (
 	"fmt"
+	"log/slog"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 // NewLeaderElection returns an election with a ConfigMap lock, as istiod's function of that name.
-// name is the identity of the candidate. If empty, it is "unknown-" and the host name.
+// name is the identity of the candidate. If empty, it is "unknown-" and the host name, which two processes on one host share.
 // RunContext returns an error if an argument or environment variable is invalid.
 func NewLeaderElection(namespace, name, electionID, revision string, client kube.Client) *LeaderElection {
 	return compatible(client, Config{
@@ -43,6 +44,10 @@ func NewLeaderElectionMulticluster(namespace, name, electionID, revision string,
 // compatible returns an election that uses the environment variables of istiod's constructors, and
 // the default watcher that all such elections of a client share.
 func compatible(client kube.Client, cfg Config) *LeaderElection {
+	if cfg.Identity == "" {
+		cfg.Identity = "unknown-" + hostName()
+		slog.Default().Warn("no name was given; two processes on this host would have the same identity", "election", cfg.lockName(), "identity", cfg.Identity)
+	}
 	cfg, err := cfg.fromEnvironment()
 	l := newElection(client, cfg)
 	l.sharing = !cfg.PerRevision

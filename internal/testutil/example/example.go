@@ -79,3 +79,23 @@ func Apply(source string, hunks []Hunk) (string, error) {
 	}
 	return source, nil
 }
+
+// Commands returns the indented command lines of README.md, from one heading to another.
+func Commands(root, from, to string) ([]string, error) {
+	page, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	_, rest, found := strings.Cut(string(page), from)
+	text, _, ended := strings.Cut(rest, to)
+	if !found || !ended {
+		return nil, fmt.Errorf("README.md has no part from %q to %q", from, to)
+	}
+	var commands []string
+	for line := range strings.Lines(text) {
+		if command, indented := strings.CutPrefix(line, "    "); indented {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	return commands, nil
+}

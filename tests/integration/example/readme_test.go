@@ -1,0 +1,78 @@
+package example
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/example"
+	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/tests/cluster"
+)
+
+// The commands of the README's Install and Quick start work in their order in an empty folder. Two processes without POD_NAME
+// are two candidates: the second one leads after the first one was stopped.
+func TestREADME_InstallAndQuickStart(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t)
+	folder := t.TempDir()
+	module, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	install, err := example.Commands(root, "\n## Install\n", "\n## Quick start\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	start, err := example.Commands(root, "\n## Quick start\n", "\n## Try it\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clone := slices.IndexFunc(install, func(c string) bool { return strings.HasPrefix(c, "git clone ") })
+	run := slices.Index(start, "go run .")
+	if clone != 0 || run < 1 {
+		t.Fatalf("commands of README.md: %q, %q", install, start)
+	}
+	install[clone] = "ln -s '" + module + "' incumbent" // the clone of this commit
+	bash := func(dir string, commands []string) {
+		t.Helper()
+		shell := exec.CommandContext(t.Context(), "bash", "-ec", strings.Join(commands, "\n"))
+		shell.Dir = dir
+		if out, err := shell.CombinedOutput(); err != nil {
+			t.Fatalf("%q: %v\n%s", commands, err, out)
+		}
+	}
+	bash(folder, install)
+	user := filepath.Join(folder, "your-module")
+	if _, err := example.Write(root, user); err != nil {
+		t.Fatal(err)
+	}
+	// A signal to `go run` does not reach the program, so the test builds the program instead.
+	bash(user, append(start[:run], "go build -o quickstart ."))
+	replica := func(name string) *harness.Process {
+		return harness.Start(t, name, []string{"KUBECONFIG=" + c.Kubeconfig(), "POD_NAME="}, filepath.Join(user, "quickstart"))
+	}
+	leads := func(p *harness.Process) bool { return strings.Contains(p.Errors.String(), " leading") }
+	first := replica("first")
+	harness.Until(t, "the first process leads", func() bool { return leads(first) })
+	second := replica("second")
+	identity := func(p *harness.Process) (name string) {
+		harness.Until(t, "the process has a name", func() bool {
+			_, after, _ := strings.Cut(p.Errors.String(), "using a unique one")
+			_, name, _ = strings.Cut(strings.SplitN(after, "\n", 2)[0], "identity=")
+			return name != ""
+		})
+		return name
+	}
+	if a, b := identity(first), identity(second); a == b {
+		t.Errorf("both processes have the identity %s", a)
+	}
+	first.Signal(t, syscall.SIGTERM)
+	if code := first.Exit(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	harness.Until(t, "the second process leads", func() bool { return leads(second) })
+}
