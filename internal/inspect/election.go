@@ -64,7 +64,7 @@ func (c Candidate) able() bool { return c.Fit && !c.Late && !c.BackingOff }
 type Election struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Lock is Lease, ConfigMap or Both.
+	// Lock is Lease or ConfigMap.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
 	// Strategy is the strategy of the coordinator. It is empty if the election is not coordinated. Preferred is the candidate
@@ -95,7 +95,7 @@ type Election struct {
 	// LeaseSeconds and Transitions are from the record.
 	LeaseSeconds int `json:"leaseSeconds,omitempty"`
 	Transitions  int `json:"transitions"`
-	// Version is the resourceVersion of the lock; of Both, that of the Lease.
+	// Version is the resourceVersion of the lock.
 	Version string `json:"resourceVersion,omitempty"`
 	// HandsOver is true if the leader accepts handover requests. Unfit is true if the leader marked itself unfit.
 	HandsOver bool `json:"handsOver,omitempty"`
@@ -228,7 +228,8 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 	return all
 }
 
-// ofName returns the elections of the locks of one name: one, unless a ConfigMap and a Lease exist that are not held together.
+// ofName returns the elections of the locks of one name: two, if a ConfigMap and a Lease exist. One holder of both is moving its
+// election from the ConfigMap to the Lease.
 func ofName(locks []Lock) []Election {
 	all := make([]Election, 0, len(locks))
 	for _, l := range locks {
@@ -237,33 +238,14 @@ func ofName(locks []Lock) []Election {
 	if len(locks) != 2 {
 		return all
 	}
-	if isPart(locks[0]) || isPart(locks[1]) {
-		return []Election{pair(locks)}
-	}
 	for i := range all {
-		if all[0].Led() && all[1].Led() {
+		if all[0].Led() && all[1].Led() && all[0].Holder != all[1].Holder {
 			all[i].Problems = append(all[i].Problems, fmt.Sprintf(
 				"a ConfigMap and a Lease of this name each have a holder, so two leaders can be active; migrate with --lock=multi (docs/migration.md); if this lock is unused: kubectl -n %s delete %s %s",
 				all[i].Namespace, strings.ToLower(all[i].Lock), all[i].Name))
 		}
 	}
 	return all
-}
-
-func isPart(l Lock) bool { return l.Snapshot.Annotations[k8sresourcelock.MultiLockAnnotation] != "" }
-
-// pair returns the election of a ConfigMap and a Lease that are held together, from the record of the Lease.
-func pair(locks []Lock) Election {
-	lease, other := locks[0], locks[1]
-	if lease.Kind != Lease {
-		lease, other = other, lease
-	}
-	e := Of(lease)
-	e.Lock = Both
-	if holder := other.Snapshot.Record.HolderIdentity; holder != e.Holder {
-		e.Problems = append(e.Problems, fmt.Sprintf("its ConfigMap has holder %q and its Lease %q, so no candidate leads; if this persists, find the writers: kubectl get --show-managed-fields", holder, e.Holder))
-	}
-	return e
 }
 
 // Of returns the election of one lock, without candidates and liveness.
@@ -297,7 +279,7 @@ func Of(l Lock) Election {
 	if len(l.finalizers) > 0 {
 		e.Problems = append(e.Problems, fmt.Sprintf(
 			"the %s is being deleted and ends when its finalizers (%s) are removed; then the term of its leader ends; to remove them: kubectl -n %s patch %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
-			l.Kind, strings.Join(l.finalizers, ", "), e.Namespace, e.Objects()))
+			l.Kind, strings.Join(l.finalizers, ", "), e.Namespace, e.Object()))
 	}
 	return e
 }

@@ -13,11 +13,10 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Kinds of lock. Both is a ConfigMap and a Lease that are held together.
+// Kinds of lock.
 const (
 	Lease     = "Lease"
 	ConfigMap = "ConfigMap"
-	Both      = "Both"
 )
 
 // Lock is one version of a lock object.

@@ -90,17 +90,14 @@ func (e Election) removal(annotation string) string {
 	case specPreferredHolder:
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
 	}
-	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Objects(), annotation)
+	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
 	if annotation == k8sresourcelock.StrategyAnnotation && e.Preferred != "" {
 		command += " " + k8sresourcelock.PreferredHolderAnnotation + "-"
 	}
 	return command
 }
 
-// Objects returns the lock objects as arguments of kubectl.
-func (e Election) Objects() string {
-	if e.Lock == Both {
-		return "configmap/" + e.Name + " lease/" + e.Name
-	}
+// Object returns the lock object as an argument of kubectl.
+func (e Election) Object() string {
 	return strings.ToLower(e.Lock) + "/" + e.Name
 }

@@ -74,10 +74,6 @@ func TestElections_Obstacles(t *testing.T) {
 			t.Errorf("%s:\n%q, want\n%q", name, got, c.want)
 		}
 	}
-	both := Election{Namespace: "n", Name: "e", Lock: Both}
-	if got, want := both.removal("k"), "kubectl -n n annotate configmap/e lease/e k-"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 	l, _ := FromLease(&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy("x"))}})
 	if got, want := Elections([]Lock{l}, nil, k8sleaderelection.DefaultRevision{})[0].Obstacles, specStrategy; len(got) != 1 || got[0].Annotation != want {
 		t.Errorf("strategy in the spec: %v", got)

@@ -175,7 +175,7 @@ func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Tim
 
 // heldByMigration reports whether the holder also holds the other lock type.
 func heldByMigration(snap k8sresourcelock.Snapshot) bool {
-	return strings.HasPrefix(snap.Annotations[k8sresourcelock.MultiLockAnnotation], "v1 "+snap.Record.HolderIdentity+" ")
+	return strings.HasPrefix(snap.Annotations["incumbent.dev/multilock"], "v1 "+snap.Record.HolderIdentity+" ")
 }
 
 func otherType(lockType string) string {

@@ -66,8 +66,8 @@ func TestObservation(t *testing.T) {
 		"renewed":          {first, renewed, renewed, {snap: released}},
 		"stale":            {first, {snap: record("1", nil), after: 10 * time.Second, again: true, want: "seen"}, {snap: record("1", nil), after: 11 * time.Second, want: "stale"}},
 		"holder died":      {first, renewed, {snap: record("2", nil), after: 11 * time.Second, want: "stale"}},
-		"multi":            {{snap: record("1", map[string]string{locks.MultiLockAnnotation: "v1 x 3 uid"})}},
-		"multi of another": {{snap: record("1", map[string]string{locks.MultiLockAnnotation: "v1 y 3"}), again: true, want: "seen"}},
+		"multi":            {{snap: record("1", map[string]string{"incumbent.dev/multilock": "v1 x 3 uid"})}},
+		"multi of another": {{snap: record("1", map[string]string{"incumbent.dev/multilock": "v1 y 3"}), again: true, want: "seen"}},
 		"forbidden":        {{err: forbidden, want: "failed"}},
 		"away":             {{err: errAway, again: true, want: "failed"}, first},
 	} {

@@ -217,12 +217,12 @@ func (c Config) validateDurations(wrong func(format string, args ...any)) {
 }
 
 func lockType(name string) (leaderelection.LockType, error) {
-	for _, known := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti} {
+	for _, known := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
 		if name == known.String() || name == "" {
 			return known, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not one of configmap, multi, lease", name)
+	return 0, fmt.Errorf("%q is neither configmap nor lease", name)
 }
 
 // restConfig returns the client configuration of the cluster.

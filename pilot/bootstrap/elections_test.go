@@ -44,12 +44,12 @@ func TestElectionConfig(t *testing.T) {
 	if !s.electionConfig(election{}).Remote || got.Remote {
 		t.Error("only candidates of the remote cluster are remote")
 	}
-	s.config.Lock = "multi"
+	s.config.Lock = "configmap"
 	before := &leaderelection.Predecessor{Name: "an-election"}
 	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LockTypeLease || got.Predecessor != before {
 		t.Errorf("a row with its own lock type: %v, %v", got.Lock, got.Predecessor)
 	}
-	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeMulti || got.Predecessor != nil {
+	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeConfigMap || got.Predecessor != nil {
 		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
 	}
 	kinds := map[string]string{}
@@ -166,7 +166,7 @@ func TestLockTypeCheck(t *testing.T) {
 		return second.metric(t, fmt.Sprintf("incumbent_election_other_lock_held{name=%q}", electionID)) == "1" &&
 			second.lines.Count("level=WARN", text, "holder=first") == 1 && second.election(t).OtherLock == "first holds the configmap"
 	})
-	for lock, want := range map[string]bool{"configmap": true, "lease": true, "multi": false} {
+	for lock, want := range map[string]bool{"configmap": true, "lease": true} {
 		config := goodConfig()
 		config.Lock = lock
 		if s := mustNew(t, config, nil); (s.lockTypes != nil) != want {

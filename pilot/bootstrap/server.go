@@ -170,7 +170,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = s.newSelfTest()
-	if !config.DisableElections && config.Lock != leaderelection.LockTypeMulti.String() {
+	if !config.DisableElections && config.Lock != "multi" {
 		s.lockTypes = migration.NewLockTypeCheck(migration.Config{
 			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
 		})

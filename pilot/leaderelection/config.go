@@ -28,21 +28,15 @@ const (
 	LockTypeLease LockType = iota
 	// LockTypeConfigMap stores the record in an annotation of a ConfigMap.
 	LockTypeConfigMap
-	// LockTypeMulti stores the record in both. It is the intermediate step of a migration from
-	// LockTypeConfigMap to LockTypeLease: all replicas must use LockTypeMulti before the first
-	// replica uses LockTypeLease. See docs/migration.md.
-	LockTypeMulti
 )
 
-// String returns "lease", "configmap" or "multi".
+// String returns "lease" or "configmap".
 func (l LockType) String() string {
 	switch l {
 	case LockTypeConfigMap:
 		return "configmap"
 	case LockTypeLease:
 		return "lease"
-	case LockTypeMulti:
-		return "multi"
 	}
 	return fmt.Sprintf("LockType(%d)", uint8(l))
 }
@@ -201,10 +195,8 @@ func (c Config) validate() error {
 	for _, problem := range validation.IsDNS1123Label(c.Revision) {
 		errs = append(errs, fmt.Errorf("the Revision %q: %s", c.Revision, problem))
 	}
-	switch c.Lock {
-	case LockTypeConfigMap, LockTypeLease, LockTypeMulti:
-	default:
-		errs = append(errs, fmt.Errorf("the Lock %v is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti", c.Lock))
+	if c.Lock != LockTypeConfigMap && c.Lock != LockTypeLease {
+		errs = append(errs, fmt.Errorf("the Lock %v is neither LockTypeConfigMap nor LockTypeLease", c.Lock))
 	}
 	errs = append(errs, c.validateLockMeta(), c.validatePodLabel())
 	if c.Predecessor != nil {
@@ -235,7 +227,7 @@ func (c Config) validatePredecessor() error {
 	if err := p.validate(); err != nil {
 		return err
 	}
-	if (p.Namespace == "" || p.Namespace == c.Namespace) && p.Name == c.lockName() && (p.Lock == c.Lock || c.Lock == LockTypeMulti) {
+	if (p.Namespace == "" || p.Namespace == c.Namespace) && p.Name == c.lockName() && p.Lock == c.Lock {
 		return fmt.Errorf("the Predecessor %s is the election's own lock", p.Name)
 	}
 	return nil

@@ -115,11 +115,10 @@ func TestConfigValidate(t *testing.T) {
 	}{
 		"good":              {change: func(*Config) {}},
 		"a ConfigMap":       {change: func(c *Config) { c.Lock = LockTypeConfigMap }},
-		"both":              {change: func(c *Config) { c.Lock = LockTypeMulti }},
 		"no election":       {change: func(c *Config) { c.ElectionID = "" }, want: []string{"no ElectionID: name the election, e.g. " + NamespaceController}, not: "no Namespace"},
 		"no namespace":      {change: func(c *Config) { c.Namespace = "" }, want: []string{"no Namespace: name the namespace"}, not: "no ElectionID"},
 		"no such revision":  {change: func(c *Config) { c.Revision = "A b" }, want: []string{`the Revision "A b"`}},
-		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is none of LockTypeConfigMap, LockTypeLease, LockTypeMulti"}},
+		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is neither LockTypeConfigMap nor LockTypeLease"}},
 		"its own lock":      {change: func(c *Config) { c.Predecessor = &Predecessor{Name: "new"} }, want: []string{"the Predecessor new is the election's own lock"}},
 		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
 		"lock labels":       {change: func(c *Config) { c.LockLabels = map[string]string{"app.kubernetes.io/name": "x"} }},

@@ -162,16 +162,10 @@ func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelo
 
 func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Versioned {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
-	configMap := &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
-	lease := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Shared: shared}
-	switch kind {
-	case LockTypeLease:
-		return lease
-	case LockTypeMulti:
-		return &k8sresourcelock.MultiLock{Primary: configMap, Secondary: lease}
-	case LockTypeConfigMap:
+	if kind == LockTypeConfigMap {
+		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
 	}
-	return configMap
+	return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Shared: shared}
 }
 
 // AddRunFunction adds a function that runs while this process leads. stop is closed when the function

@@ -14,7 +14,7 @@ import (
 
 // An election with each type of lock, from start to stop.
 func TestElection(t *testing.T) {
-	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease, LockTypeMulti} {
+	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease} {
 		t.Run(kind.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *lockServer) {
 				before := s.candidate(t, "before", func(c *Config) { c.Lock = kind }).starts(t)

@@ -85,31 +85,19 @@ func TestLock(t *testing.T) {
 	recorder := &silentRecorder{}
 	shared := &k8sresourcelock.Shared{}
 	who := k8sresourcelock.ResourceLockConfig{Identity: "a", Key: "^canary", EventRecorder: recorder}
-	for kind, want := range map[LockType][]string{
-		LockTypeConfigMap: {"ConfigMap"}, LockTypeLease: {"Lease"}, LockTypeMulti: {"ConfigMap", "Lease"},
-	} {
+	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease} {
 		l := electionFor(t, Config{Lock: kind, Revision: "canary", Remote: true, EventRecorder: recorder})
-		locks := []k8sresourcelock.Interface{l.lock(l.client.Kube(), shared)}
-		if both, ok := locks[0].(*k8sresourcelock.MultiLock); ok {
-			locks = []k8sresourcelock.Interface{both.Primary, both.Secondary}
-		}
-		var got []string
-		for _, lock := range locks {
-			switch lock := lock.(type) {
-			case *k8sresourcelock.ConfigMapLock:
-				got = append(got, "ConfigMap")
-				if lock.ConfigMapMeta.Name != "new" || lock.ConfigMapMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who {
-					t.Errorf("%+v", lock)
-				}
-			case *k8sresourcelock.LeaseLock:
-				got = append(got, "Lease")
-				if lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Shared != shared {
-					t.Errorf("%+v", lock)
-				}
+		switch lock := l.lock(l.client.Kube(), shared).(type) {
+		case *k8sresourcelock.ConfigMapLock:
+			if kind != LockTypeConfigMap || lock.ConfigMapMeta.Name != "new" || lock.ConfigMapMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who {
+				t.Errorf("%v: %+v", kind, lock)
 			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%v: locks %v, want %v", kind, got, want)
+		case *k8sresourcelock.LeaseLock:
+			if kind != LockTypeLease || lock.LeaseMeta.Name != "new" || lock.LeaseMeta.Namespace != "istio-system" || lock.Client == nil || lock.LockConfig != who || lock.Shared != shared {
+				t.Errorf("%v: %+v", kind, lock)
+			}
+		default:
+			t.Errorf("%v: a %T", kind, lock)
 		}
 	}
 	operator, err := electionFor(t, Config{}).Operator("me")

@@ -188,15 +188,14 @@ func TestPredecessor_Validate(t *testing.T) {
 		lock   LockType
 		refuse string
 	}{
-		"another name":       {Predecessor{Name: "old", Lock: LockTypeConfigMap}, LockTypeConfigMap, ""},
-		"another namespace":  {Predecessor{Namespace: "elsewhere", Name: "new", Lock: LockTypeLease}, LockTypeLease, ""},
-		"another kind":       {Predecessor{Name: "new", Lock: LockTypeConfigMap}, LockTypeLease, ""},
-		"no name":            {Predecessor{Lock: LockTypeConfigMap}, LockTypeConfigMap, `the Predecessor's Name ""`},
-		"invalid name":       {Predecessor{Name: "Old", Lock: LockTypeLease}, LockTypeConfigMap, `the Predecessor's Name "Old"`},
-		"two objects":        {Predecessor{Name: "old", Lock: LockTypeMulti}, LockTypeConfigMap, "is neither LockTypeConfigMap nor LockTypeLease"},
-		"own lock":           {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
-		"own namespace":      {Predecessor{Namespace: "istio-system", Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
-		"one of own objects": {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeMulti, "is the election's own lock"},
+		"another name":      {Predecessor{Name: "old", Lock: LockTypeConfigMap}, LockTypeConfigMap, ""},
+		"another namespace": {Predecessor{Namespace: "elsewhere", Name: "new", Lock: LockTypeLease}, LockTypeLease, ""},
+		"another kind":      {Predecessor{Name: "new", Lock: LockTypeConfigMap}, LockTypeLease, ""},
+		"no name":           {Predecessor{Lock: LockTypeConfigMap}, LockTypeConfigMap, `the Predecessor's Name ""`},
+		"invalid name":      {Predecessor{Name: "Old", Lock: LockTypeLease}, LockTypeConfigMap, `the Predecessor's Name "Old"`},
+		"no such lock":      {Predecessor{Name: "old", Lock: 7}, LockTypeConfigMap, "is neither LockTypeConfigMap nor LockTypeLease"},
+		"own lock":          {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
+		"own namespace":     {Predecessor{Namespace: "istio-system", Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
 	} {
 		cfg := Config{Namespace: "istio-system", ElectionID: "new", Revision: "canary", Lock: x.lock, Predecessor: &x.p}
 		err := cfg.validate()

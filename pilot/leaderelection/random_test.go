@@ -110,9 +110,7 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	switch m {
 	case configMapOnly:
 		cfg.Lock = LockTypeConfigMap
-	case bothLocks:
-		cfg.Lock = LockTypeMulti
-	case leaseOnly:
+	case bothLocks, leaseOnly:
 		cfg.Lock = LockTypeLease
 	case clientGoPeer:
 	}

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"incumbent.dev/incumbent/internal/inspect"
 )
 
 const (
@@ -52,7 +50,7 @@ func changesOf(events []corev1.Event, e Election) (changes []Change) {
 	var terms []termEvent
 	for _, event := range events {
 		object := event.InvolvedObject
-		if object.Name != e.Lock || object.Namespace != e.Namespace || object.Kind != e.Kind && e.Kind != inspect.Both {
+		if object.Name != e.Lock || object.Namespace != e.Namespace || object.Kind != e.Kind {
 			continue
 		}
 		identity, text, _ := strings.Cut(event.Message, " ")

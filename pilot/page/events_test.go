@@ -35,8 +35,4 @@ func TestChangesFromEvents(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	events[9].InvolvedObject = lease
-	if got := changesOf(events, Election{Kind: inspect.Both, Namespace: "home", Lock: "led"}); len(got) <= len(want) {
-		t.Errorf("an election with two locks: %+v", got)
-	}
 }

@@ -2,17 +2,16 @@ package page
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -63,11 +62,12 @@ func (r *LockReader) Read(ctx context.Context, elections []Election) {
 			continue
 		}
 		found := inspect.Election{State: unreachable}
-		if locks, err := r.locks(ctx, e); err == nil {
+		switch l, exists, err := r.lock(ctx, e); {
+		case err != nil:
+		case exists:
+			found = inspect.Of(l)
+		default:
 			found.State = inspect.Empty
-			if all := inspect.Elections(locks, nil, k8sleaderelection.DefaultRevision{}); len(all) > 0 {
-				found = all[0]
-			}
 		}
 		r.mu.Lock()
 		r.read[e.name()] = lastRead{found, isRecord(last.Election, e) && isRecord(found, e) && found.Renewed.After(last.Renewed)}
@@ -75,28 +75,24 @@ func (r *LockReader) Read(ctx context.Context, elections []Election) {
 	}
 }
 
-// locks returns the lock objects of an election.
-func (r *LockReader) locks(ctx context.Context, e Election) (locks []inspect.Lock, _ error) {
-	add := func(l inspect.Lock, ok bool) {
-		if l.At = r.clock.Now(); ok {
-			locks = append(locks, l)
+// lock returns the lock object of an election, and false if there is no lock.
+func (r *LockReader) lock(ctx context.Context, e Election) (l inspect.Lock, found bool, err error) {
+	if e.Kind == inspect.ConfigMap {
+		var configMap *corev1.ConfigMap
+		if configMap, err = r.client.Kube().CoreV1().ConfigMaps(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{}); err == nil {
+			l, found = inspect.FromConfigMap(&configMap.ObjectMeta)
+		}
+	} else {
+		var lease *coordinationv1.Lease
+		if lease, err = r.client.Kube().CoordinationV1().Leases(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{}); err == nil {
+			l, found = inspect.FromLease(lease)
 		}
 	}
-	var errs []error
-	if e.Kind != inspect.ConfigMap {
-		lease, err := r.client.Kube().CoordinationV1().Leases(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{})
-		if errs = append(errs, err); err == nil {
-			add(inspect.FromLease(lease))
-		}
+	l.At = r.clock.Now()
+	if apierrors.IsNotFound(err) {
+		err = nil
 	}
-	if e.Kind != inspect.Lease {
-		configMap, err := r.client.Kube().CoreV1().ConfigMaps(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{})
-		if errs = append(errs, err); err == nil {
-			add(inspect.FromConfigMap(&configMap.ObjectMeta))
-		}
-	}
-	errs = slices.DeleteFunc(errs, apierrors.IsNotFound)
-	return locks, errors.Join(errs...)
+	return l, found, err
 }
 
 // Judge returns the election with the state of its lock, if that differs from what the elector observes.

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"cmp"
 	"time"
 
 	"incumbent.dev/incumbent/internal/inspect"
@@ -38,6 +37,8 @@ const disabled = "disabled"
 
 // lockKind returns the object kind of a lock type.
 func lockKind(lockType string) string {
-	kinds := map[string]string{leaderelection.LockTypeConfigMap.String(): inspect.ConfigMap, leaderelection.LockTypeLease.String(): inspect.Lease}
-	return cmp.Or(kinds[lockType], inspect.Both)
+	if lockType == leaderelection.LockTypeConfigMap.String() {
+		return inspect.ConfigMap
+	}
+	return inspect.Lease
 }

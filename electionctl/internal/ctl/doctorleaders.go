@@ -60,7 +60,7 @@ func (x *examination) leader(ctx context.Context, e inspect.Election) error {
 		add(unknown, fmt.Sprintf("%s --observe %ds", where, e.LeaseSeconds+1), " may have no leader: %s", e.StateText())
 		return nil
 	case !e.Led() && x.holder(e) != "":
-		add(warning, fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Objects()),
+		add(warning, fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Object()),
 			": the %s is not used, because the lock of another type has the leader %s", e.Lock, x.holder(e))
 		return nil
 	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
@@ -119,7 +119,7 @@ func wayOut(e inspect.Election) string {
 			return fmt.Sprintf("if this persists, read the log of a candidate: kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
 		}
 	}
-	return fmt.Sprintf("start the pods of a candidate: kubectl -n %s get deployments; if the lock is not used any more: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Objects())
+	return fmt.Sprintf("start the pods of a candidate: kubectl -n %s get deployments; if the lock is not used any more: kubectl -n %s delete %s", e.Namespace, e.Namespace, e.Object())
 }
 
 // witnessed reports whether the candidates have a witness.

@@ -111,7 +111,7 @@ func (p *Program) printExplanations(out *output, found []inspect.Election, d k8s
 // explained prints one election.
 func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
 	w := safe{p.Out}
-	w.line("%s/%s, a %s", e.Namespace, e.Name, lockWord(e.Lock))
+	w.line("%s/%s, a %s", e.Namespace, e.Name, e.Lock)
 	if e.Holder != "" {
 		w.line("  holder       %s%s", e.Holder, optional(" (%s)", e.Program))
 		w.line("  revision     %s", cmp.Or(e.Key, "none recorded"))
@@ -205,13 +205,6 @@ func (s safe) line(format string, args ...any) {
 		}
 	}
 	fmt.Fprintln(s.Writer, plain(fmt.Sprintf(format, args...)))
-}
-
-func lockWord(kind string) string {
-	if kind == inspect.Both {
-		return "ConfigMap and a Lease together"
-	}
-	return kind
 }
 
 // optional formats s. It returns "" if s is empty.

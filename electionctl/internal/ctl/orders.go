@@ -212,7 +212,7 @@ func (p *Program) pending(c *clients, before inspect.Election) string {
 func executable(found []inspect.Election, anyHolder bool) error {
 	e := found[0]
 	switch {
-	case len(found) > 1:
+	case len(found) > 1 && found[0].Holder != found[1].Holder: // one holder of both holds the Lease only while it holds the ConfigMap
 		return withCode(Refused, "a ConfigMap and a Lease named %s each have a holder, so two leaders can be active: see %s", e.Name, command("explain", e))
 	case anyHolder:
 		return nil
@@ -297,7 +297,7 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 
 // lock returns the lock of an election.
 func (c *clients) lock(e inspect.Election) k8sresourcelock.Interface {
-	lockType := map[string]string{inspect.Lease: k8sresourcelock.LeasesResourceLock, inspect.ConfigMap: "configmaps", inspect.Both: "configmapsleases"}[e.Lock]
+	lockType := map[string]string{inspect.Lease: k8sresourcelock.LeasesResourceLock, inspect.ConfigMap: "configmaps"}[e.Lock]
 	lock, _ := k8sresourcelock.New(lockType, e.Namespace, e.Name, c.kube.CoreV1(), c.kube.CoordinationV1(),
 		k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}) // these types exist
 	return lock

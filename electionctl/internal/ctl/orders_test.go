@@ -13,7 +13,7 @@ import (
 )
 
 func TestOrders(t *testing.T) {
-	for kind, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LockTypeLease, "configmap": leaderelection.LockTypeConfigMap, "multi": leaderelection.LockTypeMulti} {
+	for kind, lock := range map[string]leaderelection.LockType{"lease": leaderelection.LockTypeLease, "configmap": leaderelection.LockTypeConfigMap} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			e := newEnvironment(t)

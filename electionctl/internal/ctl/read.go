@@ -160,7 +160,7 @@ func (c *clients) look(ctx context.Context, namespace string) (*seen, error) {
 // lock returns the lock of an election.
 func (s *seen) lock(e inspect.Election) (inspect.Lock, bool) {
 	for _, l := range s.locks {
-		if l.Namespace == e.Namespace && l.Name == e.Name && (l.Kind == e.Lock || e.Lock == inspect.Both && l.Kind == inspect.Lease) {
+		if l.Namespace == e.Namespace && l.Name == e.Name && l.Kind == e.Lock {
 			return l, true
 		}
 	}
@@ -248,7 +248,7 @@ func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
 	return withCode(NotFound, "no elections found in namespace %s; elections exist in: %s", c.at, strings.Join(slices.Sorted(maps.Keys(others)), ", "))
 }
 
-// one returns the elections of a name: two if a ConfigMap and a Lease exist that are not held together.
+// one returns the elections of a name: two if a ConfigMap and a Lease exist.
 func (p *Program) one(ctx context.Context, c *clients, name string, d k8sleaderelection.DefaultRevision) ([]inspect.Election, *seen, error) {
 	all, s, err := p.elections(ctx, c, d)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -127,7 +126,7 @@ func (c Config) declaration(e Election) fence.Declaration {
 	switch {
 	case e.Lease:
 		d.Lock = fence.Lease
-	case c.Lock == leaderelection.LockTypeMulti.String():
+	case c.Lock == "multi":
 		d.Lock = fence.Lease
 		d.Multi = true
 	}

@@ -5,13 +5,11 @@ import (
 	"context"
 	"maps"
 	"math/big"
-	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -29,9 +27,6 @@ type Harness struct {
 	Owner metav1.OwnerReference
 	// WriteOther writes another object of the same type in the same namespace.
 	WriteOther func()
-	// TwoObjects reports that the lock is a MultiLock. Its watch shows each object separately and may omit short
-	// states.
-	TwoObjects bool
 	// ExpiredVersion is a resourceVersion from which no watch can resume. It is not used for a lock without Watch.
 	ExpiredVersion string
 }
@@ -64,7 +59,7 @@ func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				h := harness(t)
-				if h.WriteOther == nil || h.ExpiredVersion == "" && !h.TwoObjects {
+				if h.WriteOther == nil || h.ExpiredVersion == "" {
 					t.Fatal("the harness lacks WriteOther or ExpiredVersion, without which checks would prove nothing")
 				}
 				c.run(&trial{T: t, Harness: h, ctx: ctx})
@@ -121,10 +116,8 @@ func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.Le
 		t.Errorf("stored: %+v (exists %v, unreadable %v, raw %q)\n  want: %+v", got.Record, got.Exists, got.Unreadable, got.Raw, want)
 		return
 	}
-	for _, obj := range objects(got) {
-		if len(obj.GetManagedFields()) > 0 {
-			t.Errorf("managedFields of %v", obj)
-		}
+	if obj := got.Object.(Object); len(obj.GetManagedFields()) > 0 {
+		t.Errorf("managedFields of %v", obj)
 	}
 }
 
@@ -135,30 +128,20 @@ func (t *trial) wantAnnotations(got k8sresourcelock.Snapshot, want map[string]st
 	}
 }
 
-// wantLater checks that the version has grown. For a MultiLock, the sum of both versions must have grown too.
+// wantLater checks that the version has grown.
 func (t *trial) wantLater(later, earlier k8sresourcelock.Snapshot) {
 	t.Helper()
 	if number(t, later.ResourceVersion).Cmp(number(t, earlier.ResourceVersion)) <= 0 {
 		t.Errorf("version %q after %q: it must grow", later.ResourceVersion, earlier.ResourceVersion)
-	}
-	sum := func(p [2]k8sresourcelock.Part) uint64 { return p[0].Version + p[1].Version }
-	if t.TwoObjects && sum(later.Parts) <= sum(earlier.Parts) {
-		t.Errorf("versions %v after %v: they must grow", later.Parts, earlier.Parts)
 	}
 }
 
 // wantState checks that both snapshots show the same state.
 func (t *trial) wantState(is, want k8sresourcelock.Snapshot) {
 	t.Helper()
-	named := uids(is)
-	if t.TwoObjects && slices.Contains(named[:], "") || is.UID == "" || is.UID != want.UID || is.ResourceVersion != want.ResourceVersion || is.Parts != want.Parts || !bytes.Equal(is.Raw, want.Raw) {
-		t.Errorf("  is %s %s %v %s\nwant %s %s %v %s", is.UID, is.ResourceVersion, is.Parts, is.Raw, want.UID, want.ResourceVersion, want.Parts, want.Raw)
+	if is.UID == "" || is.UID != want.UID || is.ResourceVersion != want.ResourceVersion || !bytes.Equal(is.Raw, want.Raw) {
+		t.Errorf("  is %s %s %s\nwant %s %s %s", is.UID, is.ResourceVersion, is.Raw, want.UID, want.ResourceVersion, want.Raw)
 	}
-}
-
-// uids returns the UIDs of all objects of the lock.
-func uids(s k8sresourcelock.Snapshot) [3]types.UID {
-	return [3]types.UID{s.UID, s.Parts[0].UID, s.Parts[1].UID}
 }
 
 func number(t *trial, version string) *big.Int {

@@ -8,9 +8,6 @@ func TestConformance(t *testing.T) {
 			Conformance(t, func(*testing.T) Harness { return NewStore(kind).Harness() })
 		})
 	}
-	t.Run("both", func(t *testing.T) {
-		Conformance(t, func(*testing.T) Harness { return NewPair().Harness() })
-	})
 	t.Run("leases that share watches", func(t *testing.T) {
 		Conformance(t, func(*testing.T) Harness {
 			store := NewStore(Lease)

@@ -113,7 +113,7 @@ var writeChecks = []check{
 		t.Delete()
 		third := t.acquire(a)
 		t.wantLater(third, second)
-		if uids(third) == uids(first) || uids(second) != uids(first) {
+		if third.UID == first.UID || second.UID != first.UID {
 			t.Errorf("UIDs %s, %s, then re-created %s", first.UID, second.UID, third.UID)
 		}
 	}},

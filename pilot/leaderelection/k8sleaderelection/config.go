@@ -138,12 +138,12 @@ type Gate interface {
 
 // Term is an uninterrupted period of leadership. The zero Term is none.
 type Term struct {
-	// LockUID is the UID of the lock object, or of the secondary of a MultiLock.
+	// LockUID is the UID of the lock object.
 	LockUID string
 	// Transitions is leaderTransitions of the record.
 	Transitions int
-	// Token is the fencing token: the resourceVersion of the leader's first write in this term, or of its write to the
-	// secondary of a MultiLock. It grows from term to term within one etcd history.
+	// Token is the fencing token: the resourceVersion of the leader's first write in this term. It grows from term to term
+	// within one etcd history.
 	Token uint64
 }
 
@@ -178,12 +178,9 @@ func (c LeaderElectionConfig) validate() error {
 	if c.RetryPeriod <= 0 {
 		add("RetryPeriod %v: must be greater than zero", c.RetryPeriod)
 	}
-	switch c.Lock.(type) {
-	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
-		if c.RetryPeriod > 0 && c.RetryPeriod < time.Second {
-			add("RetryPeriod %v with a %T: must be at least a second, because the lock stores its times in seconds. Use a LeaseLock or lengthen RetryPeriod.",
-				c.RetryPeriod, c.Lock)
-		}
+	if _, seconds := c.Lock.(*k8sresourcelock.ConfigMapLock); seconds && c.RetryPeriod > 0 && c.RetryPeriod < time.Second {
+		add("RetryPeriod %v with a %T: must be at least a second, because the lock stores its times in seconds. Use a LeaseLock or lengthen RetryPeriod.",
+			c.RetryPeriod, c.Lock)
 	}
 	if c.RenewDeadline <= time.Duration(JitterFactor*float64(c.RetryPeriod)) {
 		add("RenewDeadline %v must be greater than RetryPeriod %v times %v: lengthen RenewDeadline or shorten RetryPeriod",
@@ -202,7 +199,7 @@ func (c LeaderElectionConfig) validateCoordinated(add func(format string, args .
 		return
 	}
 	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
-	case *k8sresourcelock.ConfigMapLock, *k8sresourcelock.MultiLock:
+	case *k8sresourcelock.ConfigMapLock:
 		add("Coordinated with a %T: a coordinator supports only Leases. Use a LeaseLock.", lock)
 	default:
 		if !versioned {

@@ -7,7 +7,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // testConfig returns a valid configuration with a different value in each duration.
@@ -106,13 +105,6 @@ func TestConfigValidate(t *testing.T) {
 			func(c *LeaderElectionConfig) { c.Lock = configMap; c.RetryPeriod = time.Second - 1 },
 			"RetryPeriod 999.999999ms with a *k8sresourcelock.ConfigMapLock: must be at least a second",
 		},
-		"MultiLock, short retry": {
-			func(c *LeaderElectionConfig) {
-				c.Lock = &k8sresourcelock.MultiLock{Primary: configMap, Secondary: c.Lock}
-				c.RetryPeriod = time.Second - 1
-			},
-			"with a *k8sresourcelock.MultiLock: must be at least a second",
-		},
 		"zero retry":        {func(c *LeaderElectionConfig) { c.RetryPeriod = 0 }, "RetryPeriod 0s: "},
 		"negative retry":    {func(c *LeaderElectionConfig) { c.RetryPeriod = -time.Second }, "RetryPeriod -1s: "},
 		"longest retry":     {func(c *LeaderElectionConfig) { c.RetryPeriod = 12499 * time.Millisecond }, ""},
@@ -129,7 +121,6 @@ func TestConfigValidate(t *testing.T) {
 		"negative drift":    {func(c *LeaderElectionConfig) { c.MaxClockDrift = -0.1 }, "MaxClockDrift -0.1"},
 		"full drift":        {func(c *LeaderElectionConfig) { c.MaxClockDrift = 1 }, "MaxClockDrift 1"},
 		"no lock":           {func(c *LeaderElectionConfig) { c.Lock = nil }, "no Lock"},
-		"empty MultiLock":   {func(c *LeaderElectionConfig) { c.Lock = &k8sresourcelock.MultiLock{} }, "identity"},
 		"no identity":       {func(c *LeaderElectionConfig) { c.Lock = store.Lock("", "").Locker }, "identity"},
 		"space in identity": {func(c *LeaderElectionConfig) { c.Lock = store.Lock("a b", "").Locker }, "identity"},
 		"long identity":     {func(c *LeaderElectionConfig) { c.Lock = store.Lock(strings.Repeat("x", 300), "").Locker }, "identity"},

@@ -32,8 +32,8 @@ type WitnessedTerm struct {
 	Name      string `json:"name"`
 	// Holder is the identity of the process.
 	Holder string `json:"holder"`
-	// UIDs are the UID of the lock object, or the UIDs of both objects of a MultiLock.
-	UIDs [2]string `json:"uids"`
+	// UID is the UID of the lock object.
+	UID string `json:"uid"`
 	// Transitions and Acquired are leaderTransitions and the acquire time of the record, in microseconds.
 	Transitions int   `json:"transitions"`
 	Acquired    int64 `json:"acquired"`
@@ -109,7 +109,7 @@ func witnessRelease(base k8sresourcelock.Snapshot) time.Duration {
 
 func (t WitnessedTerm) core() core.EndedTerm {
 	return core.EndedTerm{
-		Holder: t.Holder, UID: core.UID{First: t.UIDs[0], Second: t.UIDs[1]},
+		Holder: t.Holder, UID: t.UID,
 		Transitions: t.Transitions, Acquired: core.Stamp(t.Acquired),
 	}
 }
@@ -140,7 +140,7 @@ func (l *loop) witnessedTerm(t core.EndedTerm) WitnessedTerm {
 	}
 	return WitnessedTerm{
 		LockType: kind, Namespace: namespace, Name: name,
-		Holder: t.Holder, UIDs: [2]string{t.UID.First, t.UID.Second},
+		Holder: t.Holder, UID: t.UID,
 		Transitions: t.Transitions, Acquired: int64(t.Acquired), Lease: l.core.Lease,
 	}
 }

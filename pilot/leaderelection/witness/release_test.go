@@ -83,7 +83,7 @@ func TestRelease_SlowServer(t *testing.T) {
 				Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
 			}
 			r := registration{WitnessedTerm: k8sleaderelection.WitnessedTerm{
-				LockType: "leases", Namespace: "n", Name: "l", Holder: "a", UIDs: [2]string{"u"}, Acquired: now.UnixMicro(), Lease: 30 * time.Second,
+				LockType: "leases", Namespace: "n", Name: "l", Holder: "a", UID: "u", Acquired: now.UnixMicro(), Lease: 30 * time.Second,
 			}}
 			o.release(t.Context(), terms{r.key(): r}, 0)
 			if got := *server.lease.Spec.HolderIdentity; got != holder {

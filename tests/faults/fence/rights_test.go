@@ -126,7 +126,7 @@ func TestRights_Table(t *testing.T) {
 		{"release", func(string) attempt { return s.hold("", 3) }},
 		{"annotations `incumbent.dev/*`", func(string) attempt {
 			return s.annotateWith(locks.MarkerAnnotation, locks.HandoverRequestAnnotation, locks.NominatedAnnotation, locks.HoldAnnotation,
-				locks.StrategyAnnotation, locks.PreferredHolderAnnotation, locks.MultiLockAnnotation)
+				locks.StrategyAnnotation, locks.PreferredHolderAnnotation)
 		}},
 		{"other annotations and labels", func(string) attempt { return s.annotateWith("example.com/x") }},
 		{"delete the lock", func(string) attempt {

@@ -68,7 +68,7 @@ func campaign(ctx context.Context, client *witness.Client) error {
 	if err != nil {
 		return err
 	}
-	kind := map[string]leaderelection.LockType{"configmaps": leaderelection.LockTypeConfigMap, "configmapsleases": leaderelection.LockTypeMulti}[os.Getenv("LOCK")]
+	kind := map[string]leaderelection.LockType{"configmaps": leaderelection.LockTypeConfigMap}[os.Getenv("LOCK")]
 	duration := leaderelection.DefaultLeaseDuration
 	if text := os.Getenv("LEASE"); text != "" {
 		if duration, err = time.ParseDuration(text); err != nil {

@@ -34,7 +34,7 @@ func TestDeath_Releases(t *testing.T) {
 		"panic":                 {"leases", usr1, 2},
 		"exit":                  {"configmaps", usr1, 3},
 		"inherited descriptors": {"leases", usr1, -int(syscall.SIGKILL)},
-		"kill":                  {"configmapsleases", func(p *process) { p.signal(syscall.SIGKILL) }, -int(syscall.SIGKILL)},
+		"kill":                  {"leases", func(p *process) { p.signal(syscall.SIGKILL) }, -int(syscall.SIGKILL)},
 		"out of memory": {"leases", func(p *process) {
 			limitMemory(t, p.PID(), p.pid("candidate"))
 			usr1(p)

@@ -62,10 +62,3 @@ func wantForbidden(t *testing.T, err error, prefix string) {
 		t.Errorf("error %v, want %q and Forbidden", err, prefix)
 	}
 }
-
-func TestConformance_MultiLock(t *testing.T) {
-	first := newScene(t, locktest.ConfigMap, func(*rest.Config) {}, rights(locktest.Lease)...)
-	second := first
-	second.kind = locktest.Lease
-	locktest.Conformance(t, func(t *testing.T) locktest.Harness { return locktest.Both(first.harness(t), second.harness(t)) })
-}

@@ -44,7 +44,7 @@ var (
 		LeaseDuration: time.Duration(0), RenewDeadline: time.Duration(0), RetryPeriod: time.Duration(0),
 		DefaultWatcher: revisions.DefaultWatcher(nil), Disabled: false,
 	}
-	_ = []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease, leaderelection.LockTypeMulti}
+	_ = []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease}
 )
 
 // Signatures of k8sleaderelection, from client-go and from the fork of Istio.
@@ -99,7 +99,6 @@ var (
 	_ = []k8sresourcelock.Interface{
 		&k8sresourcelock.ConfigMapLock{ConfigMapMeta: metav1.ObjectMeta{}, Client: corev1client.ConfigMapsGetter(nil), LockConfig: k8sresourcelock.ResourceLockConfig{}},
 		&k8sresourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{}, Client: coordinationv1client.LeasesGetter(nil), LockConfig: k8sresourcelock.ResourceLockConfig{}},
-		&k8sresourcelock.MultiLock{Primary: k8sresourcelock.Interface(nil), Secondary: k8sresourcelock.Interface(nil)},
 	}
 )
 

@@ -18,8 +18,8 @@ import (
 //
 // A command applies to the current term only. Incumbent candidates execute it; istiod and client-go ignore it.
 type Operator struct {
-	// Lock is the lock of the election. It must implement k8sresourcelock.Versioned and Annotated, as ConfigMapLock,
-	// LeaseLock and MultiLock do.
+	// Lock is the lock of the election. It must implement k8sresourcelock.Versioned and Annotated, as ConfigMapLock and
+	// LeaseLock do.
 	Lock k8sresourcelock.Interface
 	// Requester identifies the operator, for other people on call. It must not be empty.
 	Requester string
@@ -83,8 +83,8 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 	})
 }
 
-// Resume ends the hold of Pause or Transfer. It sets the hold to zero seconds, and the holder removes it: if it was deleted
-// from one of the two objects of a MultiLock, the other object would restore it. The error is ErrNoHold if there is none.
+// Resume ends the hold of Pause or Transfer. It sets the hold to zero seconds, and the next write of the holder removes the
+// hold. The error is ErrNoHold if there is none.
 func (o Operator) Resume(ctx context.Context) error {
 	return o.annotate(ctx, "resume", func(snap core.Snapshot, annotations map[string]string) error {
 		if !snap.OnHold() {
@@ -253,7 +253,6 @@ func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
 	switch {
 	case is.Refused != "":
 		return fmt.Errorf("%w: %s refused: %s", ErrNotExecuted, r.Holder, is.Refused)
-	case w.hidden(snap, now):
 	case is.Identity != r.Identity || is.Requester != r.Requester:
 		return fmt.Errorf("%w: it was replaced by a request of %s", ErrNotExecuted, is.Requester)
 	case !is.Accepted && w.began.Until(now) >= time.Duration(r.Seconds)*time.Second:
@@ -267,26 +266,16 @@ func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
 	return nil
 }
 
-// hidden reports whether the command may exist on the other object of a MultiLock only. A leader that releases has written
-// one object, and the snapshot shows the other until it is written too.
-func (w *progress) hidden(snap core.Snapshot, now core.Instant) bool {
-	return snap.Halves.IsHalf() && snap.Annotations.Request == (core.Request{}) && w.began.Until(now) < time.Duration(w.r.Seconds)*time.Second
-}
-
 // leads reports whether the candidate, which holds the lock, leads. An incumbent leader has a marker. Another elector keeps
 // the nomination and leads from its first own write.
 func (w *progress) leads(snap core.Snapshot, now core.Instant) (done bool, err error) {
 	if w.heldSince == 0 {
 		w.heldSince = now
 	}
-	overdue := w.heldSince.Until(now) > 2*w.lease
 	switch {
-	case snap.Halves.IsHalf() && overdue:
-		return false, fmt.Errorf("%w: only one of the two lock objects names %s", ErrNotExecuted, snap.Record.Holder)
-	case snap.Halves.IsHalf(): // the other object is not written yet
 	case snap.Acting(), snap.Named() && !snap.Nominated():
 		return true, nil
-	case !snap.Named() && overdue:
+	case !snap.Named() && w.heldSince.Until(now) > 2*w.lease:
 		return false, fmt.Errorf("%w: %s has held the lock for %v without a marker", ErrNotExecuted, snap.Record.Holder, 2*w.lease)
 	}
 	return false, nil

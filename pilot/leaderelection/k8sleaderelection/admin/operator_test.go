@@ -98,7 +98,7 @@ func TestOperatorHold(t *testing.T) {
 	}
 }
 
-// Cancel removes requests of an operator from each object of a lock, and ends the hold of a transfer.
+// Cancel removes the request of an operator, and ends the hold of a transfer.
 func TestOperatorCancel(t *testing.T) {
 	const mine = `{"identity":"b","key":"","reason":"operator","requester":"bob","holder":"a","transitions":3,"seconds":20,"accepted":false}`
 	byRank, old := strings.Replace(mine, "operator", "default-revision", 1), strings.Replace(mine, `"transitions":3`, `"transitions":2`, 1)
@@ -118,26 +118,16 @@ func TestOperatorCancel(t *testing.T) {
 		"request of a term":  {old, "", old, "", ErrNoRequest},
 		"nothing":            {"", "", "", "", ErrNoRequest},
 	} {
-		first, second := heldBy("a", 20*time.Second), heldBy("a", 20*time.Second)
-		locks := map[string]k8sresourcelock.Interface{
-			"one": first.Lock("operator", "").Locker,
-			"two": &k8sresourcelock.MultiLock{Primary: first.Lock("operator", "").Locker, Secondary: second.Lock("operator", "").Locker},
+		store := heldBy("a", 20*time.Second)
+		store.Annotate(k8sresourcelock.HandoverRequestAnnotation, c.request)
+		store.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
+		err := Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}.Cancel(t.Context())
+		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", name, err)
 		}
-		for kind, lock := range locks {
-			stores := map[string][]*locktest.Store{"one": {first}, "two": {first, second}}[kind]
-			for _, s := range stores {
-				s.Annotate(k8sresourcelock.HandoverRequestAnnotation, c.request)
-				s.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
-			}
-			if err := (Operator{Lock: lock, Requester: "alice"}).Cancel(t.Context()); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
-				t.Errorf("%s, %s: %v", name, kind, err)
-			}
-			for i, s := range stores {
-				a := s.Snapshot().Annotations
-				if a[k8sresourcelock.HandoverRequestAnnotation] != c.wantRequest || a[k8sresourcelock.HoldAnnotation] != c.wantHold {
-					t.Errorf("%s, %s: object %d has %v", name, kind, i, a)
-				}
-			}
+		a := store.Snapshot().Annotations
+		if a[k8sresourcelock.HandoverRequestAnnotation] != c.wantRequest || a[k8sresourcelock.HoldAnnotation] != c.wantHold {
+			t.Errorf("%s: %v", name, a)
 		}
 	}
 }
@@ -348,11 +338,6 @@ func TestProgressOutcome(t *testing.T) {
 		return s
 	}
 	unchanged := func(*core.Request) {}
-	without := func(where core.Halves) core.Snapshot {
-		s := pending(func(r *core.Request) { *r = core.Request{} })
-		s.Halves = where
-		return s
-	}
 	next := func(holder string, change func(*core.Snapshot)) core.Snapshot {
 		s := ledBy(holder, 4)
 		change(&s)
@@ -370,12 +355,8 @@ func TestProgressOutcome(t *testing.T) {
 		"refused":                  {pending(func(r *core.Request) { r.Refused = "not fit" }), 0, false, "a refused: not fit"},
 		"replaced":                 {pending(func(r *core.Request) { r.Requester = "other" }), 0, false, "replaced by a request of other"},
 		"replaced, same requester": {pending(func(r *core.Request) { r.Identity = "c" }), 0, false, "replaced by"},
-		"removed from both":        {without(core.InFirst | core.InSecond), 0, false, "replaced by"},
-		"not in the second":        {without(core.InSecond), 10*time.Second - 1, false, ""},
-		"removed from one":         {without(core.InSecond), 10 * time.Second, false, "replaced by"},
+		"removed":                  {pending(func(r *core.Request) { *r = core.Request{} }), 0, false, "replaced by"},
 		"leads":                    {next("b", func(*core.Snapshot) {}), 0, false, done},
-		"leads in one object":      {next("b", func(s *core.Snapshot) { s.Halves = core.InFirst }), 20 * time.Second, true, ""},
-		"in one object, overdue":   {next("b", func(s *core.Snapshot) { s.Halves = core.InSecond }), 20*time.Second + 1, true, "only one of the two lock objects names b"},
 		"another leads":            {next("c", func(*core.Snapshot) {}), 0, false, "b did not acquire the lock; c holds it"},
 		"released":                 {next("", unmarked), 0, false, "the leader released the lock"},
 		"settles too long":         {next("b", unmarked), 20*time.Second + 1, true, "b has held the lock for 20s without a marker"},

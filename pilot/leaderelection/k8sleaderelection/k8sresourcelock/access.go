@@ -171,11 +171,7 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotatio
 	if preferred, ok := annotations[PreferredHolderAnnotation]; ok && preferred == "" {
 		removePreference(obj)
 	}
-	merged := applyAnnotations(obj.GetAnnotations(), annotations)
-	if !namesTerm(merged[MultiLockAnnotation], record) {
-		delete(merged, MultiLockAnnotation)
-	}
-	obj.SetAnnotations(merged)
+	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), annotations))
 	return obj, nil
 }
 
@@ -227,7 +223,7 @@ func (a access[T]) create(ctx context.Context, _ Snapshot, obj T, dryRun []strin
 func (a access[T]) update(ctx context.Context, base Snapshot, obj T, dryRun []string) (Snapshot, error) {
 	if isUnversioned(base.UID) {
 		if dryRun != nil {
-			return base, nil // a fake clientset would execute it, so a MultiLock on it does not detect that it can write the primary only
+			return base, nil // a fake clientset would execute it
 		}
 		return a.replace(ctx, base, obj)
 	}

@@ -41,7 +41,7 @@ func TestWrite_GuardedByBase(t *testing.T) {
 	if base.Raw != nil || base.Annotations != nil || base.Object == nil {
 		t.Errorf("a base keeps %+v", base)
 	}
-	other := Snapshot{Raw: []byte("{}"), Annotations: map[string]string{"a": "b"}, Object: &Pair{}}
+	other := Snapshot{Raw: []byte("{}"), Annotations: map[string]string{"a": "b"}, Object: &corev1.Secret{}}
 	if kept := other.Base(); kept.Raw == nil || kept.Annotations == nil {
 		t.Errorf("of an object that is not the API server's a base keeps %+v", kept)
 	}

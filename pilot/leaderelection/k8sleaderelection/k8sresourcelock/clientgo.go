@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -20,14 +19,9 @@ const (
 	// LeasesResourceLock is the type of a LeaseLock.
 	LeasesResourceLock = "leases"
 	configMapsLock     = "configmaps"
-	multiLock          = "configmapsleases"
-	// UnknownLeader is the holder that client-go's MultiLock reports if its locks differ. A MultiLock of this package
-	// never reports it.
-	UnknownLeader = "leaderelection.k8s.io/unknown"
 )
 
-// New returns a lock. lockType is LeasesResourceLock, or configmaps or configmapsleases, which client-go has removed: a
-// ConfigMapLock, or a MultiLock of both.
+// New returns a lock. lockType is LeasesResourceLock, or configmaps, which client-go has removed, for a ConfigMapLock.
 func New(lockType, ns, name string, coreClient corev1client.CoreV1Interface, coordinationClient coordinationv1client.CoordinationV1Interface,
 	rlc ResourceLockConfig,
 ) (Interface, error) {
@@ -46,8 +40,6 @@ func NewWithLabels(lockType, ns, name string, coreClient corev1client.CoreV1Inte
 		return lease, nil
 	case configMapsLock:
 		return configMap, nil
-	case multiLock:
-		return &MultiLock{Primary: configMap, Secondary: lease}, nil
 	}
 	return nil, fmt.Errorf("lock %s/%s: lock type %q is not supported. Use %s.", ns, name, lockType, LeasesResourceLock)
 }
@@ -59,12 +51,6 @@ func Locate(lock Interface) (lockType, ns, name string) {
 		return LeasesResourceLock, l.LeaseMeta.Namespace, l.LeaseMeta.Name
 	case *ConfigMapLock:
 		return configMapsLock, l.ConfigMapMeta.Namespace, l.ConfigMapMeta.Name
-	case *MultiLock:
-		first, ns, name := Locate(l.Primary)
-		second, ns2, name2 := Locate(l.Secondary)
-		if first == configMapsLock && second == LeasesResourceLock && ns == ns2 && name == name2 {
-			return multiLock, ns, name
-		}
 	}
 	return "", "", ""
 }
@@ -125,9 +111,4 @@ func LeaderElectionRecordToLeaseSpec(ler *LeaderElectionRecord) coordinationv1.L
 		spec.Strategy = ptr.To(ler.Strategy)
 	}
 	return spec
-}
-
-// ConcatRawRecord returns the records of both locks of a MultiLock, separated by a comma.
-func ConcatRawRecord(primaryRaw, secondaryRaw []byte) []byte {
-	return bytes.Join([][]byte{primaryRaw, secondaryRaw}, []byte(","))
 }

@@ -18,11 +18,6 @@
 //
 // A Shared lets many locks use one watch per namespace, and limits concurrent API calls.
 //
-// A MultiLock presents two objects as one lock, for a migration from one to the other. If one record is
-// unreadable, the lock is unreadable. If both objects have the record of the same term, that record is the
-// record of the lock. Otherwise one of the two records is selected, and Snapshot.Parts reports which objects
-// have it. UID and ResourceVersion come from the secondary.
-//
 // The package can be used alone. Get, Create and Update are for callers of client-go's locks. Electors use Read
 // and Write, because their base is explicit.
 package k8sresourcelock

@@ -38,9 +38,6 @@ const (
 	// released. The duration is the time from the end of the process until the release. It is for metrics, and a
 	// witness recognizes its own release by it. No election depends on it. The next write of this project removes it.
 	WitnessReleaseAnnotation = "incumbent.dev/witness-release"
-	// MultiLockAnnotation is "v1 <identity> <leaderTransitions>", then the UID of the other object if it exists.
-	// The holder leads only while both objects of a MultiLock name it.
-	MultiLockAnnotation = "incumbent.dev/multilock"
 
 	// A coordinator uses the following annotations if the API server drops spec.strategy and spec.preferredHolder, because the
 	// feature CoordinatedLeaderElection is off. Electors preserve them. Snapshot.Annotations does not contain them.
@@ -111,14 +108,6 @@ type Keyed interface {
 	Key() string
 }
 
-// keyOf returns the rank of the candidate that uses a lock. It is empty if the lock is not Keyed.
-func keyOf(lock Interface) string {
-	if keyed, ok := lock.(Keyed); ok {
-		return keyed.Key()
-	}
-	return ""
-}
-
 // Warning is implemented by locks that can record Events of type Warning.
 type Warning interface {
 	// RecordWarning records an Event of type Warning about the lock object.
@@ -134,8 +123,7 @@ type Snapshot struct {
 	// UID is the UID of the object.
 	UID types.UID
 	// ResourceVersion is the version of the object, a decimal number that grows with each write. For a deletion
-	// seen by a watch it is the version of the deletion. UID and ResourceVersion of a MultiLock come from the
-	// secondary, because a fence uses the secondary.
+	// seen by a watch it is the version of the deletion.
 	ResourceVersion string
 	// Record is the decoded record. It is zero if the object has no record or the record is unreadable.
 	Record LeaderElectionRecord
@@ -153,12 +141,8 @@ type Snapshot struct {
 	// PreferredHolder is the candidate that the coordinator wants as the next holder. Optional.
 	PreferredHolder string
 	// Object is the complete object without managedFields. A write sends it back, so that the content of other
-	// writers is preserved. The Object of a MultiLock is a *Pair.
+	// writers is preserved.
 	Object runtime.Object
-	// Parts are the two objects of a MultiLock, primary first.
-	Parts [2]Part
-	// Floor is the highest leaderTransitions of the two objects of a MultiLock. The next term counts from it.
-	Floor int
 }
 
 // Base returns the part of the Snapshot that Write and Annotate need. A caller that keeps the base between writes
@@ -223,15 +207,12 @@ var (
 // IsConflict reports whether nothing was written because the object has changed since it was read.
 func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
 
-// errInPart is wrapped by errors of a write that has changed one of two objects.
-var errInPart = errors.New("a part of the write may have been stored")
-
 // IsRefused reports whether the API server rejected the request, wrote nothing, and will reject it again until
 // something else changes: a permission, a quota, a policy, a missing or terminating namespace, the request rate.
 // It is false for conflicts and for nil. As with ErrConflict, this holds only if each request is sent once.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || errors.Is(err, ErrConflict) || errors.Is(err, errInPart) {
+	if !errors.As(err, &status) || errors.Is(err, ErrConflict) {
 		return false
 	}
 	switch code := status.Status().Code; code {

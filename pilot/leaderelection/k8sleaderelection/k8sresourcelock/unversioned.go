@@ -27,9 +27,6 @@ const uidPrefix = "unversioned-"
 // Unversioned reports whether the store of the object keeps no versions. Such a store cannot reject a write with
 // an outdated base.
 func (s Snapshot) Unversioned() bool {
-	if pair, ok := s.Object.(*Pair); ok {
-		return pair.Primary.Unversioned() || pair.Secondary.Unversioned()
-	}
 	return s.Exists && s.Object != nil && isUnversioned(s.UID)
 }
 

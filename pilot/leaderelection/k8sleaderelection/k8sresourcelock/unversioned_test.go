@@ -266,9 +266,6 @@ func TestUnversioned(t *testing.T) {
 	}{
 		{Snapshot{Exists: true, UID: "u", Object: object}, false},
 		{Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}, true},
-		{Snapshot{Exists: true, UID: "u", Object: &Pair{Secondary: Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}}}, true},
-		{Snapshot{Exists: true, UID: "u", Object: &Pair{Primary: Snapshot{Exists: true, UID: uidPrefix + "7", Object: object}}}, true},
-		{Snapshot{Exists: true, Object: &Pair{Primary: Snapshot{Exists: true, UID: "u", Object: object}}}, false}, // the secondary is absent
 		{Snapshot{Exists: true, Object: object}, true},
 		{Snapshot{Exists: true}, false}, // of a plain lock
 		{Snapshot{UID: uidPrefix + "7", Object: object}, false},

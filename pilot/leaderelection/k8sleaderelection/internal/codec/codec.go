@@ -20,24 +20,13 @@ var seed = maphash.MakeSeed()
 
 // Snapshot decodes a snapshot of a lock. It fails if the version of the object is not a number.
 func Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
-	out := Decode(s)
-	if s.Parts == [2]k8sresourcelock.Part{} {
-		version, err := ParseVersion(s.ResourceVersion)
-		if err != nil {
-			return core.Snapshot{}, err
-		}
-		out.UID.First = string(s.UID)
-		out.Version = version
-	} else {
-		pair := core.Pair{Primary: part(s.Parts[0]), Secondary: part(s.Parts[1])}
-		out.UID = pair.UID()
-		out.Version = pair.Version()
-		for i, where := range []core.Halves{core.InFirst, core.InSecond} {
-			if s.Parts[i].Present {
-				out.Halves |= where
-			}
-		}
+	version, err := ParseVersion(s.ResourceVersion)
+	if err != nil {
+		return core.Snapshot{}, err
 	}
+	out := Decode(s)
+	out.UID = string(s.UID)
+	out.Version = version
 	if s.Exists {
 		out.Sum = maphash.Bytes(seed, s.Raw)
 	}
@@ -46,7 +35,7 @@ func Snapshot(s k8sresourcelock.Snapshot) (core.Snapshot, error) {
 
 // Decode returns the record and annotations of a snapshot without UID and version.
 func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
-	out := core.Snapshot{Exists: s.Exists, Floor: s.Floor}
+	out := core.Snapshot{Exists: s.Exists}
 	if !s.Exists {
 		return out
 	}
@@ -69,10 +58,6 @@ func Decode(s k8sresourcelock.Snapshot) core.Snapshot {
 		}
 	}
 	return out
-}
-
-func part(p k8sresourcelock.Part) core.Snapshot {
-	return core.Snapshot{UID: core.UID{First: string(p.UID)}, Version: p.Version}
 }
 
 // ParseVersion parses a resourceVersion. Empty is 0.

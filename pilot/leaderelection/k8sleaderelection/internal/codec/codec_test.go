@@ -72,12 +72,12 @@ func TestSnapshot_Content(t *testing.T) {
 		snap k8sresourcelock.Snapshot
 		want core.Content
 	}{
-		"empty":      {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5}, core.Missing},
-		"unreadable": {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{"), Unreadable: k8sresourcelock.ErrUnreadable}, core.Unreadable},
-		"a record":   {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Floor: 5, Raw: []byte("{}")}, core.Readable},
+		"empty":      {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7"}, core.Missing},
+		"unreadable": {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Raw: []byte("{"), Unreadable: k8sresourcelock.ErrUnreadable}, core.Unreadable},
+		"a record":   {k8sresourcelock.Snapshot{Exists: true, ResourceVersion: "7", Raw: []byte("{}")}, core.Readable},
 	} {
 		got, err := Snapshot(c.snap)
-		if err != nil || got.Content != c.want || got.Version != 7 || got.Floor != 5 {
+		if err != nil || got.Content != c.want || got.Version != 7 {
 			t.Errorf("%s: %+v, error %v", name, got, err)
 		}
 	}
@@ -97,10 +97,10 @@ func TestSnapshot_InvalidOrAbsent(t *testing.T) {
 		}
 	}
 	got, err := Snapshot(k8sresourcelock.Snapshot{
-		ResourceVersion: "30", UID: "s", Parts: [2]k8sresourcelock.Part{{UID: "p", Version: 12}, {UID: "s", Version: 30}},
-		Annotations: map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
+		ResourceVersion: "30",
+		Annotations:     map[string]string{k8sresourcelock.NominatedAnnotation: "a"}, // ignored without an object
 	})
-	if want := (core.Snapshot{Version: 42, UID: core.UID{First: "p", Second: "s"}}); err != nil || got != want {
+	if want := (core.Snapshot{Version: 30}); err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

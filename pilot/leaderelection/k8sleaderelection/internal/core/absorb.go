@@ -91,7 +91,7 @@ func (c Config) observe(s State, in Input) State {
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
 	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
-	follows := in.Kind == Seen && s.Known == Current && snap.ByCoordinator() && continues(s.Snap, snap)
+	follows := in.Kind == Seen && s.Known == Current && snap.ByCoordinator() && snap.UID == s.Snap.UID
 	if s.Known != Unread && changed {
 		s.Failed = c.failedNominees(s, snap, now)
 		s = c.displaced(s, snap, now, follows)
@@ -168,11 +168,11 @@ func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) Sta
 		s.Earlier.Away = Away{}
 	}
 	until := c.mayActUntil(s)
-	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && continues(s.Snap, next)) || next.ByCoordinator() && !follows) {
+	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && next.UID == s.Snap.UID) || next.ByCoordinator() && !follows) {
 		// The first own write of the nominee may have been missed.
 		until = c.ExpiresAt(s).After(c.PeerGrace)
 	}
-	acquired := next.Held() && continues(s.Snap, next) && next.Version > s.Snap.Version &&
+	acquired := next.Held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
 		next.Record.Transitions >= after(s.Snap.Record.Transitions) || // a lower number is a restore
 		follows && next.Version > s.Snap.Version
 	switch {
@@ -233,7 +233,6 @@ func (c Config) preemptPause(n uint8) time.Duration {
 func (c Config) isDuplicate(s State, next Snapshot) bool {
 	// Only a process with this identity writes its marker.
 	appeared := next.Acting() && next.Version >= s.Snap.Version
-	// The same record in the second object of a pair is not another write.
 	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
 	return next.Held() && next.Record.Holder == c.Self && !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }

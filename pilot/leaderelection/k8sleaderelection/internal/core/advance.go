@@ -214,8 +214,6 @@ func (c Config) lossReason(s State) Reason {
 		return RecordEmptied
 	case snap.ByCoordinator():
 		return Superseded // a named holder is not this term
-	case snap.Record.Holder == c.Self && snap.Halves.IsHalf():
-		return HalfLost
 	case snap.Record.Holder == c.Self:
 		return IdentityConflict
 	}

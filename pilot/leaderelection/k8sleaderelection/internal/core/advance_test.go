@@ -29,14 +29,12 @@ func TestLossReason(t *testing.T) {
 		lock Snapshot
 		want Reason
 	}{
-		"deleted":                      {lock("mine", deleted), LockDeleted},
-		"recreated":                    {lock("mine", recreation), LockDeleted},
-		"record removed":               {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
-		"one of two objects":           {lock("mine", func(s *Snapshot) { s.Halves = InFirst }), HalfLost},
-		"another holder in one object": {lock("equal", func(s *Snapshot) { s.Halves = InFirst }), Superseded},
-		"first write of the term":      {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
+		"deleted":                 {lock("mine", deleted), LockDeleted},
+		"recreated":               {lock("mine", recreation), LockDeleted},
+		"record removed":          {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
+		"first write of the term": {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
 	} {
-		s := State{Snap: x.lock, Term: Term{UID: UID{First: "u"}, Transitions: 3, Token: 15}}
+		s := State{Snap: x.lock, Term: Term{UID: "u", Transitions: 3, Token: 15}}
 		if got := testConfig().lossReason(s); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}

@@ -9,7 +9,7 @@ func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 		Holder: c.Self, Key: c.Key, Lease: c.Lease,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	if s.Snap.Nominated() && !s.Snap.ByCoordinator() && old.Holder == c.Self && old.Transitions >= s.Snap.Floor {
+	if s.Snap.Nominated() && !s.Snap.ByCoordinator() && old.Holder == c.Self {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
 	return record, c.annotations(s, record, now, now.Mono >= c.settledAt(s))
@@ -21,7 +21,7 @@ func (s State) nextTransition() int {
 	if !s.Snap.Exists {
 		return 0
 	}
-	return after(max(s.Count, s.Snap.Record.Transitions, s.Snap.Floor))
+	return after(max(s.Count, s.Snap.Record.Transitions))
 }
 
 // maxTransitions is the maximum of a Lease.

@@ -5,27 +5,6 @@ import (
 	"time"
 )
 
-// A claim counts above both objects, unless a handover has counted it.
-func TestClaim_Pair(t *testing.T) {
-	c := testConfig()
-	for _, x := range []struct {
-		nominated string
-		floor     int
-		want      int
-	}{{"", 3, 4}, {"", 9, 10}, {"a", 3, 3}, {"a", 9, 10}} {
-		snap := pairOf(InFirst)
-		snap.Floor, snap.Annotations = x.floor, Annotations{}
-		if x.nominated != "" {
-			snap.Record.Holder, snap.Record.Acquired = x.nominated, snap.Record.Renewed
-			snap.Annotations.Nominated = Nomination{Identity: x.nominated, Transitions: snap.Record.Transitions}
-		}
-		record, _ := c.claim(State{Known: Current, Snap: snap, Count: 3}, testNow)
-		if record.Transitions != x.want {
-			t.Errorf("nominated %q, floor %d: claims term %d, want %d", x.nominated, x.floor, record.Transitions, x.want)
-		}
-	}
-}
-
 // A renewal writes lease and key from the present configuration.
 func TestRenewal_Record(t *testing.T) {
 	c := testConfig()

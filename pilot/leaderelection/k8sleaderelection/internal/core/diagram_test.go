@@ -14,7 +14,7 @@ import (
 const before Reason = "as before"
 
 // losses are the reasons for which a record no longer belongs to its term.
-var losses = []Reason{HistoryRewound, HalfLost, IdentityConflict, LockDeleted, RecordEmptied, RecordUnreadable, Superseded}
+var losses = []Reason{HistoryRewound, IdentityConflict, LockDeleted, RecordEmptied, RecordUnreadable, Superseded}
 
 type transition struct{ from, to Phase }
 

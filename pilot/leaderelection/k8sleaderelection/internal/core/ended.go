@@ -5,7 +5,7 @@ import "time"
 // EndedTerm is a term in which a process acted before the process ended.
 type EndedTerm struct {
 	Holder      string
-	UID         UID
+	UID         string
 	Transitions int
 	// Acquired is the acquire time in the record. It differs between terms even at the maximum of Transitions.
 	Acquired Stamp
@@ -29,8 +29,6 @@ func (t EndedTerm) Left(s Snapshot) Reason {
 		return RecordEmptied
 	case !r.isTerm(t.Holder, t.Transitions) || r.Acquired != t.Acquired:
 		return Superseded
-	case s.Halves.IsHalf():
-		return HalfLost
 	case !s.Acting():
 		return EarlierHolderMayAct
 	}

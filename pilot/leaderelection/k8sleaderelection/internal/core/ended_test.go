@@ -12,7 +12,6 @@ func TestEndedTerm_Left(t *testing.T) {
 	}{
 		"deleted":            {deleted, LockDeleted},
 		"same number, later": {func(s *Snapshot) { s.Record.Acquired++ }, Superseded},
-		"half":               {func(s *Snapshot) { s.Halves = InFirst }, HalfLost},
 	} {
 		s := acting
 		c.change(&s)

@@ -27,7 +27,7 @@ func testSnapshots() map[string]Snapshot {
 		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
 	}
 	lock := func(r Record, n Annotations) Snapshot {
-		return Snapshot{Exists: true, UID: UID{First: "u"}, Version: 20, Content: Readable, Sum: 1, Record: r, Annotations: n}
+		return Snapshot{Exists: true, UID: "u", Version: 20, Content: Readable, Sum: 1, Record: r, Annotations: n}
 	}
 	marker := func(id string, transitions int) Annotations {
 		return Annotations{Marker: Marker{Identity: id, Transitions: transitions}}
@@ -50,7 +50,6 @@ func testSnapshots() map[string]Snapshot {
 	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Annotations{Hold: hold("b")}
 	unfit.Marker.Unfit = true
 	paused.Hold, pausedAsked.Hold = hold("b"), hold("a")
-	half := func(s Snapshot) Snapshot { s.Halves = InFirst; return s }
 	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // older than the first write of the term
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
 	nominatedByOperator := Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
@@ -67,14 +66,13 @@ func testSnapshots() map[string]Snapshot {
 		"mine, asked":            lock(record("a", "stable"), asked(false)),
 		"mine, accepted":         lock(record("a", "stable"), asked(true)),
 		"absent":                 {Version: 20},
-		"no record":              {Exists: true, UID: UID{First: "u"}, Version: 20},
-		"no record, marker left": {Exists: true, UID: UID{First: "u"}, Version: 20, Annotations: marker("b", 3)},
-		"unreadable":             {Exists: true, UID: UID{First: "u"}, Version: 20, Content: Unreadable, Sum: 2},
+		"no record":              {Exists: true, UID: "u", Version: 20},
+		"no record, marker left": {Exists: true, UID: "u", Version: 20, Annotations: marker("b", 3)},
+		"unreadable":             {Exists: true, UID: "u", Version: 20, Content: Unreadable, Sum: 2},
 		"free":                   lock(record("", ""), Annotations{}),
 		"free, marker left":      lock(record("", ""), marker("b", 2)),
 		"free, own marker left":  lock(record("", ""), marker("a", 2)),
 		"mine":                   lock(record("a", "stable"), marker("a", 3)),
-		"mine, in one of two":    half(lock(record("a", "stable"), marker("a", 3))),
 		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
 		"mine, unmarked":         lock(record("a", "stable"), Annotations{}),
 		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
@@ -85,15 +83,6 @@ func testSnapshots() map[string]Snapshot {
 		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
 		"nominated":              lock(untouched(record("b", "stable")), Annotations{Nominated: Nomination{Identity: "b", Transitions: 3}}),
 		"nominated me":           lock(untouched(record("a", "stable")), Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}),
-	}
-}
-
-// pairOf returns a lock of two objects with a record of b in term 3.
-func pairOf(stands Halves) Snapshot {
-	return Snapshot{
-		Exists: true, UID: UID{"p", "s"}, Version: 20, Content: Readable, Halves: stands, Floor: 3,
-		Record:      Record{Holder: "b", Key: "stable", Lease: 15 * time.Second, Renewed: 7e6, Transitions: 3},
-		Annotations: Annotations{Marker: Marker{Identity: "b", Transitions: 3}},
 	}
 }
 
@@ -119,7 +108,7 @@ func unreadable(s *Snapshot) { s.Content = Unreadable }
 
 func released(s *Snapshot) { s.Record.Holder, s.Sum = "", s.Sum+1 }
 
-func recreation(s *Snapshot) { s.UID.First = "v" }
+func recreation(s *Snapshot) { s.UID = "v" }
 
 func older(s *Snapshot) { s.Version = 9 }
 

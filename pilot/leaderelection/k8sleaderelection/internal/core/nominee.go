@@ -27,7 +27,7 @@ func (f FailedNominees) include(challenger string, now Instant) bool {
 func (c Config) failedNominees(s State, next Snapshot, now Instant) FailedNominees {
 	f := s.Failed
 	nominee := s.Snap.Record.Holder
-	replaced := next.Exists && next.Content == Readable && continues(s.Snap, next) && next.Version > s.Snap.Version
+	replaced := next.Exists && next.Content == Readable && next.UID == s.Snap.UID && next.Version > s.Snap.Version
 	switch same := next.Record.Holder == nominee; {
 	case !s.Snap.Nominated() || s.Snap.ByCoordinator() || nominee == c.Self || !replaced || same && next.Nominated():
 		return f

@@ -46,7 +46,6 @@ const (
 	LockDeleted      Reason = "lock-deleted"
 	RecordEmptied    Reason = "record-emptied"
 	RecordUnreadable Reason = "record-unreadable"
-	HalfLost         Reason = "one-of-two-locks-lost"
 	IdentityConflict Reason = "identity-conflict"
 	HistoryRewound   Reason = "store-restored"
 	ValidityEnded    Reason = "validity-ended"

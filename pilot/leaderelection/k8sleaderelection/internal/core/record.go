@@ -56,45 +56,20 @@ type Annotations struct {
 	Nominated Nomination
 	Request   Request
 	Hold      Hold
-	Needs     NeedsBoth // on an object of a Pair only
 }
-
-// UID identifies the lock object. A lock of two objects has both UIDs. A missing object has none.
-type UID struct{ First, Second string }
 
 // Snapshot is the lock object in one reply or watch event.
 type Snapshot struct {
 	Exists      bool
-	UID         UID
+	UID         string // empty if the object does not exist
 	Version     uint64 // grows with each write; for a deletion, the version of the deletion
 	Content     Content
 	Sum         uint64 // hash of the bytes of the record
 	Record      Record
 	Annotations Annotations
-	// For a lock of two objects, Halves has the objects with the record of this term, and Floor is the larger
-	// transitions of the two.
-	Halves Halves
-	Floor  int
 	// Strategy: a coordinator selects the holder. Preferred is the candidate that it prefers to the holder.
 	Strategy  bool
 	Preferred string
-}
-
-// Halves has the objects of a Pair that contain a record. Zero: the lock is one object.
-type Halves uint8
-
-const (
-	InFirst Halves = 1 << iota
-	InSecond
-)
-
-// IsHalf reports whether the record is in one of two objects only. No candidate may act on that.
-func (s Halves) IsHalf() bool { return s == InFirst || s == InSecond }
-
-// continues reports whether b can follow a: the lock was not recreated, and b shows an object that had the
-// record in a.
-func continues(a, b Snapshot) bool {
-	return sameLock(a, b) && (a.Halves == b.Halves || a.Halves&b.Halves != 0)
 }
 
 // Held reports whether there is a readable record with a holder.
@@ -166,22 +141,13 @@ func sameRecord(a, b Snapshot) bool {
 // sameHolder reports whether both have the same holder in the same lock. The transitions may differ, because
 // one process never runs the run functions of two terms.
 func sameHolder(a, b Snapshot) bool {
-	return a.Held() && b.Held() && sameLock(a, b) && a.Record.Holder == b.Record.Holder
-}
-
-// sameLock reports whether the lock was not recreated between a and b. A missing object of two does not count.
-func sameLock(a, b Snapshot) bool {
-	if a.Halves == 0 {
-		return a.UID == b.UID
-	}
-	same := func(a, b string) bool { return a == b || a == "" || b == "" }
-	return same(a.UID.First, b.UID.First) && same(a.UID.Second, b.UID.Second)
+	return a.Held() && b.Held() && a.UID == b.UID && a.Record.Holder == b.Record.Holder
 }
 
 // endedWell reports whether b shows that the term in a ended after its run functions returned: by a drained
 // release or a handover. A marker that the holder in a had found does not show how its own term ended.
 func endedWell(a, b Snapshot) bool {
-	if !b.Exists || !continues(a, b) || b.Version < a.Version || b.Content != Readable {
+	if !b.Exists || a.UID != b.UID || b.Version < a.Version || b.Content != Readable {
 		return false
 	}
 	if m := b.Annotations.Marker; m != (Marker{}) && (a.Acting() || m != a.Annotations.Marker) {

@@ -2,45 +2,6 @@ package core
 
 import "testing"
 
-func TestSameLock(t *testing.T) {
-	one := func(uid string) Snapshot { return Snapshot{Exists: uid != "", UID: UID{First: uid}} }
-	two := func(first, second string) Snapshot {
-		return Snapshot{Exists: true, UID: UID{first, second}, Halves: InFirst | InSecond}
-	}
-	for _, c := range []struct {
-		a, b Snapshot
-		want bool
-	}{
-		{one("u"), one("u"), true}, {one("u"), one("v"), false}, {one("u"), one(""), false},
-		{two("p", "s"), two("p", "s"), true}, {two("p", ""), two("p", "s"), true}, {two("p", "s"), two("", "s"), true}, {two("p", "s"), two("p", ""), true},
-		{two("p", "s"), two("p", "t"), false}, {two("p", "s"), two("q", "s"), false}, {two("p", "s"), two("q", ""), false},
-	} {
-		if sameLock(c.a, c.b) != c.want || sameLock(c.b, c.a) != c.want {
-			t.Errorf("%q and %q: want %v", c.a.UID, c.b.UID, c.want)
-		}
-	}
-}
-
-// A record in one object does not show the end of a term in the other.
-func TestEndedWell_Pair(t *testing.T) {
-	free := func(stands Halves) Snapshot {
-		s := pairOf(stands)
-		s.Version, s.Record, s.Annotations = 30, Record{Transitions: 3}, Annotations{}
-		return s
-	}
-	const both = InFirst | InSecond
-	for _, c := range []struct {
-		held, free Halves
-		want       bool
-	}{
-		{InFirst, both, true}, {InFirst, InSecond, false}, {InSecond, InFirst, false},
-	} {
-		if got := endedWell(pairOf(c.held), free(c.free)); got != c.want {
-			t.Errorf("held in %b, free in %b: ended well %v", c.held, c.free, got)
-		}
-	}
-}
-
 // A term ended well if a release or handover of that term shows it.
 func TestEndedWell(t *testing.T) {
 	acting := lock("equal")
@@ -73,7 +34,7 @@ func TestEndedWell(t *testing.T) {
 // The annotation of a nomination names no term. If it was seen with another holder, it belongs to an earlier term.
 func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
-		s := Snapshot{Exists: true, Content: Readable, UID: UID{First: "x"}, Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
+		s := Snapshot{Exists: true, Content: Readable, UID: "x", Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
 			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as decoded
 		}
@@ -88,7 +49,7 @@ func TestNominationLeftBehind(t *testing.T) {
 	renewed := at("b", "b", 4)
 	renewed.Record.Renewed++
 	remade := at("d", "b", 4)
-	remade.UID = UID{First: "y"}
+	remade.UID = "y"
 	for name, c := range map[string]struct {
 		was, next Snapshot
 		nominated bool

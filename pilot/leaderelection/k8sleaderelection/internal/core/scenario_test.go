@@ -221,7 +221,7 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 
 // snapshot parses a lock, for example "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
-	snap := Snapshot{Exists: true, UID: UID{First: "u"}, Content: Readable}
+	snap := Snapshot{Exists: true, UID: "u", Content: Readable}
 	stamp, renewed := 0, false
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
@@ -242,7 +242,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case w == "free":
 			snap.Record.Lease = time.Second
 		case name == "uid":
-			snap.UID.First = value
+			snap.UID = value
 		case name == "trans":
 			snap.Record.Transitions, err = strconv.Atoi(value)
 		case name == "stamp":

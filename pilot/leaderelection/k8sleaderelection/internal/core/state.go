@@ -133,7 +133,7 @@ type Input struct {
 
 // Term is an uninterrupted period of leadership. The zero value is no term.
 type Term struct {
-	UID         UID
+	UID         string
 	Transitions int
 	Token       uint64 // version of the first own write of the term: the fencing token
 }

@@ -135,7 +135,7 @@ func (c Config) ownsTerm(s State) bool {
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
-	return !snap.Halves.IsHalf() && snap.Record.Holder == c.Self && s.wrote(snap)
+	return snap.Record.Holder == c.Self && s.wrote(snap)
 }
 
 // outranks reports whether this candidate may acquire the lock of the live holder.

@@ -251,5 +251,5 @@ func shown(s core.Snapshot) string {
 		return fmt.Sprintf("{%d exists %v, content %v}", s.Version, s.Exists, s.Content)
 	}
 	m := s.Annotations.Marker
-	return fmt.Sprintf("{%d %s %q/%d marker %s/%d}", s.Version, s.UID.First, s.Record.Holder, s.Record.Transitions, m.Identity, m.Transitions)
+	return fmt.Sprintf("{%d %s %q/%d marker %s/%d}", s.Version, s.UID, s.Record.Holder, s.Record.Transitions, m.Identity, m.Transitions)
 }

@@ -167,8 +167,8 @@ func (s *store) foreignEdit(v view, removes bool) view {
 	return s.commit(v)
 }
 
-func uid(n int) core.UID {
-	return core.UID{First: "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26))}
+func uid(n int) string {
+	return "uid-" + string(rune('a'+n%26)) + string(rune('a'+n/26%26))
 }
 
 // names reports whether the marker matches the record.
