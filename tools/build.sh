@@ -44,8 +44,9 @@ wanted() {
 	{
 		go version
 		go env GOOS GOARCH
+		cat build.sh
 		cd "$source"
-		find . -type f ! -path './helm/*' ! -path './image/*' \( -name '*.go' -o -name 'go.*' -o -name '*.sh' \) ! -name '*_test.go' | LC_ALL=C sort | while read -r file; do
+		find "${programs[@]}" go.mod go.sum -type f | LC_ALL=C sort | while read -r file; do
 			echo "$file"
 			cat "$file"
 		done

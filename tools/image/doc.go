@@ -1,5 +1,5 @@
 // Command image builds an OCI layout with a static program on an empty base, without docker. Tools such as crane, skopeo and
-// podman read it. It is a separate module, so that incumbent does not depend on registry libraries.
+// podman read it.
 //
-//	image -out bin/image -program pilot -platform linux/amd64 -version 0.1.0 -revision COMMIT -licence LICENSE
+//	image -root .. -out ../bin/image -version 0.1.0 -platforms linux/amd64,linux/arm64
 package main

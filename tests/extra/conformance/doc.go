@@ -5,6 +5,4 @@
 // The project does not claim conformance, because most tests of the suite need a data plane. The controller
 // manager rolls out the Deployments of Gateways. The tests set the readiness of Pods and the addresses of
 // Services, because there is no node and no load balancer.
-//
-// The package is a separate module because of its dependencies.
 package conformance
