@@ -186,7 +186,7 @@ func otherType(lockType string) string {
 }
 
 // lock returns the lock object of a type.
-func (c *LockTypeCheck) lock(lockType, namespace, name string) k8sresourcelock.Versioned {
+func (c *LockTypeCheck) lock(lockType, namespace, name string) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if lockType == leaderelection.LockTypeLease.String() {
 		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.config.Client.Kube().CoordinationV1()}

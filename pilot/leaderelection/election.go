@@ -155,12 +155,12 @@ func (l *LeaderElection) configOn(lock k8sresourcelock.Interface) k8sleaderelect
 }
 
 // lock returns the lock of the election. If shared is nil, the lock has its own watch.
-func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelock.Shared) k8sresourcelock.Interface {
+func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelock.Shared) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: l.cfg.Namespace, Name: l.cfg.lockName(), Labels: l.cfg.LockLabels, OwnerReferences: l.cfg.LockOwners}
 	return l.lockOn(client, meta, l.cfg.Lock, shared)
 }
 
-func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Versioned {
+func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Lock {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
 	if kind == LockTypeConfigMap {
 		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}

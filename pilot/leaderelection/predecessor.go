@@ -90,7 +90,7 @@ func (l *LeaderElection) predecessorLock(client kubernetes.Interface) *existingL
 	if p.Namespace == "" {
 		p.Namespace = l.cfg.Namespace
 	}
-	return &existingLock{Versioned: l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared)}
+	return &existingLock{Lock: l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared)}
 }
 
 // readPredecessor reads the old lock, and repeats that after RetryPeriod until it succeeds. An error means that ctx has ended.
@@ -157,27 +157,17 @@ func (l *LeaderElection) predecessorLease(record k8sresourcelock.LeaderElectionR
 
 // existingLock is a lock that is not created.
 type existingLock struct {
-	k8sresourcelock.Versioned
+	k8sresourcelock.Lock
 	deleted func() // called when the elector would create the lock
 }
 
-// Write implements k8sresourcelock.Versioned.
+// Write implements k8sresourcelock.Lock.
 func (l *existingLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
 	if !base.Exists {
 		l.deleted()
 		return k8sresourcelock.Snapshot{}, k8sresourcelock.ErrConflict
 	}
-	return l.Versioned.Write(ctx, base, record, annotations)
-}
-
-// Annotate implements k8sresourcelock.Annotated, as both kinds of locks do.
-func (l *existingLock) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
-	return l.Versioned.(k8sresourcelock.Annotated).Annotate(ctx, base, annotations)
-}
-
-// Subscribe implements k8sresourcelock.Subscribable.
-func (l *existingLock) Subscribe(ctx context.Context, wake func()) k8sresourcelock.Subscription {
-	return k8sresourcelock.Subscribe(ctx, l.Versioned, wake)
+	return l.Lock.Write(ctx, base, record, annotations)
 }
 
 // knownDefault returns the default revision of the watcher.

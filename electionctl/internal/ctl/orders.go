@@ -296,11 +296,13 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 }
 
 // lock returns the lock of an election.
-func (c *clients) lock(e inspect.Election) k8sresourcelock.Interface {
-	lockType := map[string]string{inspect.Lease: k8sresourcelock.LeasesResourceLock, inspect.ConfigMap: "configmaps"}[e.Lock]
-	lock, _ := k8sresourcelock.New(lockType, e.Namespace, e.Name, c.kube.CoreV1(), c.kube.CoordinationV1(),
-		k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}) // these types exist
-	return lock
+func (c *clients) lock(e inspect.Election) k8sresourcelock.Lock {
+	meta := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}
+	config := k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}
+	if e.Lock == inspect.ConfigMap {
+		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c.kube.CoreV1(), LockConfig: config}
+	}
+	return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.kube.CoordinationV1(), LockConfig: config}
 }
 
 // requester returns the user name.

@@ -17,7 +17,7 @@ import (
 // Harness provides one lock object, absent at first, and operations on it that no candidate has.
 type Harness struct {
 	// Lock returns the lock of another candidate.
-	Lock func(identity, key string) Subject
+	Lock func(identity, key string) k8sresourcelock.Lock
 	// Mutate changes or creates the object without a guard, as an administrator does.
 	Mutate func(change func(obj Object))
 	// Delete deletes the object.
@@ -34,7 +34,7 @@ type Harness struct {
 // Harness returns a Harness for the object of the store.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock: func(identity, key string) Subject {
+		Lock: func(identity, key string) k8sresourcelock.Lock {
 			lock := s.Lock(identity, key)
 			if s.sharing() {
 				return Subscribed(lock.Locker.(*k8sresourcelock.LeaseLock))
@@ -90,7 +90,7 @@ func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.S
 }
 
 // acquire creates the object with the first record of l.
-func (t *trial) acquire(l Subject) k8sresourcelock.Snapshot {
+func (t *trial) acquire(l k8sresourcelock.Lock) k8sresourcelock.Snapshot {
 	t.Helper()
 	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, record(l, 1), nil))
 }
@@ -154,7 +154,7 @@ func number(t *trial, version string) *big.Int {
 }
 
 // record returns the n-th record of l. All records differ.
-func record(l Subject, n int) k8sresourcelock.LeaderElectionRecord {
+func record(l k8sresourcelock.Lock, n int) k8sresourcelock.LeaderElectionRecord {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: l.Identity(), HolderKey: l.Key(), LeaseDurationSeconds: 30,

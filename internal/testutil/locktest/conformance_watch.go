@@ -21,20 +21,20 @@ type watching struct {
 
 // watchable reports whether the lock has a Watch. Otherwise it has a Subscription, which starts with the current state and resumes
 // itself.
-func watchable(l Subject) bool {
-	_, ok := l.(k8sresourcelock.Watchable)
+func watchable(l k8sresourcelock.Lock) bool {
+	_, ok := l.(Locker)
 	return ok
 }
 
 // watch starts a Watch and waits until the API server has accepted it. For a lock without Watch it subscribes.
-func (t *trial) watch(l Subject, from string) *watching {
+func (t *trial) watch(l k8sresourcelock.Lock, from string) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.ctx)
 	w := &watching{t: t, cancel: cancel, events: make(chan k8sresourcelock.Snapshot, 100), ended: make(chan struct{})}
 	up := make(chan struct{}, 100)
 	go func() {
 		defer close(w.ended)
-		if object, ok := l.(k8sresourcelock.Watchable); ok {
+		if object, ok := l.(Locker); ok {
 			w.resume, w.err = object.Watch(ctx, from, func() { up <- struct{}{} }, func(s k8sresourcelock.Snapshot) { w.events <- s })
 		} else {
 			w.follow(ctx, l, func() { up <- struct{}{} })
@@ -55,9 +55,9 @@ func (t *trial) watch(l Subject, from string) *watching {
 }
 
 // follow implements Watch with a Subscription.
-func (w *watching) follow(ctx context.Context, l k8sresourcelock.Interface, up func()) {
+func (w *watching) follow(ctx context.Context, l k8sresourcelock.Lock, up func()) {
 	event := make(chan struct{}, 1)
-	watch := k8sresourcelock.Subscribe(ctx, l, func() {
+	watch := l.Subscribe(ctx, func() {
 		select {
 		case event <- struct{}{}:
 		default:
@@ -192,7 +192,7 @@ var watchChecks = []check{
 	}},
 	{"watch from an expired version", func(t *trial) {
 		lock := t.Lock("pod-a", "stable")
-		a, ok := lock.(k8sresourcelock.Watchable)
+		a, ok := lock.(Locker)
 		if !ok {
 			return
 		}

@@ -53,12 +53,12 @@ var readChecks = []check{
 	}},
 }
 
-func watchOnce(ctx context.Context, l Subject) error {
-	if l, ok := l.(k8sresourcelock.Watchable); ok {
+func watchOnce(ctx context.Context, l k8sresourcelock.Lock) error {
+	if l, ok := l.(Locker); ok {
 		_, err := l.Watch(ctx, "", func() {}, func(k8sresourcelock.Snapshot) {})
 		return err
 	}
-	watch := k8sresourcelock.Subscribe(ctx, l, func() {})
+	watch := l.Subscribe(ctx, func() {})
 	watch.End()
 	var errs []error
 	for _, n := range watch.Next() {

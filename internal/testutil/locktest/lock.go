@@ -1,22 +1,17 @@
 package locktest
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// Subject is a lock that the conformance suite can check.
-type Subject interface {
-	k8sresourcelock.Versioned
-	k8sresourcelock.Annotated
-	k8sresourcelock.Keyed
-}
-
-// Locker is a lock that can be annotated and watched.
+// Locker is a lock of package k8sresourcelock.
 type Locker interface {
-	Subject
-	k8sresourcelock.Watchable
+	k8sresourcelock.Lock
+	Watch(ctx context.Context, from string, connected func(), changed func(k8sresourcelock.Snapshot)) (resume string, err error)
 }
 
 // Lock is one candidate's lock on a Store, with its own way there.
@@ -56,20 +51,16 @@ func (l *Lock) Plain() k8sresourcelock.Interface {
 	}{l.Locker, l.Locker}
 }
 
-// Unwatched returns the lock without Watch.
-func (l *Lock) Unwatched() k8sresourcelock.Versioned {
-	return struct {
-		k8sresourcelock.Versioned
-		k8sresourcelock.Keyed
-	}{l.Locker, l.Locker}
-}
+// Unwatched returns a lock that cannot be watched.
+func (l *Lock) Unwatched() k8sresourcelock.Lock { return unwatched{l.Locker} }
+
+type unwatched struct{ k8sresourcelock.Lock }
+
+func (unwatched) Subscribe(context.Context, func()) k8sresourcelock.Subscription { return nil }
 
 // Subscribed returns the lock without Watch, so that its watch is a Subscription, which may be shared.
-func Subscribed(lock *k8sresourcelock.LeaseLock) Subject {
-	return struct {
-		Subject
-		k8sresourcelock.Subscribable
-	}{lock, lock}
+func Subscribed(lock *k8sresourcelock.LeaseLock) k8sresourcelock.Lock {
+	return struct{ k8sresourcelock.Lock }{lock}
 }
 
 // ShareWatches makes new Lease locks use a Shared for their watches, one for each client.

@@ -75,11 +75,6 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	return ev
 }
 
-// dryRunner is a lock that can check whether the API server would accept a write.
-type dryRunner interface {
-	DryRun(ctx context.Context, base k8sresourcelock.Snapshot, record k8sresourcelock.LeaderElectionRecord, annotations map[string]string) error
-}
-
 // barredError is the rejection of a dry-run acquisition.
 type barredError struct{ err error }
 
@@ -89,10 +84,6 @@ func (e barredError) Unwrap() error { return e.err }
 
 // dryRunAcquire returns an error if the API server would reject an acquisition of the lock by this candidate. Other errors are ignored.
 func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot) error {
-	lock, ok := l.le.lock.(dryRunner)
-	if !ok {
-		return nil
-	}
 	record := base.Record
 	now := metav1.Now().Rfc3339Copy()
 	record.HolderIdentity = l.core.Self
@@ -100,7 +91,7 @@ func (l *loop) dryRunAcquire(ctx context.Context, base k8sresourcelock.Snapshot)
 	record.AcquireTime = now
 	record.RenewTime = now
 	record.LeaderTransitions++
-	if err := lock.DryRun(ctx, base, record, base.Annotations); k8sresourcelock.IsRefused(err) {
+	if err := l.le.lock.DryRun(ctx, base, record, base.Annotations); k8sresourcelock.IsRefused(err) {
 		return barredError{err}
 	}
 	return nil
@@ -114,8 +105,8 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Unprefer {
 		notes[k8sresourcelock.PreferredHolderAnnotation] = ""
 	}
-	if lock, ok := l.le.lock.(k8sresourcelock.Annotated); ok && a.Op == core.SendRequest {
-		return lock.Annotate(ctx, base, notes)
+	if a.Op == core.SendRequest {
+		return l.le.lock.Annotate(ctx, base, notes)
 	}
 	return l.le.lock.Write(ctx, base, record, notes)
 }

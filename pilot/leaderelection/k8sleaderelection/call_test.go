@@ -17,7 +17,7 @@ import (
 
 // fakeLock records the method and the context of each call. Each call takes a second and returns err.
 type fakeLock struct {
-	k8sresourcelock.Versioned
+	k8sresourcelock.Lock
 	err   error
 	calls []string
 	ctx   context.Context
@@ -41,9 +41,7 @@ func (f *fakeLock) Write(ctx context.Context, _ k8sresourcelock.Snapshot, _ k8sr
 	return f.call(ctx, "write")
 }
 
-type annotatedLock struct{ *fakeLock }
-
-func (f annotatedLock) Annotate(ctx context.Context, _ k8sresourcelock.Snapshot, _ map[string]string) (k8sresourcelock.Snapshot, error) {
+func (f *fakeLock) Annotate(ctx context.Context, _ k8sresourcelock.Snapshot, _ map[string]string) (k8sresourcelock.Snapshot, error) {
 	return f.call(ctx, "annotate")
 }
 
@@ -53,32 +51,26 @@ func TestSend(t *testing.T) {
 	for name, c := range map[string]struct {
 		op         core.Op
 		err        error
-		plain      bool // the lock cannot be annotated
 		result     core.Result
 		retryAfter time.Duration
 		call       string
 	}{
-		"read":                 {core.Read, nil, false, core.OK, 0, "read"},
-		"renewal":              {core.Renew, nil, false, core.OK, 0, "write"},
-		"request":              {core.SendRequest, nil, false, core.OK, 0, "annotate"},
-		"request, plain lock":  {core.SendRequest, nil, true, core.OK, 0, "write"},
-		"failed request":       {core.SendRequest, broken, false, core.Unknown, 0, "annotate"},
-		"conflict":             {core.Renew, k8sresourcelock.ErrConflict, false, core.Conflict, 0, "write"},
-		"too many requests":    {core.Renew, apierrors.NewTooManyRequests("x", 7), false, core.Refused, 7 * time.Second, "write"},
-		"retry-after too long": {core.Renew, apierrors.NewTooManyRequests("x", 1<<30), false, core.Refused, time.Hour, "write"},
-		"negative retry-after": {core.Renew, apierrors.NewTooManyRequests("x", -7), false, core.Refused, 0, "write"},
-		"forbidden":            {core.Renew, apierrors.NewForbidden(resource, "x", nil), false, core.Refused, 0, "write"},
-		"server timeout":       {core.Renew, apierrors.NewServerTimeout(resource, "update", 5), false, core.Unknown, 0, "write"},
+		"read":                 {core.Read, nil, core.OK, 0, "read"},
+		"renewal":              {core.Renew, nil, core.OK, 0, "write"},
+		"request":              {core.SendRequest, nil, core.OK, 0, "annotate"},
+		"failed request":       {core.SendRequest, broken, core.Unknown, 0, "annotate"},
+		"conflict":             {core.Renew, k8sresourcelock.ErrConflict, core.Conflict, 0, "write"},
+		"too many requests":    {core.Renew, apierrors.NewTooManyRequests("x", 7), core.Refused, 7 * time.Second, "write"},
+		"retry-after too long": {core.Renew, apierrors.NewTooManyRequests("x", 1<<30), core.Refused, time.Hour, "write"},
+		"negative retry-after": {core.Renew, apierrors.NewTooManyRequests("x", -7), core.Refused, 0, "write"},
+		"forbidden":            {core.Renew, apierrors.NewForbidden(resource, "x", nil), core.Refused, 0, "write"},
+		"server timeout":       {core.Renew, apierrors.NewServerTimeout(resource, "update", 5), core.Unknown, 0, "write"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeLock{Versioned: locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Unwatched(), err: c.err}
-				var lock k8sresourcelock.Interface = annotatedLock{fake}
-				if c.plain {
-					lock = fake
-				}
+				fake := &fakeLock{Lock: locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Unwatched(), err: c.err}
 				shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
-				l := idleLoop(t, lock, func(config *LeaderElectionConfig) { config.Shared = shared })
+				l := idleLoop(t, fake, func(config *LeaderElectionConfig) { config.Shared = shared })
 				l.send(core.Action{Op: c.op})
 				l.helpers.Wait()
 				ev := <-l.events

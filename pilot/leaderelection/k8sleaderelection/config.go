@@ -155,10 +155,10 @@ func (c LeaderElectionConfig) Validate() error {
 // validateLock validates the fields of the lock. NewLeaderElector does not, because client-go's does not either: a caller may
 // set them until Run.
 func (c LeaderElectionConfig) validateLock() error {
-	if v, ok := c.Lock.(interface{ Validate() error }); ok {
-		return v.Validate()
+	if c.Lock == nil {
+		return nil
 	}
-	return nil
+	return complete(c.Lock).Validate()
 }
 
 func (c LeaderElectionConfig) validate() error {
@@ -198,11 +198,11 @@ func (c LeaderElectionConfig) validateCoordinated(add func(format string, args .
 	if !c.Coordinated {
 		return
 	}
-	switch _, versioned := c.Lock.(k8sresourcelock.Versioned); lock := c.Lock.(type) {
+	switch _, complete := c.Lock.(k8sresourcelock.Lock); lock := c.Lock.(type) {
 	case *k8sresourcelock.ConfigMapLock:
 		add("Coordinated with a %T: a coordinator supports only Leases. Use a LeaseLock.", lock)
 	default:
-		if !versioned {
+		if !complete {
 			add("Coordinated with a %T, which does not store what a coordinator writes. Use a LeaseLock.", lock)
 		}
 	}
@@ -263,12 +263,8 @@ func (c LeaderElectionConfig) timing() core.Timing {
 
 // core returns the configuration of the core, without OneCycle.
 func (c LeaderElectionConfig) core() core.Config {
-	key := ""
-	if keyed, ok := c.Lock.(k8sresourcelock.Keyed); ok {
-		key = keyed.Key()
-	}
 	return core.Config{
-		Self: c.Lock.Identity(), Key: key,
+		Self: c.Lock.Identity(), Key: complete(c.Lock).Key(),
 		Timing:      c.timing(),
 		Ranked:      c.Ranked,
 		External:    !c.Ranked && c.KeyComparison != nil,

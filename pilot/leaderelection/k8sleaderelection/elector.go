@@ -29,7 +29,7 @@ var (
 type LeaderElector struct {
 	config  LeaderElectionConfig
 	core    core.Config // without OneCycle
-	lock    k8sresourcelock.Versioned
+	lock    k8sresourcelock.Lock
 	clock   *Clock
 	exit    func(code int)
 	running atomic.Bool
@@ -60,7 +60,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 	le := &LeaderElector{
 		config: lec,
 		core:   lec.core(),
-		lock:   versioned(lec.Lock),
+		lock:   complete(lec.Lock),
 		clock:  lec.Clock,
 		exit:   os.Exit,
 	}
@@ -107,7 +107,7 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
 		return fmt.Errorf("election %s: %w", le.config.Name, ErrRunning)
 	}
-	err := le.config.validateLock()
+	err := le.lock.Validate()
 	if err != nil {
 		err = fmt.Errorf("election %s: %w", le.config.Name, err)
 	} else {

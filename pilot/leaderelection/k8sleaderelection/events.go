@@ -10,7 +10,7 @@ import (
 
 // event records an Event about the lock object. The lock prefixes the identity.
 func (r *reporter) event(format string, args ...any) {
-	r.le.config.Lock.RecordEvent(fmt.Sprintf(format, args...))
+	r.le.lock.RecordEvent(fmt.Sprintf(format, args...))
 }
 
 // termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go, without the reason.
@@ -24,11 +24,7 @@ func (r *reporter) termEvent(record func(format string, args ...any), format str
 
 // warn records an Event of type Warning, or of type Normal if the lock does not support it.
 func (r *reporter) warn(format string, args ...any) {
-	if lock, ok := r.le.config.Lock.(k8sresourcelock.Warning); ok {
-		lock.RecordWarning(fmt.Sprintf(format, args...))
-		return
-	}
-	r.event(format, args...)
+	r.le.lock.RecordWarning(fmt.Sprintf(format, args...))
 }
 
 // handover records Events about handovers and preemptions.

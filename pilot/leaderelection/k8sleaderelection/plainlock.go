@@ -12,21 +12,47 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// versioned returns lock with versions. For a lock that implements only Interface, the versions count the changes that
-// this process saw.
-func versioned(lock k8sresourcelock.Interface) k8sresourcelock.Versioned {
-	if v, ok := lock.(k8sresourcelock.Versioned); ok {
-		return v
+// complete returns a lock of the caller with all methods of a Lock.
+func complete(lock k8sresourcelock.Interface) k8sresourcelock.Lock {
+	if l, ok := lock.(k8sresourcelock.Lock); ok {
+		return l
 	}
 	return &plainLock{Interface: lock}
 }
 
-// plainLock adds versions to a lock that implements only Interface. It cannot store markers, so a restarted process
-// settles for a lease before it leads. It does not support concurrent calls.
+// plainLock is a lock that implements only Interface. Its versions count the changes that this process saw. It cannot store
+// markers, so a restarted process settles for a lease before it leads. It does not support concurrent calls.
 type plainLock struct {
 	k8sresourcelock.Interface
 	last k8sresourcelock.Snapshot
 	seen uint64
+}
+
+// Key returns the rank of the candidate, if the lock is Keyed.
+func (p *plainLock) Key() string {
+	if keyed, ok := p.Interface.(k8sresourcelock.Keyed); ok {
+		return keyed.Key()
+	}
+	return ""
+}
+
+// Validate cannot check the lock of a caller.
+func (p *plainLock) Validate() error { return nil }
+
+// Subscribe cannot watch the lock of a caller.
+func (p *plainLock) Subscribe(context.Context, func()) k8sresourcelock.Subscription { return nil }
+
+// RecordWarning records an Event of type Normal.
+func (p *plainLock) RecordWarning(s string) { p.RecordEvent(s) }
+
+// DryRun cannot check a write.
+func (p *plainLock) DryRun(context.Context, k8sresourcelock.Snapshot, k8sresourcelock.LeaderElectionRecord, map[string]string) error {
+	return nil
+}
+
+// Annotate writes the record again, without the annotations.
+func (p *plainLock) Annotate(ctx context.Context, base k8sresourcelock.Snapshot, annotations map[string]string) (k8sresourcelock.Snapshot, error) {
+	return p.Write(ctx, base, base.Record, annotations)
 }
 
 func (p *plainLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {

@@ -30,7 +30,7 @@ func (b *bareLock) Describe() string                                            
 func TestPlainLock(t *testing.T) {
 	resource := schema.GroupResource{Resource: "locks"}
 	b := &bareLock{}
-	p := versioned(b).(*plainLock)
+	p := complete(b).(*plainLock)
 	version := func() string {
 		t.Helper()
 		snap, err := p.Read(t.Context())

@@ -8,7 +8,7 @@ import (
 
 // startWatching subscribes to the lock, if it can be watched.
 func (l *loop) startWatching() {
-	l.watch = k8sresourcelock.Subscribe(l.values, l.le.lock, func() { l.signal(watchEvent) })
+	l.watch = l.le.lock.Subscribe(l.values, func() { l.signal(watchEvent) })
 }
 
 // takeWatchEvents handles the events of the watch, one per pass.

@@ -44,18 +44,18 @@ type WitnessedTerm struct {
 // Lock returns the lock of the term.
 func (t WitnessedTerm) Lock(configMaps corev1client.CoreV1Interface, leases coordinationv1client.CoordinationV1Interface,
 	events k8sresourcelock.EventRecorder,
-) (k8sresourcelock.Versioned, error) {
+) (k8sresourcelock.Lock, error) {
 	lock, err := k8sresourcelock.New(t.LockType, t.Namespace, t.Name, configMaps, leases, k8sresourcelock.ResourceLockConfig{Identity: t.Holder, EventRecorder: events})
 	if err != nil {
 		return nil, err
 	}
-	return lock.(k8sresourcelock.Versioned), nil
+	return lock.(k8sresourcelock.Lock), nil
 }
 
 // ReleaseEnded releases the lock of a term if the lock still has the term. Call it only after the process has ended: it has the
 // effect of a release after the drain, so the next leader does not wait. died is the time of its end, for
 // metrics. released is false without an error if the lock has changed, and why has the reason. After an error, call it again.
-func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Versioned, died time.Time) (released bool, why string, err error) {
+func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Lock, died time.Time) (released bool, why string, err error) {
 	base, err := lock.Read(ctx)
 	if err != nil {
 		return false, "", err

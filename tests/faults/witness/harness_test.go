@@ -41,7 +41,7 @@ type stage struct {
 	admin     kubernetes.Interface
 	namespace string
 	kind      string // as in k8sresourcelock.New
-	lock      k8sresourcelock.Versioned
+	lock      k8sresourcelock.Lock
 	// clusterRules are permissions of the candidates in the cluster.
 	clusterRules []rbacv1.PolicyRule
 }
@@ -54,7 +54,7 @@ func newStage(t testing.TB, kind string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.lock = lock.(k8sresourcelock.Versioned)
+	s.lock = lock.(k8sresourcelock.Lock)
 	return s
 }
 

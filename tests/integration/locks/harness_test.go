@@ -125,7 +125,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	}
 	neighbours := 0
 	return locktest.Harness{
-		Lock: func(identity, key string) locktest.Subject {
+		Lock: func(identity, key string) k8sresourcelock.Lock {
 			lock := s.lock(identity, key)
 			if s.shared != nil {
 				return locktest.Subscribed(lock.(*k8sresourcelock.LeaseLock))

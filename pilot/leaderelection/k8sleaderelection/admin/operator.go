@@ -18,9 +18,8 @@ import (
 //
 // A command applies to the current term only. Incumbent candidates execute it; istiod and client-go ignore it.
 type Operator struct {
-	// Lock is the lock of the election. It must implement k8sresourcelock.Versioned and Annotated, as ConfigMapLock and
-	// LeaseLock do.
-	Lock k8sresourcelock.Interface
+	// Lock is the lock of the election.
+	Lock k8sresourcelock.Lock
 	// Requester identifies the operator, for other people on call. It must not be empty.
 	Requester string
 }
@@ -292,10 +291,6 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(core.Sn
 	case o.Requester == "":
 		return o.wrap(verb, errors.New("no Requester: set who gives the command"))
 	}
-	lock, ok := o.Lock.(k8sresourcelock.Annotated)
-	if !ok {
-		return o.wrap(verb, fmt.Errorf("lock type %T does not store annotations", o.Lock))
-	}
 	for try := 1; ; try++ {
 		snap, base, err := o.read(ctx)
 		if err != nil {
@@ -312,7 +307,7 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(core.Sn
 		if err := change(snap, annotations); err != nil {
 			return o.wrap(verb, err)
 		}
-		err = o.write(ctx, lock, base, annotations)
+		err = o.write(ctx, base, annotations)
 		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil || try == maxTries {
 			return o.wrap(verb, err)
 		}
@@ -322,22 +317,18 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(core.Sn
 // callTimeout limits each request, because the context may have no deadline.
 const callTimeout = 10 * time.Second
 
-func (o Operator) write(ctx context.Context, lock k8sresourcelock.Annotated, base k8sresourcelock.Snapshot, annotations map[string]string) error {
+func (o Operator) write(ctx context.Context, base k8sresourcelock.Snapshot, annotations map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := lock.Annotate(ctx, base, annotations)
+	_, err := o.Lock.Annotate(ctx, base, annotations)
 	return err
 }
 
 // read returns the lock, decoded and as stored. The error is errNoLock if it does not exist.
 func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snapshot, error) {
-	lock, ok := o.Lock.(k8sresourcelock.Versioned)
-	if !ok {
-		return core.Snapshot{}, k8sresourcelock.Snapshot{}, fmt.Errorf("lock type %T has no versions", o.Lock)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	base, err := lock.Read(ctx)
+	base, err := o.Lock.Read(ctx)
 	switch {
 	case err != nil:
 		return core.Snapshot{}, base, err

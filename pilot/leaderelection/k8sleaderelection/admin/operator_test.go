@@ -132,12 +132,7 @@ func TestOperatorCancel(t *testing.T) {
 	}
 }
 
-// annotatedOnly is a lock without versions. badVersion has a version that is not a number.
-type annotatedOnly struct {
-	k8sresourcelock.Interface
-	k8sresourcelock.Annotated
-}
-
+// badVersion has a version that is not a number.
 type badVersion struct{ locktest.Locker }
 
 func (b badVersion) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
@@ -152,7 +147,7 @@ func TestOperatorInvalid(t *testing.T) {
 	client := store.Lock("operator", "")
 	locker := client.Locker
 	for want, c := range map[string]struct {
-		lock    k8sresourcelock.Interface
+		lock    k8sresourcelock.Lock
 		command command
 	}{
 		"transfer: " + locker.Describe() + ": ": {locker, transferTo("b c")},
@@ -164,8 +159,6 @@ func TestOperatorInvalid(t *testing.T) {
 		"pause: " + locker.Describe() + ": duration 192h":   {locker, func(ctx context.Context, o Operator) error { return o.Pause(ctx, "", 8*24*time.Hour) }},
 		"resume: no lock: no Lock: set the lock":            {nil, resume},
 		"no Requester":                                      {locker, func(ctx context.Context, o Operator) error { return pause(ctx, Operator{Lock: o.Lock}) }},
-		"has no versions":                                   {annotatedOnly{locker, locker}, pause},
-		"does not store annotations":                        {client.Plain(), pause},
 		"1a":                                                {badVersion{locker}, pause},
 		"the lock does not exist":                           {locktest.NewStore(locktest.Lease).Lock("operator", "").Locker, stepDown},
 	} {

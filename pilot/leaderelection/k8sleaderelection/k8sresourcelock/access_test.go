@@ -97,7 +97,7 @@ func TestAnnotate_Refused(t *testing.T) {
 		return Snapshot{Exists: true, UID: "u", ResourceVersion: "7", Object: object}
 	}
 	for want, c := range map[string]struct {
-		lock        Annotated
+		lock        Lock
 		base        Snapshot
 		annotations map[string]string
 	}{

@@ -25,11 +25,7 @@ type ConfigMapLock struct {
 	last memory
 }
 
-var (
-	_ Versioned = (*ConfigMapLock)(nil)
-	_ Watchable = (*ConfigMapLock)(nil)
-	_ Annotated = (*ConfigMapLock)(nil)
-)
+var _ Lock = (*ConfigMapLock)(nil)
 
 var configMaps = &format[*corev1.ConfigMap]{
 	kind:     "configmap",
@@ -84,32 +80,37 @@ func (l *ConfigMapLock) access() access[*corev1.ConfigMap] {
 	return a
 }
 
-// Validate returns all errors in the fields of the lock. It sends no request.
+// Validate implements Lock.
 func (l *ConfigMapLock) Validate() error {
 	return validate("configmap", &l.ConfigMapMeta, &l.LockConfig, l.Client != nil)
 }
 
-// Read implements Versioned.
+// Read implements Lock.
 func (l *ConfigMapLock) Read(ctx context.Context) (Snapshot, error) { return l.access().read(ctx) }
 
-// Write implements Versioned.
+// Write implements Lock.
 func (l *ConfigMapLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
 	return l.access().write(ctx, base, record, annotations)
 }
 
-// Annotate implements Annotated.
+// Annotate implements Lock.
 func (l *ConfigMapLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
 	return l.access().annotate(ctx, base, annotations)
 }
 
-// DryRun returns an error if the API server would reject the Write. Nothing is written.
+// DryRun implements Lock.
 func (l *ConfigMapLock) DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
 	return l.access().dryRun(ctx, base, record, annotations)
 }
 
-// Watch implements Watchable.
+// Watch watches the lock object, as LeaseLock.Watch does.
 func (l *ConfigMapLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
 	return l.access().watch(ctx, from, connected, changed)
+}
+
+// Subscribe implements Lock.
+func (l *ConfigMapLock) Subscribe(ctx context.Context, wake func()) Subscription {
+	return newLockWatch(ctx, l.Watch, nil, "", "", wake)
 }
 
 // Get returns the record and its bytes. The error is NotFound if the ConfigMap does not exist, and wraps
@@ -132,7 +133,7 @@ func (l *ConfigMapLock) Update(ctx context.Context, ler LeaderElectionRecord) er
 // RecordEvent implements Interface.
 func (l *ConfigMapLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
 
-// RecordWarning implements Warning.
+// RecordWarning implements Lock.
 func (l *ConfigMapLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
 // Identity returns the identity of the candidate.

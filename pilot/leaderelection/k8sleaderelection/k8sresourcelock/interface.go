@@ -85,7 +85,7 @@ type ResourceLockConfig struct {
 	EventRecorder EventRecorder
 }
 
-// Interface is the minimum that an elector needs. The elector polls a lock that has no other methods.
+// Interface is the minimum that an elector needs. The elector polls a lock that is not a Lock.
 type Interface interface {
 	// Get returns the record and its bytes. Different bytes mean that the record has changed.
 	Get(ctx context.Context) (*LeaderElectionRecord, []byte, error)
@@ -102,16 +102,10 @@ type Interface interface {
 	Describe() string
 }
 
-// Keyed is implemented by locks whose candidates have a rank. The locks of this package implement it.
+// Keyed is implemented by locks whose candidates have a rank.
 type Keyed interface {
 	// Key returns the rank of the candidate. It may be empty.
 	Key() string
-}
-
-// Warning is implemented by locks that can record Events of type Warning.
-type Warning interface {
-	// RecordWarning records an Event of type Warning about the lock object.
-	RecordWarning(s string)
 }
 
 // Snapshot is the state of the lock object in one response of the API server. It is immutable, because readers
@@ -156,9 +150,13 @@ func (s Snapshot) Base() Snapshot {
 	return s
 }
 
-// Versioned is implemented by locks with explicit bases for writes. All locks of this package implement it.
-type Versioned interface {
+// Lock is implemented by the locks of this package. Its writes have explicit bases, its annotations carry the requests of
+// other candidates, and it can be watched.
+type Lock interface {
 	Interface
+	Keyed
+	// Validate returns all errors in the configuration of the lock. It sends no request.
+	Validate() error
 	// Read reads the lock object. If it does not exist, Exists is false and the error is nil.
 	Read(ctx context.Context) (Snapshot, error)
 	// Write stores the record and exactly these annotations on the object of base. If base does not exist, it
@@ -167,32 +165,17 @@ type Versioned interface {
 	// If IsConflict or IsRefused reports true for the error, nothing was written. After any other error the write
 	// may have been stored. base may be the result of Base.
 	Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error)
-}
-
-// Annotated is implemented by locks on which candidates other than the holder can write annotations, for example a
-// handover request.
-type Annotated interface {
-	// Annotate stores exactly these annotations on the object of base. The record does not change. It returns what
-	// Versioned.Write returns.
+	// DryRun returns an error if the API server would reject the Write. Nothing is written.
+	DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error
+	// Annotate stores exactly these annotations on the object of base. The record does not change. It returns what Write
+	// returns. Candidates other than the holder use it, for example for a handover request.
 	Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error)
-}
-
-// Watchable is implemented by locks that can be watched.
-type Watchable interface {
-	// Watch watches the lock object until ctx is done or the connection ends. from is the resourceVersion to
-	// resume from. If it is empty, the watch starts with the current state. Watch calls connected once when the
-	// API server has accepted the watch. It calls changed for each change in order, from one goroutine, and never
-	// after it has returned. It returns the resourceVersion to resume from, or "" if resuming is not possible (for
-	// example after 410 Gone). The error is nil after a normal end: the time limit of the server, a closed
-	// connection, or the end of ctx.
-	//
-	// A watch does not show three things:
-	//
-	//   - The absence of the object. A caller that starts from "" must also call Read, or it misses a deletion.
-	//   - A store that was restored from a backup. If from is then a future version, the watch is accepted but silent. A
-	//     caller that reads an older version than from must restart from "".
-	//   - A dead connection that was not closed. It looks like a lock that no candidate renews.
-	Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (resume string, err error)
+	// Subscribe follows the lock. It does not block. It calls wake when there are events for Next after there were none,
+	// possibly before it returns. wake must not block and must not call the Subscription. A nil Subscription means that the
+	// lock cannot be watched: the caller must poll.
+	Subscribe(ctx context.Context, wake func()) Subscription
+	// RecordWarning records an Event of type Warning about the lock object.
+	RecordWarning(s string)
 }
 
 var (

@@ -39,13 +39,7 @@ type LeaseLock struct {
 	last memory
 }
 
-var (
-	_ Versioned = (*LeaseLock)(nil)
-	_ Watchable = (*LeaseLock)(nil)
-	_ Annotated = (*LeaseLock)(nil)
-
-	_ Subscribable = (*LeaseLock)(nil)
-)
+var _ Lock = (*LeaseLock)(nil)
 
 var leases = &format[*coordinationv1.Lease]{
 	kind:     "lease",
@@ -193,7 +187,7 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	return a
 }
 
-// Validate returns all errors in the fields of the lock. It sends no request.
+// Validate implements Lock.
 func (l *LeaseLock) Validate() error {
 	return errors.Join(validate("lease", &l.LeaseMeta, &l.LockConfig, l.Client != nil), l.validateLabels())
 }
@@ -208,32 +202,43 @@ func (l *LeaseLock) validateLabels() error {
 	return errors.Join(errs...)
 }
 
-// Read implements Versioned.
+// Read implements Lock.
 func (l *LeaseLock) Read(ctx context.Context) (Snapshot, error) { return l.access().read(ctx) }
 
-// Write implements Versioned.
+// Write implements Lock.
 func (l *LeaseLock) Write(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) (Snapshot, error) {
 	return l.access().write(ctx, base, record, annotations)
 }
 
-// Annotate implements Annotated.
+// Annotate implements Lock.
 func (l *LeaseLock) Annotate(ctx context.Context, base Snapshot, annotations map[string]string) (Snapshot, error) {
 	return l.access().annotate(ctx, base, annotations)
 }
 
-// DryRun returns an error if the API server would reject the Write. Nothing is written.
+// DryRun implements Lock.
 func (l *LeaseLock) DryRun(ctx context.Context, base Snapshot, record LeaderElectionRecord, annotations map[string]string) error {
 	return l.access().dryRun(ctx, base, record, annotations)
 }
 
-// Watch implements Watchable.
+// Watch watches the lock object until ctx is done or the connection ends. from is the resourceVersion to resume from. If it is
+// empty, the watch starts with the current state. Watch calls connected once when the API server has accepted the watch. It
+// calls changed for each change in order, from one goroutine, and never after it has returned. It returns the resourceVersion to
+// resume from, or "" if resuming is not possible (for example after 410 Gone). The error is nil after a normal end: the time
+// limit of the server, a closed connection, or the end of ctx.
+//
+// A watch does not show three things:
+//
+//   - The absence of the object. A caller that starts from "" must also call Read, or it misses a deletion.
+//   - A store that was restored from a backup. If from is then a future version, the watch is accepted but silent. A
+//     caller that reads an older version than from must restart from "".
+//   - A dead connection that was not closed. It looks like a lock that no candidate renews.
 func (l *LeaseLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
 	return l.access().watch(ctx, from, connected, changed)
 }
 
-// Subscribe implements Subscribable. If Shared is set, the subscription may use the watch of the namespace.
+// Subscribe implements Lock. If Shared is set, the subscription may use the watch of the namespace.
 func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
-	return newLockWatch(ctx, l, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
+	return newLockWatch(ctx, l.Watch, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
 }
 
 // Get returns the record and its bytes. The error is NotFound if the Lease does not exist, and wraps ErrUnreadable
@@ -255,7 +260,7 @@ func (l *LeaseLock) Update(ctx context.Context, ler LeaderElectionRecord) error 
 // RecordEvent implements Interface.
 func (l *LeaseLock) RecordEvent(s string) { l.access().recordEvent(corev1.EventTypeNormal, s) }
 
-// RecordWarning implements Warning.
+// RecordWarning implements Lock.
 func (l *LeaseLock) RecordWarning(s string) { l.access().recordEvent(corev1.EventTypeWarning, s) }
 
 // Identity returns the identity of the candidate.

@@ -11,7 +11,7 @@ import (
 // it has its own watch and reconnects it.
 type lockWatch struct {
 	eventQueue
-	lock            Watchable
+	watch           watchFunc
 	shared          *Shared // nil if the lock has its own watch
 	namespace, name string
 
@@ -28,8 +28,11 @@ type lockWatch struct {
 	restart    bool
 }
 
-func newLockWatch(ctx context.Context, lock Watchable, shared *Shared, namespace, name string, wake func()) *lockWatch {
-	w := &lockWatch{eventQueue: eventQueue{wake: wake}, lock: lock, shared: shared, namespace: namespace, name: name, ctx: ctx}
+// watchFunc watches a lock object until ctx is done or the connection ends, as the method Watch of a lock does.
+type watchFunc func(ctx context.Context, from string, connected func(), changed func(Snapshot)) (resume string, err error)
+
+func newLockWatch(ctx context.Context, watch watchFunc, shared *Shared, namespace, name string, wake func()) *lockWatch {
+	w := &lockWatch{eventQueue: eventQueue{wake: wake}, watch: watch, shared: shared, namespace: namespace, name: name, ctx: ctx}
 	if shared != nil {
 		shared.addWatch(namespace)
 	}
@@ -131,7 +134,7 @@ func (w *lockWatch) connect(ctx context.Context, from string) (shown bool, resum
 	}
 	w.disconnect, w.restart = cancel, false
 	w.mu.Unlock()
-	resume, err = w.lock.Watch(ctx, from, func() { w.put(Event{Kind: WatchConnected, Gap: from == ""}) }, func(snap Snapshot) {
+	resume, err = w.watch(ctx, from, func() { w.put(Event{Kind: WatchConnected, Gap: from == ""}) }, func(snap Snapshot) {
 		shown = true
 		w.put(Event{Kind: Changed, Snapshot: snap})
 	})

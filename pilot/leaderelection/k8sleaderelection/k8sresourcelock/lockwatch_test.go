@@ -48,7 +48,7 @@ func lasts(ctx context.Context, up func(), _ func(Snapshot)) (string, error) {
 
 func alone(t *testing.T, script ...func(context.Context, func(), func(Snapshot)) (string, error)) (*scriptedWatch, *lockWatch) {
 	s := &scriptedWatch{script: script}
-	w := newLockWatch(t.Context(), s, nil, "", "", func() {})
+	w := newLockWatch(t.Context(), s.Watch, nil, "", "", func() {})
 	t.Cleanup(w.End)
 	synctest.Wait()
 	return s, w

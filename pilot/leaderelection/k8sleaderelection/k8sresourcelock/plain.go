@@ -40,13 +40,13 @@ type lastSeen = atomic.Pointer[Snapshot]
 
 // plain implements Get, Create and Update of Interface with Read and Write.
 type plain struct {
-	lock   Versioned
+	lock   Lock
 	base   *lastSeen
 	absent error // the error of Get if the object does not exist
 	wrap   func(verb string, err error) error
 }
 
-func (a access[T]) plain(l Versioned) plain {
+func (a access[T]) plain(l Lock) plain {
 	return plain{lock: l, base: &a.last.base, absent: apierrors.NewNotFound(a.resource, a.meta.Name), wrap: a.wrap}
 }
 

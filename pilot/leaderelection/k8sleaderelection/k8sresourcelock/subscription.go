@@ -1,7 +1,6 @@
 package k8sresourcelock
 
 import (
-	"context"
 	"fmt"
 	"sync"
 )
@@ -41,25 +40,6 @@ type Event struct {
 	Err error
 	// Snapshot is the state of the lock. It is set for Changed.
 	Snapshot Snapshot
-}
-
-// Subscribable is implemented by locks that provide their own Subscription.
-type Subscribable interface {
-	// Subscribe follows the lock, see the function Subscribe.
-	Subscribe(ctx context.Context, wake func()) Subscription
-}
-
-// Subscribe follows a lock. It does not block. It returns nil if the lock implements neither Watchable nor
-// Subscribable: the caller must poll. It calls wake when there are events for Next after there were none, possibly
-// before it returns. wake must not block and must not call the Subscription.
-func Subscribe(ctx context.Context, lock Interface, wake func()) Subscription {
-	switch lock := lock.(type) {
-	case Subscribable:
-		return lock.Subscribe(ctx, wake)
-	case Watchable:
-		return newLockWatch(ctx, lock, nil, "", "", wake)
-	}
-	return nil
 }
 
 // maxPending limits the pending events of a subscription. If the limit is exceeded, they are replaced by a gap.
