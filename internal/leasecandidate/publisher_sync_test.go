@@ -3,89 +3,50 @@ package leasecandidate
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/rest"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// silent is an API server whose watch delivers only pings, or that does not serve LeaseCandidates.
-type silent struct {
-	mu        sync.Mutex
-	requested []string
-	missing   bool
-	fails     int    // number of PUTs to fail
-	object    string // response of GET; empty: not found
-	events    *io.PipeWriter
+// requests returns the verbs of the requests since the last call.
+func requests(s *apiserver.Server) string {
+	var verbs []string
+	for _, r := range s.Requests() {
+		verbs = append(verbs, r.Verb)
+	}
+	return strings.Join(verbs, " ")
 }
 
-const (
-	unpinged = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"1"},"spec":{"leaseName":"x"}}`
-	pinged   = `{"kind":"LeaseCandidate","apiVersion":"coordination.k8s.io/v1beta1","metadata":{"name":"pod-a.x","resourceVersion":"2"},"spec":{"leaseName":"x","pingTime":"2026-01-02T03:04:05.000000Z"}}`
-)
-
-// ping delivers a ping. The next PUTs fail.
-func (s *silent) ping(fails int) {
-	s.mu.Lock()
-	s.fails, s.object = fails, pinged
-	events := s.events
-	s.mu.Unlock()
-	_, _ = io.WriteString(events, `{"type":"MODIFIED","object":`+pinged+"}\n")
+// ping writes a pingTime, as a coordinator does. The next updates fail.
+func ping(s *apiserver.Server, fails int) {
+	s.On(func(r apiserver.Request) apiserver.Fault {
+		if r.Verb != "update" || fails == 0 {
+			return apiserver.Fault{}
+		}
+		fails--
+		return apiserver.Fault{Err: apierrors.NewInternalError(errors.New("failed by the test"))}
+	})
+	var o coordinationv1beta1.LeaseCandidate
+	s.Get("leasecandidates", "ns", "pod-a.x", &o)
+	o.Spec.PingTime = new(metav1.NowMicro())
+	s.Put(&o)
 }
 
-func (s *silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: r}, nil
-	}
-	if r.URL.Query().Get("watch") != "" {
-		s.requested = append(s.requested, "WATCH")
-		out, in := io.Pipe()
-		s.events = in
-		context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(errors.New("watch ended")) })
-		return answer(http.StatusOK, out)
-	}
-	s.requested = append(s.requested, r.Method)
-	if r.Method == http.MethodPut && s.fails > 0 {
-		s.fails--
-		return answer(http.StatusInternalServerError, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}`)))
-	}
-	if r.Method == http.MethodGet && s.object != "" {
-		return answer(http.StatusOK, io.NopCloser(strings.NewReader(s.object)))
-	}
-	if s.missing { // response for an unknown resource
-		response, err := answer(http.StatusNotFound, io.NopCloser(strings.NewReader("404 page not found\n")))
-		response.Header.Set("Content-Type", "text/plain; charset=utf-8")
-		return response, err
-	}
-	if r.Method == http.MethodGet {
-		return answer(http.StatusNotFound, io.NopCloser(strings.NewReader(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)))
-	}
-	return answer(http.StatusOK, io.NopCloser(strings.NewReader(unpinged)))
-}
-
-func (s *silent) requests() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := strings.Join(s.requested, " ")
-	s.requested = nil
-	return all
-}
-
-func runWith(t *testing.T, server *silent) (log *harness.Log, end func()) {
-	config := &rest.Config{Host: "http://api", Transport: server, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func()) {
 	log = &harness.Log{}
 	publisher, err := New(Config{
-		Client: clientOf(t, config), Namespace: "ns", Lease: "x", Pod: "pod-a", BinaryVersion: "1.2.0", Strategy: "a/b",
+		Client: server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", BinaryVersion: "1.2.0", Strategy: "a/b",
 		Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
@@ -105,18 +66,18 @@ func runWith(t *testing.T, server *silent) (log *harness.Log, end func()) {
 
 func TestPublisher_Idle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &silent{}
+		server := apiserver.New()
 		log, end := runWith(t, server)
-		if got := server.requests(); got != "GET POST WATCH" {
+		if got := requests(server); got != "get create watch" {
 			t.Errorf("at start: %s", got)
 		}
 		<-time.After(24 * time.Hour)
 		synctest.Wait()
-		if got := server.requests(); got != "" {
+		if got := requests(server); got != "" {
 			t.Errorf("in a day: %s", got)
 		}
 		end()
-		if got := server.requests(); got != "DELETE" {
+		if got := requests(server); got != "delete" {
 			t.Errorf("at the end: %s", got)
 		}
 		if log.Count() > 0 {
@@ -128,20 +89,20 @@ func TestPublisher_Idle(t *testing.T) {
 // A failed answer is retried immediately, then with pauses.
 func TestPublisher_FailedAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &silent{}
+		server := apiserver.New()
 		_, end := runWith(t, server)
 		<-time.After(time.Minute)
-		server.requests()
-		server.ping(1)
+		requests(server)
+		ping(server, 1)
 		synctest.Wait()
-		if got := server.requests(); got != "PUT GET PUT WATCH" {
+		if got := requests(server); got != "update get update watch" {
 			t.Errorf("after a failure: %s", got)
 		}
 		<-time.After(time.Minute)
-		server.ping(1000)
+		ping(server, 1000)
 		<-time.After(time.Minute - time.Second)
 		synctest.Wait()
-		if got := strings.Count(server.requests(), "PUT"); got != 2+11 {
+		if got := strings.Count(requests(server), "update"); got != 2+11 {
 			t.Errorf("%d failing answers in a minute", got)
 		}
 		end()
@@ -150,19 +111,22 @@ func TestPublisher_FailedAnswer(t *testing.T) {
 
 func TestPublisher_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server := &silent{missing: true}
+		server := apiserver.New()
+		server.On(func(r apiserver.Request) apiserver.Fault {
+			return apiserver.Fault{Err: apierrors.NewGenericServerResponse(http.StatusNotFound, r.Verb, schema.GroupResource{}, "", "404 page not found", 0, true)}
+		})
 		log, end := runWith(t, server)
 		<-time.After(30*time.Second + time.Second)
 		synctest.Wait()
-		if got := server.requests(); got != "GET GET" {
+		if got := requests(server); got != "get get" {
 			t.Errorf("in half a minute: %s", got)
 		}
 		<-time.After(time.Hour)
 		synctest.Wait()
-		server.requests()
+		requests(server)
 		<-time.After(time.Hour)
 		synctest.Wait()
-		if got := len(strings.Fields(server.requests())); got != 12 {
+		if got := len(strings.Fields(requests(server))); got != 12 {
 			t.Errorf("%d requests in an hour, want one in five minutes", got)
 		}
 		end()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -241,20 +240,12 @@ func TestRun_Stop(t *testing.T) {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // A stop waits for the response to a write, but at most writeLimit.
 func TestRun_StopWithoutResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		deaf, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.WithRateLimit(-1, 0),
-			kube.WithWrapTransport(func(http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(req *http.Request) (*http.Response, error) {
-					<-req.Context().Done()
-					return nil, req.Context().Err()
-				})
-			}))
+		server := apiserver.New()
+		server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Hang: true} })
+		deaf, err := kube.NewClient(server.Config())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,31 +13,21 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
-// echo is a transport that counts requests by object name and answers with the object that was sent, or a conflict.
-type echo struct {
-	code int
-	sent map[string]int
-}
-
-func (c *echo) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	c.sent[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]++
-	contentType := r.Header.Get("Content-Type")
-	if c.code != http.StatusOK {
-		contentType = "application/json"
-		body = fmt.Appendf(nil, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, metav1.StatusReasonConflict, c.code)
-	}
-	return &http.Response{
-		StatusCode: c.code, Header: http.Header{"Content-Type": {contentType}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r, ContentLength: int64(len(body)),
-	}, nil
+// echo returns a server that answers with the object that was sent, or an error, and counts requests by object name.
+func echo(err error) (server *apiserver.Server, sent map[string]int) {
+	server, sent = apiserver.New(), map[string]int{}
+	server.On(func(r apiserver.Request) apiserver.Fault {
+		sent[r.Name]++
+		return apiserver.Fault{Object: r.Body, Err: err}
+	})
+	return server, sent
 }
 
 // eventLog records Events, each after the name of its object.
@@ -52,9 +40,9 @@ func (e *eventLog) Eventf(object runtime.Object, eventType, reason, message stri
 var coordinatedSpec = coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy(DefaultRevision))}
 
 // coordinating returns a term that has not begun, with a lock and candidates of the election x.
-func coordinating(t *testing.T, transport http.RoundTripper, spec coordinationv1.LeaseSpec, candidates ...*coordinationv1beta1.LeaseCandidate) *term {
+func coordinating(t *testing.T, server *apiserver.Server, spec coordinationv1.LeaseSpec, candidates ...*coordinationv1beta1.LeaseCandidate) *term {
 	t.Helper()
-	w := newTerm(controllerOf(t, &rest.Config{Host: "http://unused", Transport: transport}), nil)
+	w := newTerm(controllerOf(t, server.Config()), nil)
 	errs := []error{w.leases.GetIndexer().Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}, Spec: spec})}
 	for i, c := range candidates {
 		c.ResourceVersion = fmt.Sprint(2 + i)
@@ -68,7 +56,7 @@ func coordinating(t *testing.T, transport http.RoundTripper, spec coordinationv1
 
 // Events report each choice, and the strategy or preference that prevented a leader.
 func TestReconcile_Events(t *testing.T) {
-	at := &metav1.MicroTime{}
+	at := &metav1.MicroTime{Time: epoch}
 	for want, c := range map[string]struct {
 		strategy, requested string
 		holder, preferred   string
@@ -92,7 +80,8 @@ func TestReconcile_Events(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			candidate := candidateOf("a.x")
 			candidate.Spec.Strategy = coordinationv1.CoordinatedLeaseStrategy(c.requested)
-			w := coordinating(t, &echo{code: http.StatusOK, sent: map[string]int{}}, coordinationv1.LeaseSpec{
+			server, _ := echo(nil)
+			w := coordinating(t, server, coordinationv1.LeaseSpec{
 				Strategy: new(coordinationv1.CoordinatedLeaseStrategy(c.strategy)), HolderIdentity: &c.holder, PreferredHolder: &c.preferred,
 				LeaseDurationSeconds: new(int32(60)), AcquireTime: at, RenewTime: at,
 			}, candidate)
@@ -153,15 +142,15 @@ func TestReconcile_StrategiesDisagree(t *testing.T) {
 // While the watch has not delivered a ping, another ping would conflict. It is not sent until the watch delivers a newer version
 // or an election duration passes.
 func TestReconcile_DelayedWatch(t *testing.T) {
-	for _, code := range []int{http.StatusOK, http.StatusConflict} {
+	for _, failure := range []error{nil, apierrors.NewConflict(coordinationv1.Resource("leasecandidates"), "a.x", nil)} {
 		synctest.Test(t, func(t *testing.T) {
-			server := &echo{code: code, sent: map[string]int{}}
+			server, sent := echo(failure)
 			w := coordinating(t, server, coordinatedSpec, candidateOf("a.x"))
 			reconcile := func(when string, pings int, again time.Duration) {
 				t.Helper()
 				got, err := w.reconcile(t.Context(), "x")
-				if err != nil || server.sent["a.x"] != pings || got != again {
-					t.Errorf("status %d, %s: %d pings, want %d; again after %v, want %v (%v)", code, when, server.sent["a.x"], pings, got, again, err)
+				if err != nil || sent["a.x"] != pings || got != again {
+					t.Errorf("failure %v, %s: %d pings, want %d; again after %v, want %v (%v)", failure, when, sent["a.x"], pings, got, again, err)
 				}
 			}
 			reconcile("first", 1, 0)
