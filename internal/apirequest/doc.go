@@ -1,3 +1,3 @@
 // Package apirequest has code for programs that repeat requests to an API server. Trouble logs each failure once, Pause waits between two
-// attempts, Backoff doubles the pause, and Older compares resourceVersions.
+// attempts, and Backoff doubles the pause.
 package apirequest

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
@@ -24,11 +23,4 @@ func Pause(ctx context.Context, d time.Duration) error {
 // Backoff returns a back-off whose Step starts with first and doubles up to most.
 func Backoff(first, most time.Duration) *wait.Backoff {
 	return &wait.Backoff{Duration: first, Factor: 2, Steps: math.MaxInt, Cap: most}
-}
-
-// Older reports whether version was stored before than. Both are resourceVersions of one object. It returns false if either is
-// not a resourceVersion, for example "".
-func Older(version, than string) bool {
-	order, _ := resourceversion.CompareResourceVersion(version, than) // 0 with an error
-	return order < 0
 }

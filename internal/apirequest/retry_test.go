@@ -23,19 +23,6 @@ func TestPause(t *testing.T) {
 	})
 }
 
-func TestOlder(t *testing.T) {
-	for _, pair := range [][2]string{{"9", "10"}, {"1", "2"}, {"99999999999999999999", "100000000000000000000"}} {
-		if !Older(pair[0], pair[1]) || Older(pair[1], pair[0]) || Older(pair[0], pair[0]) {
-			t.Errorf("%s and %s", pair[0], pair[1])
-		}
-	}
-	for _, none := range []string{"", "a", "-1", "01"} {
-		if Older(none, "5") || Older("5", none) {
-			t.Errorf("%q is compared", none)
-		}
-	}
-}
-
 func TestBackoff(t *testing.T) {
 	for _, test := range []struct {
 		first, most time.Duration

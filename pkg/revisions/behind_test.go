@@ -57,7 +57,7 @@ func TestAwaitCurrent(t *testing.T) {
 				}
 				s.get = fails[webhook](test.list)
 				s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-					w := events()
+					w := watch.NewFake()
 					open.Store(w)
 					return w, test.watch
 				}

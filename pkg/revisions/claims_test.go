@@ -144,7 +144,7 @@ func TestDefaultWatcher_Fallback(t *testing.T) {
 			if item == nil {
 				w.change(name, nil)
 			} else {
-				w.change(name, []webhook{*item})
+				w.change(name, []*webhook{item})
 			}
 		}
 		if read(shared, test.shared); w.HasSynced() {

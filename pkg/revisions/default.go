@@ -2,11 +2,13 @@ package revisions
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -69,7 +71,7 @@ type defaultWatcher struct {
 	broadcaster *broadcaster[string]
 	*runner
 
-	// mu guards the fields below. Each reflector has its own goroutine.
+	// mu guards the fields below. Each follower has its own goroutine.
 	mu        sync.Mutex
 	unread    sets.Set[string]
 	revisions map[string]string // by name of an existing webhook; "" without a revision
@@ -84,25 +86,25 @@ func (w *defaultWatcher) of(name string) string {
 }
 
 func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, func() (all []runnable) {
+	w.run(stopCh, w.broadcaster.deliver, func() (all []func(context.Context)) {
 		for i, name := range w.names {
-			all = append(all, &reflector[webhook]{
-				runner: w.runner, source: webhooks(w.client), name: name, of: w.of(name),
-				optional: i < len(w.names)-1, // roles of earlier versions do not include the webhook of the namespace
-				to:       func(found []webhook) { w.change(name, found) },
-			})
+			all = append(all, follow(w.runner, w.of(name), watch.Objects[*webhook]{
+				Source: webhooks(w.client), Name: name,
+				Optional: i < len(w.names)-1, // roles of earlier versions do not include the webhook of the namespace
+				Changed:  func(found []*webhook) { w.change(name, found) },
+			}))
 		}
 		return all
 	})
 }
 
 // change applies a change of one webhook, which is found if it exists. The default revision is known when all webhooks have been read.
-func (w *defaultWatcher) change(name string, found []webhook) {
+func (w *defaultWatcher) change(name string, found []*webhook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.revisions, name)
 	for _, item := range found {
-		if !w.config.Fallback || concerns(&item, unnamed, w.config.Namespace) {
+		if !w.config.Fallback || concerns(item, unnamed, w.config.Namespace) {
 			w.revisions[name] = named(item.Labels)
 		}
 	}

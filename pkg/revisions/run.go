@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -27,6 +28,8 @@ const (
 	usualNamespace = "istio-system"
 	// pollInterval is the default of Config.PollInterval.
 	pollInterval = 5 * time.Second
+	// longestPause is the longest pause after a failed request.
+	longestPause = 2 * time.Second
 )
 
 // Config is the configuration of a watcher.
@@ -99,13 +102,8 @@ func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead
 	}
 }
 
-// runnable is a reflector of any kind.
-type runnable interface {
-	run(ctx context.Context)
-}
-
-// run runs the reflectors and deliver until stop closes. It returns when all have ended. A nil stop never closes.
-func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), reflectors func() []runnable) {
+// run runs the followers and deliver until stop closes. It returns when all have ended. A nil stop never closes.
+func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), followers func() []func(context.Context)) {
 	if r.client == nil {
 		r.log.Error("no client configured; the default revision will stay unknown")
 		return
@@ -117,23 +115,47 @@ func (r *runner) run(stop <-chan struct{}, deliver func(context.Context), reflec
 	defer r.running.Store(false)
 	ctx := wait.ContextForChannel(stop)
 	var ended sync.WaitGroup
-	for _, f := range reflectors() {
-		ended.Go(func() { f.run(ctx) })
+	for _, follow := range followers() {
+		ended.Go(func() { follow(ctx) })
 	}
 	ended.Go(func() { deliver(ctx) })
 	ended.Wait()
 }
 
-func webhooks(client kube.Client) source[webhook] {
-	return sourceOf(client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
+// follow returns a function that follows objects until its context ends. of is appended to the verbs in reports, for a watcher of several
+// kinds.
+func follow[T watch.Object](r *runner, of string, objects watch.Objects[T]) func(context.Context) {
+	return func(ctx context.Context) {
+		objects.LongestPause = longestPause
+		objects.PollInterval = r.poll
+		objects.Tried = func(verb string, err error) {
+			r.trouble.Tried(verb+of, err)
+			if verb == "list" && err == nil {
+				r.trouble.Moot("get" + of) // get is used only if list is forbidden
+			}
+		}
+		objects.Current = func(current bool) {
+			if current {
+				r.behind.remove(of)
+			} else {
+				r.behind.add(ctx, of)
+			}
+		}
+		objects.Run(ctx)
+		r.behind.remove(of) // no caller may wait for a read that does not happen
+	}
+}
+
+func webhooks(client kube.Client) watch.Source[*webhook] {
+	return watch.SourceOf(client.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations(),
 		func(list *admissionv1.MutatingWebhookConfigurationList) []webhook { return list.Items })
 }
 
-func services(client kube.Client, namespace string) source[corev1.Service] {
-	return sourceOf(client.Kube().CoreV1().Services(namespace), func(list *corev1.ServiceList) []corev1.Service { return list.Items })
+func services(client kube.Client, namespace string) watch.Source[*corev1.Service] {
+	return watch.SourceOf(client.Kube().CoreV1().Services(namespace), func(list *corev1.ServiceList) []corev1.Service { return list.Items })
 }
 
-func validators(client kube.Client) source[validator] {
-	return sourceOf(client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
+func validators(client kube.Client) watch.Source[*validator] {
+	return watch.SourceOf(client.Kube().AdmissionregistrationV1().ValidatingWebhookConfigurations(),
 		func(list *admissionv1.ValidatingWebhookConfigurationList) []validator { return list.Items })
 }

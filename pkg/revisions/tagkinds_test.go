@@ -107,9 +107,9 @@ func TestIsMine(t *testing.T) {
 			for label, want := range test.want {
 				for _, revision := range []string{"stable", "canary", "default"} {
 					w := NewTags(nil, Config{Revision: revision, Logger: quiet}).(*tagWatcher)
-					w.readWebhooks(test.webhooks)
-					w.readServices(test.services)
-					w.readValidator(test.validators)
+					w.readWebhooks(pointers(test.webhooks...))
+					w.readServices(pointers(test.services...))
+					w.readValidator(pointers(test.validators...))
 					objects := []metav1.ObjectMeta{{Labels: map[string]string{revisionLabel: label}}}
 					if label == "" {
 						objects = append(objects, metav1.ObjectMeta{})
@@ -131,7 +131,7 @@ func TestHasTag(t *testing.T) {
 	elsewhere.Webhooks = []admissionv1.MutatingWebhook{{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "elsewhere"}}}}
 	w := NewTags(nil, Config{Revision: "stable", Logger: quiet}).(*tagWatcher)
 	ours, canarys := tagHook("a", "ours", "stable"), tagHook("c", "canarys", "canary")
-	w.readWebhooks([]webhook{ours, canarys, elsewhere, tagHook("d", "", "stable")})
+	w.readWebhooks(pointers(ours, canarys, elsewhere, tagHook("d", "", "stable")))
 	w.readServices(nil)
 	w.readValidator(nil)
 	has := func() (all []string) {
@@ -153,11 +153,11 @@ func TestHasTag(t *testing.T) {
 		t.Error("a caller changed the watcher's set")
 	}
 	before, _ := w.broadcaster.read()
-	w.readWebhooks([]webhook{ours, canarys})
+	w.readWebhooks(pointers(ours, canarys))
 	if after, _ := w.broadcaster.read(); after.equal(before) || w.HasTag("theirs") {
 		t.Error("the tag of another control plane remains, or its end is not delivered")
 	}
-	if w.readWebhooks([]webhook{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, canarys}); w.HasTag("ours") {
+	if w.readWebhooks(pointers(webhook{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, canarys)); w.HasTag("ours") {
 		t.Error("the tag of a webhook whose labels were removed remains")
 	}
 	if w.readWebhooks(nil); w.HasTag("canarys") {

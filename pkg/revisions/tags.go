@@ -1,6 +1,7 @@
 package revisions
 
 import (
+	"context"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -91,7 +93,7 @@ type tagWatcher struct {
 	broadcaster         *broadcaster[tags]
 	*runner
 
-	// mu guards the fields below. Each reflector has its own goroutine.
+	// mu guards the fields below. Each follower has its own goroutine.
 	mu                 sync.Mutex
 	unread             sets.Set[string]
 	webhooks, services []Claim
@@ -113,19 +115,23 @@ func (t tags) equal(other tags) bool {
 }
 
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
-	w.run(stopCh, w.broadcaster.deliver, func() []runnable {
-		return []runnable{
-			&reflector[webhook]{runner: w.runner, source: webhooks(w.client), label: tagLabel, of: ofWebhooks, to: w.readWebhooks},
-			&reflector[corev1.Service]{runner: w.runner, source: services(w.client, w.namespace), label: tagLabel, of: ofServices, optional: true, to: w.readServices},
-			&reflector[validator]{runner: w.runner, source: validators(w.client), name: DefaultValidator, of: ofValidator, optional: true, to: w.readValidator},
+	w.run(stopCh, w.broadcaster.deliver, func() []func(context.Context) {
+		return []func(context.Context){
+			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: tagLabel, Changed: w.readWebhooks}),
+			follow(w.runner, ofServices, watch.Objects[*corev1.Service]{
+				Source: services(w.client, w.namespace), Label: tagLabel, Optional: true, Changed: w.readServices,
+			}),
+			follow(w.runner, ofValidator, watch.Objects[*validator]{
+				Source: validators(w.client), Name: DefaultValidator, Optional: true, Changed: w.readValidator,
+			}),
 		}
 	})
 }
 
-func (w *tagWatcher) readWebhooks(all []webhook) {
+func (w *tagWatcher) readWebhooks(all []*webhook) {
 	var claims []Claim
 	for _, item := range all {
-		claim, ok := WebhookClaim(&item, w.namespace)
+		claim, ok := WebhookClaim(item, w.namespace)
 		claim.elsewhere = !ok
 		if claim.Tag != "" && claim.Revision != "" {
 			claims = append(claims, claim)
@@ -134,17 +140,17 @@ func (w *tagWatcher) readWebhooks(all []webhook) {
 	w.change(ofWebhooks, func() { w.webhooks = claims })
 }
 
-func (w *tagWatcher) readServices(all []corev1.Service) {
+func (w *tagWatcher) readServices(all []*corev1.Service) {
 	var claims []Claim
 	for _, item := range all {
-		if claim, ok := ServiceClaim(&item); ok {
+		if claim, ok := ServiceClaim(item); ok {
 			claims = append(claims, claim)
 		}
 	}
 	w.change(ofServices, func() { w.services = claims })
 }
 
-func (w *tagWatcher) readValidator(found []validator) {
+func (w *tagWatcher) readValidator(found []*validator) {
 	revision := ""
 	for _, item := range found {
 		revision = w.validates(item)
@@ -153,7 +159,7 @@ func (w *tagWatcher) readValidator(found []validator) {
 }
 
 // validates returns the revision of a default validator, or "" if it belongs to another control plane.
-func (w *tagWatcher) validates(item validator) string {
+func (w *tagWatcher) validates(item *validator) string {
 	for _, hook := range item.Webhooks {
 		if service := hook.ClientConfig.Service; service != nil && service.Namespace != w.namespace {
 			return ""

@@ -34,3 +34,10 @@ func tagHook(name, tag, revision string, namespaces ...string) webhook {
 	}
 	return item
 }
+
+func pointers[T any](all ...T) (to []*T) {
+	for i := range all {
+		to = append(to, &all[i])
+	}
+	return to
+}

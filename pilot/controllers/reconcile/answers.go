@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/watch"
 )
 
 // unseenLimit bounds the wait for a cache to show a write. Afterwards the key is reconciled from
@@ -79,9 +79,9 @@ func (s *answers[K, T]) seen(name types.NamespacedName, version string) *answer[
 func (a *answer[K, T]) shownBy(version string) bool {
 	var none T
 	if a.object == none {
-		return a.stale == "" || apirequest.Older(a.stale, version)
+		return a.stale == "" || watch.Older(a.stale, version)
 	}
-	return !apirequest.Older(version, a.object.GetResourceVersion())
+	return !watch.Older(version, a.object.GetResourceVersion())
 }
 
 // drop removes an answer and reports whether it was still recorded.

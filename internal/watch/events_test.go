@@ -1,4 +1,4 @@
-package revisions
+package watch
 
 import (
 	"fmt"
@@ -8,14 +8,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-func TestReflector_ReadsBeforeWatch(t *testing.T) {
-	for name, test := range map[string]func() *watch.FakeWatcher{
-		"after the server's ordinary end": func() *watch.FakeWatcher { return ends(6 * time.Minute) },
-		"after an error event":            func() *watch.FakeWatcher { return events(failure(refused)) },
-		"after an expired version":        func() *watch.FakeWatcher { return events(failure(apierrors.NewResourceExpired("old"))) },
+func TestObjects_ReadsBeforeWatch(t *testing.T) {
+	for name, test := range map[string]func() *apiwatch.FakeWatcher{
+		"after the server's ordinary end": func() *apiwatch.FakeWatcher { return ends(6 * time.Minute) },
+		"after an error event":            func() *apiwatch.FakeWatcher { return events(failure(refused)) },
+		"after an expired version":        func() *apiwatch.FakeWatcher { return events(failure(apierrors.NewResourceExpired("old"))) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestReflector_ReadsBeforeWatch(t *testing.T) {
 					t.Fatalf("%d watches, %d lists", s.count("watch"), s.count("list"))
 				}
 				for _, wait := range s.tries("watch") {
-					if lasts := 6 * time.Minute; name == "after the server's ordinary end" && wait < lasts+firstRetry/2 {
+					if lasts := 6 * time.Minute; name == "after the server's ordinary end" && wait < lasts+FirstPause/2 {
 						t.Errorf("the next watch comes %v after the last one's end", wait-lasts)
 					}
 				}
@@ -54,14 +54,14 @@ func TestReflector_ReadsBeforeWatch(t *testing.T) {
 	}
 }
 
-func TestReflector_Events(t *testing.T) {
+func TestObjects_Events(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h heard
 		s := script{
 			list: lists("5"),
-			watch: opens(func() *watch.FakeWatcher {
-				return events(event(watch.Added, "a", "6"), event(watch.Modified, "b", "7"), event(watch.Modified, "a", "8"),
-					event(watch.Bookmark, "", "9"), event(watch.Deleted, "a", "10"), event(watch.Added, "a", "11"))
+			watch: opens(func() *apiwatch.FakeWatcher {
+				return events(event(apiwatch.Added, "a", "6"), event(apiwatch.Modified, "b", "7"), event(apiwatch.Modified, "a", "8"),
+					event(apiwatch.Bookmark, "", "9"), event(apiwatch.Deleted, "a", "10"), event(apiwatch.Added, "a", "11"))
 			}),
 		}
 		follow(t, &s, &h, time.Minute)
@@ -71,10 +71,10 @@ func TestReflector_Events(t *testing.T) {
 	})
 }
 
-func TestReflector_WithoutList(t *testing.T) {
+func TestObjects_WithoutList(t *testing.T) {
 	for name, test := range map[string]struct {
 		get  func(n int) (*webhook, error)
-		show []watch.Event
+		show []apiwatch.Event
 		want []string
 	}{
 		"deleted in between": {
@@ -88,15 +88,15 @@ func TestReflector_WithoutList(t *testing.T) {
 		},
 		"changed in between": {
 			get: func(n int) (*webhook, error) { return finds(fmt.Sprint(5 + 4*n))(n) },
-			show: []watch.Event{
-				event(watch.Added, "a", "5"), event(watch.Modified, "a", "7"), event(watch.Modified, "a", "9"), event(watch.Modified, "a", "10"),
+			show: []apiwatch.Event{
+				event(apiwatch.Added, "a", "5"), event(apiwatch.Modified, "a", "7"), event(apiwatch.Modified, "a", "9"), event(apiwatch.Modified, "a", "10"),
 			},
-			want: []string{"all: a@5", "all: a@9", "all: a@9", "all: a@10"},
+			want: []string{"all: a@5", "all: a@9", "all: a@10"},
 		},
 		"recreated between the requests": {
 			get:  func(n int) (*webhook, error) { return finds(fmt.Sprint(5 + 4*n))(n) },
-			show: []watch.Event{event(watch.Deleted, "a", "8"), event(watch.Added, "a", "9")},
-			want: []string{"all: a@5", "all: a@9", "all: a@9"},
+			show: []apiwatch.Event{event(apiwatch.Deleted, "a", "8"), event(apiwatch.Added, "a", "9")},
+			want: []string{"all: a@5", "all: a@9"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestReflector_WithoutList(t *testing.T) {
 				var h heard
 				s := script{
 					list: fails[hookList](forbidden), get: test.get,
-					watch: opens(func() *watch.FakeWatcher { return events(test.show...) }),
+					watch: opens(func() *apiwatch.FakeWatcher { return events(test.show...) }),
 				}
 				follow(t, &s, &h, time.Minute)
 				if !slices.Equal(h, test.want) {
@@ -112,5 +112,24 @@ func TestReflector_WithoutList(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, pair := range [][2]string{{"9", "10"}, {"1", "2"}, {"99999999999999999999", "100000000000000000000"}} {
+		if !Older(pair[0], pair[1]) || Older(pair[1], pair[0]) || Older(pair[0], pair[0]) {
+			t.Errorf("%s and %s", pair[0], pair[1])
+		}
+		if IsNews(pair[0], pair[1]) || !IsNews(pair[1], pair[0]) || IsNews(pair[0], pair[0]) {
+			t.Errorf("news: %s and %s", pair[0], pair[1])
+		}
+	}
+	for _, none := range []string{"", "a", "-1", "01"} {
+		if Older(none, "5") || Older("5", none) {
+			t.Errorf("%q is compared", none)
+		}
+		if !IsNews(none, "5") || !IsNews("5", none) || !IsNews(none, none) {
+			t.Errorf("%q is no news", none)
+		}
 	}
 }

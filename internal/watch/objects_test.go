@@ -1,4 +1,4 @@
-package revisions
+package watch
 
 import (
 	"context"
@@ -10,25 +10,25 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 )
 
 // backsOff checks that the pauses double from first to last, within the jitter.
 func backsOff(t *testing.T, waits []time.Duration) {
 	t.Helper()
-	want := firstRetry
+	want := FirstPause
 	for i, wait := range waits {
 		if wait < want/2 || wait > want*3/2 {
 			t.Errorf("wait %d is %v, want %v and its jitter", i, wait, want)
 		}
-		want = min(2*want, lastRetry)
+		want = min(2*want, longestPause)
 	}
-	if want != lastRetry {
+	if want != longestPause {
 		t.Errorf("after %d waits the longest has not come", len(waits))
 	}
 }
 
-func TestReflector_BackOff(t *testing.T) {
+func TestObjects_BackOff(t *testing.T) {
 	for name, test := range map[string]struct {
 		s    script
 		verb string
@@ -37,18 +37,18 @@ func TestReflector_BackOff(t *testing.T) {
 	}{
 		"a list that fails":             {script{list: fails[hookList](refused)}, "list", "list: Internal error"},
 		"a watch that is not accepted":  {script{list: lists("5"), watch: refuses(refused)}, "watch", "watch: Internal error"},
-		"a watch that ends immediately": {script{list: lists("5"), watch: opens(func() *watch.FakeWatcher { return ends(0) })}, "watch", ""},
+		"a watch that ends immediately": {script{list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher { return ends(0) })}, "watch", ""},
 		"a watch that begins with an error": {script{
-			list: lists("5"), watch: opens(func() *watch.FakeWatcher { return events(failure(refused)) }),
+			list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher { return events(failure(refused)) }),
 		}, "list", ""},
 		"a watch whose version has expired": {script{list: lists("5"), watch: refuses(apierrors.NewResourceExpired("old"))}, "list", ""},
-		"a watch that shows something else": {script{list: lists("5"), watch: opens(func() *watch.FakeWatcher {
-			return events(watch.Event{Type: watch.Added, Object: &metav1.Status{}})
+		"a watch that shows something else": {script{list: lists("5"), watch: opens(func() *apiwatch.FakeWatcher {
+			return events(apiwatch.Event{Type: apiwatch.Added, Object: &metav1.Status{}})
 		})}, "list", ""},
 		"a get that fails": {script{list: fails[hookList](forbidden), get: fails[webhook](refused)}, "get", "list: mutatingwebhookconfigurations"},
 		"a second get that fails": {script{
 			list: fails[hookList](forbidden), get: firstOnly(refused),
-			watch: opens(func() *watch.FakeWatcher { return ends(2 * time.Hour) }),
+			watch: opens(func() *apiwatch.FakeWatcher { return ends(2 * time.Hour) }),
 		}, "list", "get: Internal error"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func firstOnly(err error) func(int) (*webhook, error) {
 // firstTries is the number of attempts of a forbidden request before polling starts.
 const firstTries = 4
 
-func TestReflector_ForbiddenVerbs(t *testing.T) {
+func TestObjects_ForbiddenVerbs(t *testing.T) {
 	good, bad := lists("5", hook("a", "5")), fails[hookList](forbidden)
 	for name, test := range map[string]struct {
 		s       script
@@ -89,9 +89,9 @@ func TestReflector_ForbiddenVerbs(t *testing.T) {
 	}{
 		"watch": {script{list: good, watch: refuses(forbidden)}, false, "watch: "},
 		"watch, once it was accepted": {script{
-			list: good, watch: opens(func() *watch.FakeWatcher { return events(failure(forbidden)) }),
+			list: good, watch: opens(func() *apiwatch.FakeWatcher { return events(failure(forbidden)) }),
 		}, false, ""},
-		"list of all":              {script{label: tagLabel, list: bad}, false, "list: "},
+		"list of all":              {script{label: "tag", list: bad}, false, "list: "},
 		"list and get":             {script{list: bad, get: fails[webhook](forbidden)}, true, "get: "},
 		"list and watch":           {script{list: bad, get: finds("5"), watch: refuses(forbidden)}, true, "watch: "},
 		"list, and get in the end": {script{list: bad, get: firstOnly(forbidden), watch: opens(quietly)}, true, "get: "},
@@ -109,7 +109,7 @@ func TestReflector_ForbiddenVerbs(t *testing.T) {
 				}
 				for i, wait := range s.tries("list") {
 					// The server may have just started and not have read its roles.
-					if quick := i < firstTries; !quick && (wait < 2500*time.Millisecond || wait > 7500*time.Millisecond) || quick && wait > 2*lastRetry {
+					if quick := i < firstTries; !quick && (wait < 2500*time.Millisecond || wait > 7500*time.Millisecond) || quick && wait > 2*longestPause {
 						t.Errorf("poll %d after %v", i, wait)
 					}
 				}
@@ -124,7 +124,7 @@ func TestReflector_ForbiddenVerbs(t *testing.T) {
 	}
 }
 
-func TestReflector_TroubleEnds(t *testing.T) {
+func TestObjects_TroubleEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := script{
 			list: func(n int) (*hookList, error) {
@@ -160,17 +160,17 @@ func TestReflector_TroubleEnds(t *testing.T) {
 	})
 }
 
-func TestReflector_BackOffReset(t *testing.T) {
+func TestObjects_BackOffReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const failures = 8
 		var good []time.Duration
 		s := script{list: lists("5")}
-		s.watch = func(_ context.Context, n int, _ metav1.ListOptions) (watch.Interface, error) {
+		s.watch = func(_ context.Context, n int, _ metav1.ListOptions) (apiwatch.Interface, error) {
 			if n%(failures+1) != failures {
 				return ends(0), nil
 			}
 			good = append(good, time.Since(s.began))
-			return ends(shortWatch + time.Millisecond), nil
+			return ends(ShortWatch + time.Millisecond), nil
 		}
 		follow(t, &s, new(heard), 10*time.Minute)
 		waits := s.tries("watch")
@@ -179,8 +179,8 @@ func TestReflector_BackOffReset(t *testing.T) {
 			if after+1 >= len(waits) {
 				break
 			}
-			for j, wait := range []time.Duration{waits[after-1] - shortWatch, waits[after]} {
-				if wait > 3*firstRetry/2+10*time.Millisecond {
+			for j, wait := range []time.Duration{waits[after-1] - ShortWatch, waits[after]} {
+				if wait > 3*FirstPause/2+10*time.Millisecond {
 					t.Errorf("wait %d after good watch %d is %v", j, i, wait)
 				}
 			}
@@ -191,20 +191,20 @@ func TestReflector_BackOffReset(t *testing.T) {
 	})
 }
 
-func TestReflector_Timeouts(t *testing.T) {
+func TestObjects_Timeouts(t *testing.T) {
 	for verb, s := range map[string]*script{
 		"list": {},
 		"get":  {list: fails[hookList](forbidden)},
 		"watch": {
 			list: lists("5"),
-			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
+			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (apiwatch.Interface, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			},
 		},
 		"watch, accepted too late": {
 			list: lists("5"),
-			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
+			watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (apiwatch.Interface, error) {
 				<-ctx.Done()
 				return events(), nil
 			},
