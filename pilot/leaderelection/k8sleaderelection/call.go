@@ -23,8 +23,11 @@ type call struct {
 	died time.Duration
 }
 
-// send starts the call of an action. The call ends by its own timeout, and posts exactly one reply.
+// send starts the call of an action, if it has one. The call ends by its own timeout, and posts exactly one reply.
 func (l *loop) send(a core.Action) {
+	if a.Op == core.NoOp {
+		return
+	}
 	base := l.base
 	dryRun := l.rejected != "" && a.Op == core.SendRequest
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)

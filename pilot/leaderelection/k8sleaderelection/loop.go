@@ -169,8 +169,24 @@ func (l *loop) refreshDefault() *event {
 	return ev
 }
 
-// pass reads the clocks, calls Step and applies its action. The gate is set first, because nothing may delay its closing.
+// pass handles one event. Nothing may delay the closing of the gate, so the gate is set directly after the step.
 func (l *loop) pass(ev *event) {
+	l.receive(ev)
+	ev.in.Now = l.le.clock.read()
+	// Only one copy of each state, to keep the stack of the goroutine small.
+	c := &change{in: ev.in, before: l.state, lock: ev.lock, call: ev.call, err: ev.err}
+	l.step(c)
+	l.setGate(&c.action)
+	l.informWitness(c)
+	l.publish(c)
+	l.log(c)
+	l.setRunFunctions(c)
+	l.send(c.action)
+	l.setTimer(c)
+}
+
+// receive completes the input of an event.
+func (l *loop) receive(ev *event) {
 	switch {
 	case ev.watched != nil:
 		l.decodeWatchEvent(ev)
@@ -180,16 +196,17 @@ func (l *loop) pass(ev *event) {
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
-	ev.in.Now = l.le.clock.read()
 	ev.in.Jitter = uint8(rand.Uint32())
 	ev.in.Beats = l.beats(&ev.in)
-	// Only one copy of each state, to keep the stack of the goroutine small.
-	c := &change{in: ev.in, before: l.state, lock: ev.lock, call: ev.call, err: ev.err}
+}
+
+// step calls Step and keeps what belongs to the new state.
+func (l *loop) step(c *change) {
 	c.after, c.action = l.core.Step(c.before, c.in)
 	l.state = c.after
 	if c.after.Learned != c.before.Learned {
-		l.base = ev.lock.Base()
-		l.died = witnessRelease(ev.lock)
+		l.base = c.lock.Base()
+		l.died = witnessRelease(c.lock)
 		if c.after.Snap.Version < c.before.Snap.Version { // the version of a deleted lock stays
 			l.rewound()
 		}
@@ -198,20 +215,12 @@ func (l *loop) pass(ev *event) {
 		c.overdue = l.term.running()
 	}
 	l.setTerm(c)
-	l.setGate(&c.action)
-	l.informWitness(c)
-	l.publish(c)
+}
+
+// log reports the change to logs, Events and metrics.
+func (l *loop) log(c *change) {
 	l.report.pass(c)
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
-	l.setRunFunctions(&c.action, c.in.Now.Mono)
-	if c.action.Op != core.NoOp {
-		l.send(c.action)
-	}
-	wake := c.action.Wake
-	if l.term != nil {
-		wake = min(wake, l.term.warnOfSlowDrain(c.in.Now.Mono))
-	}
-	l.setTimer(c.in.Now, wake)
 }
 
 // noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds.
@@ -245,13 +254,13 @@ func (l *loop) setGate(a *core.Action) {
 }
 
 // setRunFunctions starts or cancels the run functions.
-func (l *loop) setRunFunctions(a *core.Action, now core.Instant) {
+func (l *loop) setRunFunctions(c *change) {
 	switch {
-	case a.Run && l.term == nil:
+	case c.action.Run && l.term == nil:
 		l.term = startTerm(l, l.publicTerm)
-	case !a.Run && l.term != nil:
+	case !c.action.Run && l.term != nil:
 		if l.term.ending == 0 {
-			l.term.ending = max(1, now)
+			l.term.ending = max(1, c.in.Now.Mono)
 		}
 		l.term.cancel(fmt.Errorf("election %s: %w: %s", l.le.config.Name, ErrNotLeading, l.state.Why))
 	}
@@ -266,10 +275,14 @@ func (l *loop) termEnded() {
 	}
 }
 
-// setTimer wakes the loop at the given time, which may be Never.
-func (l *loop) setTimer(now core.ClockReading, wake core.Instant) {
+// setTimer sets the next wake-up.
+func (l *loop) setTimer(c *change) {
+	wake := c.action.Wake
+	if l.term != nil {
+		wake = min(wake, l.term.warnOfSlowDrain(c.in.Now.Mono))
+	}
 	l.timer.Reset(l.le.clock.mono().Until(wake))
-	l.setBootAlarm(now, wake)
+	l.setBootAlarm(c.in.Now, wake)
 }
 
 // publish updates the view and calls OnNewLeader.
