@@ -3,13 +3,10 @@ package bootstrap
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,44 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-// writtenEvents collects the Events that the API server received.
-type writtenEvents struct {
-	mu  sync.Mutex
-	all []corev1.Event
-}
-
-func (w *writtenEvents) take(r *http.Request) (*http.Response, error) {
-	content, err := io.ReadAll(r.Body)
-	if err != nil {
-		return nil, err
-	}
-	var event corev1.Event
-	if err := json.Unmarshal(content, &event); err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	w.all = append(w.all, event)
-	w.mu.Unlock()
-	event.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Event"}
-	return respond(r, event)
-}
-
-func (w *writtenEvents) messages() (all []string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, event := range w.all {
-		all = append(all, event.Message)
-	}
-	return all
-}
 
 func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -71,19 +37,9 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var written writtenEvents
-				client := cluster.ClientFor(t, func() *rest.Config {
-					c := answered(func(r *http.Request) (*http.Response, error) {
-						select {
-						case <-time.After(test.slow):
-							return written.take(r)
-						case <-r.Context().Done():
-							return nil, r.Context().Err()
-						}
-					})
-					c.ContentType = "application/json"
-					return c
-				}())
+				server := apiserver.New()
+				server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Delay: test.slow} })
+				client := cluster.ClientFor(t, server.Config())
 				log := &harness.Log{}
 				e := newEvents(client, "the-pod", slog.New(slog.NewTextHandler(log, nil)))
 				object := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock"}
@@ -93,7 +49,8 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 				go func() { ended <- e.run(ctx) }()
 				synctest.Wait()
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "one of %d", 2)
-				e.Eventf(object, corev1.EventTypeWarning, "Reason", "the last")
+				other := &corev1.ObjectReference{Kind: "Lease", Namespace: "home", Name: "lock-2"} // the name of an Event contains object and time
+				e.Eventf(other, corev1.EventTypeWarning, "Reason", "the last")
 				began := time.Now()
 				cancel()
 				if err := <-ended; err != nil || time.Since(began) != test.took {
@@ -101,14 +58,23 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 				}
 				e.Eventf(object, corev1.EventTypeNormal, "Reason", "after")
 				synctest.Wait()
-				if got := strings.Join(written.messages(), ", "); test.count > 0 && got != "one of 2, the last" || test.count == 0 && got != "" {
+				list, err := client.Kube().CoreV1().Events("home").List(t.Context(), metav1.ListOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var messages []string
+				for _, event := range list.Items {
+					messages = append(messages, event.Message)
+				}
+				slices.Sort(messages)
+				if got := strings.Join(messages, ", "); test.count > 0 && got != "one of 2, the last" || test.count == 0 && got != "" {
 					t.Errorf("written: %q", got)
 				}
 				if n := log.Count("last Events were not written in time"); n != test.late {
 					t.Errorf("missing Events were logged %d times", n)
 				}
-				for _, event := range written.all {
-					if event.Source.Component != userAgent || event.Source.Host != "the-pod" || event.InvolvedObject.Name != "lock" || event.Namespace != "home" {
+				for _, event := range list.Items {
+					if event.Source.Component != userAgent || event.Source.Host != "the-pod" || !strings.HasPrefix(event.InvolvedObject.Name, "lock") || event.Namespace != "home" {
 						t.Errorf("an Event is %+v", event)
 					}
 				}

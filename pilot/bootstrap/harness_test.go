@@ -1,24 +1,21 @@
 package bootstrap
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -62,35 +59,15 @@ func mustNew(t *testing.T, config Config, rows []election) *Server {
 	return s
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // answered is a client configuration. The function answers its requests.
-func answered(answer roundTripper) *rest.Config {
-	return &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }}
+func answered(answer func(apiserver.Request) apiserver.Fault) *rest.Config {
+	s := apiserver.New()
+	s.On(answer)
+	return s.Config()
 }
 
-func respond(r *http.Request, value any) (*http.Response, error) {
-	content, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
-	}, nil
-}
-
-// failed responds with an error of the API server.
-func failed(r *http.Request, err *apierrors.StatusError) (*http.Response, error) {
-	status := err.Status()
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	resp, wrong := respond(r, status)
-	if resp != nil {
-		resp.StatusCode = int(status.Code)
-	}
-	return resp, wrong
-}
+// away is the answer of an API server that cannot be reached.
+func away(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: errAway} }
 
 // environment is a namespace of the shared cluster.
 type environment struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,39 +15,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // TestAwaitKinds also shows that a kind counts as served if the API server does not answer. The caches report that.
 func TestAwaitKinds(t *testing.T) {
 	kinds := []schema.GroupVersionResource{{Group: "x.y", Version: "v1", Resource: "widgets"}, {Version: "v1", Resource: "pods"}, {Group: "x.y", Version: "v1", Resource: "parts"}}
-	lists := func(names ...string) func(r *http.Request) (*http.Response, error) {
-		return func(r *http.Request) (*http.Response, error) {
+	lists := func(names ...string) func(apiserver.Request) apiserver.Fault {
+		return func(apiserver.Request) apiserver.Fault {
 			all := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
 			for _, name := range names {
 				all.APIResources = append(all.APIResources, metav1.APIResource{Name: name})
 			}
-			return respond(r, all)
+			return apiserver.Fault{Object: all}
 		}
 	}
-	none := func(r *http.Request) (*http.Response, error) {
-		return failed(r, apierrors.NewNotFound(schema.GroupResource{Group: "x.y"}, "v1"))
+	none := func(apiserver.Request) apiserver.Fault {
+		return apiserver.Fault{Err: apierrors.NewNotFound(schema.GroupResource{Group: "x.y"}, "v1")}
 	}
-	away := func(*http.Request) (*http.Response, error) { return nil, errAway }
 	for name, test := range map[string]struct {
-		answers []func(r *http.Request) (*http.Response, error) // of the group, for each check
+		answers []func(apiserver.Request) apiserver.Fault // of the group, for each check
 		missing string
 		took    time.Duration
 	}{
-		"all served":       {[]func(r *http.Request) (*http.Response, error){lists("widgets", "parts")}, "", 0},
-		"API server fails": {[]func(r *http.Request) (*http.Response, error){away}, "", 0},
-		"group missing":    {[]func(r *http.Request) (*http.Response, error){none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
-		"one missing":      {[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
+		"all served":       {[]func(apiserver.Request) apiserver.Fault{lists("widgets", "parts")}, "", 0},
+		"API server fails": {[]func(apiserver.Request) apiserver.Fault{away}, "", 0},
+		"group missing":    {[]func(apiserver.Request) apiserver.Fault{none, none, lists("parts", "widgets")}, "[widgets.x.y parts.x.y]", 10 * time.Second},
+		"one missing":      {[]func(apiserver.Request) apiserver.Fault{lists("parts"), lists("parts", "widgets")}, "[widgets.x.y]", 5 * time.Second},
 		"older version": {
-			[]func(r *http.Request) (*http.Response, error){lists("parts"), lists("parts"), lists("parts"), lists("parts", "widgets")},
+			[]func(apiserver.Request) apiserver.Fault{lists("parts"), lists("parts"), lists("parts"), lists("parts", "widgets")},
 			"[widgets.x.y/v1 (only v1beta1 is served: install a newer definition)]", 15 * time.Second,
 		},
-		"one appears first": {[]func(r *http.Request) (*http.Response, error){none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
+		"one appears first": {[]func(apiserver.Request) apiserver.Fault{none, lists("parts"), none, away}, "[widgets.x.y parts.x.y]", 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,7 +55,7 @@ func TestAwaitKinds(t *testing.T) {
 				text := &harness.Log{}
 				config.Logger = slog.New(slog.NewTextHandler(text, nil))
 				looks := 0
-				config.RESTConfig = answered(func(r *http.Request) (*http.Response, error) {
+				config.RESTConfig = answered(func(r apiserver.Request) apiserver.Fault {
 					switch r.URL.Path {
 					case "/api/v1":
 						return lists("pods")(r)
@@ -67,10 +66,10 @@ func TestAwaitKinds(t *testing.T) {
 						return lists("widgets")(r)
 					case "/apis/x.y":
 						if name == "older version" {
-							return respond(r, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{Version: "v1beta1"}}})
+							return apiserver.Fault{Object: metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{Version: "v1beta1"}}}}
 						}
 					}
-					return nil, fmt.Errorf("unexpected request %s", r.URL.Path)
+					return apiserver.Fault{Err: fmt.Errorf("unexpected request %s", r.URL.Path)}
 				})
 				s, err := newServer(config, newController().rows())
 				if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +64,7 @@ func TestServerEnd(t *testing.T) {
 		config.Address = test.address
 		config.DisableElections = true
 		config.Logger = slog.New(slog.NewTextHandler(text, nil))
-		config.RESTConfig = answered(func(*http.Request) (*http.Response, error) { return nil, errAway })
+		config.RESTConfig = answered(away)
 		c := newController()
 		s := mustNew(t, config, c.rows())
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -29,7 +30,7 @@ type Request struct {
 	Resource, Namespace, Name, Subresource string
 	URL                                    *url.URL
 	Header                                 http.Header
-	// Body is the object or patch that the client sent.
+	// Body is the object or patch that the client sent. The server does not execute a JSON patch, which has the key "operations".
 	Body map[string]any
 	// Limit is the time until the deadline of the request, 0 if it has none.
 	Limit time.Duration
@@ -84,7 +85,11 @@ func parse(req *http.Request) (Request, error) {
 	if err != nil || len(raw) == 0 {
 		return r, err
 	}
-	if raw[0] == '{' {
+	switch raw[0] {
+	case '[':
+		raw = fmt.Appendf(nil, `{"operations":%s}`, raw)
+		fallthrough
+	case '{':
 		return r, json.Unmarshal(raw, &r.Body)
 	}
 	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw, nil, nil) // protobuf

@@ -101,22 +101,34 @@ func (s *Server) Requests() []Request {
 	return all
 }
 
-// Put stores an object without a guard.
+// Put stores an object without a guard. An object without a kind must have a type of client-go's scheme.
 func (s *Server) Put(o runtime.Object) {
-	kinds, _, err := scheme.Scheme.ObjectKinds(o)
-	if err != nil {
-		panic(err) // a mistake of the test
+	kind := o.GetObjectKind().GroupVersionKind()
+	if kind.Empty() {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			panic(err) // a mistake of the test
+		}
+		kind = kinds[0]
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		panic(err)
 	}
-	resource, _ := meta.UnsafeGuessKindToResource(kinds[0])
 	u := object(&unstructured.Unstructured{Object: content})
-	u.SetGroupVersionKind(kinds[0])
+	u.SetGroupVersionKind(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(keyOf(Request{Version: resource.GroupVersion(), Resource: resource.Resource, Namespace: u.GetNamespace(), Name: u.GetName()}), u)
+	s.put(keyOf(Request{Version: kind.GroupVersion(), Resource: plural(kind), Namespace: u.GetNamespace(), Name: u.GetName()}), u)
+}
+
+// plural returns the resource of a kind.
+func plural(kind schema.GroupVersionKind) string {
+	if kind.Kind == "Gateway" {
+		return "gateways" // not gatewaies
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	return resource.Resource
 }
 
 // Get reads a stored object, and reports whether it exists.
@@ -188,6 +200,8 @@ func (s *Server) serve(r Request) (any, error) {
 	applies := r.Verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyPatchType)
 	dry := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	switch {
+	case r.Body["operations"] != nil:
+		return nil, apierrors.NewBadRequest("JSON patches are not executed")
 	case r.Resource == "" || !exists && r.Verb != "create" && !applies:
 		return nil, apierrors.NewNotFound(resource, r.Name)
 	case exists && r.Verb == "create":
@@ -266,7 +280,7 @@ func (s *Server) list(r Request) (any, error) {
 // kindOf returns the kind of a resource of client-go's scheme, or a name that unstructured clients accept.
 func kindOf(r Request) string {
 	for kind := range scheme.Scheme.KnownTypes(r.Version) {
-		if resource, _ := meta.UnsafeGuessKindToResource(r.Version.WithKind(kind)); resource.Resource == r.Resource {
+		if plural(r.Version.WithKind(kind)) == r.Resource {
 			return kind
 		}
 	}

@@ -1,73 +1,55 @@
 package gatewaydeploy
 
 import (
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"net/http"
-	"path"
 	"reflect"
-	"sync"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// served returns a controller whose caches are filled from lists by plural name. A channel under "watch " plus
-// the plural name provides new objects. A function under "now " plus the plural name returns the list of a field
-// selector. There are no objects of kinds that are missing in lists.
+// served returns a controller whose caches are filled from lists by plural name. A function under "now " plus the plural name
+// returns the list of a field selector. There are no objects of kinds that are missing in lists.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
-	return servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) { t.Errorf("%s %s", r.Method, r.URL) }, Config{Logger: slog.New(slog.DiscardHandler)})
+	c, _ := servedBy(t, lists, func(r apiserver.Request) apiserver.Fault {
+		t.Error(r)
+		return apiserver.Fault{}
+	}, Config{Logger: slog.New(slog.DiscardHandler)})
+	return c
 }
 
-// servedBy is like served, with a handler for writes.
-func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config Config) *Controller {
+// servedBy is like served, with a function that answers writes. Objects that the test puts in the server are changes.
+func servedBy(t *testing.T, lists map[string]any, write func(apiserver.Request) apiserver.Fault, config Config) (*Controller, *apiserver.Server) {
 	t.Helper()
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet {
-			w.Header().Set("Content-Type", "application/json")
-			write(w, r)
-			return
+	server := apiserver.New()
+	server.On(func(r apiserver.Request) apiserver.Fault {
+		now, isNow := lists["now "+r.Resource].(func() any)
+		switch list, some := lists[r.Resource]; {
+		case r.Verb == "watch" && r.URL.Query().Get("sendInitialEvents") == "true":
+			return apiserver.Fault{Err: apierrors.NewInvalid(schema.GroupKind{}, "", nil)}
+		case r.Verb == "watch":
+			return apiserver.Fault{}
+		case r.Verb != "list":
+			return write(r)
+		case isNow && r.URL.Query().Get("fieldSelector") != "":
+			return apiserver.Fault{Object: now()}
+		case some:
+			return apiserver.Fault{Object: list}
+		default:
+			return apiserver.Fault{Object: listed(nil)}
 		}
-		kind := path.Base(r.URL.Path)
-		list, some := lists[kind]
-		if !some {
-			list = listed(nil)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case r.URL.Query().Get("fieldSelector") != "":
-			if now, ok := lists["now "+kind].(func() any); ok {
-				list = now()
-			}
-		case r.URL.Query().Get("sendInitialEvents") != "":
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			list = metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
-		case r.URL.Query().Get("watch") != "":
-			w.WriteHeader(http.StatusOK)
-			added, _ := lists["watch "+kind].(chan runtime.Object)
-			for {
-				select {
-				case <-r.Context().Done():
-					return
-				case o := <-added:
-					_ = json.NewEncoder(w).Encode(metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Object: o}})
-				}
-			}
-		}
-		_ = json.NewEncoder(w).Encode(list)
 	})
-	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"}, kube.WithRateLimit(-1, 0),
-		kube.WithWrapTransport(func(http.RoundTripper) http.RoundTripper { return inProcess{handler} }))
+	client, err := kube.NewClient(server.Config(), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,38 +59,7 @@ func servedBy(t *testing.T, lists map[string]any, write http.HandlerFunc, config
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return c
-}
-
-// inProcess sends requests to a handler without a network, so that tests can run in bubbles of synctest.
-type inProcess struct{ http.Handler }
-
-func (p inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
-	body, out := io.Pipe()
-	a := &answer{header: http.Header{}, out: out, status: make(chan int, 1)}
-	go func() {
-		p.ServeHTTP(a, req)
-		a.WriteHeader(http.StatusOK)
-		_ = out.Close()
-	}()
-	return &http.Response{StatusCode: <-a.status, Header: a.header, Body: body, Request: req}, nil
-}
-
-// answer is a response that the client reads while it is written.
-type answer struct {
-	header http.Header
-	out    *io.PipeWriter
-	once   sync.Once
-	status chan int
-}
-
-func (a *answer) Header() http.Header { return a.header }
-
-func (a *answer) WriteHeader(status int) { a.once.Do(func() { a.status <- status }) }
-
-func (a *answer) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.out.Write(p)
+	return c, server
 }
 
 func listed(items any) map[string]any {

@@ -1,20 +1,20 @@
 package gatewaydeploy
 
 import (
-	"encoding/json"
-	"io"
-	"net/http"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
 func TestKept_Children(t *testing.T) {
@@ -65,49 +65,45 @@ func TestManagedFieldsEntries(t *testing.T) {
 }
 
 func TestApply_WithClaim(t *testing.T) {
-	type answer struct {
-		code int
-		body string
+	object := func(version string, managers ...any) map[string]any {
+		return map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{
+			"name": "web", "namespace": "shop", "resourceVersion": version, "managedFields": managers,
+		}}
 	}
-	object := func(version, fields string) string {
-		return `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop","resourceVersion":"` + version + `"` + fields + `}}`
+	owned := map[string]any{
+		"manager": ControllerName, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:type": map[string]any{}}},
 	}
-	owned := `,"managedFields":[{"manager":"` + ControllerName + `","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:type":{}}}}]`
-	failure := `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"InternalError","message":"out of order","code":500}`
+	failure := apiserver.Fault{Err: apierrors.NewInternalError(errors.New("out of order"))}
 	for name, c := range map[string]struct {
-		get, patch answer
+		get, patch apiserver.Fault
 		err        string
 		requests   string
 	}{
-		"get fails":                   {get: answer{500, failure}, err: "out of order", requests: "GET"},
-		"get returns another version": {get: answer{200, object("43", owned)}, err: "version is 43, expected 42", requests: "GET"},
-		"claim fails":                 {get: answer{200, object("42", owned)}, patch: answer{500, failure}, err: "out of order", requests: "GET PATCH"},
-		"already claimed":             {get: answer{200, object("42", "")}, patch: answer{200, object("44", "")}, requests: "GET APPLY 42"},
-		"claimed":                     {get: answer{200, object("42", owned)}, patch: answer{200, object("44", "")}, requests: "GET PATCH APPLY 44"},
+		"get fails":                   {get: failure, err: "out of order", requests: "get"},
+		"get returns another version": {get: apiserver.Fault{Object: object("43", owned)}, err: "version is 43, expected 42", requests: "get"},
+		"claim fails":                 {get: apiserver.Fault{Object: object("42", owned)}, patch: failure, err: "out of order", requests: "get patch"},
+		"already claimed":             {get: apiserver.Fault{Object: object("42")}, patch: apiserver.Fault{Object: object("44")}, requests: "get apply 42"},
+		"claimed":                     {get: apiserver.Fault{Object: object("42", owned)}, patch: apiserver.Fault{Object: object("44")}, requests: "get patch apply 44"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var requests []string
-			handler := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				a, verb := c.get, req.Method
-				if req.Method == http.MethodPatch {
-					a = c.patch
-				}
-				if req.Header.Get("Content-Type") == string(types.ApplyPatchType) {
-					var sent unstructured.Unstructured
-					if err := json.NewDecoder(req.Body).Decode(&sent.Object); err != nil {
-						t.Error(err)
-					}
-					verb = "APPLY " + sent.GetResourceVersion()
-					if req.URL.Query().Get("force") != "true" || req.URL.Query().Get("fieldManager") != ControllerName {
-						t.Errorf("the apply is %s", req.URL)
+			server := apiserver.New()
+			server.On(func(r apiserver.Request) apiserver.Fault {
+				verb := r.Verb
+				if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
+					sent := unstructured.Unstructured{Object: r.Body}
+					verb = "apply " + sent.GetResourceVersion()
+					if r.URL.Query().Get("force") != "true" || r.URL.Query().Get("fieldManager") != ControllerName {
+						t.Errorf("the apply is %s", r.URL)
 					}
 				}
 				requests = append(requests, verb)
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(a.code)
-				_, _ = io.WriteString(w, a.body)
+				if r.Verb == "patch" {
+					return c.patch
+				}
+				return c.get
 			})
-			client, err := dynamic.NewForConfigAndClient(&rest.Config{Host: "http://127.0.0.1:1"}, &http.Client{Transport: inProcess{handler}})
+			client, err := dynamic.NewForConfig(server.Config())
 			if err != nil {
 				t.Fatal(err)
 			}

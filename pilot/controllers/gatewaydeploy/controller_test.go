@@ -1,13 +1,10 @@
 package gatewaydeploy
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/fakes"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -70,7 +68,7 @@ func newSending(t *testing.T, p *played) *sending {
 		}
 		lists[kind.Resource().Resource] = listed(items)
 	}
-	s.Controller = servedBy(t, lists, s.write, Config{
+	s.Controller, _ = servedBy(t, lists, s.write, Config{
 		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 		Event: func(about runtime.Object, _, reason, message string, args ...any) {
 			ref, _ := about.(*corev1.ObjectReference)
@@ -83,47 +81,40 @@ func newSending(t *testing.T, p *played) *sending {
 	return s
 }
 
-func (s *sending) write(w http.ResponseWriter, r *http.Request) {
+func (s *sending) write(r apiserver.Request) apiserver.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	verb := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch"}[r.Method]
+	verb := r.Verb
 	if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
 		verb = "apply"
 	}
-	_, path, _ := strings.Cut(r.URL.Path, "/namespaces/shop/")
-	resource, _, _ := strings.Cut(path, "/")
-	what := verb + " " + path
+	what := strings.TrimSuffix(verb+" "+r.Resource+"/"+r.Name, "/")
+	if r.Subresource != "" {
+		what += "/" + r.Subresource
+	}
 	if by := r.URL.Query().Get("fieldManager"); by != ControllerName {
 		s.t.Errorf("%s is by %q", what, by)
 	}
 	s.sent = append(s.sent, what)
-	if rejected := s.rejects(verb, resource); rejected != nil {
-		status := rejected.Status()
-		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-		w.WriteHeader(int(status.Code))
-		_ = json.NewEncoder(w).Encode(status)
-		return
+	if rejected := s.rejects(verb, r.Resource); rejected != nil {
+		return apiserver.Fault{Err: rejected}
 	}
-	body, _ := io.ReadAll(r.Body)
-	o := &unstructured.Unstructured{}
-	_ = json.Unmarshal(body, &o.Object)
+	o := &unstructured.Unstructured{Object: r.Body}
 	s.bodies[what] = o.DeepCopy()
-	if resource == "gateways" {
+	if r.Resource == "gateways" {
 		changed := s.Gateway.DeepCopy()
 		changed.ResourceVersion = "77"
 		for key, value := range o.GetAnnotations() {
 			annotated(key, value)(changed)
 		}
 		s.Gateway = changed
-		_ = json.NewEncoder(w).Encode(changed)
-		return
+		return apiserver.Fault{Object: changed}
 	}
 	if verb == "create" {
-		_ = json.NewEncoder(w).Encode(s.put(Kind(o.GetKind()), write{ControllerName, false, o.Object}))
-		return
+		return apiserver.Fault{Object: s.put(Kind(o.GetKind()), write{ControllerName, false, o.Object})}
 	}
 	o.SetResourceVersion("77")
-	_ = json.NewEncoder(w).Encode(o.Object)
+	return apiserver.Fault{Object: o}
 }
 
 // takes returns the writes of one reconcile.
@@ -333,22 +324,18 @@ func TestReconcile_CausedByChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := make(chan string, 100) // writes to Gateways, and Events
 		var checked atomic.Bool
-		lists, added := watchedLists(t)
-		c := servedBy(t, lists, func(w http.ResponseWriter, r *http.Request) {
-			_, what, _ := strings.Cut(r.URL.Path, "/v1/")
-			seen <- what
-			if strings.HasSuffix(what, "/made") {
+		c, server := servedBy(t, watchedLists(t), func(r apiserver.Request) apiserver.Fault {
+			seen <- "namespaces/" + r.Namespace + "/" + r.Resource + "/" + r.Name
+			switch r.Name {
+			case "made":
 				changed := play(t, named("made"), annotated(versionAnnotation, "5")).Gateway
 				changed.ResourceVersion = "60"
-				_ = json.NewEncoder(w).Encode(changed)
-				return
+				return apiserver.Fault{Object: changed}
+			case "denied":
+				return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{}, r.Name, nil)}
+			default: // the controller waits for an event
+				return apiserver.Fault{Err: apierrors.NewConflict(schema.GroupResource{}, r.Name, nil)}
 			}
-			status := metav1.Status{Status: "Failure", Reason: metav1.StatusReasonConflict, Code: http.StatusConflict} // the controller waits for an event
-			if strings.HasSuffix(what, "/denied") {
-				status.Reason, status.Code = metav1.StatusReasonForbidden, http.StatusForbidden
-			}
-			w.WriteHeader(int(status.Code))
-			_ = json.NewEncoder(w).Encode(status)
 		}, Config{
 			IsMine: func(meta metav1.ObjectMeta) bool {
 				if checked.Load() && meta.Name == "made" {
@@ -393,7 +380,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				}, "v1", "ConfigMap"), []string{"made " + ReasonInvalidTemplate, "namespaces/shop/gateways/made"}},
 				{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/denied", "denied " + ReasonWriteFailed}},
 			} {
-				added[x.kind] <- x.o
+				server.Put(x.o)
 				expect("event of "+x.kind, x.want...)
 			}
 			if err := c.Run(t.Context()); !errors.Is(err, reconcile.ErrRunning) {
@@ -411,12 +398,12 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				want  bool
 			}{
 				"Refresh":                       {c.Refresh, true},
-				"parameters":                    {func() { added["configmaps"] <- overlay("shop", "params", "") }, true},
-				"other ConfigMap":               {func() { added["configmaps"] <- overlay("shop", "other", "") }, false},
-				"defaults of the class":         {func() { added["configmaps"] <- overlay("system", "defaults", "istio") }, true},
-				"defaults of another class":     {func() { added["configmaps"] <- overlay("system", "others", "other") }, false},
-				"defaults in another namespace": {func() { added["configmaps"] <- overlay("shop", "defaults", "istio") }, false},
-				"ServiceAccount":                {func() { added["serviceaccounts"] <- account }, true},
+				"parameters":                    {func() { server.Put(overlay("shop", "params", "")) }, true},
+				"other ConfigMap":               {func() { server.Put(overlay("shop", "other", "")) }, false},
+				"defaults of the class":         {func() { server.Put(overlay("system", "defaults", "istio")) }, true},
+				"defaults of another class":     {func() { server.Put(overlay("system", "others", "other")) }, false},
+				"defaults in another namespace": {func() { server.Put(overlay("shop", "defaults", "istio")) }, false},
+				"ServiceAccount":                {func() { server.Put(account) }, true},
 			} {
 				x.cause()
 				if got := since(); slices.Contains(got, "made is checked") != x.want {
@@ -427,13 +414,13 @@ func TestReconcile_CausedByChange(t *testing.T) {
 	})
 }
 
-// watchedLists returns the initial objects and the channels of the watches.
-func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan runtime.Object) {
+// watchedLists returns the initial objects.
+func watchedLists(t *testing.T) map[string]any {
 	t.Helper()
 	made := play(t, named("made"), annotated(versionAnnotation, "5"), annotated(accountOverride, "account"), parameters("params"))
 	made.Revision = "default" // as in the controller
 	made.configs["params"] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}}
-	lists, added = map[string]any{
+	lists := map[string]any{
 		"gateways": listed([]*gateway.Gateway{
 			play(t, func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway,
 			play(t, func(gw *gateway.Gateway) { gw.Spec.GatewayClassName = "own" }).Gateway,
@@ -444,17 +431,13 @@ func watchedLists(t *testing.T) (lists map[string]any, added map[string]chan run
 		"now namespaces": func() any {
 			return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "store"}}})
 		},
-	}, map[string]chan runtime.Object{}
+	}
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})
 	}
 	// The chosen account has no owner.
 	lists["serviceaccounts"] = listed([]corev1.ServiceAccount{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account"}}})
-	for _, kind := range []string{"gateways", "gatewayclasses", "configmaps", "namespaces", "services", "serviceaccounts"} {
-		added[kind] = make(chan runtime.Object)
-		lists["watch "+kind] = added[kind]
-	}
-	return lists, added
+	return lists
 }
 
 // newer prepares an object for a watch event.
