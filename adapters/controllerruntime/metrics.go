@@ -44,7 +44,7 @@ func registerMetrics(l *leaderelection.LeaderElection) (unregister func()) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "incumbent_election_validity_left_seconds", ConstLabels: labels,
 			Help: "How long this process may act without another renewal. 0 if it may not act.",
-		}, func() float64 { return l.Status().ValidityLeft.Seconds() }),
+		}, func() float64 { return l.Status().ValidFor.Seconds() }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "incumbent_election_admitted_writes_total", ConstLabels: labels,
 			Help: "Number of guarded writes that the gate in this process admitted.",

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -103,9 +104,9 @@ func (p *process) page(t *testing.T, path string) (int, string) {
 func (p *process) leads(t *testing.T) {
 	t.Helper()
 	await(t, p.Name+" leads", func() bool {
-		var all []struct{ Leading bool }
+		var all []inspect.Election
 		_, page := p.page(t, "/debug/elections")
-		return json.Unmarshal([]byte(page), &all) == nil && len(all) > 0 && all[0].Leading &&
+		return json.Unmarshal([]byte(page), &all) == nil && len(all) > 0 && all[0].Process.Leading &&
 			p.Out.Count("run function started", firstElection()) > 0
 	})
 }

@@ -34,6 +34,8 @@ const (
 	Expired State = "expired"
 	// Doubtful means that the last renewal is old by the holder's clock only, or so old that the lease may have just expired.
 	Doubtful State = "unknown"
+	// Unread means that the process has not read the lock, or cannot read it.
+	Unread State = "unread"
 )
 
 // Candidate is a process that takes part in an election, as its member Lease describes it.
@@ -64,6 +66,8 @@ func (c Candidate) able() bool { return c.Fit && !c.Late && !c.BackingOff }
 type Election struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
+	// Cluster is the cluster of the lock. It is empty for the cluster of the process.
+	Cluster string `json:"cluster,omitempty"`
 	// Lock is Lease or ConfigMap.
 	Lock  string `json:"lock"`
 	State State  `json:"state"`
@@ -112,6 +116,8 @@ type Election struct {
 	Obstacles []Obstacle `json:"obstacles,omitempty"`
 	// Live is the result of Compare. It is empty after a single read.
 	Live Liveness `json:"live,omitempty"`
+	// Process is the state of the process that observes the election. It is nil if electionctl read the lock.
+	Process *Process `json:"process,omitempty"`
 }
 
 // Request is a handover request.
@@ -145,7 +151,9 @@ func (e Election) Led() bool {
 // StateText returns the state, with the age of the last renewal if the lease may have expired.
 func (e Election) StateText() string {
 	switch {
-	case e.State != Expired && e.State != Doubtful:
+	case e.State == Unread:
+		return "unknown: the lock cannot be read"
+	case e.State != Expired && e.State != Doubtful, e.Idle == 0 && !e.Renewed.IsZero():
 		return string(e.State)
 	case e.Renewed.IsZero():
 		return fmt.Sprintf("%s (no renewal recorded)", e.State)
@@ -216,16 +224,22 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 	var all []Election
 	for n, locks := range byName {
 		for _, e := range ofName(locks) {
-			e.Candidates = taking[n]
-			e.Candidates = inOrder(e.Candidates, e.byRank(), d)
-			e.Obstacles = e.FindObstacles()
-			all = append(all, e)
+			all = append(all, e.With(taking[n], d))
 		}
 	}
 	slices.SortFunc(all, func(a, b Election) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Lock, b.Lock))
 	})
 	return all
+}
+
+// With returns the election with its candidates, in order of preference for the default revision d, and its obstacles. If no
+// candidate has a member Lease, the candidates are unknown.
+func (e Election) With(candidates []Candidate, d k8sleaderelection.DefaultRevision) Election {
+	e.Candidates = candidates
+	e.Candidates = inOrder(candidates, e.byRank(), d)
+	e.Obstacles = e.obstacles()
+	return e
 }
 
 // ofName returns the elections of the locks of one name: two, if a ConfigMap and a Lease exist. One holder of both is moving its
@@ -254,12 +268,12 @@ func Of(l Lock) Election {
 	notes := admin.DecodeAnnotations(s)
 	e := Election{
 		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
-		Holder: r.HolderIdentity, Key: r.HolderKey, Since: instant(r.AcquireTime.Time), Renewed: instant(r.RenewTime.Time),
+		Since: instant(r.AcquireTime.Time), Renewed: instant(r.RenewTime.Time),
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
-		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: s.Strategy, Preferred: s.PreferredHolder, inSpec: l.inSpec,
+		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: cmp.Or(s.Strategy, l.strategy), Preferred: s.PreferredHolder, inSpec: strategyInSpec(s),
 		invalid: notes.Invalid,
 	}
-	e.Revision, e.Remote = strings.CutPrefix(r.HolderKey, "^")
+	e.setHolder(r.HolderIdentity, r.HolderKey)
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
 	e.State = state(s, notes)
 	e = e.judge(l)
@@ -282,6 +296,12 @@ func Of(l Lock) Election {
 			l.Kind, strings.Join(l.finalizers, ", "), e.Namespace, e.Object()))
 	}
 	return e
+}
+
+func (e *Election) setHolder(identity, key string) {
+	e.Holder = identity
+	e.Key = key
+	e.Revision, e.Remote = strings.CutPrefix(key, "^")
 }
 
 // problems returns the problems of one lock.

@@ -30,8 +30,8 @@ type Lock struct {
 	written time.Time
 	// finalizers are the finalizers of an object that is being deleted.
 	finalizers []string
-	// inSpec is true if the spec of a Lease has the strategy.
-	inSpec bool
+	// strategy is the strategy of the elector that saw the lock, for a lock without a strategy.
+	strategy string
 }
 
 // Leases that are no election: heartbeats of nodes and of API servers, and members.
@@ -56,8 +56,13 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
 		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
 		written: lastWrite(lease.ManagedFields, "renewTime"), finalizers: keeping(&lease.ObjectMeta),
-		inSpec: lease.Spec.Strategy != nil && *lease.Spec.Strategy != "",
 	}, true
+}
+
+// strategyInSpec reports whether the spec of a Lease has the strategy.
+func strategyInSpec(s k8sresourcelock.Snapshot) bool {
+	lease, ok := s.Object.(*coordinationv1.Lease)
+	return ok && lease.Spec.Strategy != nil && *lease.Spec.Strategy != ""
 }
 
 // FromConfigMap returns the lock of a ConfigMap, and false if it has no record.

@@ -22,8 +22,8 @@ func (o Obstacle) String() string {
 	return fmt.Sprintf("%s: %s; to remove it: %s", o.Annotation, o.Effect, o.Remove)
 }
 
-// FindObstacles returns the obstacles of an election. If no candidate has a member Lease, the candidates are unknown.
-func (e Election) FindObstacles() (all []Obstacle) {
+// obstacles returns the obstacles of an election.
+func (e Election) obstacles() (all []Obstacle) {
 	add := func(annotation, format string, args ...any) {
 		all = append(all, Obstacle{Annotation: annotation, Effect: fmt.Sprintf(format, args...), Remove: e.removal(annotation)})
 	}

@@ -20,7 +20,7 @@ func TestElections_Obstacles(t *testing.T) {
 		return fmt.Sprintf(`{"identity":%q,"reason":"operator","requester":"eve","holder":"a","transitions":3,"seconds":15%s}`, to, more)
 	}
 	inSpec := lease(t, "e", "a.e", strategy, defaultRevision, preferred, "ghost.e")
-	inSpec.inSpec = true
+	inSpec.Snapshot.Object = &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{Strategy: new(coordinationv1.CoordinatedLeaseStrategy(defaultRevision))}}
 	nominated := lease(t, "e", "ghost", "incumbent.dev/nominated", "ghost")
 	kubectl := func(objects, annotation string) string {
 		return "; to remove it: kubectl -n istio-system annotate " + objects + " " + annotation + "-"

@@ -149,6 +149,8 @@ func (e Election) take(candidates []Candidate, d k8sleaderelection.DefaultRevisi
 		o.Gap, o.Why = "a lease duration since the record became unreadable", "an unreadable record counts as held for a lease duration"
 	case Expired:
 		o.Gap, o.Why = "one write", "the lease expired"
+	case Unread:
+		return Outcome{Move: Unknown, Gap: "unknown", Why: "the lock cannot be read"}
 	case Leads, Holds, Nominated, Doubtful, Free, Empty:
 	}
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool { return c.Identity == e.Holder }) // its lease expired

@@ -164,7 +164,7 @@ func TestLockTypeCheck(t *testing.T) {
 	const text = "another installation uses a different lock type"
 	await(t, "the second reports it", func() bool {
 		return second.metric(t, fmt.Sprintf("incumbent_election_other_lock_held{name=%q}", electionID)) == "1" &&
-			second.lines.Count("level=WARN", text, "holder=first") == 1 && second.election(t).OtherLock == "first holds the configmap"
+			second.lines.Count("level=WARN", text, "holder=first") == 1 && slices.Contains(second.election(t).Problems, "first holds the configmap")
 	})
 	for lock, want := range map[string]bool{"configmap": true, "lease": true} {
 		config := goodConfig()

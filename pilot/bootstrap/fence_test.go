@@ -66,7 +66,7 @@ func TestFenceSelfTest(t *testing.T) {
 	launch("a", "admitted", "leading")
 	b := launch("b", "refused", "following")
 	inEffect := func(want string) bool {
-		now := b.election(t).Fence
+		now := b.election(t).Process.Fence
 		return b.metric(t, fmt.Sprintf("incumbent_fence_in_effect{name=%q}", electionID)) == want && now != nil && now.InEffect == (want == "1")
 	}
 	await(t, "the fence is in effect", func() bool { return inEffect("1") })

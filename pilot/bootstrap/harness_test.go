@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -233,9 +234,9 @@ func (r *replica) metric(t *testing.T, sample string) string {
 }
 
 // election returns the first of the server's elections, from /debug/elections.
-func (r *replica) election(t *testing.T) electionState {
+func (r *replica) election(t *testing.T) inspect.Election {
 	t.Helper()
-	var all []electionState
+	var all []inspect.Election
 	_, text := r.page(t, "/debug/elections")
 	if err := json.Unmarshal([]byte(text), &all); err != nil || len(all) == 0 {
 		t.Fatalf("%v in %s", err, text)
@@ -245,11 +246,11 @@ func (r *replica) election(t *testing.T) electionState {
 
 func (r *replica) leads(t *testing.T) {
 	t.Helper()
-	await(t, "the server leads", func() bool { return r.election(t).Leading })
+	await(t, "the server leads", func() bool { return r.election(t).Process.Leading })
 }
 
 // follows waits until the server observes a leader.
 func (r *replica) follows(t *testing.T, leader string) {
 	t.Helper()
-	await(t, "the server follows "+leader, func() bool { return r.election(t).LeaderIdentity == leader })
+	await(t, "the server follows "+leader, func() bool { return r.election(t).Holder == leader })
 }

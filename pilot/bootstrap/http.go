@@ -16,8 +16,6 @@ import (
 	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -83,7 +81,7 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", s.check(s.healthy))
 	mux.HandleFunc("GET /readyz", s.check(func(*http.Request) error { return s.ready() }))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.gatherers(), promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /debug/elections", s.electionsPage)
+	mux.HandleFunc("GET /debug/elections", s.serveElections)
 	mux.HandleFunc("GET /{$}", s.index)
 	if s.config.Profiling {
 		mux.Handle("GET /debug/pprof/", http.DefaultServeMux)
@@ -158,64 +156,12 @@ func (s *Server) ready() error {
 	return errors.Join(errNotReached, problem)
 }
 
-// electionState is an election at /debug/elections.
-type electionState struct {
-	ID string `json:"id"`
-	// Cluster is "remote" for elections in the remote cluster, else absent.
-	Cluster        string    `json:"cluster,omitempty"`
-	Namespace      string    `json:"namespace"`
-	Lock           string    `json:"lock"`
-	LockType       string    `json:"lockType"`
-	Phase          string    `json:"phase"`
-	Reason         string    `json:"reason,omitempty"`
-	Since          time.Time `json:"since,omitzero"`
-	Leading        bool      `json:"leading"`
-	Identity       string    `json:"identity"`
-	Key            string    `json:"key"`
-	LeaderIdentity string    `json:"leaderIdentity"`
-	LeaderKey      string    `json:"leaderKey"`
-	Transitions    int       `json:"transitions"`
-	// Strategy is the strategy of a coordinated election, else absent.
-	Strategy string `json:"strategy,omitempty"`
-	Token    string `json:"token,omitempty"`
-	// DefaultRevision is null until it is known, and empty if there is none.
-	DefaultRevision *string `json:"defaultRevision"`
-	// Fence is the last result of the self-test. Absent without a fence.
-	Fence *install.State `json:"fence,omitempty"`
-	// OtherLock describes the holder of a lock of the other type.
-	OtherLock string `json:"otherLock,omitempty"`
-}
-
-func stateOf(now leaderelection.Status) electionState {
-	state := electionState{
-		ID: now.ElectionID, Namespace: now.Namespace, Lock: now.Lock, LockType: now.LockType,
-		Phase: now.Phase, Reason: now.Reason, Since: now.Since, Leading: now.Leading,
-		Identity: now.Identity, Key: now.Key, LeaderIdentity: now.Holder, LeaderKey: now.HolderKey,
-		Transitions: now.Transitions, Token: now.Token, Strategy: now.Strategy,
-	}
-	if now.DefaultKnown {
-		state.DefaultRevision = &now.Default
-	}
-	return state
-}
-
-func (s *Server) electionsPage(w http.ResponseWriter, _ *http.Request) {
-	states := []electionState{}
-	for _, at := range s.sites() {
-		for _, le := range at.mine {
-			state := stateOf(le.Status())
-			state.Fence = at.fence.State(state.Lock)
-			state.OtherLock = at.lockTypes.Problem(le)
-			if at.config.remote {
-				state.Cluster = remoteLabel
-			}
-			states = append(states, state)
-		}
-	}
+// serveElections sends the elections as JSON.
+func (s *Server) serveElections(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(states); err != nil {
+	if err := encoder.Encode(stateOf(s.sites()).Elections); err != nil {
 		s.log.Debug("failed to write /debug/elections", "err", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -41,7 +39,7 @@ func TestPages_BeforeStart(t *testing.T) {
 		"/healthz":         {200, plain, "ok\n"},
 		"/readyz":          {503, plain, errNotReached.Error()},
 		"/metrics":         {200, "text/plain", `leader_election_master_status{name="istio-namespace-controller-election"} 0`},
-		"/debug/elections": {200, "application/json", "[\n  {\n    \"id\": \"istio-namespace-controller-election\""},
+		"/debug/elections": {200, "application/json", "[\n  {\n    \"namespace\": \"istio-system\",\n    \"name\": \"istio-namespace-controller-election\""},
 		"/elsewhere":       {404, plain, ""},
 	} {
 		if code, kind, text := get(t, s, path); code != want.code || !strings.HasPrefix(kind, want.kind) || !strings.Contains(text, want.text) {
@@ -67,25 +65,6 @@ func TestPages_Profiling(t *testing.T) {
 		if _, _, text := get(t, s, "/"); strings.Contains(text, "/debug/pprof/") != profiling {
 			t.Errorf("profiling %v: the index is\n%s", profiling, text)
 		}
-	}
-}
-
-func TestElectionState(t *testing.T) {
-	since := time.Now()
-	got := stateOf(leaderelection.Status{
-		ElectionID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Identity: "me", Key: "key", Phase: "phase", Reason: "why",
-		Leading: true, Holder: "you", HolderKey: "your-key", Transitions: 7, Token: "9", Since: since, Default: "rev", DefaultKnown: true,
-	})
-	revision := "rev"
-	want := electionState{
-		ID: "id", Namespace: "ns", Lock: "lock", LockType: "kind", Phase: "phase", Reason: "why", Since: since, Leading: true,
-		Identity: "me", Key: "key", LeaderIdentity: "you", LeaderKey: "your-key", Transitions: 7, Token: "9", DefaultRevision: &revision,
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	if empty := stateOf(leaderelection.Status{Default: "rev"}); !reflect.DeepEqual(empty, electionState{}) {
-		t.Errorf("the state of an empty status is %+v", empty)
 	}
 }
 

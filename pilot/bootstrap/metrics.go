@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -172,7 +171,7 @@ func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 		add := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 			out <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{now.Lock}, labels...)...)
 		}
-		add(validityLeft, prometheus.GaugeValue, now.ValidityLeft.Seconds())
+		add(validityLeft, prometheus.GaugeValue, now.ValidFor.Seconds())
 		add(validity, prometheus.GaugeValue, now.Validity.Seconds())
 		add(candidate, prometheus.GaugeValue, canLead(now), s.site.config.Revision)
 		add(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds())
@@ -181,7 +180,7 @@ func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 		add(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()))
 		add(refusedWrites, prometheus.CounterValue, float64(byGate), "gate")
 		add(refusedWrites, prometheus.CounterValue, float64(byFence), "fence")
-		if n, err := strconv.ParseUint(now.Token, 10, 64); err == nil {
+		if n := now.Term.Token; n != 0 {
 			add(token, prometheus.GaugeValue, float64(n))
 		}
 	}

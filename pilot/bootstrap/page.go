@@ -1,16 +1,16 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/page"
 )
 
@@ -28,7 +28,7 @@ const pageStop = httpStop + stopGrace
 func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
 	p := &electionsPage{sites: sites, changed: make(chan struct{}, 1)}
 	var err error
-	p.page, err = page.New(page.Config{Source: p.state, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
+	p.page, err = page.New(page.Config{Source: func() page.State { return stateOf(sites) }, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("--debug-address: %w", err)
 	}
@@ -113,55 +113,57 @@ func (p *electionsPage) readLocks(ctx context.Context) {
 }
 
 // observed returns the elections of the site as this process observes them.
-func (s *site) observed() (all []page.Election) {
+func (s *site) observed() (all []inspect.Election) {
 	for _, le := range s.mine {
-		all = append(all, s.shown(le))
+		e := inspect.FromStatus(le.Status(), time.Now())
+		if s.config.remote {
+			e.Cluster = remoteLabel
+		}
+		all = append(all, e)
 	}
 	return all
 }
 
-// state returns what the page shows now.
-func (p *electionsPage) state() page.State {
-	home := p.sites[0]
-	s := page.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version}
-	for _, at := range p.sites {
+// stateOf returns what the page shows now. Without a page, the candidates are unknown.
+func stateOf(sites []*site) page.State {
+	home := sites[0]
+	s := page.State{Identity: home.config.Identity, Revision: home.config.Revision, Version: ReadBuild().Version, Elections: []inspect.Election{}}
+	for _, e := range home.observed() {
+		if e.Process.Default.Synced {
+			s.Default = e.Process.Default
+		}
+	}
+	for _, at := range sites {
 		candidates := at.candidates.ByLock(time.Now())
-		for _, le := range at.mine {
-			if now := le.Status(); at == home && now.DefaultKnown {
-				s.Default = k8sleaderelection.DefaultRevision{Revision: now.Default, Synced: true}
+		for i, e := range at.observed() {
+			e = at.locks.Judge(e)
+			at.annotate(&e, at.mine[i])
+			taking := candidates[e.Name]
+			if candidates != nil && taking == nil {
+				taking = []inspect.Candidate{} // no candidates, instead of unknown candidates
 			}
-			e := at.locks.Judge(at.shown(le))
-			if candidates != nil {
-				e.Candidates = append([]inspect.Candidate{}, candidates[e.Lock]...)
-			}
-			s.Elections = append(s.Elections, e)
+			s.Elections = append(s.Elections, e.With(taking, s.Default))
 		}
 	}
 	return s
 }
 
-// shown returns an election as the page shows it, without its candidates.
-func (s *site) shown(le *leaderelection.LeaderElection) page.Election {
-	e := page.FromStatus(le.Status())
-	if s.config.remote {
-		e.Cluster = remoteLabel
-	}
+// annotate adds gate, fence and the problems of this process.
+func (s *site) annotate(e *inspect.Election, le *leaderelection.LeaderElection) {
+	p := e.Process
 	if !s.config.DisableGate {
-		e.Gate = "shut"
-		if e.Phase == "disabled" || le.Gate().Check() == nil {
-			e.Gate = "open"
+		p.Gate = "shut"
+		if p.Phase == leaderelection.Disabled || le.Gate().Check() == nil {
+			p.Gate = "open"
 		}
 	}
 	if s.fence != nil {
-		e.Fence = "not tested yet"
+		p.Fence = cmp.Or(s.fence.State(e.Name), &fence.State{})
 	}
-	if state := s.fence.State(e.Lock); state != nil {
-		e.Fence = "in effect"
-		e.FenceBroken = !state.InEffect
-		if e.FenceBroken {
-			e.Fence = strings.TrimSpace(string(state.Answer) + " " + state.Detail)
-		}
+	if p.Rejected != "" {
+		e.Problems = append(e.Problems, "the API server rejects this process as holder: "+p.Rejected)
 	}
-	e.Problem = s.lockTypes.Problem(le)
-	return e
+	if problem := s.lockTypes.Problem(le); problem != "" {
+		e.Problems = append(e.Problems, problem)
+	}
 }

@@ -57,7 +57,7 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 			}
 			w.Set("stable")
 			passes(0)
-			if a.Status().Default != "stable" {
+			if a.Status().Default.Revision != "stable" {
 				t.Errorf("the elector did not receive the default revision: %+v", a.Status())
 			}
 			w.Set("canary")
@@ -79,16 +79,16 @@ func TestDefaultRevisionChange(t *testing.T) {
 			a.sharing = true // the comparison then uses the value of the elector
 			a.starts(t)
 			passes(time.Second)
-			if a.IsLeader() || a.Status().DefaultKnown || a.currentDefault().Synced {
+			if a.IsLeader() || a.Status().Default.Synced || a.currentDefault().Synced {
 				t.Errorf("handlers %v: before the watcher has synced: %+v", takes, a.Status())
 			}
 			w.synced.Store(true)
 			w.Set("canary")
-			if passes(0); takes != a.Status().DefaultKnown {
+			if passes(0); takes != a.Status().Default.Synced {
 				t.Errorf("handlers %v: immediately: %+v", takes, a.Status())
 			}
 			passes(playRetry + time.Millisecond)
-			if st := a.Status(); !st.DefaultKnown || st.Default != "canary" || a.currentDefault().Revision != "canary" {
+			if st := a.Status(); !st.Default.Synced || st.Default.Revision != "canary" || a.currentDefault().Revision != "canary" {
 				t.Errorf("handlers %v: %+v", takes, st)
 			}
 			from := w.asked.Load()
@@ -104,7 +104,7 @@ func TestDefaultRevisionChange(t *testing.T) {
 			}
 			a.starts(t)
 			passes(time.Second)
-			if n := w.handlers.Load(); takes && n != 1 || a.Status().Default != "canary" {
+			if n := w.handlers.Load(); takes && n != 1 || a.Status().Default.Revision != "canary" {
 				t.Errorf("handlers %v: %d handlers, %+v", takes, n, a.Status())
 			}
 			a.Stop(t)

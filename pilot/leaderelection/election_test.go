@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,8 +44,8 @@ func TestElection(t *testing.T) {
 					t.Errorf("led by %q of %q", holder, key)
 				}
 				checkLeadersStatus(t, a.Status(), kind)
-				if token := a.Status().Token; token != strconv.FormatUint(a.token, 10) {
-					t.Errorf("the run function has the token %d, the status %s", a.token, token)
+				if token := a.Status().Term.Token; token != a.token {
+					t.Errorf("the run function has the token %d, the status %d", a.token, token)
 				}
 				if len(a.events) == 0 || a.log.Count("election="+locktest.Name) == 0 {
 					t.Errorf("Events %v, log %s", a.events, &a.log)
@@ -57,7 +56,7 @@ func TestElection(t *testing.T) {
 				if o, l := s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity; o != "" || l != "" {
 					t.Errorf("after the stop: the ConfigMap held by %q, the Lease by %q", o, l)
 				}
-				if st := a.Status(); st.Phase != "done" || st.Leading || st.ValidityLeft != 0 || st.Token != "" || st.Waiting {
+				if st := a.Status(); st.Phase != "done" || st.Leading || st.ValidFor != 0 || st.Term.Token != 0 || st.Waiting {
 					t.Errorf("%+v", st)
 				}
 			})
@@ -67,19 +66,22 @@ func TestElection(t *testing.T) {
 
 func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 	t.Helper()
-	if got.ValidityLeft < playRenew-playRetry-time.Second || got.ValidityLeft > playRenew {
-		t.Errorf("valid for %v", got.ValidityLeft)
+	if got.ValidFor < playRenew-playRetry-time.Second || got.ValidFor > playRenew {
+		t.Errorf("valid for %v", got.ValidFor)
 	}
-	if since := time.Since(got.Since); got.Token == "" || since < 5*time.Second || since > 10*time.Second {
-		t.Errorf("token %q, since %v", got.Token, since)
+	if since := time.Since(got.Since); got.Term.Token == 0 || since < 5*time.Second || since > 10*time.Second {
+		t.Errorf("token %d, since %v", got.Term.Token, since)
 	}
 	want := Status{
 		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind.String(),
-		Identity: "a", Key: "stable", Phase: "leading", Reason: got.Reason, Leading: true, Validity: playRenew, ValidityLeft: got.ValidityLeft, Running: true, Warm: true,
-		Holder: "a", HolderKey: "stable", Acting: true, LeaseDuration: playLease, HandsOver: true, Ranked: true,
-		Transitions: 1, Token: got.Token, Since: got.Since, Default: "stable", DefaultKnown: true,
+		Identity: "a", Key: "stable", Validity: playRenew, Running: true, Warm: true, Ranked: true,
+		Status: k8sleaderelection.Status{
+			Phase: "leading", Reason: got.Reason, Since: got.Since, Leading: true, ValidFor: got.ValidFor, Term: got.Term, Known: true,
+			Object: got.Object, Holder: "a", HolderKey: "stable", Transitions: 1, Acting: true,
+			Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true},
+		},
 	}
-	if got != want || got.Reason == "" {
+	if got != want || got.Reason == "" || got.Object == nil {
 		t.Errorf("%+v,\nwant %+v", got, want)
 	}
 }
@@ -96,7 +98,7 @@ func TestFollowerStatus(t *testing.T) {
 		b.AddFitnessCheck(func(context.Context) error { return errPlay })
 		b.starts(t)
 		passes(5 * time.Second)
-		if st := b.Status(); st.Leading || st.ValidityLeft != 0 || st.Token != "" || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.DefaultKnown || st.Waiting {
+		if st := b.Status(); st.Leading || st.ValidFor != 0 || st.Term.Token != 0 || !st.Unfit || st.Holder != "a" || st.Phase != "following" || st.Default.Synced || st.Waiting {
 			t.Errorf("%+v", st)
 		}
 		if st := a.Status(); st.Unfit || !st.Leading {

@@ -239,7 +239,7 @@ func (w *world) states() string {
 		}
 		s := p.l.Status()
 		fmt.Fprintf(&b, "; %s (%s) for %v, sees %q in term %d, default %q (%v), waiting %v, unfit %v",
-			s.Phase, s.Reason, time.Since(s.Since), s.Holder, s.Transitions, s.Default, s.DefaultKnown, s.Waiting, s.Unfit)
+			s.Phase, s.Reason, time.Since(s.Since), s.Holder, s.Transitions, s.Default.Revision, s.Default.Synced, s.Waiting, s.Unfit)
 	}
 	return b.String()
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 
 // RecordEvents adds the terms before the start of the process to the history of elections. It reads them from the
 // Events in the namespace of their locks.
-func (p *Page) RecordEvents(ctx context.Context, client kubernetes.Interface, namespace string, elections []Election) error {
+func (p *Page) RecordEvents(ctx context.Context, client kubernetes.Interface, namespace string, elections []inspect.Election) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=" + electionReason, Limit: maxEvents})
@@ -46,11 +48,11 @@ type termEvent struct {
 }
 
 // changesOf returns the changes of an election that Events describe. Events do not contain the key of a holder.
-func changesOf(events []corev1.Event, e Election) (changes []Change) {
+func changesOf(events []corev1.Event, e inspect.Election) (changes []Change) {
 	var terms []termEvent
 	for _, event := range events {
 		object := event.InvolvedObject
-		if object.Name != e.Lock || object.Namespace != e.Namespace || object.Kind != e.Kind {
+		if object.Name != e.Name || object.Namespace != e.Namespace || object.Kind != e.Lock {
 			continue
 		}
 		identity, text, _ := strings.Cut(event.Message, " ")

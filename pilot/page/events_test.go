@@ -31,7 +31,7 @@ func TestChangesFromEvents(t *testing.T) {
 		return Change{At: time.Unix(int64(second), 0), Leader: leader, Acting: leader != ""}
 	}
 	want := []Change{change(10, "a"), change(20, ""), change(20, "b"), change(30, "c"), change(40, "d"), change(50, "")}
-	got := changesOf(events, Election{Kind: inspect.ConfigMap, Namespace: "home", Lock: "led"})
+	got := changesOf(events, inspect.Election{Lock: inspect.ConfigMap, Namespace: "home", Name: "led"})
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}

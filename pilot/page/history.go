@@ -13,7 +13,7 @@ type Change struct {
 	At time.Time
 	// Leader and Key are the holder and its key in the record. Leader is empty if there was no holder.
 	Leader, Key string
-	// Acting reports that the holder acted. See Election.
+	// Acting reports that the holder acted.
 	Acting bool
 	// Transitions is leaderTransitions of the record.
 	Transitions int
@@ -45,9 +45,9 @@ func (h *history) observe(now time.Time, s State) {
 	h.meet(s.Default.Revision)
 	present := make(map[name]bool, len(s.Elections))
 	for _, e := range s.Elections {
-		n := e.name()
+		n := nameOf(e)
 		present[n] = true
-		h.append(n, Change{At: now, Leader: e.Leader, Key: e.Key, Acting: e.Acting && e.Leader != "", Transitions: e.Transitions})
+		h.append(n, Change{At: now, Leader: e.Holder, Key: e.Key, Acting: e.Acting() && e.Holder != "", Transitions: e.Transitions})
 		for _, c := range e.Candidates {
 			h.meet(c.Revision())
 		}

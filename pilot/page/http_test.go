@@ -195,7 +195,7 @@ func TestStreamFollowsChanges(t *testing.T) {
 		s := serve(t, Config{Changed: changed, Source: func() State {
 			state := sample()
 			for i := range state.Elections { // the end of validity is constant
-				state.Elections[i].ValidityLeft = time.Until(validUntil)
+				state.Elections[i].Process.ValidUntil = validUntil
 			}
 			state.Elections[0].Transitions = int(transitions.Load())
 			return state
@@ -322,9 +322,9 @@ func TestFrameDiffers(t *testing.T) {
 	old := frameOf(after(0), sample(), h)
 	for what, change := range map[string]func(*State){
 		"default":    func(s *State) { s.Default.Revision = "canary" },
-		"leader":     func(s *State) { s.Elections[0].Leader = "b" },
+		"leader":     func(s *State) { s.Elections[0].Holder = "b" },
 		"candidates": func(s *State) { s.Elections[1].Candidates = s.Elections[0].Candidates },
-		"renewal":    func(s *State) { s.Elections[0].ValidityLeft += time.Second },
+		"renewal":    func(s *State) { s.Elections[0].Process.ValidFor += time.Second },
 		"fewer":      func(s *State) { s.Elections = s.Elections[1:] },
 	} {
 		s := sample()
@@ -335,17 +335,17 @@ func TestFrameDiffers(t *testing.T) {
 	}
 	for left, renewed := range map[time.Duration]bool{10 * time.Second: false, 10200 * time.Millisecond: false, 9800 * time.Millisecond: false, 10400 * time.Millisecond: true} {
 		s := sample()
-		s.Elections[0].ValidityLeft = left // two seconds after 12 s were left
+		s.Elections[0].Process.ValidFor = left // two seconds after 12 s were left
 		f := frameOf(after(2), s, h)
-		f.deadlines = deadlines(f.at, s, old)
+		f.deadlines = deadlines(s, old)
 		if f.differs(old) != renewed {
 			t.Errorf("%v left: a difference is %v", left, !renewed)
 		}
 	}
 	s := sample()
-	s.Elections[0].Lock = "another"
-	s.Elections[0].ValidityLeft = 10200 * time.Millisecond
-	if got := deadlines(after(2), s, old)[0]; !got.Equal(after(2).Add(10200 * time.Millisecond)) {
+	s.Elections[0].Name = "another"
+	s.Elections[0].Process.ValidUntil = after(2).Add(10200 * time.Millisecond)
+	if got := deadlines(s, old)[0]; !got.Equal(s.Elections[0].Process.ValidUntil) {
 		t.Errorf("another election's validity ends at %v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -39,9 +40,6 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// unreachable is the state of a lock that cannot be read.
-const unreachable inspect.State = "unknown: the lock cannot be read"
-
 // NewLockReader returns a LockReader for the cluster of the client.
 func NewLockReader(client kube.Client) (*LockReader, error) {
 	r := &LockReader{clock: &apirequest.ServerClock{}, read: map[name]lastRead{}}
@@ -50,41 +48,40 @@ func NewLockReader(client kube.Client) (*LockReader, error) {
 	return r, err
 }
 
-// Read reads the locks of elections that Judge needs. A missing lock is an empty one.
-func (r *LockReader) Read(ctx context.Context, elections []Election) {
+// Read reads the locks of elections that Judge needs.
+func (r *LockReader) Read(ctx context.Context, elections []inspect.Election) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	for _, e := range elections {
 		r.mu.Lock()
-		last := r.read[e.name()]
+		last := r.read[nameOf(e)]
 		r.mu.Unlock()
-		if e.Leading || e.Phase == disabled || last.renewed && e.Acting && isRecord(last.Election, e) {
+		if isKnown(e) || last.renewed && e.Acting() && isRecord(last.Election, e) {
 			continue
 		}
-		found := inspect.Election{State: unreachable}
+		found := inspect.Of(inspect.Lock{Kind: e.Lock, Namespace: e.Namespace, Name: e.Name})
 		switch l, exists, err := r.lock(ctx, e); {
 		case err != nil:
+			found.State = inspect.Unread
 		case exists:
 			found = inspect.Of(l)
-		default:
-			found.State = inspect.Empty
 		}
 		r.mu.Lock()
-		r.read[e.name()] = lastRead{found, isRecord(last.Election, e) && isRecord(found, e) && found.Renewed.After(last.Renewed)}
+		r.read[nameOf(e)] = lastRead{found, isRecord(last.Election, e) && isRecord(found, e) && found.Renewed.After(last.Renewed)}
 		r.mu.Unlock()
 	}
 }
 
 // lock returns the lock object of an election, and false if there is no lock.
-func (r *LockReader) lock(ctx context.Context, e Election) (l inspect.Lock, found bool, err error) {
-	if e.Kind == inspect.ConfigMap {
+func (r *LockReader) lock(ctx context.Context, e inspect.Election) (l inspect.Lock, found bool, err error) {
+	if e.Lock == inspect.ConfigMap {
 		var configMap *corev1.ConfigMap
-		if configMap, err = r.client.Kube().CoreV1().ConfigMaps(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{}); err == nil {
+		if configMap, err = r.client.Kube().CoreV1().ConfigMaps(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{}); err == nil {
 			l, found = inspect.FromConfigMap(&configMap.ObjectMeta)
 		}
 	} else {
 		var lease *coordinationv1.Lease
-		if lease, err = r.client.Kube().CoordinationV1().Leases(e.Namespace).Get(ctx, e.Lock, metav1.GetOptions{}); err == nil {
+		if lease, err = r.client.Kube().CoordinationV1().Leases(e.Namespace).Get(ctx, e.Name, metav1.GetOptions{}); err == nil {
 			l, found = inspect.FromLease(lease)
 		}
 	}
@@ -95,35 +92,32 @@ func (r *LockReader) lock(ctx context.Context, e Election) (l inspect.Lock, foun
 	return l, found, err
 }
 
-// Judge returns the election with the state of its lock, if that differs from what the elector observes.
-func (r *LockReader) Judge(e Election) Election {
-	r.mu.Lock()
-	last, known := r.read[e.name()]
-	r.mu.Unlock()
-	if !known || e.Leading || e.Phase == disabled {
+// Judge returns the election as it was read, if the elector cannot know its state.
+func (r *LockReader) Judge(e inspect.Election) inspect.Election {
+	if r == nil || isKnown(e) {
 		return e
 	}
-	switch last.State {
-	case inspect.Expired, inspect.Doubtful:
-		if isRecord(last.Election, e) {
-			e.LockState = last.State
-			e.LockText = last.StateText()
-			e.Acting = e.Acting && last.State == inspect.Doubtful
-		}
-	case inspect.Unreadable, unreachable:
-		if e.Leader == "" || !e.Acting {
-			e.LockState = last.State
-			e.LockText = string(last.State)
-			for _, problem := range last.Problems {
-				e.Problem = problem
-			}
-		}
-	case inspect.Leads, inspect.Holds, inspect.Nominated, inspect.Free, inspect.Empty: // the elector reads it too
+	r.mu.Lock()
+	last, known := r.read[nameOf(e)]
+	r.mu.Unlock()
+	found := last.Election
+	found.Cluster, found.Ranked, found.Process = e.Cluster, e.Ranked, e.Process
+	switch expires := found.State == inspect.Expired || found.State == inspect.Doubtful; {
+	case !known:
+	case e.State == inspect.Unread, expires && isRecord(found, e):
+		return found
+	case found.State == inspect.Unread && !e.Acting():
+		e.State = inspect.Unread
 	}
 	return e
 }
 
+// isKnown reports whether the process does not need the lock to judge the election.
+func isKnown(e inspect.Election) bool {
+	return e.Process.Leading || e.Process.Phase == leaderelection.Disabled
+}
+
 // isRecord reports whether the lock that was read has the record that the elector observes.
-func isRecord(read inspect.Election, e Election) bool {
-	return read.Holder == e.Leader && read.Transitions == e.Transitions
+func isRecord(read, e inspect.Election) bool {
+	return read.Holder == e.Holder && read.Transitions == e.Transitions
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -56,38 +59,55 @@ func TestLockReader(t *testing.T) {
 	doubtful.ManagedFields = nil // only the clock of the holder is known
 	broken := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "l", Annotations: map[string]string{"control-plane.alpha.kubernetes.io/leader": "{"}}}
 	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", nil)
+	observed := func(lock string, state inspect.State, holder string, transitions int, status leaderelection.Status) inspect.Election {
+		return inspect.Election{
+			Namespace: "n", Name: "l", Lock: lock, Cluster: "there", Ranked: true, State: state, Holder: holder, Transitions: transitions,
+			Process: &inspect.Process{Status: status},
+		}
+	}
+	acting := leaderelection.Status{Status: k8sleaderelection.Status{Acting: true}}
+	leading := leaderelection.Status{Status: k8sleaderelection.Status{Acting: true, Leading: true}}
+	off := leaderelection.Status{Status: k8sleaderelection.Status{Phase: leaderelection.Disabled}}
+	var idle leaderelection.Status
 	for name, c := range map[string]struct {
-		election Election
-		object   any    // or an error of each read
-		reads    int    // of two calls of Read
-		text     string // the beginning of LockText
+		election inspect.Election
+		object   any // or an error of each read
+		reads    int // of two calls of Read
+		state    inspect.State
+		text     string // the beginning of StateText
 		acting   bool
-		problem  bool
+		problems int
 	}{
-		"expired":         {Election{Kind: inspect.Lease, Leader: "ghost", Transitions: 7, Acting: true}, lease("ghost", time.Hour), 2, "expired (renewed ", false, false},
-		"may be expired":  {Election{Kind: inspect.Lease, Leader: "ghost", Transitions: 7, Acting: true}, doubtful, 2, "unknown (renewed ", true, false},
-		"live":            {Election{Kind: inspect.Lease, Leader: "ghost", Transitions: 7, Acting: true}, lease("ghost", time.Second), 2, "", true, false},
-		"another record":  {Election{Kind: inspect.Lease, Leader: "b", Transitions: 8, Acting: true}, lease("ghost", time.Hour), 2, "", true, false},
-		"leading":         {Election{Kind: inspect.Lease, Leader: "a", Transitions: 7, Acting: true, Leading: true}, nil, 0, "", true, false},
-		"disabled":        {Election{Kind: inspect.Lease, Phase: disabled}, nil, 0, "", false, false},
-		"absent":          {Election{Kind: inspect.Lease}, nil, 2, "", false, false},
-		"unreadable":      {Election{Kind: inspect.ConfigMap}, broken, 2, string(inspect.Unreadable), false, true},
-		"forbidden":       {Election{Kind: inspect.Lease}, forbidden, 2, "unknown: the lock cannot be read", false, false},
-		"forbidden, acts": {Election{Kind: inspect.Lease, Leader: "b", Acting: true}, forbidden, 2, "", true, false},
+		"expired":         {observed(inspect.Lease, inspect.Holds, "ghost", 7, acting), lease("ghost", time.Hour), 2, inspect.Expired, "expired (renewed ", false, 0},
+		"may be expired":  {observed(inspect.Lease, inspect.Holds, "ghost", 7, acting), doubtful, 2, inspect.Doubtful, "unknown (renewed ", true, 0},
+		"live":            {observed(inspect.Lease, inspect.Holds, "ghost", 7, acting), lease("ghost", time.Second), 2, inspect.Holds, "", true, 0},
+		"another record":  {observed(inspect.Lease, inspect.Holds, "b", 8, acting), lease("ghost", time.Hour), 2, inspect.Holds, "", true, 0},
+		"not observed":    {observed(inspect.Lease, inspect.Unread, "", 0, idle), lease("ghost", time.Second), 2, inspect.Holds, "", false, 0},
+		"leading":         {observed(inspect.Lease, inspect.Leads, "a", 7, leading), nil, 0, inspect.Leads, "", true, 0},
+		"disabled":        {observed(inspect.Lease, inspect.Free, "a", 0, off), nil, 0, inspect.Free, "", false, 0},
+		"absent":          {observed(inspect.Lease, inspect.Unread, "", 0, idle), nil, 2, inspect.Empty, "", false, 0},
+		"unreadable":      {observed(inspect.ConfigMap, inspect.Unread, "", 0, idle), broken, 2, inspect.Unreadable, "unreadable", false, 1},
+		"forbidden":       {observed(inspect.Lease, inspect.Free, "", 0, idle), forbidden, 2, inspect.Unread, "unknown: the lock cannot be read", false, 0},
+		"forbidden, acts": {observed(inspect.Lease, inspect.Holds, "b", 0, acting), forbidden, 2, inspect.Holds, "", true, 0},
 	} {
 		server := lockServer(c.object)
 		reader := newReader(t, server)
-		c.election.Namespace, c.election.Lock = "n", "l"
-		if got := reader.Judge(c.election); got.LockText != "" || got.Acting != c.election.Acting {
+		if got := reader.Judge(c.election); !reflect.DeepEqual(got, c.election) {
 			t.Errorf("%s: before a read: %+v", name, got)
 		}
 		for range 2 {
-			reader.Read(t.Context(), []Election{c.election})
+			reader.Read(t.Context(), []inspect.Election{c.election})
 		}
 		got, reads := reader.Judge(c.election), len(server.Requests())
-		if !strings.HasPrefix(got.LockText, c.text) || (got.LockState == "") != (c.text == "") || got.Acting != c.acting || (got.Problem != "") != c.problem || reads != c.reads {
-			t.Errorf("%s: %d reads, %q, %+v", name, reads, got.LockText, got)
+		if got.State != c.state || !strings.HasPrefix(got.StateText(), c.text) || got.Acting() != c.acting || len(got.Problems) != c.problems || reads != c.reads {
+			t.Errorf("%s: %d reads, %q, %+v", name, reads, got.StateText(), got)
 		}
+		if nameOf(got) != nameOf(c.election) || !got.Ranked || got.Process != c.election.Process {
+			t.Errorf("%s: %+v is another election", name, got)
+		}
+	}
+	if e := observed(inspect.Lease, inspect.Unread, "", 0, idle); !reflect.DeepEqual((*LockReader)(nil).Judge(e), e) {
+		t.Error("without a reader")
 	}
 }
 
@@ -97,7 +117,8 @@ func TestLockReader_EndsAfterRenewal(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "l"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: new("b"), LeaseDurationSeconds: new(int32(300)), AcquireTime: &at, RenewTime: &at}}
 	server := lockServer(lease)
 	reader := newReader(t, server)
-	e := Election{Namespace: "n", Lock: "l", Kind: inspect.Lease, Leader: "b", Acting: true}
+	e := inspect.Election{Namespace: "n", Name: "l", Lock: inspect.Lease, State: inspect.Holds, Holder: "b", Process: &inspect.Process{}}
+	e.Process.Acting = true
 	for i, want := range []int{1, 1, 0, 1} {
 		if i == 1 {
 			lease.Spec.RenewTime = new(metav1.NowMicro())
@@ -106,7 +127,7 @@ func TestLockReader_EndsAfterRenewal(t *testing.T) {
 		if i == 3 {
 			e.Transitions++
 		}
-		reader.Read(t.Context(), []Election{e})
+		reader.Read(t.Context(), []inspect.Election{e})
 		if n := len(server.Requests()); n != want {
 			t.Errorf("call %d of Read: %d requests, want %d", i, n, want)
 		}

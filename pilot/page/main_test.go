@@ -6,7 +6,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -25,38 +27,65 @@ func sample() State {
 		{Identity: "d", Key: "stable", Warm: true},
 		{Identity: "e", Key: "stable", Warm: true, Fit: true, Late: true},
 	}
-	lease := Election{
-		ID: "istio-status-leader", Namespace: "istio-system", Lock: "istio-status-leader", Kind: "Lease",
-		Leader: "a", Key: "stable", Acting: true, HandsOver: true, Ranked: true, LeaseSeconds: 30,
-		Phase: "leading", Leading: true, ValidityLeft: 12 * time.Second, Validity: 15 * time.Second,
-		Transitions: 3, Token: "4711", Fence: "in effect", Gate: "open", Candidates: candidates,
-	}
-	peer := Election{
-		ID: "istio-leader", Namespace: "istio-system", Lock: "istio-leader", Kind: "ConfigMap",
-		Leader: "p", Key: "^canary", Acting: true, Ranked: true, LeaseSeconds: 30, Phase: "following",
-		Transitions: 7, Fence: "binding is missing", FenceBroken: true, Gate: "shut",
-	}
+	lease := electionOf("istio-status-leader", inspect.Lease, "a", "stable", leaderelection.Status{Validity: 15 * time.Second, Status: k8sleaderelection.Status{
+		Phase: "leading", Leading: true, ValidFor: 12 * time.Second, Term: k8sleaderelection.Term{Token: 4711},
+	}})
+	lease.State = inspect.Leads
+	lease.HandsOver = true
+	lease.Transitions = 3
+	lease.Process.Fence = &fence.State{InEffect: true, Leading: true, Answer: fence.Admitted}
+	lease.Process.Gate = "open"
+	peer := electionOf("istio-leader", inspect.ConfigMap, "p", "^canary", leaderelection.Status{Status: k8sleaderelection.Status{Phase: "following"}})
+	peer.Transitions = 7
+	peer.Process.Fence = &fence.State{Answer: fence.Unclear, Detail: "binding is missing"}
+	peer.Process.Gate = "shut"
 	peer.Hold = &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
-	free := Election{ID: "istio-gateway-deployment", Namespace: "istio-system", Lock: "istio-gateway-deployment-stable", Kind: "Lease", Candidates: []inspect.Candidate{}}
+	free := electionOf("istio-gateway-deployment", inspect.Lease, "", "", leaderelection.Status{})
+	free.Name += "-stable"
+	free.Ranked = false
+	synced := k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}
 	return State{
-		Identity: "a", Revision: "stable", Version: "1.0",
-		Default:   k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true},
-		Elections: []Election{lease, peer, free},
+		Identity: "a", Revision: "stable", Version: "1.0", Default: synced,
+		Elections: []inspect.Election{lease.With(candidates, synced), peer.With(nil, synced), free.With([]inspect.Candidate{}, synced)},
 	}
+}
+
+// electionOf returns an election whose holder acts.
+func electionOf(id, lock, holder, key string, s leaderelection.Status) inspect.Election {
+	s.ElectionID = id
+	s.Acting = holder != ""
+	e := inspect.Election{
+		Namespace: "istio-system", Name: id, Lock: lock, State: inspect.Free, Holder: holder, Key: key, Ranked: true, LeaseSeconds: 30,
+		Process: &inspect.Process{Status: s},
+	}
+	if holder != "" {
+		e.State = inspect.Holds
+	}
+	e.Revision, e.Remote = revisionOf(key)
+	return e
 }
 
 // hostile returns a state with markup in all values that other processes can write.
 func hostile() State {
 	const markup = `<script>alert("x")</script>' onload=x`
-	return State{Identity: markup, Revision: markup, Version: markup, Elections: []Election{{
-		ID: markup, Namespace: markup, Lock: markup, Kind: markup, Cluster: markup, Leader: markup, Key: markup,
-		Leading: true, Acting: true, Validity: time.Second, Fence: markup, Gate: markup, Problem: markup, Token: markup,
-		Hold:       &inspect.Hold{Requester: markup, Reason: markup},
-		Candidates: []inspect.Candidate{{Identity: "b" + markup, Key: markup, Witness: markup}},
-	}}}
+	e := electionOf(markup, markup, markup, markup, leaderelection.Status{
+		Validity: time.Second, Status: k8sleaderelection.Status{Leading: true, Reason: markup, Rejected: markup},
+	})
+	e.Namespace = markup
+	e.Cluster = markup
+	e.Problems = []string{markup}
+	e.Process.Fence = &fence.State{Detail: markup, Answer: fence.Unclear}
+	e.Process.Gate = markup
+	e.Hold = &inspect.Hold{Requester: markup, Reason: markup}
+	e = e.With([]inspect.Candidate{{Identity: "b" + markup, Key: markup, Witness: markup}}, k8sleaderelection.DefaultRevision{})
+	return State{Identity: markup, Revision: markup, Version: markup, Elections: []inspect.Election{e}}
 }
 
+// frameOf returns a frame in which the validity is counted from at.
 func frameOf(at time.Time, s State, h *history) *frame {
+	for _, e := range s.Elections {
+		e.Process.ValidUntil = at.Add(e.Process.ValidFor)
+	}
 	h.observe(at, s)
-	return &frame{at: at, state: s, history: h.picture(), next: make(chan struct{}), rendered: map[query][]byte{}, deadlines: deadlines(at, s, nil)}
+	return &frame{at: at, state: s, history: h.picture(), next: make(chan struct{}), rendered: map[query][]byte{}, deadlines: deadlines(s, nil)}
 }

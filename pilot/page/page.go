@@ -11,6 +11,7 @@ import (
 	"go.uber.org/atomic"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // pause is the minimum time between two frames.
@@ -101,9 +102,9 @@ func (p *Page) Run(ctx context.Context) error {
 
 // Record adds changes of an election from before the first observation. It returns after Run has received them, or an error
 // if Run has ended.
-func (p *Page) Record(ctx context.Context, of Election, changes []Change) error {
+func (p *Page) Record(ctx context.Context, of inspect.Election, changes []Change) error {
 	select {
-	case p.past <- past{of.name(), changes}:
+	case p.past <- past{nameOf(of), changes}:
 		return nil
 	case <-p.ended:
 		return errEnded
@@ -118,7 +119,7 @@ func (p *Page) look(h *history) *frame {
 	h.observe(now, state)
 	return &frame{
 		at: now, state: state, history: h.picture(), next: make(chan struct{}), rendered: map[query][]byte{},
-		deadlines: deadlines(now, state, p.newest.Load()),
+		deadlines: deadlines(state, p.newest.Load()),
 	}
 }
 
@@ -126,10 +127,10 @@ func (p *Page) look(h *history) *frame {
 const sameValidity = 300 * time.Millisecond
 
 // deadlines returns the ends of validity. Without a renewal it returns the values of the old frame.
-func deadlines(now time.Time, s State, old *frame) (all []time.Time) {
+func deadlines(s State, old *frame) (all []time.Time) {
 	for i, e := range s.Elections {
-		end := now.Add(e.ValidityLeft)
-		if old != nil && i < len(old.deadlines) && old.state.Elections[i].name() == e.name() && end.Sub(old.deadlines[i]).Abs() <= sameValidity {
+		end := e.Process.ValidUntil
+		if old != nil && i < len(old.deadlines) && nameOf(old.state.Elections[i]) == nameOf(e) && end.Sub(old.deadlines[i]).Abs() <= sameValidity {
 			end = old.deadlines[i]
 		}
 		all = append(all, end)
@@ -151,18 +152,27 @@ func (f *frame) differs(old *frame) bool {
 		return true
 	}
 	for i := range a.Elections {
-		if a.Elections[i].Leading && !f.deadlines[i].Equal(old.deadlines[i]) {
+		if a.Elections[i].Process.Leading && !f.deadlines[i].Equal(old.deadlines[i]) {
 			return true
 		}
 	}
-	a.Elections, b.Elections = withoutValidity(a.Elections), withoutValidity(b.Elections)
+	a.Elections, b.Elections = visible(a.Elections), visible(b.Elections)
 	return !reflect.DeepEqual(a, b)
 }
 
-func withoutValidity(elections []Election) []Election {
+// visible returns the elections without the values that change with each renewal.
+func visible(elections []inspect.Election) []inspect.Election {
 	elections = slices.Clone(elections)
 	for i := range elections {
-		elections[i].ValidityLeft = 0
+		e := &elections[i]
+		p := *e.Process
+		p.Object = nil
+		p.HandoverWait = 0
+		p.ValidFor = 0
+		p.ValidUntil = time.Time{}
+		e.Process = &p
+		e.Renewed = time.Time{}
+		e.Version = ""
 	}
 	return elections
 }

@@ -45,11 +45,11 @@ type choice struct {
 
 // row is the row of an election.
 type row struct {
-	Election
+	inspect.Election
 	// Anchor is the id of the row, for merging.
-	Anchor   string
-	Revision chip
-	Mine     bool
+	Anchor string
+	Chip   chip
+	Mine   bool
 	// HolderState describes the holder if it does not act.
 	HolderState string
 	// Witness is the witness of the holder. It is empty if unknown.
@@ -59,8 +59,8 @@ type row struct {
 	Validity  *validity
 	Followers []follower
 	Summary   string
+	Guard     guard
 	If        *outcome
-	Obstacles []inspect.Obstacle
 	Bars      []bar
 	Marks     []mark
 }
@@ -70,9 +70,12 @@ type validity struct{ ID, Class, Text, Whole string }
 
 type follower struct {
 	inspect.Candidate
-	Revision chip
-	State    string
+	Chip  chip
+	State string
 }
+
+// guard has the states of fence and gate.
+type guard struct{ Class, Fence, Gate string }
 
 type outcome struct {
 	inspect.Outcome
@@ -113,8 +116,8 @@ func (f *frame) view(q query) view {
 	for i, e := range f.state.Elections {
 		r := f.row(i, e, q, span)
 		v.Rows = append(v.Rows, r)
-		v.Here += count(e.Leading)
-		v.Orphaned += count(e.Leader == "" || !e.Acting)
+		v.Here += count(e.Process.Leading)
+		v.Orphaned += count(e.Holder == "" || !e.Acting())
 	}
 	v.If = v.sum()
 	return v
@@ -127,12 +130,12 @@ func count(yes bool) int {
 	return 0
 }
 
-func (f *frame) row(i int, e Election, q query, span span) row {
-	changes := f.history.of[e.name()]
+func (f *frame) row(i int, e inspect.Election, q query, span span) row {
+	changes := f.history.of[nameOf(e)]
 	r := row{
-		Election: e, Anchor: "e-" + strings.Join([]string{e.Cluster, e.Namespace, e.Kind, e.Lock}, "."),
-		Revision: f.history.chip(e.Key), Mine: e.Leader != "" && e.Leader == f.state.Identity,
-		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes), Obstacles: e.inspected().FindObstacles(),
+		Election: e, Anchor: "e-" + strings.Join([]string{e.Cluster, e.Namespace, e.Lock, e.Name}, "."),
+		Chip: f.history.chip(e.Key), Mine: e.Holder != "" && e.Holder == f.state.Identity,
+		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes), Guard: guardOf(e.Process),
 	}
 	if began, seen := termBegan(changes); !began.IsZero() {
 		r.Since = "since " + f.day(began)
@@ -140,41 +143,68 @@ func (f *frame) row(i int, e Election, q query, span span) row {
 			r.Since = "since before " + f.day(began)
 		}
 	}
-	switch {
-	case e.LockText != "" && !(r.Mine && e.Acting):
-		r.HolderState = e.LockText
-	case e.Leader == "":
-		r.HolderState = "no leader"
-	case !e.Acting && r.Mine:
-		r.HolderState = e.Phase
-	case !e.Acting:
-		r.HolderState = "not acting"
-	}
-	if e.Leading && e.Validity > 0 {
+	r.HolderState = r.holderState()
+	if p := e.Process; p.Leading && p.Validity > 0 {
 		r.Validity = &validity{
 			ID:    fmt.Sprintf("validity-%d-%d", i, f.deadlines[i].UnixMilli()),
-			Class: validityClass(e.ValidityLeft, e.Validity),
+			Class: validityClass(p.ValidUntil.Sub(f.at), p.Validity),
 			Text:  fmt.Sprintf("valid until %s unless renewed", clock(f.deadlines[i])),
-			Whole: durationText(e.Validity),
+			Whole: durationText(p.Validity),
 		}
 	}
 	f.followers(&r)
 	if q.Asks {
-		r.If = f.outcome(e.inspected(), q)
+		r.If = f.outcome(e, q)
 	}
 	return r
+}
+
+// holderState describes the holder, or the lock, if the holder does not act.
+func (r row) holderState() string {
+	switch {
+	case r.Mine && r.Acting():
+		return ""
+	case r.State == inspect.Expired, r.State == inspect.Doubtful, r.State == inspect.Unreadable, r.State == inspect.Unread:
+		return r.StateText()
+	case r.Holder == "":
+		return "no leader"
+	case !r.Acting() && r.Mine:
+		return r.Process.Phase
+	case !r.Acting():
+		return "not acting"
+	}
+	return ""
+}
+
+func guardOf(p *inspect.Process) guard {
+	g := guard{Fence: "no fence", Gate: "no gate"}
+	if p.Gate != "" {
+		g.Gate = "gate " + p.Gate
+	}
+	switch s := p.Fence; {
+	case s == nil:
+	case s.Answer == "":
+		g.Fence = "not tested yet"
+	case s.InEffect:
+		g.Class = "good"
+		g.Fence = "in effect"
+	default:
+		g.Class = "broken"
+		g.Fence = strings.TrimSpace(string(s.Answer) + " " + s.Detail)
+	}
+	return g
 }
 
 // followers adds the candidates other than the holder, and the witness of the holder.
 func (f *frame) followers(r *row) {
 	warm := 0
 	for _, c := range r.Candidates {
-		if c.Identity == r.Leader {
+		if c.Identity == r.Holder {
 			r.Witness = c.Witness
 			continue
 		}
 		warm += count(c.Warm && c.Fit && !c.Late)
-		r.Followers = append(r.Followers, follower{Candidate: c, Revision: f.history.chip(c.Key), State: stateOf(c)})
+		r.Followers = append(r.Followers, follower{Candidate: c, Chip: f.history.chip(c.Key), State: stateOf(c)})
 	}
 	switch {
 	case r.Candidates == nil:

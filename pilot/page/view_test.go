@@ -14,11 +14,11 @@ import (
 func TestPage_Golden(t *testing.T) {
 	flip := newHistory(512)
 	before := sample()
-	before.Elections[0].Leader, before.Elections[0].Key, before.Elections[0].Acting = "b", "canary", false
+	before.Elections[0].Holder, before.Elections[0].Key, before.Elections[0].Process.Acting = "b", "canary", false
 	flip.observe(after(0), before)
-	before.Elections[0].Acting = true
+	before.Elections[0].Process.Acting = true
 	flip.observe(after(2), before)
-	before.Elections[0].Leader, before.Elections[0].Key = "", ""
+	before.Elections[0].Holder, before.Elections[0].Key = "", ""
 	flip.observe(after(100), before)
 
 	unknown := sample()
@@ -80,7 +80,7 @@ func TestQuery(t *testing.T) {
 
 func TestHistory_StoresOnlyChanges(t *testing.T) {
 	h, s := newHistory(3), sample()
-	n := s.Elections[0].name()
+	n := nameOf(s.Elections[0])
 	for i := range 5 {
 		h.observe(after(i), s)
 	}
@@ -106,7 +106,7 @@ func TestHistory_StoresOnlyChanges(t *testing.T) {
 
 func TestHistoryBefore(t *testing.T) {
 	h, s := newHistory(3), sample()
-	n := s.Elections[0].name()
+	n := nameOf(s.Elections[0])
 	h.observe(after(100), s)
 	h.before(n, []Change{{At: after(50), Leader: "y"}, {At: after(20), Leader: "x", Key: "old"}, {At: after(10), Leader: "w"}, {At: after(200), Leader: "z"}})
 	var got []string

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -75,15 +76,8 @@ func (r *Replica) Metric(t testing.TB, sample string) string {
 	return harness.Metric(t, r.Address(), sample)
 }
 
-// State is the state of an election on the debug page of a server.
-type State struct {
-	Cluster, ID, Phase, LeaderIdentity, LeaderKey, Identity, Key string
-	Leading                                                      bool
-	DefaultRevision                                              *string
-}
-
-// States returns the states of all elections. It returns none if the page is not served yet.
-func (r *Replica) States(t testing.TB) (all []State) {
+// Elections returns all elections of the server. It returns none if they are not served yet.
+func (r *Replica) Elections(t testing.TB) (all []inspect.Election) {
 	t.Helper()
 	_, text := harness.Page(t, r.Address(), "/debug/elections")
 	if text == "" {

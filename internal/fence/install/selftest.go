@@ -46,7 +46,7 @@ type SelfTest struct {
 	checks    *prometheus.CounterVec
 
 	mu     sync.Mutex
-	states map[string]State // by lock name
+	states map[string]fence.State // by lock name
 }
 
 // tested is an election with the writes that test its fence.
@@ -55,35 +55,13 @@ type tested struct {
 	probes []fence.Probe
 }
 
-// State is the result of the last test of an election.
-type State struct {
-	// InEffect is true if the API server treated the writes as it should.
-	InEffect bool `json:"inEffect"`
-	// Leading is true if the process led during the test.
-	Leading bool `json:"leading"`
-	// Answer is the API server's treatment of the write.
-	Answer Answer `json:"answer"`
-	// Detail is the message of the API server.
-	Detail string    `json:"detail,omitempty"`
-	At     time.Time `json:"at"`
-	// Guards are the results per guard.
-	Guards []GuardState `json:"guards,omitempty"`
-}
-
-// GuardState is the result for one guard.
-type GuardState struct {
-	Guard    string `json:"guard"`
-	InEffect bool   `json:"inEffect"`
-	Answer   Answer `json:"answer"`
-}
-
 // NewSelfTest returns a SelfTest. The client must not be gated.
 func NewSelfTest(client kube.Client, config SelfTestConfig) *SelfTest {
 	if config.Interval == 0 {
 		config.Interval = selfTestInterval
 	}
 	return &SelfTest{
-		SelfTestConfig: config, client: client, wake: make(chan struct{}, 1), states: map[string]State{},
+		SelfTestConfig: config, client: client, wake: make(chan struct{}, 1), states: map[string]fence.State{},
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "incumbent_fence_checks_total",
 			Help: "Number of dry-run writes that tested the fence of an election, by the role of the process (leading, following) and the result (admitted, refused, unclear).",
@@ -140,14 +118,14 @@ func (s *SelfTest) test(ctx context.Context, e tested) {
 	if len(e.probes) == 0 {
 		return
 	}
-	var guards []GuardState
-	found := State{InEffect: true}
+	var guards []fence.GuardState
+	found := fence.State{InEffect: true}
 	for _, p := range e.probes {
 		state := s.repeat(ctx, e, p)
 		if ctx.Err() != nil {
 			return
 		}
-		guards = append(guards, GuardState{Guard: p.Guard.String(), InEffect: state.InEffect, Answer: state.Answer})
+		guards = append(guards, fence.GuardState{Guard: p.Guard.String(), InEffect: state.InEffect, Answer: state.Answer})
 		if found.InEffect {
 			found = state
 		}
@@ -158,10 +136,10 @@ func (s *SelfTest) test(ctx context.Context, e tested) {
 
 // repeat tries a probe until the result is as it should be, or maxTries times. It returns the zero State if the
 // election was changing in the last try.
-func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last State) {
+func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last fence.State) {
 	for range maxTries {
 		state, settled := s.try(ctx, e, p)
-		last = State{}
+		last = fence.State{}
 		if settled {
 			last = state
 		}
@@ -173,7 +151,7 @@ func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last St
 }
 
 // try tries a probe once. settled is false if a term began or ended during the write, or is about to.
-func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state State, settled bool) {
+func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state fence.State, settled bool) {
 	before := e.status()
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	// The kinds that probes create are namespaced.
@@ -191,23 +169,23 @@ func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state Stat
 }
 
 // judge compares an answer with the status of the process before and after the write.
-func judge(before, after leaderelection.Status, answer Answer, err error) (state State, settled bool) {
-	want := Refused
+func judge(before, after leaderelection.Status, answer fence.Answer, err error) (state fence.State, settled bool) {
+	want := fence.Refused
 	if after.Leading {
-		want = Admitted
+		want = fence.Admitted
 	}
-	state = State{InEffect: answer == want, Leading: after.Leading, Answer: answer}
+	state = fence.State{InEffect: answer == want, Leading: after.Leading, Answer: answer}
 	if err != nil {
 		state.Detail = err.Error()
 	}
 	// The recorded holder does not lead while it settles or drains, or before it has read the lock after a restart.
-	holder := after.Holder == after.Identity || after.Holder == "" && answer == Admitted
-	stable := before.Leading == after.Leading && before.Token == after.Token && before.Holder == after.Holder
+	holder := after.Holder == after.Identity || after.Holder == "" && answer == fence.Admitted
+	stable := before.Leading == after.Leading && before.Term == after.Term && before.Holder == after.Holder
 	return state, stable && (after.Leading || !holder)
 }
 
 // report stores a result, and logs it if it differs from the previous one.
-func (s *SelfTest) report(now leaderelection.Status, state State) {
+func (s *SelfTest) report(now leaderelection.Status, state fence.State) {
 	s.mu.Lock()
 	last := s.states[now.Lock]
 	if state.Answer == "" {
@@ -225,7 +203,7 @@ func (s *SelfTest) report(now leaderelection.Status, state State) {
 		return
 	}
 	switch {
-	case state.Answer == Unclear:
+	case state.Answer == fence.Unclear:
 		log.Warn("cannot determine whether the fence is in effect", "detail", state.Detail)
 	case !state.InEffect:
 		log.Error("fence is not in effect. Run `pilot fence verify` for details", "detail", state.Detail)
@@ -249,7 +227,7 @@ func (s *SelfTest) event(now leaderelection.Status, kind, format string, args ..
 }
 
 // State returns the last result for an election, by the name of its lock. It is nil if no result is known.
-func (s *SelfTest) State(lock string) *State {
+func (s *SelfTest) State(lock string) *fence.State {
 	if s == nil {
 		return nil
 	}
@@ -279,8 +257,8 @@ func (s *SelfTest) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (s *SelfTest) Collect(ch chan<- prometheus.Metric) {
 	s.checks.Collect(ch)
-	gauge := func(desc *prometheus.Desc, answer Answer, inEffect bool, labels ...string) {
-		if answer == "" || answer == Unclear {
+	gauge := func(desc *prometheus.Desc, answer fence.Answer, inEffect bool, labels ...string) {
+		if answer == "" || answer == fence.Unclear {
 			return
 		}
 		value := 0.0

@@ -28,14 +28,18 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 var (
 	errAway = errors.New("the API server is away")
 
-	following = leaderelection.Status{Identity: "me", Holder: "you", Lock: "e", Namespace: "sys", LockType: "lease"}
-	leading   = leaderelection.Status{Identity: "me", Holder: "me", Token: "7", Leading: true, Lock: "e", Namespace: "sys", LockType: "lease"}
+	following = leaderelection.Status{Identity: "me", Status: k8sleaderelection.Status{Holder: "you"}, Lock: "e", Namespace: "sys", LockType: "lease"}
+	leading   = leaderelection.Status{
+		Identity: "me", Lock: "e", Namespace: "sys", LockType: "lease",
+		Status: k8sleaderelection.Status{Holder: "me", Term: k8sleaderelection.Term{Token: 7}, Leading: true},
+	}
 )
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -169,7 +173,7 @@ func metrics(t *testing.T, c prometheus.Collector) []string {
 }
 
 func TestSelfTest_JudgesAnswers(t *testing.T) {
-	settling := leaderelection.Status{Identity: "me", Holder: "me"}
+	settling := leaderelection.Status{Identity: "me", Status: k8sleaderelection.Status{Holder: "me"}}
 	free := leaderelection.Status{Identity: "me"}
 	changed := func(s leaderelection.Status, change func(*leaderelection.Status)) leaderelection.Status {
 		change(&s)
@@ -177,26 +181,26 @@ func TestSelfTest_JudgesAnswers(t *testing.T) {
 	}
 	for name, x := range map[string]struct {
 		before, after     leaderelection.Status
-		answer            Answer
+		answer            fence.Answer
 		inEffect, settled bool
 	}{
-		"follower refused":  {following, following, Refused, true, true},
-		"follower admitted": {following, following, Admitted, false, true},
-		"follower unclear":  {following, following, Unclear, false, true},
-		"leader admitted":   {leading, leading, Admitted, true, true},
-		"leader refused":    {leading, leading, Refused, false, true},
-		"leader unclear":    {leading, leading, Unclear, false, true},
-		"settling admitted": {settling, settling, Admitted, false, false},
-		"settling refused":  {settling, settling, Refused, true, false},
-		"free refused":      {free, free, Refused, true, true},
-		"free admitted":     {free, free, Admitted, false, false}, // the process may just have acquired the lock
-		"term began":        {settling, leading, Admitted, true, false},
-		"term ended":        {leading, following, Refused, true, false},
-		"other holder":      {changed(following, func(s *leaderelection.Status) { s.Holder = "she" }), following, Refused, true, false},
-		"other term":        {changed(leading, func(s *leaderelection.Status) { s.Token = "6" }), leading, Admitted, true, false},
-		"stopped leading":   {leading, changed(leading, func(s *leaderelection.Status) { s.Leading, s.Holder = false, "you" }), Refused, true, false},
-		"started leading":   {changed(leading, func(s *leaderelection.Status) { s.Leading = false }), leading, Admitted, true, false},
-		"other phase":       {changed(following, func(s *leaderelection.Status) { s.Phase = "x" }), following, Refused, true, true},
+		"follower refused":  {following, following, fence.Refused, true, true},
+		"follower admitted": {following, following, fence.Admitted, false, true},
+		"follower unclear":  {following, following, fence.Unclear, false, true},
+		"leader admitted":   {leading, leading, fence.Admitted, true, true},
+		"leader refused":    {leading, leading, fence.Refused, false, true},
+		"leader unclear":    {leading, leading, fence.Unclear, false, true},
+		"settling admitted": {settling, settling, fence.Admitted, false, false},
+		"settling refused":  {settling, settling, fence.Refused, true, false},
+		"free refused":      {free, free, fence.Refused, true, true},
+		"free admitted":     {free, free, fence.Admitted, false, false}, // the process may just have acquired the lock
+		"term began":        {settling, leading, fence.Admitted, true, false},
+		"term ended":        {leading, following, fence.Refused, true, false},
+		"other holder":      {changed(following, func(s *leaderelection.Status) { s.Holder = "she" }), following, fence.Refused, true, false},
+		"other term":        {changed(leading, func(s *leaderelection.Status) { s.Term.Token = 6 }), leading, fence.Admitted, true, false},
+		"stopped leading":   {leading, changed(leading, func(s *leaderelection.Status) { s.Leading, s.Holder = false, "you" }), fence.Refused, true, false},
+		"started leading":   {changed(leading, func(s *leaderelection.Status) { s.Leading = false }), leading, fence.Admitted, true, false},
+		"other phase":       {changed(following, func(s *leaderelection.Status) { s.Phase = "x" }), following, fence.Refused, true, true},
 	} {
 		state, settled := judge(x.before, x.after, x.answer, errAway)
 		if settled != x.settled || state.InEffect != x.inEffect || state.Leading != x.after.Leading || state.Answer != x.answer || state.Detail != errAway.Error() {
@@ -209,7 +213,7 @@ func TestSelfTest_SeveralGuards(t *testing.T) {
 	refused := byPolicy(attempt{})
 	for name, x := range map[string]struct {
 		answers map[string]error
-		answer  Answer
+		answer  fence.Answer
 		want    []string // metrics
 	}{
 		"all refused": {
@@ -251,7 +255,7 @@ func TestSelfTest_RepeatsUnexpectedAnswers(t *testing.T) {
 	const unclear, unsettled, refused = "unclear", "admitted", "refused"
 	for name, x := range map[string]struct {
 		answers []string // the last one repeats
-		want    Answer
+		want    fence.Answer
 		tries   int
 	}{
 		"refused":            {[]string{refused}, refused, 1},
@@ -286,24 +290,24 @@ func TestSelfTest_ReportsChanges(t *testing.T) {
 		now.LockType = lock
 		about := kind + " sys/e WriteFence: "
 		for i, step := range []struct {
-			state  State
+			state  fence.State
 			logged string
 			event  string
 			metric string
 		}{
-			{State{Answer: "refused", InEffect: true, Detail: "d"}, good, "", "in_effect e 1"},
-			{State{Answer: "refused", InEffect: true}, "", "", "in_effect e 1"},
-			{State{Answer: "admitted", Leading: true, InEffect: true}, good, "", "in_effect e 1"},
-			{State{Answer: "admitted", Detail: "d"}, bad, "Warning " + about + broken(false, "admitted"), "in_effect e 0"},
-			{State{Answer: "admitted"}, "", "", "in_effect e 0"},
-			{State{Answer: "unclear"}, unclear, "", ""},
-			{State{Answer: "admitted"}, bad, "Warning " + about + broken(false, "admitted"), "in_effect e 0"},
-			{State{Answer: "refused", Leading: true}, bad, "Warning " + about + broken(true, "refused"), "in_effect e 0"},
-			{State{Answer: "refused", InEffect: true}, good, "Normal " + about + "fence is in effect again", "in_effect e 1"},
-			{State{Answer: "unclear", Detail: "d"}, unclear, "", ""},
-			{State{Answer: "unclear"}, "", "", ""},
-			{State{}, "", "", ""},
-			{State{Answer: "refused", InEffect: true}, good, "", "in_effect e 1"},
+			{fence.State{Answer: "refused", InEffect: true, Detail: "d"}, good, "", "in_effect e 1"},
+			{fence.State{Answer: "refused", InEffect: true}, "", "", "in_effect e 1"},
+			{fence.State{Answer: "admitted", Leading: true, InEffect: true}, good, "", "in_effect e 1"},
+			{fence.State{Answer: "admitted", Detail: "d"}, bad, "Warning " + about + broken(false, "admitted"), "in_effect e 0"},
+			{fence.State{Answer: "admitted"}, "", "", "in_effect e 0"},
+			{fence.State{Answer: "unclear"}, unclear, "", ""},
+			{fence.State{Answer: "admitted"}, bad, "Warning " + about + broken(false, "admitted"), "in_effect e 0"},
+			{fence.State{Answer: "refused", Leading: true}, bad, "Warning " + about + broken(true, "refused"), "in_effect e 0"},
+			{fence.State{Answer: "refused", InEffect: true}, good, "Normal " + about + "fence is in effect again", "in_effect e 1"},
+			{fence.State{Answer: "unclear", Detail: "d"}, unclear, "", ""},
+			{fence.State{Answer: "unclear"}, "", "", ""},
+			{fence.State{}, "", "", ""},
+			{fence.State{Answer: "refused", InEffect: true}, good, "", "in_effect e 1"},
 		} {
 			before := s.log.String()
 			s.events = nil

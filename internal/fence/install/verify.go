@@ -14,27 +14,15 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// Answer is the API server's answer to a dry-run write.
-type Answer string
-
-const (
-	// Unclear means that the write failed for another reason.
-	Unclear Answer = "unclear"
-	// Admitted means that the fence admitted the write.
-	Admitted Answer = "admitted"
-	// Refused means that the fence rejected the write.
-	Refused Answer = "refused"
-)
-
 // answerOf classifies the error of a write.
-func answerOf(err error) Answer {
+func answerOf(err error) fence.Answer {
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err): // admission precedes the lookup of the object
-		return Admitted
+		return fence.Admitted
 	case fence.IsRefusal(err):
-		return Refused
+		return fence.Refused
 	}
-	return Unclear
+	return fence.Unclear
 }
 
 // Verify checks that the objects of a fence are installed as rendered. Then it checks with dry-run writes that the leader
@@ -175,15 +163,15 @@ func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []wr
 			answer = w.warned(answer)
 		}
 		switch answer {
-		case Refused:
+		case fence.Refused:
 			judged, done = append(judged, w), append(done, w.verb)
 			if said == "" && err != nil {
 				said = ": " + err.Error()
 			}
-		case Admitted:
+		case fence.Admitted:
 			v.found(Fails, what, w.verb+" was admitted")
 			return nil
-		case Unclear:
+		case fence.Unclear:
 			if err != nil {
 				why = append(why, w.verb+": "+err.Error())
 			}
@@ -200,7 +188,7 @@ func (v *verifier) refused(p fence.Probe, account, pod, what string, writes []wr
 // admitted tries, as the leader, writes that the fence evaluates. Errors with another cause do not matter.
 func (v *verifier) admitted(account, holder, what string, writes []write) {
 	for _, w := range writes {
-		if answer, err := v.try(account, holder, w); answer == Refused {
+		if answer, err := v.try(account, holder, w); answer == fence.Refused {
 			v.found(Fails, what, w.verb+" was rejected: "+err.Error())
 			return
 		}
@@ -209,12 +197,12 @@ func (v *verifier) admitted(account, holder, what string, writes []write) {
 }
 
 // try sends a write as a pod of an account.
-func (v *verifier) try(account, pod string, w write) (Answer, error) {
+func (v *verifier) try(account, pod string, w write) (fence.Answer, error) {
 	config := impersonate(v.config, account, pod)
 	config.WarningHandler = w.warnings
 	client, err := kube.NewClient(config)
 	if err != nil {
-		return Unclear, err
+		return fence.Unclear, err
 	}
 	defer kube.CloseIdleConnections(client)
 	return w.try(v.ctx, client.Dynamic())

@@ -45,7 +45,7 @@ func createWrite(k kind, namespace string, object *unstructured.Unstructured) wr
 }
 
 // try sends the write with the client's credentials.
-func (w write) try(ctx context.Context, client dynamic.Interface) (Answer, error) {
+func (w write) try(ctx context.Context, client dynamic.Interface) (fence.Answer, error) {
 	err := w.do(ctx, client)
 	return answerOf(err), err
 }
@@ -64,14 +64,14 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 }
 
 // warned returns Refused for an admitted write with a warning of a fence.
-func (w write) warned(answer Answer) Answer {
+func (w write) warned(answer fence.Answer) fence.Answer {
 	w.warnings.mu.Lock()
 	defer w.warnings.mu.Unlock()
 	about := func(text string) bool {
 		return strings.Contains(text, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix)
 	}
-	if answer == Admitted && slices.ContainsFunc(w.warnings.texts, about) {
-		return Refused
+	if answer == fence.Admitted && slices.ContainsFunc(w.warnings.texts, about) {
+		return fence.Refused
 	}
 	return answer
 }

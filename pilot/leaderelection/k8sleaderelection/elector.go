@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"go.uber.org/atomic"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -194,46 +195,44 @@ type Hold struct {
 	Note string
 }
 
-// Status is a snapshot of the state of an elector.
+// Status is a snapshot of the state of an elector. Its JSON omits what the lock object shows.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
-	Phase string
+	Phase string `json:"phase,omitempty"`
 	// Reason is a word for why the elector entered the phase.
-	Reason string
+	Reason string `json:"reason,omitempty"`
 	// Since is when it entered the phase, by the wall clock.
-	Since time.Time
+	Since time.Time `json:"since,omitzero"`
 	// Leading is set if this process may act now.
-	Leading bool
+	Leading bool `json:"leading"`
 	// ValidFor is the remaining validity. It is zero if Leading is not set.
-	ValidFor time.Duration
+	ValidFor time.Duration `json:"-"`
 	// Term is the current term of this process, or zero.
-	Term Term
+	Term Term `json:"term,omitzero"`
 	// Known is set if the lock was read.
-	Known bool
+	Known bool `json:"-"`
+	// Object is the lock object that was last seen, without managedFields. It is nil if the object does not exist, and for a lock
+	// of the caller. It must not be modified.
+	Object runtime.Object `json:"-"`
 	// Holder, HolderKey and Transitions are the values in the last known record.
-	Holder, HolderKey string
-	Transitions       int
+	Holder      string `json:"-"`
+	HolderKey   string `json:"-"`
+	Transitions int    `json:"-"`
 	// Acting is set if the holder may act, according to the record: it was not only nominated, it does not wait for a
 	// previous leader, and its lease has not expired.
-	Acting bool
-	// LeaseDuration is the duration in the record.
-	LeaseDuration time.Duration
-	// HandsOver is set if the holder accepts handover requests.
-	HandsOver bool
-	// Hold is the hold of the current term, or zero.
-	Hold Hold
+	Acting bool `json:"-"`
 	// Unfit is set if FitnessCheck failed.
-	Unfit bool
+	Unfit bool `json:"unfit,omitempty"`
 	// BackingOff is set while this process does not campaign after a step-down.
-	BackingOff bool
+	BackingOff bool `json:"backingOff,omitempty"`
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
 	// empty after a successful write.
-	Rejected string
+	Rejected string `json:"rejected,omitempty"`
 	// Default is the default revision that this elector knows.
-	Default DefaultRevision
+	Default DefaultRevision `json:"defaultRevision"`
 	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
 	// or the leader became unfit. For a leader it counts from when it accepted a request.
-	HandoverWait time.Duration
+	HandoverWait time.Duration `json:"-"`
 }
 
 // Status returns the current status.

@@ -298,7 +298,7 @@ func (l *loop) publish(c *change) {
 	v := view{
 		status: Status{
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: l.publicTerm, Known: s.Known != core.Unread,
-			Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(*s, c.in.Now.Mono), Rejected: l.rejected,
+			Object: l.base.Object, Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(*s, c.in.Now.Mono), Rejected: l.rejected,
 		},
 		running: s.Running, acked: l.acked, validity: s.Gate(),
 	}
@@ -324,14 +324,9 @@ func (v *view) showRecord(s *core.State, actsUntil core.Instant) {
 	v.status.Holder = snap.Record.Holder
 	v.status.HolderKey = snap.Record.Key
 	v.status.Transitions = snap.Record.Transitions
-	v.status.LeaseDuration = snap.Record.Lease
 	// The marker of a previous holder shows that the current holder is settling.
 	if snap.Former() == "" {
 		v.actsUntil = actsUntil
-	}
-	v.status.HandsOver = snap.Acting() && snap.Annotations.Marker.Handover
-	if snap.OnHold() {
-		v.status.Hold = Hold(snap.Annotations.Hold.Bounded())
 	}
 }
 

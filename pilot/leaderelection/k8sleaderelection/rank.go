@@ -5,9 +5,9 @@ import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/
 // DefaultRevision is the default revision as far as it is known. The zero value means that it is not known yet.
 type DefaultRevision struct {
 	// Synced is set if the default revision is known.
-	Synced bool
+	Synced bool `json:"synced"`
 	// Revision is the default revision, or "" if there is none.
-	Revision string
+	Revision string `json:"revision"`
 }
 
 // RevisionKey returns the key of a candidate: its revision, with the prefix "^" if the candidate is remote, which means

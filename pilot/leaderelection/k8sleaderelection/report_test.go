@@ -213,31 +213,24 @@ func TestBrief(t *testing.T) {
 
 func TestShowRecord(t *testing.T) {
 	const until = core.Instant(time.Hour)
-	hold := core.Hold{Holder: "x", Transitions: 4, Seconds: 60, Reason: core.HoldForPause}
 	marker := func(identity string, transitions int, handover bool) core.Annotations {
 		return core.Annotations{Marker: core.Marker{Identity: identity, Transitions: transitions, Handover: handover}}
 	}
 	for name, c := range map[string]struct {
 		annotations core.Annotations
 		actsUntil   core.Instant
-		handsOver   bool
-		hold        core.Hold
 	}{
-		"peer":                     {core.Annotations{}, until, false, core.Hold{}},
-		"marker":                   {marker("x", 4, true), until, true, core.Hold{}},
-		"marker without handover":  {marker("x", 4, false), until, false, core.Hold{}},
-		"marker of another holder": {marker("y", 3, true), 0, false, core.Hold{}},
-		"marker of another term":   {marker("x", 3, true), 0, false, core.Hold{}},
-		"hold":                     {core.Annotations{Hold: hold}, until, false, hold},
-		"expired hold":             {core.Annotations{Hold: core.Hold{Holder: "x", Transitions: 4}}, until, false, core.Hold{}},
+		"peer":                     {core.Annotations{}, until},
+		"marker":                   {marker("x", 4, true), until},
+		"marker without handover":  {marker("x", 4, false), until},
+		"marker of another holder": {marker("y", 3, true), 0},
+		"marker of another term":   {marker("x", 3, true), 0},
 	} {
 		s := core.State{Snap: core.Snapshot{
 			Exists: true, Content: core.Readable, Annotations: c.annotations,
 			Record: core.Record{Holder: "x", Key: "k", Lease: time.Minute, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}
-		want := view{actsUntil: c.actsUntil, status: Status{
-			Holder: "x", HolderKey: "k", Transitions: 4, LeaseDuration: time.Minute, HandsOver: c.handsOver, Hold: Hold(c.hold),
-		}}
+		want := view{actsUntil: c.actsUntil, status: Status{Holder: "x", HolderKey: "k", Transitions: 4}}
 		var got view
 		if got.showRecord(&s, until); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)

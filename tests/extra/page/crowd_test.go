@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/page"
 )
@@ -19,11 +21,11 @@ import (
 // crowd is the source of a page: elections whose leaders renew and change.
 type crowd struct {
 	mu  sync.Mutex
-	all []page.Election
+	all []inspect.Election
 	// until has the end of each validity.
 	until []time.Time
 	// gone is the election that was removed last. goneUntil is the end of its validity.
-	gone      page.Election
+	gone      inspect.Election
 	goneUntil time.Time
 	// past has the earlier leaders of each election.
 	past    []page.Change
@@ -40,10 +42,16 @@ func newCrowd(n int) *crowd {
 	c := &crowd{changed: make(chan struct{}, 1)}
 	for i := range n {
 		name := fmt.Sprintf("election-%03d", i)
-		c.all = append(c.all, page.Election{
-			ID: name, Namespace: "istio-system", Lock: name, Kind: "Lease", Leader: "pilot-stable", Key: "stable", Acting: true, HandsOver: true,
-			Ranked: true, LeaseSeconds: 30, Phase: "leading", Leading: true, Validity: crowdValidity, Gate: "open", Fence: "in effect",
+		c.all = append(c.all, inspect.Election{
+			Namespace: "istio-system", Name: name, Lock: inspect.Lease, State: inspect.Leads, Holder: "pilot-stable", Key: "stable", Revision: "stable",
+			HandsOver: true, Ranked: true, LeaseSeconds: 30,
 			Candidates: []inspect.Candidate{{Identity: "pilot-stable", Key: "stable", Warm: true, Fit: true}, {Identity: "pilot-canary", Key: "canary", Warm: true, Fit: true}},
+			Process: &inspect.Process{
+				Status: leaderelection.Status{
+					ElectionID: name, Validity: crowdValidity, Status: k8sleaderelection.Status{Phase: "leading", Leading: true, Acting: true},
+				},
+				Gate: "open", Fence: &fence.State{InEffect: true, Answer: fence.Admitted},
+			},
 		})
 		// A process that leads many elections spreads its renewals.
 		c.until = append(c.until, time.Now().Add(crowdValidity-crowdRenew*time.Duration(i)/time.Duration(n)))
@@ -58,7 +66,9 @@ func (c *crowd) state() page.State {
 		for time.Until(c.until[i]) <= crowdValidity-crowdRenew {
 			c.until[i] = c.until[i].Add(crowdRenew)
 		}
-		c.all[i].ValidityLeft = time.Until(c.until[i])
+		process := *c.all[i].Process // a frame of the page has the old one
+		process.ValidUntil = c.until[i]
+		c.all[i].Process = &process
 	}
 	return page.State{Identity: "pilot-stable", Revision: "stable", Default: k8sleaderelection.DefaultRevision{Revision: "stable", Synced: true}, Elections: slices.Clone(c.all)}
 }
@@ -80,11 +90,13 @@ func (c *crowd) move(elections ...int) {
 		for _, i := range elections {
 			e := &c.all[i%len(c.all)]
 			e.Transitions++
-			e.Leader, e.Key = "pilot-canary", "canary"
+			e.Holder, e.Key, e.Revision = "pilot-canary", "canary", "canary"
 			if e.Transitions%2 == 0 {
-				e.Leader, e.Key = "pilot-stable", "stable"
+				e.Holder, e.Key, e.Revision = "pilot-stable", "stable", "stable"
 			}
-			e.Leading = e.Leader == "pilot-stable"
+			process := *e.Process
+			process.Leading = e.Holder == "pilot-stable"
+			e.Process = &process
 		}
 	})
 }

@@ -21,7 +21,7 @@ var pictures = flag.String("pictures", "", "folder for the pictures of the docum
 func TestPictures(t *testing.T) {
 	c := newCrowd(4)
 	for i, name := range []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader", "istio-gateway-deployment-stable"} {
-		c.all[i].ID, c.all[i].Lock, c.all[i].Transitions = name, name, 2
+		c.all[i].Process.ElectionID, c.all[i].Name, c.all[i].Transitions = name, name, 2
 	}
 	const handover = 40 * time.Millisecond
 	for term, by := range []struct {

@@ -64,11 +64,11 @@ func TestFence_AdmitsElectors(t *testing.T) {
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a's first write in its second term: %v", err)
 		}
-		token := a.Status().Token
+		token := a.Status().Term.Token
 		if err := s.delete(s.admin); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "a has recreated the lock", func() bool { now := a.Status(); return now.Leading && now.Token != token })
+		eventually(t, "a has recreated the lock", func() bool { now := a.Status(); return now.Leading && now.Term.Token != token })
 		if err := s.write(a.Client().Kube()); err != nil {
 			t.Errorf("a's first write after the lock was deleted: %v", err)
 		}

@@ -81,7 +81,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	})
 	leads := func(r *replica, where, admin string, client kube.Client, holder, key string) {
 		t.Helper()
-		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return state(t, r, where).Leading })
+		await(t, fmt.Sprintf("%s leads in %s", holder, admin), func() bool { return state(t, r, where).Process.Leading })
 		if now := record(t, client, home); now.HolderIdentity != holder || now.HolderKey != key {
 			t.Errorf("the record in %s is %+v", admin, now)
 		}
@@ -155,9 +155,9 @@ func remoteStartsLate(t *testing.T, west, east *cluster.Cluster) {
 	bringBack()
 	await(t, "missing namespace logged", func() bool { return r.Log.Count("cluster=remote", "not found") > 0 })
 	sameNamespace(t, inEast, home)
-	await(t, "leads in the remote cluster", func() bool { return state(t, r, "remote").Leading })
+	await(t, "leads in the remote cluster", func() bool { return state(t, r, "remote").Process.Leading })
 	carries(t, inEast, home, content)
-	if state(t, r, "").LeaderIdentity != "a" {
+	if state(t, r, "").Holder != "a" {
 		t.Error("it does not lead in its own cluster")
 	}
 	r.End()

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -45,11 +46,11 @@ func page(t *testing.T, r *replica, path string) (int, string) {
 	return harness.Page(t, r.Address(), path)
 }
 
-// state returns the state of the election in a cluster, which is "" or "remote".
-func state(t *testing.T, r *replica, where string) servers.State {
+// state returns the election in a cluster, which is "" or "remote".
+func state(t *testing.T, r *replica, where string) inspect.Election {
 	t.Helper()
-	states := r.States(t)
-	i := slices.IndexFunc(states, func(s servers.State) bool { return s.Cluster == where })
+	states := r.Elections(t)
+	i := slices.IndexFunc(states, func(e inspect.Election) bool { return e.Cluster == where })
 	if i < 0 {
 		t.Fatalf("no election in cluster %q: %+v", where, states)
 	}
@@ -84,13 +85,13 @@ func TestServer_TwoRevisions(t *testing.T) {
 					// After a retry period, another candidate acquires the lock of a nominee that has not written.
 					config.Lock, config.RetryPeriod = lock, 10*time.Second
 				})
-				await(t, name+" knows the leader", func() bool { return state(t, replicas[name], "").LeaderIdentity == "pod-of-stable" })
+				await(t, name+" knows the leader", func() bool { return state(t, replicas[name], "").Holder == "pod-of-stable" })
 			}
 			leads := func(who string) {
 				t.Helper()
-				await(t, who+" leads", func() bool { return state(t, replicas[who], "").Leading })
+				await(t, who+" leads", func() bool { return state(t, replicas[who], "").Process.Leading })
 				for name, r := range replicas {
-					if name != who && state(t, r, "").Leading {
+					if name != who && state(t, r, "").Process.Leading {
 						t.Errorf("%s and %s lead", name, who)
 					}
 					// The metrics of the servers are separate, although the servers share a process.
@@ -106,9 +107,9 @@ func TestServer_TwoRevisions(t *testing.T) {
 			carries(t, admin, "default", content)
 			await(t, "canary knows the leader", func() bool {
 				now := state(t, canary, "")
-				return now.LeaderIdentity == "pod-of-stable" && now.LeaderKey == "stable" && now.DefaultRevision != nil && *now.DefaultRevision == "stable"
+				return now.Holder == "pod-of-stable" && now.Key == "stable" && now.Process.Default.Revision == "stable"
 			})
-			if now := state(t, canary, ""); now.Identity != "pod-of-canary" || now.Key != "canary" || now.Phase != "following" {
+			if now := state(t, canary, ""); now.Process.Identity != "pod-of-canary" || now.Process.Key != "canary" || now.Process.Phase != "following" {
 				t.Errorf("state of canary: %+v", now)
 			}
 			put(t, admin, webhook, rev("canary"))

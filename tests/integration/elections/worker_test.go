@@ -113,13 +113,13 @@ func (w *worker) writes(ctx context.Context) error {
 func (w *worker) continues(t *testing.T, renewals int) {
 	t.Helper()
 	terms := len(w.Spans())
-	token := w.Status().Token
+	token := w.Status().Term.Token
 	renewed := w.renewed()
 	eventually(t, w.name+" renews", func() bool { return w.renewed() >= renewed+renewals })
 	written := w.written.Load()
 	eventually(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
-	if now := len(w.Spans()); now != terms || w.Status().Token != token {
-		t.Errorf("%s had %d terms and token %s, now %d and %s", w.name, terms, token, now, w.Status().Token)
+	if now := len(w.Spans()); now != terms || w.Status().Term.Token != token {
+		t.Errorf("%s had %d terms and token %d, now %d and %d", w.name, terms, token, now, w.Status().Term.Token)
 	}
 }
 

@@ -99,9 +99,9 @@ func (p *plane) leads(r *replica, id string) {
 // leading returns the elections that a server leads.
 func (p *plane) leading(r *replica) (ids []string) {
 	p.Helper()
-	for _, s := range r.States(p.T) {
-		if s.Leading {
-			ids = append(ids, s.ID)
+	for _, e := range r.Elections(p.T) {
+		if e.Process.Leading {
+			ids = append(ids, e.Process.ElectionID)
 		}
 	}
 	return ids

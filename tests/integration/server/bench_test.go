@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 const (
@@ -109,12 +111,12 @@ func (w *world) each(what string, p *pilot, holds func(row string, work work) bo
 func (w *world) follows(p, leader *pilot) {
 	w.Helper()
 	w.await(p.Name+" follows", p, func() bool {
-		var elections []struct{ LeaderIdentity string }
+		var elections []inspect.Election
 		if page := p.page("/debug/elections"); page == "" || json.Unmarshal([]byte(page), &elections) != nil {
 			return false
 		}
 		for _, e := range elections {
-			if e.LeaderIdentity != leader.Name {
+			if e.Holder != leader.Name {
 				return false
 			}
 		}
