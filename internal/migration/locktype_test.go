@@ -1,14 +1,10 @@
 package migration
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -88,28 +84,16 @@ func TestObservation(t *testing.T) {
 	}
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+type answer = func(apiserver.Request) apiserver.Fault
 
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-func respond(r *http.Request, code int, value any) (*http.Response, error) {
-	content, err := json.Marshal(value)
-	return &http.Response{
-		StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
-	}, err
+func fails(err error) answer {
+	return func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: err} }
 }
 
-func fail(r *http.Request, err *apierrors.StatusError) (*http.Response, error) {
-	status := err.Status()
-	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-	return respond(r, int(status.Code), status)
-}
-
-func notFound(r *http.Request) (*http.Response, error) {
-	return fail(r, apierrors.NewNotFound(resource, lockName))
-}
-
-func away(*http.Request) (*http.Response, error) { return nil, errAway }
+var (
+	notFound = fails(apierrors.NewNotFound(resource, lockName))
+	away     = fails(errAway)
+)
 
 type recordedEvents struct{ all []string }
 
@@ -119,9 +103,11 @@ func (e *recordedEvents) Eventf(object runtime.Object, kind, reason, message str
 }
 
 // newCheck returns the check of one election with a Lease lock. The function answers its requests.
-func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, answer roundTripper) (*LockTypeCheck, *leaderelection.LeaderElection, *recordedEvents) {
+func newCheck(t *testing.T, retry time.Duration, log *slog.Logger, on answer) (*LockTypeCheck, *leaderelection.LeaderElection, *recordedEvents) {
 	t.Helper()
-	var client kube.Client = cluster.ClientFor(t, &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }})
+	server := apiserver.New()
+	server.On(on)
+	var client kube.Client = cluster.ClientFor(t, server.Config())
 	le, err := leaderelection.New(client, leaderelection.Config{
 		Namespace: "home", Identity: "pilot-a", ElectionID: lockName, Lock: leaderelection.LockTypeLease, Logger: log,
 	})
@@ -144,31 +130,31 @@ func heldMetric(t *testing.T, c *LockTypeCheck) float64 {
 }
 
 func TestCheck_ReportsEachStateOnce(t *testing.T) {
-	held := func(n int) roundTripper {
+	held := func(n int) answer {
 		record := fmt.Sprintf(`{"holderIdentity":"x","leaseDurationSeconds":10,"leaderTransitions":%d}`, n)
-		return func(r *http.Request) (*http.Response, error) {
-			return respond(r, http.StatusOK, corev1.ConfigMap{
+		return func(apiserver.Request) apiserver.Fault {
+			return apiserver.Fault{Object: corev1.ConfigMap{
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 				ObjectMeta: metav1.ObjectMeta{Name: lockName, Annotations: map[string]string{locks.LeaderElectionRecordAnnotationKey: record}},
-			})
+			}}
 		}
 	}
-	denied := func(r *http.Request) (*http.Response, error) { return fail(r, forbidden) }
-	var answer roundTripper
+	denied := fails(forbidden)
+	var current answer
 	text := &harness.Log{}
-	c, le, events := newCheck(t, 0, slog.New(slog.NewTextHandler(text, nil)), func(r *http.Request) (*http.Response, error) {
-		if deadline, bounded := r.Context().Deadline(); !bounded || time.Until(deadline) > readTimeout {
-			t.Errorf("%s may take until %v", r.URL.Path, deadline)
+	c, le, events := newCheck(t, 0, slog.New(slog.NewTextHandler(text, nil)), func(r apiserver.Request) apiserver.Fault {
+		if r.Limit == 0 || r.Limit > readTimeout {
+			t.Errorf("%s may take until %v", r, r.Limit)
 		}
-		if request := r.Method + " " + r.URL.Path; request != "GET /api/v1/namespaces/home/configmaps/"+lockName {
-			t.Errorf("unexpected request %s", request)
+		if r.String() != "get configmaps home/"+lockName {
+			t.Errorf("unexpected request %s", r)
 		}
-		return answer(r)
+		return current(r)
 	})
 	begin := time.Now()
 	const different, failed, problem = "another installation uses a different lock type", "failed to read", "x holds the configmap"
 	for i, step := range []struct {
-		answer roundTripper
+		answer answer
 		at     time.Duration
 		again  bool
 		held   float64
@@ -191,7 +177,7 @@ func TestCheck_ReportsEachStateOnce(t *testing.T) {
 		{held(4), 36 * time.Second, false, 0, "found a stale lock", ""},
 		{held(4), 37 * time.Second, false, 0, "", ""},
 	} {
-		answer = step.answer
+		current = step.answer
 		before := text.String()
 		if again := c.check(t.Context(), le, begin.Add(step.at)); again != step.again {
 			t.Errorf("step %d: again %v", i, again)
@@ -218,7 +204,7 @@ func TestRun_Reads(t *testing.T) {
 	const period = 10*time.Minute + time.Second
 	for name, test := range map[string]struct {
 		retry  time.Duration
-		answer roundTripper
+		answer answer
 		reads  int
 	}{
 		"no lock":      {0, notFound, 1},
@@ -228,7 +214,7 @@ func TestRun_Reads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var reads atomic.Int64
-				c, _, _ := newCheck(t, test.retry, slog.New(slog.DiscardHandler), func(r *http.Request) (*http.Response, error) {
+				c, _, _ := newCheck(t, test.retry, slog.New(slog.DiscardHandler), func(r apiserver.Request) apiserver.Fault {
 					reads.Inc()
 					return test.answer(r)
 				})

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -55,9 +55,9 @@ func TestCommands_WrongInput(t *testing.T) {
 func TestInstall_RepeatsVerification(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requests := 0
-		there := stubbed(func(*http.Request) (*http.Response, error) {
+		there := stubbed(func(r apiserver.Request) apiserver.Fault {
 			requests++
-			return nil, errAway
+			return away(r)
 		})
 		set, declarations, err := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}}.render()
 		if err != nil {
@@ -78,11 +78,11 @@ func TestCommands_UnreachableServer(t *testing.T) {
 		for _, command := range []string{"install", "verify", "remove"} {
 			synctest.Test(t, func(t *testing.T) { // each server must answer within reachTimeout
 				requests := 0
-				config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r *http.Request) (*http.Response, error) {
+				config := Config{Elections: sharedElection, ServiceAccounts: []string{"a"}, AllowUnclear: accepted, RESTConfig: listing(func(r apiserver.Request) apiserver.Fault {
 					if r.URL.Hostname() == "10.0.0.1" {
 						requests++
 					}
-					return nil, errAway
+					return away(r)
 				}, slice([]discoveryv1.EndpointPort{port("https", 6443)}, "10.0.0.2"))}
 				var out bytes.Buffer
 				err := commands[command](config, t.Context(), &out)

@@ -1,14 +1,10 @@
 package install
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -19,13 +15,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -42,14 +38,17 @@ var (
 	}
 )
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // stubbed is a configuration whose requests the test answers.
-func stubbed(answer roundTripper) *rest.Config {
-	return &rest.Config{Host: "https://10.0.0.1:6443", WrapTransport: func(http.RoundTripper) http.RoundTripper { return answer }}
+func stubbed(answer func(apiserver.Request) apiserver.Fault) *rest.Config {
+	s := apiserver.New()
+	s.On(answer)
+	config := s.Config()
+	config.Host = "https://10.0.0.1:6443"
+	return config
 }
+
+// away is the answer of an API server that cannot be reached.
+func away(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: errAway} }
 
 func clientOf(t *testing.T, config *rest.Config) kube.Client {
 	t.Helper()
@@ -58,16 +57,6 @@ func clientOf(t *testing.T, config *rest.Config) kube.Client {
 		t.Fatal(err)
 	}
 	return client
-}
-
-func jsonAnswer(r *http.Request, code int, value any) (*http.Response, error) {
-	content, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: code, Request: r, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(content)),
-	}, nil
 }
 
 // selfTested is a SelfTest of the election e, with stubbed answers to its writes.
@@ -103,35 +92,19 @@ func (s *selfTested) tries() int {
 func newSelfTested(t *testing.T, guarded ...string) *selfTested {
 	t.Helper()
 	s := &selfTested{status: following}
-	client := clientOf(t, stubbed(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodPost || r.URL.Query().Get("dryRun") != metav1.DryRunAll {
-			return nil, errAway // the watch of the policies
+	client := clientOf(t, stubbed(func(r apiserver.Request) apiserver.Fault {
+		if r.Verb != "create" || r.URL.Query().Get("dryRun") != metav1.DryRunAll {
+			return away(r) // the watch of the policies
 		}
-		if deadline, bounded := r.Context().Deadline(); !bounded || time.Until(deadline) > tryTimeout {
-			t.Errorf("%s may take until %v", r.URL.Path, deadline)
+		if r.Limit == 0 || r.Limit > tryTimeout {
+			t.Errorf("%s may take until %v", r, r.Limit)
 		}
-		content, err := io.ReadAll(r.Body)
-		if err != nil {
-			return nil, err
-		}
-		var object unstructured.Unstructured
-		if err := json.Unmarshal(content, &object.Object); err != nil {
-			return nil, err
-		}
+		object := unstructured.Unstructured{Object: r.Body}
 		s.mu.Lock()
 		s.tried = append(s.tried, object.GetName())
 		answer := s.answer
 		s.mu.Unlock()
-		err = answer(object.GetName())
-		if status := new(apierrors.StatusError); errors.As(err, &status) {
-			body := status.Status()
-			body.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
-			return jsonAnswer(r, int(body.Code), body)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return jsonAnswer(r, http.StatusCreated, object.Object)
+		return apiserver.Fault{Object: object.Object, Err: answer(object.GetName())}
 	}))
 	s.SelfTest = NewSelfTest(client, SelfTestConfig{Events: s, Logger: slog.New(slog.NewTextHandler(&s.log, nil))})
 	guards := []fence.Guard{{Resources: []string{"widgets"}, Group: "x.y", Names: []string{"w"}}} // which cannot be tried

@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
 // slice lists addresses. The prefix "!" means not ready, "?" that readiness is unknown.
@@ -34,17 +35,17 @@ func port(name string, number int32) discoveryv1.EndpointPort {
 }
 
 // listing is an API server that lists others. The test answers all other requests.
-func listing(answer roundTripper, listed ...discoveryv1.EndpointSlice) *rest.Config {
-	return stubbed(func(r *http.Request) (*http.Response, error) {
-		if !strings.HasSuffix(r.URL.Path, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices") || listed == nil {
+func listing(answer func(apiserver.Request) apiserver.Fault, listed ...discoveryv1.EndpointSlice) *rest.Config {
+	return stubbed(func(r apiserver.Request) apiserver.Fault {
+		if r.String() != "list endpointslices default" || listed == nil {
 			return answer(r)
 		}
 		if r.URL.Query().Get("labelSelector") != "kubernetes.io/service-name=kubernetes" {
-			return nil, errors.New("wrong label selector")
+			return apiserver.Fault{Err: errors.New("wrong label selector")}
 		}
-		return jsonAnswer(r, http.StatusOK, discoveryv1.EndpointSliceList{
+		return apiserver.Fault{Object: discoveryv1.EndpointSliceList{
 			TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, Items: listed,
-		})
+		}}
 	})
 }
 
@@ -71,12 +72,12 @@ func TestAddressesOfSlice(t *testing.T) {
 func TestConfig_APIServers(t *testing.T) {
 	https := []discoveryv1.EndpointPort{port("https", 6443)}
 	three := []discoveryv1.EndpointSlice{slice(https, "10.0.0.3", "10.0.0.1"), slice(https, "10.0.0.2", "10.0.0.3")}
-	except := func(away string) roundTripper {
-		return func(r *http.Request) (*http.Response, error) {
-			if r.URL.Hostname() == away || r.URL.Path != "/version" {
-				return nil, errAway
+	except := func(unreachable string) func(apiserver.Request) apiserver.Fault {
+		return func(r apiserver.Request) apiserver.Fault {
+			if r.URL.Hostname() == unreachable || r.URL.Path != "/version" {
+				return away(r)
 			}
-			return jsonAnswer(r, http.StatusOK, map[string]string{"major": "1"})
+			return apiserver.Fault{Object: map[string]string{"major": "1"}}
 		}
 	}
 	both := []string{"https://10.0.0.2:6443", "https://10.0.0.3:6443"}
@@ -127,10 +128,7 @@ func TestServerName(t *testing.T) {
 
 func TestReach_Silent(t *testing.T) {
 	gone := errors.New("the caller is gone")
-	silent := stubbed(func(r *http.Request) (*http.Response, error) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	})
+	silent := stubbed(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Hang: true} })
 	for want, cancels := range map[string]time.Duration{"no response within 5s": reachTimeout + 1, gone.Error(): time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
