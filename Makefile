@@ -29,7 +29,8 @@ PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./...))
 PLAY := $(if $(COORDINATED),--coordinated)
 VERSION ?= $(shell awk '$$1 == "appVersion:" {gsub(/"/, "", $$2); print $$2}' deploy/charts/pilot/Chart.yaml)
 PLATFORMS ?= linux/$(shell go env GOARCH)
-PEERS := cd tests/peers && ISTIOD=$(CURDIR)/.cache/istiod/pilot-discovery
+# The folder of the programs of `make istiod` and `make istiod-inside`.
+ISTIOD := $(CURDIR)/.cache/istiod
 
 ##@ See it
 
@@ -58,7 +59,8 @@ test-modules:
 	cd examples/fencing && $(TEST) -timeout 5m ./...
 	cd electionctl && $(TEST) -timeout 5m ./...
 	cd tests/extra && $(TEST) -p 1 -timeout 10m ./alerts ./page
-lint linters unused: ## Check format, vet, golangci-lint, unused functions, language and links
+lint: linters unused ## Check format, vet, golangci-lint, unused functions, language and links
+linters unused:
 	@bash tools/lint.sh $@
 
 ##@ Check more
@@ -76,13 +78,13 @@ interop: $(BUILD_TOOLS) ## Elect together with the electors of istiod and client
 	@bash tools/lint.sh peers
 	cd tests/peers && go test -count=1 -timeout 15m ./... $(ARGS)
 .cache/istiod/pilot-discovery: tests/peers/go.mod
-	cd tests/peers && go build -ldflags=-w -o $(CURDIR)/.cache/istiod/ istio.io/istio/pilot/cmd/pilot-discovery
+	cd tests/peers && go build -ldflags=-w -o $(ISTIOD)/ istio.io/istio/pilot/cmd/pilot-discovery
 istiod: $(BUILD_TOOLS) .cache/istiod/pilot-discovery ## Run the real istiod next to incumbent: installation, restarts, crashes, 10 flips, status of Gateways (compiles istiod; half an hour)
-	$(PEERS) go test -count=1 -v -timeout 60m -run 'TestScenarios|TestGatewayStatus' ./istiod $(ARGS)
+	cd tests/peers && ISTIOD=$(ISTIOD)/pilot-discovery go test -count=1 -v -timeout 60m -run 'TestScenarios|TestGatewayStatus' ./istiod $(ARGS)
 istiod-inside: $(BUILD_TOOLS) .cache/istiod/pilot-discovery ## Build istiod with incumbent's elections, run Istio's own tests of them, and compare flips with the stock istiod (half an hour)
-	cd tests/peers && bash istiod/inside.sh $(CURDIR)/.cache/istiod
-	$(PEERS) ISTIOD_INSIDE=$(CURDIR)/.cache/istiod/istiod-inside go test -count=1 -v -timeout 60m -run TestInside ./istiod $(ARGS)
-	cd tests/peers && bash istiod/inside.sh test $(CURDIR)/.cache/istiod
+	cd tests/peers && bash istiod/inside.sh $(ISTIOD)
+	cd tests/peers && ISTIOD=$(ISTIOD)/pilot-discovery ISTIOD_INSIDE=$(ISTIOD)/istiod-inside go test -count=1 -v -timeout 60m -run TestInside ./istiod $(ARGS)
+	cd tests/peers && bash istiod/inside.sh test $(ISTIOD)
 conformance: $(BUILD_TOOLS) ## Run the tests of the Gateway API conformance suite that need no traffic (ARGS=-run=TestConformance/steady)
 	cd tests/extra && go test -count=1 -v -timeout 15m ./conformance $(ARGS)
 nightly: ## Run everything that the gate leaves out, and print one summary (hours)

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh lint|linters|unused|peers: the checks of `make lint`. `linters` and `unused` are its two parts, which CI runs concurrently.
-# `peers` checks tests/peers, which compiles istiod. Versions are pinned so that lint has the same result everywhere.
+# lint.sh linters|unused|peers: the two parts of `make lint`, which CI runs concurrently. `peers` checks tests/peers, which compiles istiod. Versions are pinned so that lint has the same result everywhere.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C
@@ -47,10 +46,6 @@ unused() {
 }
 
 case $1 in
-lint)
-	linters
-	unused
-	;;
 linters) linters ;;
 unused) unused ;;
 peers) checked tests/peers ;;

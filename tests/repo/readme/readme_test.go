@@ -73,6 +73,46 @@ func TestPages_NamedTestsExist(t *testing.T) {
 	}
 }
 
+// TestCONTRIBUTING_Index fails if a row of the table of behaviors has no test, or a test that does not exist in its package.
+func TestCONTRIBUTING_Index(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "| behavior | tests |\n| --- | --- |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	named := regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
+	existing := map[string]bool{}
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		content, err := os.ReadFile(name)
+		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(content, -1) {
+			existing[filepath.Base(filepath.Dir(name))+"."+string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for row := range strings.Lines(table) {
+		rows++
+		tests := named.FindAllStringSubmatch(row, -1)
+		if len(tests) == 0 {
+			t.Errorf("no test in the row %s", row)
+		}
+		for _, test := range tests {
+			if !existing[test[1]+"."+test[2]] {
+				t.Errorf("CONTRIBUTING.md names the test %s.%s, which does not exist", test[1], test[2])
+			}
+		}
+	}
+	if rows == 0 {
+		t.Error("CONTRIBUTING.md has no table of behaviors")
+	}
+}
+
 // A target that selects no test would pass.
 func TestMakefile_NamedTestsExist(t *testing.T) {
 	var (
