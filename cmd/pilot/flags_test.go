@@ -22,7 +22,7 @@ import (
 var fieldOf = map[string]string{
 	"other-service-account": "Others", "discovery-selector": "DiscoverySelectors",
 	"kubeconfig": "Kubernetes.Path", "context": "Kubernetes.Context", "kube-qps": "QPS", "kube-burst": "Burst",
-	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
+	"ingress-controller-mode": "IngressMode", "pprof": "Profiling", "lock": "LockType", "witness": "WitnessMode", "shutdown-timeout": "StopLimit", "service-account": "ServiceAccounts", "coordinator": "Coordinators", "api-server": "APIServers",
 }
 
 // commandFlags are flags that the command uses itself.
@@ -81,10 +81,12 @@ func parsed(t *testing.T, args ...string) map[string]string {
 func flatten(into map[string]string, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		name, field := prefix+v.Type().Field(i).Name, v.Field(i)
-		switch field.Kind() {
-		case reflect.Struct:
+		switch embedded := v.Type().Field(i).Anonymous; {
+		case field.Kind() == reflect.Struct && embedded:
+			flatten(into, prefix, field)
+		case field.Kind() == reflect.Struct:
 			flatten(into, name+".", field)
-		case reflect.Func:
+		case field.Kind() == reflect.Func:
 			into[name] = fmt.Sprint("set: ", !field.IsNil())
 		default:
 			into[name] = fmt.Sprint(field)
@@ -198,8 +200,8 @@ func TestFlagSetsOneField(t *testing.T) {
 
 // fieldName returns the name of a flag's field: by default the name of the flag without hyphens, in any case.
 func fieldName(fields map[string]string, flag string) string {
-	if field := fieldOf[flag]; field != "" {
-		return field
+	if _, exists := fields[fieldOf[flag]]; exists {
+		return fieldOf[flag]
 	}
 	for field := range fields {
 		if strings.EqualFold(field, strings.ReplaceAll(flag, "-", "")) {
@@ -212,11 +214,11 @@ func fieldName(fields map[string]string, flag string) string {
 // fieldsOfVariables maps variables to the fields that they set, of the server and of the fence.
 var fieldsOfVariables = map[string][2]string{
 	"POD_NAMESPACE": {"Namespace", "Namespace"}, "POD_NAME": {"Identity"}, "POD_UID": {"PodUID"}, "ENABLE_MEMBER_LEASE": {"DisableMember"}, "ENABLE_COORDINATOR": {"Coordinator"}, "ELECTION_STRATEGY": {"ElectionStrategy"}, "ENABLE_OLDEST_EMULATION_VERSION": {"OldestEmulation"}, "EMULATION_VERSION": {"EmulationVersion"}, "REVISION": {"Revision"}, "CLUSTER_ID": {"ClusterID"},
-	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"Lock", "Lock"},
+	"KUBECONFIG": {"Kubernetes.List", "Kubernetes.List"}, "LEADER_ELECTION_LOCK": {"LockType", "Lock"},
 	"LEADER_ELECTION_LEASE_DURATION": {"LeaseDuration"}, "LEADER_ELECTION_RENEW_DEADLINE": {"RenewDeadline"}, "LEADER_ELECTION_RETRY_PERIOD": {"RetryPeriod"},
 	"ENABLE_WRITE_FENCE": {"Fence"},
 	// These fields are negations.
-	"ENABLE_LEADER_ELECTION": {"DisableElections"}, "ENABLE_WRITE_GATE": {"DisableGate"},
+	"ENABLE_LEADER_ELECTION": {"Disabled"}, "ENABLE_WRITE_GATE": {"DisableGate"},
 	"PILOT_ENABLE_GATEWAY_API":                         {"DisableGatewayAPI", "Elections"},
 	"PILOT_ENABLE_GATEWAY_API_STATUS":                  {"DisableGatewayStatus"},
 	"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER":   {"DisableGatewayDeployment", "Elections"},

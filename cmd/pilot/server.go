@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/features"
 )
 
@@ -31,7 +32,7 @@ func supervised(ctx context.Context, config bootstrap.Config) error {
 // serverCommand runs a server. Flags override the environment.
 func serverCommand(env features.Features, wrong error, run func(context.Context, bootstrap.Config) error) *cobra.Command {
 	config := bootstrap.Config{
-		DisableElections: !env.EnableLeaderElection, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
+		Config: leaderelection.Config{Disabled: !env.EnableLeaderElection}, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
 		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID, Coordinator: env.EnableCoordinator,
 		OldestEmulation: env.EnableOldestEmulationVersion, EmulationVersion: env.EmulationVersion,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
@@ -84,12 +85,12 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "Ingresses that get a status: OFF (none), STRICT (the class only) or DEFAULT (also without a class)")
 	f.StringVar(&config.IngressClass, "ingress-class", "istio", "value of the annotation kubernetes.io/ingress.class. An IngressClass matches by its controller, istio.io/ingress-controller")
 	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "Service in --namespace with the addresses for Ingresses")
-	f.StringVar(&config.Lock, "lock", env.ElectionLock, "type of the locks: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.LockType, "lock", env.ElectionLock, "type of the locks: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
 	f.StringVar(&config.ElectionStrategy, "election-strategy", env.ElectionStrategy, "strategy that a coordinator uses to choose the leaders of shared elections, for example incumbent.dev/DefaultRevision; empty for no coordination (ELECTION_STRATEGY)")
 	f.DurationVar(&config.LeaseDuration, "lease-duration", env.LeaseDuration, "time after which a candidate acquires a lock that is not renewed (LEADER_ELECTION_LEASE_DURATION)")
 	f.DurationVar(&config.RenewDeadline, "renew-deadline", env.RenewDeadline, "how long a leader may act after it sent its last acknowledged renewal (LEADER_ELECTION_RENEW_DEADLINE)")
 	f.DurationVar(&config.RetryPeriod, "retry-period", env.RetryPeriod, "interval between renewals of a leader (LEADER_ELECTION_RETRY_PERIOD)")
-	f.StringVar(&config.Witness, "witness", bootstrap.WitnessParent, "process that releases the locks when this process has ended without a release: parent (this command starts itself as its child), socket (another container) or none")
+	f.StringVar(&config.WitnessMode, "witness", bootstrap.WitnessParent, "process that releases the locks when this process has ended without a release: parent (this command starts itself as its child), socket (another container) or none")
 	f.StringVar(&config.WitnessSocket, "witness-socket", "", "socket of pilot witness, with --witness=socket")
-	f.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", 0, "time for controllers to stop before their locks are released (default 20s)")
+	f.DurationVar(&config.StopLimit, "shutdown-timeout", 0, "time for controllers to stop before their locks are released (default 20s)")
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"time"
 
@@ -21,6 +20,11 @@ import (
 
 // Config is the configuration of a Server. Errors name the flags of cmd/pilot.
 type Config struct {
+	// Config has what the elections have in common: Namespace, Identity, Revision, the timing, Disabled and so on. The server sets the
+	// fields that differ between elections, its watchers and its observers. AtRemote sets Remote. StopLimit is 20 s if it is 0. The whole stop takes a few
+	// seconds more at most. If Logger is nil, the server uses Istio's log.
+	leaderelection.Config
+
 	// Kubernetes locates the API server.
 	Kubernetes kube.Source
 	// RESTConfig replaces Kubernetes if set.
@@ -34,17 +38,11 @@ type Config struct {
 	QPS   float32
 	Burst int
 
-	// Namespace is the namespace of the control plane and its locks.
-	Namespace string
-	// Identity is the name of this process in elections, unique among live processes.
-	Identity string
 	// PodUID is the UID of the Pod Identity, which owns the objects that the server publishes about itself. Empty if the
 	// server does not run in a Pod.
 	PodUID string
 	// DisableMember disables the Lease with the elections that the server can lead (package members).
 	DisableMember bool
-	// Revision is the revision of this control plane. Empty means "default".
-	Revision string
 	// ClusterID is the name of the cluster in the log.
 	ClusterID string
 
@@ -69,8 +67,8 @@ type Config struct {
 	// disable one of them. With DisableGatewayClass the server does not create the GatewayClass istio.
 	DisableGatewayAPI, DisableGatewayStatus, DisableGatewayDeployment, DisableGatewayClass bool
 
-	// Lock is "configmap", "lease" or "multi" (both, while migrating). Empty means configmap.
-	Lock string
+	// LockType is "configmap", "lease" or "multi" (both, while migrating). Empty means configmap.
+	LockType string
 	// Coordinator makes the server a candidate for the coordinator, which chooses the leaders of coordinated elections in
 	// the namespace (package coordination).
 	Coordinator bool
@@ -83,45 +81,28 @@ type Config struct {
 	// EmulationVersion is the emulation version in coordinated elections: a semantic version without v, at most the version
 	// of the server. Empty means the version of the server.
 	EmulationVersion string
-	// LeaseDuration, RenewDeadline and RetryPeriod are the timing of elections. 0 means 30 s, 15 s and 7.5 s.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
-	// DisableElections runs every controller immediately, without locks.
-	DisableElections bool
 	// DisableGate gives controllers a client without a gate.
 	DisableGate bool
 	// Fence enables the self-test of the fence (package internal/fence/install). The server tests whether the policies in
 	// the API server are in effect, at its start and whenever a term begins or ends.
 	Fence bool
-	// ShutdownTimeout is the time for controllers to stop before their locks are released. 0 means 20 s. The whole stop
-	// takes a few seconds more at most.
-	ShutdownTimeout time.Duration
-
-	// Witness is the witness that releases the locks after the process has ended: WitnessParent, WitnessSocket or
+	// WitnessMode is the witness that releases the locks after the process has ended: WitnessParent, WitnessSocket or
 	// WitnessNone. Empty means none. The caller calls Supervise before New.
-	Witness string
+	WitnessMode string
 	// WitnessSocket is the path of the socket for WitnessSocket.
 	WitnessSocket string
 
 	// Profiling serves Go profiles at Address, under /debug/pprof/.
 	Profiling bool
 
-	// ExitOnStuckDrain ends the process with exit code 3 if a controller exceeds its drain limit. Only that ensures that
-	// it stops before another candidate leads. If false, the server logs it and continues.
-	ExitOnStuckDrain bool
-	// Logger receives all log lines. If nil, Istio's log.
-	Logger *slog.Logger
-
-	// remote marks the configuration for the remote cluster.
-	remote bool
-	// For tests. healthTolerance is how long run functions may exceed their lease before the server is unhealthy.
-	// fenceEvery is the interval of the fence's self-test.
-	healthTolerance, fenceEvery time.Duration
+	// fenceEvery is the interval of the fence's self-test, for tests.
+	fenceEvery time.Duration
 }
 
 const (
-	defaultQPS             = 40
-	defaultBurst           = 60
-	defaultShutdownTimeout = 20 * time.Second
+	defaultQPS       = 40
+	defaultBurst     = 60
+	defaultStopLimit = 20 * time.Second
 )
 
 func (c Config) withDefaults() Config {
@@ -130,8 +111,8 @@ func (c Config) withDefaults() Config {
 	c.IngressMode = cmp.Or(c.IngressMode, string(ingress.Strict))
 	c.IngressClass = cmp.Or(c.IngressClass, "istio")
 	c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
-	c.Lock = cmp.Or(c.Lock, leaderelection.LockTypeConfigMap.String())
-	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, defaultShutdownTimeout)
+	c.LockType = cmp.Or(c.LockType, leaderelection.LockTypeConfigMap.String())
+	c.StopLimit = cmp.Or(c.StopLimit, defaultStopLimit)
 	c.Revision = cmp.Or(c.Revision, "default")
 	if c.Logger == nil {
 		c.Logger = istiolog.New()
@@ -151,7 +132,7 @@ func (c Config) ingress() ingress.Config {
 	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
 }
 
-// Validate reports all invalid values by flag, with advice. New checks the relation of the durations.
+// Validate reports all invalid values by flag, with advice. New checks the durations.
 func (c Config) Validate() error {
 	var errs []error
 	wrong := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -179,17 +160,16 @@ func (c Config) Validate() error {
 		wrong("--ingress-controller-mode: %w", err)
 	}
 	named("--ingress-service", c.withDefaults().IngressService, "", validation.IsDNS1035Label)
-	if _, err := lockType(c.Lock); err != nil {
+	if _, err := lockType(c.LockType); err != nil {
 		wrong("--lock: %w", err)
 	}
-	if c.ElectionStrategy != "" && c.Lock != leaderelection.LockTypeLease.String() {
+	if c.ElectionStrategy != "" && c.LockType != leaderelection.LockTypeLease.String() {
 		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)
 	}
 	if c.Burst < 0 {
 		wrong("--kube-burst=%d is negative: give a positive number", c.Burst)
 	}
 	c.validateWitness(wrong)
-	c.validateDurations(wrong)
 	return errors.Join(errs...)
 }
 
@@ -199,20 +179,6 @@ func (c Config) validateAddresses(wrong func(format string, args ...any)) {
 	}
 	if _, _, err := net.SplitHostPort(c.DebugAddress); err != nil && c.DebugAddress != "" {
 		wrong("--debug-address=%q: give host:port, such as 127.0.0.1:15016, or an empty value for no elections page: %w", c.DebugAddress, err)
-	}
-}
-
-func (c Config) validateDurations(wrong func(format string, args ...any)) {
-	for _, flag := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"--shutdown-timeout", c.ShutdownTimeout},
-		{"--lease-duration", c.LeaseDuration}, {"--renew-deadline", c.RenewDeadline}, {"--retry-period", c.RetryPeriod},
-	} {
-		if flag.value < 0 {
-			wrong("%s=%v is negative: give a positive duration", flag.name, flag.value)
-		}
 	}
 }
 
@@ -227,7 +193,7 @@ func lockType(name string) (leaderelection.LockType, error) {
 
 // restConfig returns the client configuration of the cluster.
 func (c Config) restConfig() (*rest.Config, error) {
-	if c.remote {
+	if c.Remote {
 		return kube.LoadConfig(kube.Source{Path: c.RemoteKubeconfig, Flag: "--remote-kubeconfig"})
 	}
 	if c.RESTConfig != nil {

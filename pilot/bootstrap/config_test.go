@@ -8,16 +8,19 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func TestConfigDefaults(t *testing.T) {
-	got := Config{Logger: quiet}.withDefaults()
-	want := Config{QPS: 40, Burst: 60, IngressMode: "STRICT", IngressClass: "istio", IngressService: "istio-ingressgateway", Lock: "configmap", ShutdownTimeout: 20 * time.Second, Revision: "default", Logger: quiet}
+	got := Config{Config: leaderelection.Config{Logger: quiet}}.withDefaults()
+	want := Config{QPS: 40, Burst: 60, IngressMode: "STRICT", IngressClass: "istio", IngressService: "istio-ingressgateway", LockType: "configmap"}
+	want.Config = leaderelection.Config{StopLimit: 20 * time.Second, Revision: "default", Logger: quiet}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	given := Config{QPS: -1, Burst: 2, IngressMode: "OFF", IngressClass: "c", IngressService: "s", Lock: "lease", ShutdownTimeout: time.Second, Revision: "r", Logger: quiet}
+	given := Config{QPS: -1, Burst: 2, IngressMode: "OFF", IngressClass: "c", IngressService: "s", LockType: "lease"}
+	given.Config = leaderelection.Config{StopLimit: time.Second, Revision: "r", Logger: quiet}
 	if got := given.withDefaults(); !reflect.DeepEqual(got, given) {
 		t.Errorf("given values became %+v", got)
 	}
@@ -28,35 +31,35 @@ func TestConfigDefaults(t *testing.T) {
 
 func TestConfigErrors_NameTheFlag(t *testing.T) {
 	for want, spoil := range map[string]func(*Config){
-		"--namespace is empty":         func(c *Config) { c.Namespace = "" },
-		"--namespace=\"No\"":           func(c *Config) { c.Namespace = "No" },
-		"--identity is empty":          func(c *Config) { c.Identity = "" },
-		"--identity=":                  func(c *Config) { c.Identity = strings.Repeat("x", 254) },
-		"--revision=\"1.2\"":           func(c *Config) { c.Revision = "1.2" },
-		"--address=":                   func(c *Config) { c.Address = "15014" },
-		"--debug-address=":             func(c *Config) { c.DebugAddress = "15016" },
-		"--ca-bundle":                  func(c *Config) { c.CABundle = "" },
-		"--discovery-selector":         func(c *Config) { c.DiscoverySelectors = []string{"a in b"} },
-		"--excluded-namespaces":        func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
-		"--ingress-controller-mode":    func(c *Config) { c.IngressMode = "sometimes" },
-		"--ingress-service=\"A.b\"":    func(c *Config) { c.IngressService = "A.b" },
-		"--lock":                       func(c *Config) { c.Lock = "endpoints" },
-		"--election-strategy=S":        func(c *Config) { c.ElectionStrategy = "S" },
-		"--shutdown-timeout=-4ns is n": func(c *Config) { c.ShutdownTimeout = -4 },
-		"--kube-burst=-5 is negative":  func(c *Config) { c.Burst = -5 },
-		"--lease-duration=-1ns is n":   func(c *Config) { c.LeaseDuration = -1 },
-		"--renew-deadline=-2ns is n":   func(c *Config) { c.RenewDeadline = -2 },
-		"--retry-period=-3ns is n":     func(c *Config) { c.RetryPeriod = -3 },
-		"--renew-deadline":             func(c *Config) { c.RenewDeadline = time.Hour },
-		"--retry-period":               func(c *Config) { c.RetryPeriod = time.Hour },
-		"--lease-duration":             func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
+		"--namespace is empty":        func(c *Config) { c.Namespace = "" },
+		"--namespace=\"No\"":          func(c *Config) { c.Namespace = "No" },
+		"--identity is empty":         func(c *Config) { c.Identity = "" },
+		"--identity=":                 func(c *Config) { c.Identity = strings.Repeat("x", 254) },
+		"--revision=\"1.2\"":          func(c *Config) { c.Revision = "1.2" },
+		"--address=":                  func(c *Config) { c.Address = "15014" },
+		"--debug-address=":            func(c *Config) { c.DebugAddress = "15016" },
+		"--ca-bundle":                 func(c *Config) { c.CABundle = "" },
+		"--discovery-selector":        func(c *Config) { c.DiscoverySelectors = []string{"a in b"} },
+		"--excluded-namespaces":       func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
+		"--ingress-controller-mode":   func(c *Config) { c.IngressMode = "sometimes" },
+		"--ingress-service=\"A.b\"":   func(c *Config) { c.IngressService = "A.b" },
+		"--lock":                      func(c *Config) { c.LockType = "endpoints" },
+		"--election-strategy=S":       func(c *Config) { c.ElectionStrategy = "S" },
+		"StopLimit -4ns: must not be": func(c *Config) { c.StopLimit = -4 },
+		"--kube-burst=-5 is negative": func(c *Config) { c.Burst = -5 },
+		"LeaseDuration -1ns: must be": func(c *Config) { c.LeaseDuration = -1 },
+		"RenewDeadline -2ns must be":  func(c *Config) { c.RenewDeadline = -2 },
+		"RetryPeriod -3ns: must be":   func(c *Config) { c.RetryPeriod = -3 },
+		"--renew-deadline":            func(c *Config) { c.RenewDeadline = time.Hour },
+		"--retry-period":              func(c *Config) { c.RetryPeriod = time.Hour },
+		"--lease-duration":            func(c *Config) { c.LeaseDuration = 1500 * time.Millisecond },
 		"remote cluster: read kubeconfig /no/such/file: no such file or directory; set --remote-kubeconfig=FILE": func(c *Config) { c.RemoteKubeconfig = "/no/such/file" },
 		"no-such-file":      func(c *Config) { c.RESTConfig, c.Kubernetes = nil, kube.Source{Path: "/no-such-file"} },
 		"invalid URL":       func(c *Config) { c.RESTConfig = &rest.Config{Host: "https://%zz"} },
 		"--lock=lease":      func(c *Config) { c.ElectionStrategy = "S" },
-		"strategy \"Zone\"": func(c *Config) { c.ElectionStrategy, c.Lock = "Zone", "lease" },
+		"strategy \"Zone\"": func(c *Config) { c.ElectionStrategy, c.LockType = "Zone", "lease" },
 		"higher than binary version": func(c *Config) {
-			c.ElectionStrategy, c.Lock, c.EmulationVersion = "incumbent.dev/DefaultRevision", "lease", "9.0.0"
+			c.ElectionStrategy, c.LockType, c.EmulationVersion = "incumbent.dev/DefaultRevision", "lease", "9.0.0"
 		},
 	} {
 		t.Run(want, func(t *testing.T) {

@@ -21,13 +21,13 @@ import (
 // coordination returns how a coordinator chooses the leader of a row. It is nil if the row is not coordinated. A strategy
 // chooses between revisions, so elections of one revision are not coordinated.
 func (c Config) coordination(row election) *leaderelection.Coordination {
-	if c.ElectionStrategy == "" || row.perRevision || row.uncoordinated || c.DisableElections {
+	if c.ElectionStrategy == "" || row.perRevision || row.uncoordinated || c.Disabled {
 		return nil
 	}
 	how := &leaderelection.Coordination{
 		Strategy: c.ElectionStrategy, BinaryVersion: leasecandidate.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
 	}
-	if !c.remote { // a Pod of another cluster cannot be an owner
+	if !c.Remote { // a Pod of another cluster cannot be an owner
 		how.PodUID = types.UID(c.PodUID)
 	}
 	return how
@@ -96,7 +96,7 @@ func (s *site) followCoordinator(ctx context.Context) error {
 }
 
 // memberless reports whether the server publishes no member Lease.
-func (c Config) memberless() bool { return c.DisableMember || c.DisableElections }
+func (c Config) memberless() bool { return c.DisableMember || c.Disabled }
 
 // memberRights allows the member Lease. Its name is not known before the Pod exists, so only the fence restricts it to the
 // Pod's own Lease. The elections page reads the Leases of all members.
@@ -114,7 +114,7 @@ func (s *site) publish() (err error) {
 	config := members.Config{
 		Client: s.own.Kube(), Namespace: s.config.Namespace, Identity: s.config.Identity, State: s.memberState, Logger: s.log,
 	}
-	if !s.config.remote { // a Pod of another cluster cannot be an owner
+	if !s.config.Remote { // a Pod of another cluster cannot be an owner
 		config.PodUID = types.UID(s.config.PodUID)
 	}
 	s.member, err = members.New(config)
@@ -123,12 +123,12 @@ func (s *site) publish() (err error) {
 
 func (s *site) memberState() members.State {
 	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version, EmulationVersion: s.config.EmulationVersion}
-	if s.config.remote {
+	if s.config.Remote {
 		state.Cluster = members.Remote
 	}
 	if s.witness != nil {
 		state.Witness = WitnessParent
-		if s.config.Witness == WitnessSocket {
+		if s.config.WitnessMode == WitnessSocket {
 			state.Witness = "sidecar"
 		}
 	}

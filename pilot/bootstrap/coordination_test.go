@@ -25,9 +25,10 @@ import (
 func (e *environment) coordinatedConfig(t *testing.T, pod string) Config {
 	t.Helper()
 	c := Config{
-		Namespace: e.home, Identity: pod, Revision: "stable", Address: "127.0.0.1:0", CABundle: "/no/such/file",
-		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
-		Lock: "lease", Coordinator: true, ElectionStrategy: coordination.DefaultRevision,
+		Config: leaderelection.Config{
+			Namespace: e.home, Identity: pod, Revision: "stable", LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		},
+		Address: "127.0.0.1:0", CABundle: "/no/such/file", LockType: "lease", Coordinator: true, ElectionStrategy: coordination.DefaultRevision,
 	}
 	all := Rights(c)
 	all.Add(rights(electionID))
@@ -133,7 +134,7 @@ func TestMemberLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.PodUID = string(pod.UID)
-	config.Witness, config.WitnessSocket = WitnessSocket, "absent"
+	config.WitnessMode, config.WitnessSocket = WitnessSocket, "absent"
 	list := func() []members.Member {
 		all, err := members.List(t.Context(), e.admin.Kube(), e.home)
 		if err != nil {

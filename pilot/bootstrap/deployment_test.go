@@ -48,7 +48,7 @@ func TestDeploymentMatchesServer(t *testing.T) {
 			t.Errorf("a probe uses port %s", port)
 		}
 	}
-	longest := defaultShutdownTimeout + 4*stopGrace // the bound of the elections and two more parts
+	longest := defaultStopLimit + 4*stopGrace // the bound of the elections and two more parts
 	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < longest {
 		t.Errorf("the grace period is %v, and a stop may take %v", grace, longest)
 	}

@@ -102,14 +102,14 @@ var table = []election{
 // rows returns the rows that the configuration enables.
 func (c Config) rows() []election {
 	return slices.DeleteFunc(slices.Clone(table), func(row election) bool {
-		return c.remote && !row.remote || row.on != nil && !row.on(c.withDefaults())
+		return c.Remote && !row.remote || row.on != nil && !row.on(c.withDefaults())
 	})
 }
 
 // Elections returns the names of the elections of a server. The lock names of perRevision have "-<revision>" appended. With
-// DisableElections there are none.
+// Disabled there are none.
 func Elections(config Config) (shared, perRevision []string) {
-	if config.DisableElections {
+	if config.Disabled {
 		return nil, nil
 	}
 	for _, row := range config.rows() {
@@ -129,7 +129,7 @@ func Rights(config Config) (all manifests.Rights) {
 	rows := config.rows()
 	all.Add(defaultTagRights(config.Namespace))
 	for _, row := range rows {
-		if !config.DisableElections {
+		if !config.Disabled {
 			all.Add(row.locks(config.Revision))
 		}
 		all.Add(row.rights(config))
@@ -150,7 +150,7 @@ func Rights(config Config) (all manifests.Rights) {
 // While one is missing, the API server rejects the guarded writes of all clients.
 func GuardedLeases(config Config) (names []string) {
 	config = config.withDefaults()
-	if !config.Fence || config.DisableElections {
+	if !config.Fence || config.Disabled {
 		return nil
 	}
 	for _, row := range config.rows() {
@@ -200,7 +200,7 @@ func (s *site) elect(rows []election) error {
 	for _, row := range rows {
 		le, err := leaderelection.New(s.work, s.electionConfig(row))
 		if err != nil {
-			return fmt.Errorf("elections (--lease-duration, --renew-deadline, --retry-period): %w", err)
+			return fmt.Errorf("elections (--lease-duration, --renew-deadline, --retry-period, --shutdown-timeout): %w", err)
 		}
 		log := s.log.With("election", le.Status().Lock)
 		client := le.Client()
@@ -251,25 +251,22 @@ func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(con
 }
 
 func (s *site) electionConfig(row election) leaderelection.Config {
-	lock, _ := lockType(s.config.Lock) // validated
+	lock, _ := lockType(s.config.LockType) // validated
 	if row.lease {
 		lock = leaderelection.LockTypeLease
 	}
-	return leaderelection.Config{
-		Coordination: s.config.coordination(row),
-		Namespace:    s.config.Namespace, Identity: s.config.Identity, Revision: s.config.Revision,
-		ElectionID: row.id, PerRevision: row.perRevision, Remote: s.config.remote, Lock: lock, Predecessor: row.predecessor,
-		LeaseDuration: s.config.LeaseDuration, RenewDeadline: s.config.RenewDeadline, RetryPeriod: s.config.RetryPeriod,
-		StopLimit:        s.config.ShutdownTimeout,
-		HealthTolerance:  s.config.healthTolerance,
-		DefaultWatcher:   s.watcher,
-		Disabled:         s.config.DisableElections,
-		EventRecorder:    s.events,
-		Observer:         s.metrics,
-		Witness:          s.witnessOf(row.lockName(s.config.Revision)),
-		ExitOnStuckDrain: s.config.ExitOnStuckDrain,
-		Logger:           s.log,
-	}
+	c := s.config.Config
+	c.ElectionID = row.id
+	c.PerRevision = row.perRevision
+	c.Lock = lock
+	c.Predecessor = row.predecessor
+	c.Coordination = s.config.coordination(row)
+	c.DefaultWatcher = s.watcher
+	c.EventRecorder = s.events
+	c.Observer = s.metrics
+	c.Witness = s.witnessOf(row.lockName(c.Revision))
+	c.Logger = s.log
+	return c
 }
 
 // logged logs the start and end of a run function.

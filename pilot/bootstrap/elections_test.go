@@ -26,9 +26,9 @@ import (
 
 func TestElectionConfig(t *testing.T) {
 	config := goodConfig()
-	config.Namespace, config.Identity, config.Revision, config.Lock = "a-namespace", "an-identity", "a-revision", "lease"
-	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.ShutdownTimeout = 41*time.Second, 23*time.Second, 5*time.Second, 7*time.Second
-	config.healthTolerance, config.DisableElections, config.ExitOnStuckDrain = 3*time.Second, true, true
+	config.Namespace, config.Identity, config.Revision, config.LockType = "a-namespace", "an-identity", "a-revision", "lease"
+	config.LeaseDuration, config.RenewDeadline, config.RetryPeriod, config.StopLimit = 41*time.Second, 23*time.Second, 5*time.Second, 7*time.Second
+	config.HealthTolerance, config.Disabled, config.ExitOnStuckDrain = 3*time.Second, true, true
 	s := mustNew(t, config, newController().rows())
 	got := s.electionConfig(election{id: "an-election", perRevision: true})
 	want := leaderelection.Config{
@@ -40,11 +40,11 @@ func TestElectionConfig(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
-	s.site.config.remote = true
+	s.site.config.Remote = true
 	if !s.electionConfig(election{}).Remote || got.Remote {
 		t.Error("only candidates of the remote cluster are remote")
 	}
-	s.config.Lock = "configmap"
+	s.config.LockType = "configmap"
 	before := &leaderelection.Predecessor{Name: "an-election"}
 	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LockTypeLease || got.Predecessor != before {
 		t.Errorf("a row with its own lock type: %v, %v", got.Lock, got.Predecessor)
@@ -100,11 +100,11 @@ func TestElections_ByFlags(t *testing.T) {
 			t.Errorf("%s: rights on the Gateway API: %v", name, got)
 		}
 	}
-	if shared, perRevision := Elections(Config{DisableElections: true}); shared != nil || perRevision != nil {
+	if shared, perRevision := Elections(Config{Config: leaderelection.Config{Disabled: true}}); shared != nil || perRevision != nil {
 		t.Errorf("without elections: %q, %q", shared, perRevision)
 	}
 	home := func(c Config) int { return len(Rights(c).Home) }
-	if with := home(Config{}); home(Config{DisableMember: true}) != with-1 || home(Config{DisableElections: true}) != with-1 {
+	if with := home(Config{}); home(Config{DisableMember: true}) != with-1 || home(Config{Config: leaderelection.Config{Disabled: true}}) != with-1 {
 		t.Error("a server without a member Lease has rights for it")
 	}
 	if class := func(c Config) string { return fmt.Sprint(Rights(c)) }; class(Config{}) == class(Config{DisableGatewayClass: true}) {
@@ -121,7 +121,7 @@ func TestNamespaceConfig(t *testing.T) {
 }
 
 func TestIngressConfig(t *testing.T) {
-	config := Config{Namespace: "home", IngressMode: "default", IngressClass: "a-class", IngressService: "a-gateway"}
+	config := Config{Config: leaderelection.Config{Namespace: "home"}, IngressMode: "default", IngressClass: "a-class", IngressService: "a-gateway"}
 	want := ingress.Config{Mode: ingress.Default, Class: "a-class", Service: types.NamespacedName{Namespace: "home", Name: "a-gateway"}}
 	if got := config.ingress(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
@@ -159,7 +159,7 @@ func TestLockTypeCheck(t *testing.T) {
 	first := start(t, e.config(t, "first"), newController().rows())
 	first.leads(t)
 	config := e.config(t, "second")
-	config.Lock = "lease"
+	config.LockType = "lease"
 	second := start(t, config, newController().rows())
 	const text = "another installation uses a different lock type"
 	await(t, "the second reports it", func() bool {
@@ -168,7 +168,7 @@ func TestLockTypeCheck(t *testing.T) {
 	})
 	for lock, want := range map[string]bool{"configmap": true, "lease": true} {
 		config := goodConfig()
-		config.Lock = lock
+		config.LockType = lock
 		if s := mustNew(t, config, nil); (s.lockTypes != nil) != want {
 			t.Errorf("--lock=%s has a check: %v", lock, !want)
 		}

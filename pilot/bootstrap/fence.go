@@ -22,7 +22,7 @@ func FencedElections(config Config) []install.Election {
 
 // newSelfTest returns the self-test of the fence, or nil if the configuration has no fence.
 func (s *site) newSelfTest() *install.SelfTest {
-	if !s.config.Fence || s.config.DisableElections {
+	if !s.config.Fence || s.config.Disabled {
 		return nil
 	}
 	test := install.NewSelfTest(s.own, install.SelfTestConfig{Events: s.events, Logger: s.log, Interval: s.config.fenceEvery})

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // fenced is a table with one election. Its controller writes an object that no other test writes.
@@ -81,14 +82,15 @@ func TestFenceSelfTest(t *testing.T) {
 }
 
 func TestGuardedLeases(t *testing.T) {
+	canary := leaderelection.Config{Revision: "canary"}
 	for name, test := range map[string]struct {
 		config Config
 		want   []string
 	}{
-		"fence":             {Config{Fence: true, Revision: "canary"}, []string{"istio-gateway-deployment-canary"}},
+		"fence":             {Config{Fence: true, Config: canary}, []string{"istio-gateway-deployment-canary"}},
 		"default revision":  {Config{Fence: true}, []string{"istio-gateway-deployment-default"}},
-		"no fence":          {Config{Revision: "canary"}, nil},
-		"without elections": {Config{Fence: true, DisableElections: true, Revision: "canary"}, nil},
+		"no fence":          {Config{Config: canary}, nil},
+		"without elections": {Config{Fence: true, Config: leaderelection.Config{Disabled: true, Revision: "canary"}}, nil},
 	} {
 		if got := GuardedLeases(test.config); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

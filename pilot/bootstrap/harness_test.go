@@ -19,6 +19,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -42,8 +43,8 @@ var (
 // goodConfig is a valid configuration of a server that reaches no API server.
 func goodConfig() Config {
 	return Config{
-		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "istio-system", Identity: "pilot-a", Revision: "stable",
-		Address: "127.0.0.1:0", CABundle: "/ca.pem", Logger: quiet,
+		Config:     leaderelection.Config{Namespace: "istio-system", Identity: "pilot-a", Revision: "stable", Logger: quiet},
+		RESTConfig: &rest.Config{Host: "http://127.0.0.1:1"}, Address: "127.0.0.1:0", CABundle: "/ca.pem",
 	}
 }
 
@@ -96,7 +97,7 @@ var controllerRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []str
 
 // rights are the rights of all rows of the table, and those on further locks.
 func rights(locks ...string) manifests.Rights {
-	all := Rights(Config{Revision: "stable"})
+	all := Rights(Config{Config: leaderelection.Config{Revision: "stable"}})
 	all.Add(manifests.Rights{ConfigMaps: locks, Leases: locks})
 	return all
 }
@@ -105,8 +106,10 @@ func rights(locks ...string) manifests.Rights {
 func (e *environment) config(t *testing.T, pod string) Config {
 	t.Helper()
 	return Config{
-		RESTConfig: e.identity(t, pod), Namespace: e.home, Identity: pod, Revision: "stable", Address: "127.0.0.1:0", CABundle: "/no/such/file",
-		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		Config: leaderelection.Config{
+			Namespace: e.home, Identity: pod, Revision: "stable", LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		},
+		RESTConfig: e.identity(t, pod), Address: "127.0.0.1:0", CABundle: "/no/such/file",
 	}
 }
 

@@ -116,7 +116,7 @@ func TestHealth_StuckController(t *testing.T) {
 	config.LeaseDuration = 3 * time.Second
 	config.RenewDeadline = 1500 * time.Millisecond
 	config.RetryPeriod = time.Second
-	config.healthTolerance = 100 * time.Millisecond
+	config.HealthTolerance = 100 * time.Millisecond
 	c := newController()
 	c.held = make(chan struct{})
 	r := start(t, config, c.rows())

@@ -116,7 +116,7 @@ func (p *electionsPage) readLocks(ctx context.Context) {
 func (s *site) observed() (all []inspect.Election) {
 	for _, le := range s.mine {
 		e := inspect.FromStatus(le.Status(), time.Now())
-		if s.config.remote {
+		if s.config.Remote {
 			e.Cluster = remoteLabel
 		}
 		all = append(all, e)

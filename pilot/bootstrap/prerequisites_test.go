@@ -17,6 +17,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // TestAwaitKinds also shows that a kind counts as served if the API server does not answer. The caches report that.
@@ -134,7 +135,7 @@ func TestStaleTags_PreventWrites(t *testing.T) {
 			}
 			tags := &fakeTags{current: make(chan struct{})}
 			log := slog.New(slog.DiscardHandler)
-			j, err := row.newJob(e.admin, Config{Namespace: e.home, Revision: e.home, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
+			j, err := row.newJob(e.admin, Config{Config: leaderelection.Config{Namespace: e.home, Revision: e.home}, DisableGatewayClass: true}, tools{log: log, events: &events{}, tags: tags})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,7 +74,7 @@ func (s *Server) sites() []*site {
 // Run runs the server until ctx ends or a part fails. It returns after all parts have ended and locks are released.
 func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("starting server", "version", ReadBuild().Version, "identity", s.config.Identity, "namespace", s.config.Namespace, "revision", s.config.Revision,
-		"cluster", s.config.ClusterID, "lock", s.config.Lock, "elections", !s.config.DisableElections, "gate", !s.config.DisableGate, "fence", s.config.Fence)
+		"cluster", s.config.ClusterID, "lock", s.config.LockType, "elections", !s.config.Disabled, "gate", !s.config.DisableGate, "fence", s.config.Fence)
 	err := runParts(ctx, s.log, func() { s.stopping.Store(true) }, s.parts())
 	for _, at := range s.sites() {
 		at.disconnect()
@@ -95,7 +95,7 @@ func (s *Server) parts() []part {
 	for _, at := range s.sites() {
 		parts = append(parts, at.services()...)
 	}
-	return append(parts, part{name: "elections", run: s.campaign, bound: s.config.ShutdownTimeout + 2*stopGrace})
+	return append(parts, part{name: "elections", run: s.campaign, bound: s.config.StopLimit + 2*stopGrace})
 }
 
 // listen logs the address, because --address can have port 0.
@@ -148,19 +148,19 @@ const remoteLabel = "remote"
 // AtRemote returns the configuration for the remote cluster. Its Elections and Rights apply to the user of
 // RemoteKubeconfig.
 func (c Config) AtRemote() Config {
-	c.remote = true
+	c.Remote = true
 	return c
 }
 
 // newSite builds the parts for one cluster. It starts nothing.
 func newSite(config Config, elections *leaderelection.Set, rows []election) (*site, error) {
 	s := &site{config: config, log: config.Logger, elections: elections}
-	if config.remote {
+	if config.Remote {
 		s.log = s.log.With("cluster", remoteLabel)
 		// Tokens of another cluster are not bound to a Pod of this cluster, so a fence cannot identify the writer.
 		s.config.Fence = false
 	}
-	s.metrics = newMetrics(config.remote)
+	s.metrics = newMetrics(config.Remote)
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = s.newSelfTest()
-	if !config.DisableElections && config.Lock != "multi" {
+	if !config.Disabled && config.LockType != "multi" {
 		s.lockTypes = migration.NewLockTypeCheck(migration.Config{
 			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
 		})
@@ -202,10 +202,10 @@ func (s *site) connect() error {
 // services returns the parts of the site other than its elections.
 func (s *site) services() []part {
 	where := ""
-	if s.config.remote {
+	if s.config.Remote {
 		where = " of the remote cluster"
 	}
-	checks := s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.DisableElections && !s.config.remote
+	checks := s.config.Coordinator && s.config.ElectionStrategy != "" && !s.config.Disabled && !s.config.Remote
 	var all []part
 	for _, service := range []struct {
 		name    string

@@ -20,7 +20,7 @@ import (
 
 func TestServerParts(t *testing.T) {
 	config := goodConfig()
-	config.ShutdownTimeout = 7 * time.Second
+	config.StopLimit = 7 * time.Second
 	config.Fence = true
 	config.DebugAddress = "127.0.0.1:0"
 	config.RemoteKubeconfig = filepath.Join(t.TempDir(), "remote")
@@ -62,7 +62,7 @@ func TestServerEnd(t *testing.T) {
 		config := goodConfig()
 		text := &harness.Log{}
 		config.Address = test.address
-		config.DisableElections = true
+		config.Disabled = true
 		config.Logger = slog.New(slog.NewTextHandler(text, nil))
 		config.RESTConfig = answered(away)
 		c := newController()

@@ -9,7 +9,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 )
 
-// Values of Config.Witness.
+// Values of Config.WitnessMode.
 const (
 	// WitnessParent: the parent process, which Supervise starts.
 	WitnessParent = "parent"
@@ -20,7 +20,7 @@ const (
 )
 
 func (c Config) validateWitness(wrong func(format string, args ...any)) {
-	switch c.Witness {
+	switch c.WitnessMode {
 	case "", WitnessNone, WitnessParent:
 		if c.WitnessSocket != "" {
 			wrong("--witness-socket=%s has no effect: give --witness=socket too", c.WitnessSocket)
@@ -30,14 +30,14 @@ func (c Config) validateWitness(wrong func(format string, args ...any)) {
 			wrong("--witness-socket is missing: give the path of the socket of `pilot witness`")
 		}
 	default:
-		wrong("--witness=%q is not one of parent, socket, none", c.Witness)
+		wrong("--witness=%q is not one of parent, socket, none", c.WitnessMode)
 	}
 }
 
 // Supervise starts this program again as the child of its witness if Witness is WitnessParent. In the parent it does not return.
 // In the child, and with an invalid configuration, which New reports, it returns nil.
 func Supervise(config Config) error {
-	if config.Witness != WitnessParent || config.DisableElections || config.Validate() != nil || !witness.Supported {
+	if config.WitnessMode != WitnessParent || config.Disabled || config.Validate() != nil || !witness.Supported {
 		return nil
 	}
 	if client, err := witness.FromParent(); client != nil || err != nil {
@@ -63,7 +63,7 @@ func (c Config) witnessOptions() witness.Options {
 
 // witnessClient returns the client of the witness. It is nil without a witness.
 func (c Config) witnessClient() (*witness.Client, error) {
-	switch c.Witness {
+	switch c.WitnessMode {
 	case WitnessParent:
 		return witness.FromParent()
 	case WitnessSocket:
@@ -78,7 +78,7 @@ func (s *site) witnessOf(lock string) k8sleaderelection.Witness {
 		return nil
 	}
 	cluster := ""
-	if s.config.remote {
+	if s.config.Remote {
 		cluster = remoteLabel
 	}
 	return s.witness.For(cluster, func() bool {

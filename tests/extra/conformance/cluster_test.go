@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -44,8 +45,11 @@ const flipEvery = time.Second
 func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	t.Helper()
 	config := bootstrap.Config{
-		Namespace: home, Identity: "pilot-" + revision, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle, IngressMode: "OFF",
-		QPS: -1, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		Config: leaderelection.Config{
+			Namespace: home, Identity: "pilot-" + revision, Revision: revision,
+			LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		},
+		Address: "127.0.0.1:0", CABundle: bundle, IngressMode: "OFF", QPS: -1,
 	}
 	config.RESTConfig = servers.Identity(t, c, config, config.Identity, "")
 	servers.Run(t, config)

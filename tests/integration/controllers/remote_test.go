@@ -33,7 +33,7 @@ func sameNamespace(t *testing.T, admin kube.Client, name string) {
 // because the namespace of the control plane may be created later.
 func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
 	t.Helper()
-	there := bootstrap.Config{Namespace: home}.AtRemote()
+	there := bootstrap.Config{Config: leaderelection.Config{Namespace: home}}.AtRemote()
 	shared, perRevision := bootstrap.Elections(there)
 	if len(shared) != 1 || shared[0] != leaderelection.NamespaceController || len(perRevision) != 0 {
 		t.Errorf("elections in a remote cluster: %q and %q", shared, perRevision)

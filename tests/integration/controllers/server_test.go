@@ -28,8 +28,11 @@ var oneElection = bootstrap.Config{IngressMode: "OFF", DisableGatewayAPI: true}
 func serve(t *testing.T, config *rest.Config, home, name, revision, bundle string, change func(*bootstrap.Config)) *replica {
 	t.Helper()
 	wanted := bootstrap.Config{
-		RESTConfig: config, Namespace: home, Identity: name, Revision: revision, Address: "127.0.0.1:0", CABundle: bundle,
-		LeaseDuration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: time.Second,
+		Config: leaderelection.Config{
+			Namespace: home, Identity: name, Revision: revision,
+			LeaseDuration: 10 * time.Minute, RenewDeadline: 5 * time.Minute, RetryPeriod: time.Second,
+		},
+		RESTConfig: config, Address: "127.0.0.1:0", CABundle: bundle,
 		IngressMode: oneElection.IngressMode, DisableGatewayAPI: oneElection.DisableGatewayAPI,
 	}
 	if change != nil {
@@ -83,7 +86,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 				pod := "pod-of-" + name
 				replicas[name] = serve(t, pilotIdentity(t, c, home, pod), home, pod, name, bundleFile(t, content), func(config *bootstrap.Config) {
 					// After a retry period, another candidate acquires the lock of a nominee that has not written.
-					config.Lock, config.RetryPeriod = lock, 10*time.Second
+					config.LockType, config.RetryPeriod = lock, 10*time.Second
 				})
 				await(t, name+" knows the leader", func() bool { return state(t, replicas[name], "").Holder == "pod-of-stable" })
 			}

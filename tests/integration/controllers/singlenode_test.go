@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
@@ -42,7 +43,7 @@ func TestServer_WithoutElections(t *testing.T) {
 	if err := c.LoadGatewayAPI(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	alone := bootstrap.Config{DisableElections: true}
+	alone := bootstrap.Config{Config: leaderelection.Config{Disabled: true}}
 	if shared, perRevision := bootstrap.Elections(alone); len(shared)+len(perRevision) > 0 {
 		t.Errorf("elections: %q and %q", shared, perRevision)
 	}
@@ -50,7 +51,7 @@ func TestServer_WithoutElections(t *testing.T) {
 	config := servers.Identity(t, c, alone, "single", "single")
 	createIngress(t, admin, home)
 	r := serve(t, config, home, "single", "stable", bundleFile(t, content), func(config *bootstrap.Config) {
-		config.DisableElections, config.IngressMode, config.DisableGatewayAPI = true, "", false
+		config.Disabled, config.IngressMode, config.DisableGatewayAPI = true, "", false
 	})
 	shared, perRevision := bootstrap.Elections(bootstrap.Config{})
 	rows := len(shared) + len(perRevision)

@@ -49,7 +49,7 @@ func (w *world) coordinates() string {
 func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := w.identityOf("blind", "restricted", bootstrap.Config{Lock: "lease"})
+	config := w.identityOf("blind", "restricted", bootstrap.Config{LockType: "lease"})
 	var blind harness.Log
 	config.Wrap(harness.Requests(&blind))
 	_, warm := w.campaign("blind", config)

@@ -63,7 +63,7 @@ func (w *world) connect(config *rest.Config) kube.Client {
 // identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator.
 func (w *world) identity(pod, account string) *rest.Config {
 	w.t.Helper()
-	return w.identityOf(pod, account, bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, Lock: "lease"})
+	return w.identityOf(pod, account, bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, LockType: "lease"})
 }
 
 // identityOf returns the credentials of a Pod with the permissions of a server, and those for the locks of the tests.

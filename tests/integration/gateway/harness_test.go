@@ -18,6 +18,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
@@ -46,8 +47,10 @@ func newPlane(t *testing.T) *plane {
 	p.must(err)
 	p.label(p.home, p.home)
 	p.config = bootstrap.Config{
-		Namespace: p.home, Revision: p.home, Address: "127.0.0.1:0", CABundle: "../../../pilot/bootstrap/testdata/ca.pem", IngressMode: "OFF",
-		LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		Config: leaderelection.Config{
+			Namespace: p.home, Revision: p.home, LeaseDuration: 60 * time.Second, RenewDeadline: 40 * time.Second, RetryPeriod: time.Second,
+		},
+		Address: "127.0.0.1:0", CABundle: "../../../pilot/bootstrap/testdata/ca.pem", IngressMode: "OFF",
 	}
 	return p
 }

@@ -10,6 +10,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
 )
@@ -38,7 +39,7 @@ type pilot struct {
 // pilot starts a server and stops it when the benchmark ends.
 func (w *world) pilot(name string, qps float64) *pilot {
 	w.Helper()
-	identity := servers.Identity(w.TB, w.cluster, bootstrap.Config{Namespace: w.home, Revision: revision}, name, "pilot")
+	identity := servers.Identity(w.TB, w.cluster, bootstrap.Config{Config: leaderelection.Config{Namespace: w.home, Revision: revision}}, name, "pilot")
 	access := filepath.Join(w.TempDir(), "kubeconfig")
 	if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
 		w.Fatal(err)
