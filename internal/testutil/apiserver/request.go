@@ -30,7 +30,7 @@ type Request struct {
 	Resource, Namespace, Name, Subresource string
 	URL                                    *url.URL
 	Header                                 http.Header
-	// Body is the object or patch that the client sent. The server does not execute a JSON patch, which has the key "operations".
+	// Body is the object or patch that the client sent. A JSON patch has the key "operations".
 	Body map[string]any
 	// Limit is the time until the deadline of the request, 0 if it has none.
 	Limit time.Duration

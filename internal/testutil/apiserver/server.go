@@ -1,16 +1,18 @@
 package apiserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +26,22 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // firstVersion soon grows from two digits to three, so that a comparison of versions as strings fails.
 const firstVersion = 97
+
+// known has the kinds of Kubernetes and of the Gateway API.
+var known = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, gateway.Install} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
 
 // object is a stored object. It is replaced, never changed.
 type object = *unstructured.Unstructured
@@ -49,7 +63,7 @@ type event struct {
 	object object
 }
 
-// New returns a server with objects of client-go's scheme.
+// New returns a server with objects.
 func New(objects ...runtime.Object) *Server {
 	s := &Server{version: firstVersion, objects: map[string]object{}, changed: make(chan struct{})}
 	for _, o := range objects {
@@ -101,11 +115,11 @@ func (s *Server) Requests() []Request {
 	return all
 }
 
-// Put stores an object without a guard. An object without a kind must have a type of client-go's scheme.
+// Put stores an object without a guard. An object without a kind must have a known type.
 func (s *Server) Put(o runtime.Object) {
 	kind := o.GetObjectKind().GroupVersionKind()
 	if kind.Empty() {
-		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		kinds, _, err := known.ObjectKinds(o)
 		if err != nil {
 			panic(err) // a mistake of the test
 		}
@@ -131,19 +145,40 @@ func plural(kind schema.GroupVersionKind) string {
 	return resource.Resource
 }
 
+// Delete deletes an object, and reports whether it existed.
+func (s *Server) Delete(resource, namespace, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := s.find(resource, namespace, name)
+	if key == "" {
+		return false
+	}
+	s.remove(key)
+	return true
+}
+
+// find returns the key of an object in any version, or "". The caller holds mu.
+func (s *Server) find(resource, namespace, name string) string {
+	for key := range s.objects {
+		if strings.HasSuffix(key, "/"+resource+"/"+namespace+"/"+name) {
+			return key
+		}
+	}
+	return ""
+}
+
 // Get reads a stored object, and reports whether it exists.
 func (s *Server) Get(resource, namespace, name string, into any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, o := range s.objects {
-		if matched, _ := path.Match("*/*/"+resource+"/"+namespace+"/"+name, key); matched {
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
-				panic(err)
-			}
-			return true
-		}
+	key := s.find(resource, namespace, name)
+	if key == "" {
+		return false
 	}
-	return false
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.objects[key].Object, into); err != nil {
+		panic(err) // a mistake of the test
+	}
+	return true
 }
 
 func keyOf(r Request) string {
@@ -157,8 +192,10 @@ func (s *Server) put(key string, o object) {
 	s.version++
 	if exists {
 		kind = watch.Modified
-		o.SetUID(old.GetUID())
-		o.SetCreationTimestamp(old.GetCreationTimestamp())
+		if o.GetUID() == "" {
+			o.SetUID(old.GetUID())
+			o.SetCreationTimestamp(old.GetCreationTimestamp())
+		}
 	} else if o.GetUID() == "" {
 		o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.version)))
 		o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
@@ -200,8 +237,6 @@ func (s *Server) serve(r Request) (any, error) {
 	applies := r.Verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyPatchType)
 	dry := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	switch {
-	case r.Body["operations"] != nil:
-		return nil, apierrors.NewBadRequest("JSON patches are not executed")
 	case r.Resource == "" || !exists && r.Verb != "create" && !applies:
 		return nil, apierrors.NewNotFound(resource, r.Name)
 	case exists && r.Verb == "create":
@@ -216,12 +251,14 @@ func (s *Server) serve(r Request) (any, error) {
 	}
 	next := object(&unstructured.Unstructured{Object: r.Body})
 	if exists {
-		if err := guarded(old, r.Body["metadata"], resource); err != nil {
-			return nil, err
-		}
 		if r.Verb == "patch" {
-			next = old.DeepCopy()
-			merge(next.Object, r.Body)
+			var err error
+			if next, err = patched(old, r.Body); err != nil {
+				return nil, apierrors.NewBadRequest(err.Error())
+			}
+		}
+		if err := guarded(old, next.Object["metadata"], resource); err != nil {
+			return nil, err
 		}
 	}
 	next = next.DeepCopy()
@@ -241,6 +278,34 @@ func guarded(old object, fields any, resource schema.GroupResource) error {
 		}
 	}
 	return nil
+}
+
+// patched returns a copy of an object after a patch.
+func patched(o object, patch map[string]any) (object, error) {
+	operations, isJSONPatch := patch["operations"]
+	if !isJSONPatch {
+		next := o.DeepCopy()
+		merge(next.Object, patch)
+		return next, nil
+	}
+	raw, err := json.Marshal(operations)
+	if err != nil {
+		return nil, err
+	}
+	decoded, err := jsonpatch.DecodePatch(raw)
+	if err != nil {
+		return nil, err
+	}
+	old, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	changed, err := decoded.Apply(old)
+	if err != nil {
+		return nil, err
+	}
+	next := &unstructured.Unstructured{}
+	return next, next.UnmarshalJSON(changed)
 }
 
 // merge applies a merge patch.
@@ -277,9 +342,9 @@ func (s *Server) list(r Request) (any, error) {
 	}, nil
 }
 
-// kindOf returns the kind of a resource of client-go's scheme, or a name that unstructured clients accept.
+// kindOf returns the kind of a resource, or a name that unstructured clients accept.
 func kindOf(r Request) string {
-	for kind := range scheme.Scheme.KnownTypes(r.Version) {
+	for kind := range known.KnownTypes(r.Version) {
 		if plural(r.Version.WithKind(kind)) == r.Resource {
 			return kind
 		}
@@ -301,6 +366,6 @@ func selector(r Request) (func(key string, o object) bool, error) {
 	return func(key string, o object) bool {
 		own := Request{Version: r.Version, Resource: r.Resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 		return key == keyOf(own) && (r.Namespace == "" || r.Namespace == o.GetNamespace()) && byLabel.Matches(labels.Set(o.GetLabels())) &&
-			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()})
+			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "type": fmt.Sprint(o.Object["type"])})
 	}, nil
 }

@@ -22,7 +22,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
-	"incumbent.dev/incumbent/internal/testutil/fakes"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
@@ -362,7 +362,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", of, got, want)
 			}
 		}
-		fakes.Run(t, c, func() {
+		controllertest.Run(t, c, func() {
 			expect("start", "namespaces/shop/gateways/first")
 			for _, x := range []struct {
 				kind string

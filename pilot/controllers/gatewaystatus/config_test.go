@@ -11,7 +11,7 @@ func TestConfig(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	s := newStub(t)
-	if c, err := New(s, Config{Tags: s}); err != nil || c.config.Logger == nil {
+	if c, err := New(s.Client, Config{Tags: s}); err != nil || c.config.Logger == nil {
 		t.Errorf("no logger by default, error %v", err)
 	}
 	if given := slog.New(slog.DiscardHandler); (Config{Logger: given}).withDefaults().Logger != given {

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -32,10 +31,6 @@ type Controller struct {
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
 func New(client kube.Client, config Config) (*Controller, error) {
-	return newController(client, config, connect)
-}
-
-func newController(client kube.Client, config Config, connect func(*rest.Config) (clients, error)) (*Controller, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -14,14 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
-	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 )
 
 // A change that affects a status causes an attempt during back-off. Other changes do not.
@@ -64,7 +62,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
-				s.answer = errForbidden
+				s.answers(errForbidden)
 				s.run(Config{}, func() {
 					time.Sleep(2 * time.Minute) // the delay is 30 s now
 					synctest.Wait()
@@ -94,22 +92,22 @@ func TestReconcile_WritesOnce(t *testing.T) {
 			if got := s.tried(); !maps.Equal(got, want) {
 				t.Errorf("%v, want %v", got, want)
 			}
-			g, err := s.api.GatewayV1().Gateways("apps").Get(t.Context(), "gw", metav1.GetOptions{})
-			if err != nil || len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 ||
+			g := s.gateway()
+			if len(g.Status.Conditions) < 2 || len(g.Status.Addresses) != 1 || len(g.Status.Listeners) != 1 ||
 				state(g.Status.Listeners[0].Conditions, "ResolvedRefs") != "False/InvalidCertificateRef" {
-				t.Errorf("%v, Gateway: %+v", err, g.Status)
+				t.Errorf("Gateway: %+v", g.Status)
 			}
 			for _, c := range slices.Concat(g.Status.Conditions, g.Status.Listeners[0].Conditions) {
 				if c.LastTransitionTime.IsZero() {
 					t.Errorf("condition %s has no time", c.Type)
 				}
 			}
-			o, err := s.routeTracker.Get(routeVersion.WithResource("httproutes"), "apps", "route")
-			if r, _ := o.(*route); err != nil || len(r.Status.Parents) != 1 {
-				t.Errorf("%v, route: %+v", err, r)
+			r := &route{}
+			if !s.Get("httproutes", "apps", "route", r) || len(r.Status.Parents) != 1 {
+				t.Errorf("route: %+v", r)
 			}
-			if len(s.events) > 0 || s.log.String() != "" {
-				t.Errorf("events %q, log:\n%s", s.events, &s.log)
+			if len(s.events) > 0 || s.Log.String() != "" {
+				t.Errorf("events %q, log:\n%s", s.events, &s.Log)
 			}
 		})
 	})
@@ -118,7 +116,7 @@ func TestReconcile_WritesOnce(t *testing.T) {
 func TestReconcile_WriteForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		s.answer = errForbidden
+		s.answers(errForbidden)
 		s.run(Config{}, func() {
 			time.Sleep(5 * time.Minute)
 			events := map[string]int{}
@@ -135,8 +133,8 @@ func TestReconcile_WriteForbidden(t *testing.T) {
 			if !maps.Equal(events, want) {
 				t.Errorf("%v, want %v", events, want)
 			}
-			if n := s.log.Count("reconcile failed"); n != 1 {
-				t.Errorf("%d lines:\n%s", n, &s.log)
+			if n := s.Log.Count("reconcile failed"); n != 1 {
+				t.Errorf("%d lines:\n%s", n, &s.Log)
 			}
 		})
 	})
@@ -202,14 +200,14 @@ func TestReconcile_CreatesClass(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				s.remove("gatewayclasses", "gateways", "httproutes")
-				s.answer = test.answer
+				s.answers(test.answer)
 				s.run(Config{LeaveClass: test.leave}, func() {
 					time.Sleep(time.Minute)
 					if got := s.tried(); !maps.Equal(got, test.want) {
 						t.Errorf("%v, want %v", got, test.want)
 					}
-					if n := s.log.Count("create GatewayClass istio"); (n == 1) != (test.answer != nil) {
-						t.Errorf("%d lines:\n%s", n, &s.log)
+					if n := s.Log.Count("create GatewayClass istio"); (n == 1) != (test.answer != nil) {
+						t.Errorf("%d lines:\n%s", n, &s.Log)
 					}
 				})
 			})
@@ -223,8 +221,8 @@ func (s *stub) wantProblems(events, solved int) {
 	synctest.Wait()
 	n := 0
 	s.set(func() { n = len(s.events) })
-	if n != events || s.log.Count("status is written completely again") != solved {
-		s.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
+	if n != events || s.Log.Count("status is written completely again") != solved {
+		s.Errorf("%d Events, want %d:\n%s", n, events, &s.Log)
 	}
 }
 
@@ -271,12 +269,12 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
-	fakes.CheckReads(t, "no status of Gateways and routes is written", map[string]string{
+	controllertest.CheckReads(t, "no status of Gateways and routes is written", map[string]string{
 		"gatewayclasses": "", "gateways": "", "httproutes": "", "referencegrants": "", "namespaces": "", "services": "",
 		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey,
-	}, func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+	}, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
 		s := newStub(t)
-		return s.controller(Config{}), &s.log, []*k8stesting.Fake{&s.Clientset.Fake, &s.api.Fake}
+		return s.controller(Config{}), s.Stub
 	})
 }
 
@@ -326,9 +324,7 @@ func TestReconcile_AddressChange(t *testing.T) {
 					t.Errorf("Programmed is %s, the addresses are %v, want %s, %s", got, status.Addresses, programmed, address)
 				}
 			}
-			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "apps", "gw-istio"); err != nil {
-				t.Fatal(err)
-			}
+			s.Delete("services", "apps", "gw-istio")
 			check("False/Pending", "192.0.2.8")
 			service("new")
 			check("False/AddressNotAssigned", "192.0.2.8")
@@ -345,8 +341,11 @@ func TestReconcile_LateNamespace(t *testing.T) {
 		s.run(Config{}, func() {
 			labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps", ResourceVersion: "2", Labels: map[string]string{revisionLabel: "other"}}}
 			var removed atomic.Bool
-			s.Clientset.PrependReactor("list", "namespaces", func(k8stesting.Action) (bool, runtime.Object, error) {
-				return !removed.Load(), &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}, nil
+			s.OnRead(func(r apiserver.Request) apiserver.Fault {
+				if r.String() != "list namespaces" || removed.Load() {
+					return apiserver.Fault{}
+				}
+				return apiserver.Fault{Object: &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}}
 			})
 			g := newGateway(t, plain)
 			g.Namespace, g.Name, g.ResourceVersion = "apps", "late", "1"
@@ -374,9 +373,7 @@ func TestReconcile_Deletions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		s.run(Config{LeaveClass: true}, func() {
-			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "apps"); err != nil {
-				t.Fatal(err)
-			}
+			s.Delete("namespaces", "", "apps")
 			for _, resource := range []string{"gatewayclasses", "httproutes", "gateways"} {
 				synctest.Wait()
 				s.remove(resource)
@@ -405,7 +402,12 @@ func TestReconcile_ObsoleteEntry(t *testing.T) {
 					o.Status.Parents = []gateway.RouteParentStatus{{ParentRef: o.Spec.ParentRefs[0], ControllerName: ControllerName}}
 				})(s)
 				s.remove("gateways")
-				s.api.PrependReactor("get", "gateways", func(k8stesting.Action) (bool, runtime.Object, error) { return true, &gateway.Gateway{}, test.answer })
+				s.OnRead(func(r apiserver.Request) apiserver.Fault {
+					if r.Verb == "get" && r.Resource == "gateways" {
+						return apiserver.Fault{Object: &gateway.Gateway{}, Err: test.answer}
+					}
+					return apiserver.Fault{}
+				})
 				s.run(Config{}, func() {
 					if n := s.tried()["patch httproutes apps/route"]; n != test.writes {
 						t.Errorf("%d writes, want %d", n, test.writes)

@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -19,34 +16,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
-	kubefake "k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
-	k8stesting "k8s.io/client-go/testing"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-	gatewayfake "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/fake"
 
-	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// stub is a client without an API server and a tag watcher. It counts attempts to write.
+// stub is an API server for the controller and a tag watcher.
 type stub struct {
-	*testing.T
-	fakes.Client
-	api *gatewayfake.Clientset
-	// routeTracker has the routes of all kinds.
-	routeTracker k8stesting.ObjectTracker
-	log          harness.Log
+	*controllertest.Stub
 
 	mu      sync.Mutex
-	answer  error // result of all writes; if nil, they succeed
-	tries   map[string]int
-	version int
 	events  []string
 	synced  bool
 	mine    string // the revision
@@ -87,80 +68,29 @@ func (s *stub) note(about runtime.Object, _, reason, message string, args ...any
 	})
 }
 
+// answers sets the result of all writes.
+func (s *stub) answers(err error) { s.Answer(func() error { return err }) }
+
+// tried returns the numbers of the attempted writes.
 func (s *stub) tried() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.tries)
+	tries := map[string]int{}
+	for _, w := range s.Writes() {
+		what := w.Verb + " " + w.Resource
+		if w.Verb == "patch" {
+			what += " " + w.Namespace + "/" + w.Name
+		}
+		tries[what]++
+	}
+	return tries
 }
 
 func newStub(t *testing.T) *stub {
-	known := routeScheme()
-	s := &stub{T: t, Client: fakes.Client{Clientset: kubefake.NewClientset()}, api: gatewayfake.NewSimpleClientset(), routeTracker: k8stesting.NewObjectTracker(known, serializer.NewCodecFactory(known).UniversalDecoder()), tries: map[string]int{}, version: 100, synced: true}
-	for _, verb := range []string{"patch", "create"} {
-		s.api.PrependReactor(verb, "*", func(action k8stesting.Action) (bool, runtime.Object, error) {
-			what := action.GetVerb() + " " + action.GetResource().Resource
-			if patch, ok := action.(k8stesting.PatchAction); ok {
-				what += " " + patch.GetNamespace() + "/" + patch.GetName()
-			}
-			s.mu.Lock()
-			s.tries[what]++
-			s.version++
-			answer, version := s.answer, strconv.Itoa(s.version)
-			s.mu.Unlock()
-			if answer != nil {
-				return true, nil, answer
-			}
-			// The fake clientset does not set a new resourceVersion.
-			switch action := action.(type) {
-			case k8stesting.PatchActionImpl:
-				action.Patch = versions.ReplaceAll(action.Patch, []byte(`${1}"`+version+`"`))
-				return k8stesting.ObjectReaction(s.tracker(action.Resource.Resource))(action)
-			case k8stesting.CreateActionImpl:
-				action.GetObject().(metav1.Object).SetResourceVersion(version)
-			}
-			return false, nil, nil
-		})
-	}
-	for _, resource := range routeKinds {
-		s.api.PrependReactor("list", resource, k8stesting.ObjectReaction(s.routeTracker))
-		s.api.PrependReactor("get", resource, k8stesting.ObjectReaction(s.routeTracker))
-		s.api.PrependWatchReactor(resource, func(action k8stesting.Action) (bool, watch.Interface, error) {
-			w, err := s.routeTracker.Watch(action.GetResource(), action.GetNamespace())
-			return true, w, err
-		})
-	}
+	s := &stub{Stub: controllertest.NewStub(t), synced: true}
 	for _, o := range world() {
 		s.put(o)
 	}
 	return s
 }
-
-// tracker returns the objects of a resource of the Gateway API.
-func (s *stub) tracker(resource string) k8stesting.ObjectTracker {
-	for _, of := range routeKinds {
-		if resource == of {
-			return s.routeTracker
-		}
-	}
-	return s.api.Tracker()
-}
-
-// routes returns a client for a resource.
-func (s *stub) routes(resource, namespace string) routeClient {
-	kind := ""
-	for k, of := range routeKinds {
-		if resource == of {
-			kind = k
-		}
-	}
-	return gentype.NewFakeClientWithList(&s.api.Fake, namespace, routeVersion.WithResource(resource), routeVersion.WithKind(kind),
-		func() *route { return &route{} }, func() *routeList { return &routeList{} },
-		func(to, from *routeList) { to.ListMeta = from.ListMeta },
-		func(l *routeList) []*route { return l.Items }, func(l *routeList, items []*route) { l.Items = items })
-}
-
-// versions are in merge patches and in JSON patches.
-var versions = regexp.MustCompile(`("resourceVersion":|"path":"/metadata/resourceVersion","value":)"\d*"`)
 
 // changed returns a change of an object of the world.
 func changed[T runtime.Object](name string, change func(T)) func(*stub) {
@@ -170,10 +100,6 @@ func changed[T runtime.Object](name string, change func(T)) func(*stub) {
 			object, ok := o.(T)
 			if meta, is := o.(metav1.Object); ok && is && meta.GetName() == name {
 				change(object)
-				s.set(func() {
-					s.version++
-					meta.SetResourceVersion(strconv.Itoa(s.version))
-				})
 				s.put(object)
 				return
 			}
@@ -185,7 +111,7 @@ func changed[T runtime.Object](name string, change func(T)) func(*stub) {
 // world returns a Gateway, its route and all objects that affect their status.
 func world() []runtime.Object {
 	meta := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u", ResourceVersion: "1", Generation: 1}
+		return metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "u", Generation: 1}
 	}
 	made := func(name string) metav1.ObjectMeta {
 		m := meta("apps", name)
@@ -223,22 +149,10 @@ func world() []runtime.Object {
 
 // put creates or updates an object.
 func (s *stub) put(o runtime.Object) {
-	s.Helper()
-	resource := ""
-	switch o := o.(type) {
-	case *gateway.GatewayClass:
-		resource = "gatewayclasses"
-	case *gateway.Gateway:
-		resource = "gateways"
-	case *gateway.ReferenceGrant:
-		resource = "referencegrants"
-	case *route:
-		resource = cmp.Or(routeKinds[o.Kind], "httproutes")
-	default:
-		s.Put(s.T, o)
-		return
+	if r, ok := o.(*route); ok {
+		r.SetGroupVersionKind(routeVersion.WithKind(cmp.Or(r.Kind, "HTTPRoute")))
 	}
-	fakes.Put(s.T, s.tracker(resource), routeVersion.WithResource(resource), o)
+	s.Put(o)
 }
 
 // remove deletes the object of the world of each resource.
@@ -249,16 +163,16 @@ func (s *stub) remove(resources ...string) {
 		if resource == "gatewayclasses" {
 			namespace = ""
 		}
-		if err := s.tracker(resource).Delete(schema.GroupVersionResource{Group: gateway.GroupName, Version: "v1", Resource: resource}, namespace, name); err != nil {
-			s.Fatal(err)
+		if !s.Delete(resource, namespace, name) {
+			s.Fatalf("%s %s not found", resource, name)
 		}
 	}
 }
 
 func (s *stub) controller(config Config) *Controller {
 	s.Helper()
-	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.log, nil))
-	c, err := newController(s, config, func(*rest.Config) (clients, error) { return clients{s.api.GatewayV1(), s.routes}, nil })
+	config.Tags, config.Event, config.Logger = s, s.note, slog.New(slog.NewTextHandler(&s.Log, nil))
+	c, err := New(s.Client, config)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -268,7 +182,7 @@ func (s *stub) controller(config Config) *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(config Config, during func()) {
 	s.Helper()
-	fakes.Run(s.T, s.controller(config), during)
+	controllertest.Run(s.T, s.controller(config), during)
 }
 
 var errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "one", errors.New("no right"))
@@ -285,9 +199,9 @@ func state(conditions []metav1.Condition, kind string) string {
 
 func (s *stub) gateway() *gateway.Gateway {
 	s.Helper()
-	g, err := s.api.GatewayV1().Gateways("apps").Get(s.Context(), "gw", metav1.GetOptions{})
-	if err != nil {
-		s.Fatal(err)
+	g := &gateway.Gateway{}
+	if !s.Get("gateways", "apps", "gw", g) {
+		s.Fatal("the Gateway does not exist")
 	}
 	return g
 }

@@ -12,12 +12,9 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	k8stesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
@@ -35,8 +32,8 @@ func TestReconcile_Patch(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStub(t)
-			s.put(changedIngress(x.change))
-			s.put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: other, ResourceVersion: "1"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/x"}})
+			s.Put(changedIngress(x.change))
+			s.Put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: other, ResourceVersion: "1"}, Spec: networkingv1.IngressClassSpec{Controller: "example.com/x"}})
 			s.answers(errForbidden)
 			s.run(s.controller(), func() {})
 			patches := s.patches()
@@ -44,7 +41,7 @@ func TestReconcile_Patch(t *testing.T) {
 				t.Errorf("%s: %q", name, patches)
 			}
 			for _, patch := range patches {
-				if want := `one status {"metadata":{"resourceVersion":"2","uid":"u"},"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}}`; patch != want {
+				if want := `one status {"status":{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}},"uid":"u"}`; patch != want {
 					t.Errorf("%s: %s, want %s", name, patch, want)
 				}
 			}
@@ -73,7 +70,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before, change runtime.Object
-		attempts       int32
+		attempts       int
 	}{
 		"an Ingress's label":         {nil, &networkingv1.Ingress{ObjectMeta: meta("apps", "one", label), Spec: networkingv1.IngressSpec{IngressClassName: &class}}, 0},
 		"an Ingress's status":        {nil, &networkingv1.Ingress{ObjectMeta: meta("apps", "one", nil), Spec: networkingv1.IngressSpec{IngressClassName: &class}, Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []address{ip("192.0.2.7")}}}}, 1},
@@ -95,14 +92,14 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				s.answers(errForbidden)
 				s.run(s.controller(), func() {
 					if test.before != nil {
-						s.put(test.before)
+						s.Put(test.before)
 					}
 					time.Sleep(2 * time.Minute) // the delay is 30 s now
 					synctest.Wait()
-					before := s.attempts.Load()
-					s.put(test.change)
+					before := len(s.Writes())
+					s.Put(test.change)
 					synctest.Wait()
-					if n := s.attempts.Load() - before; before == 0 || n != test.attempts {
+					if n := len(s.Writes()) - before; before == 0 || n != test.attempts {
 						t.Errorf("%d attempts, then %d, want %d", before, n, test.attempts)
 					}
 				})
@@ -131,7 +128,7 @@ func TestReconcile_FollowsService(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			for _, addresses := range more {
-				want = append(want, `one status {"metadata":{"resourceVersion":"1","uid":"u"},"status":{"loadBalancer":{"ingress":`+addresses+`}}}`)
+				want = append(want, `one status {"status":{"loadBalancer":{"ingress":`+addresses+`}},"uid":"u"}`)
 			}
 			if got := s.patches(); !slices.Equal(got, want) {
 				t.Errorf("%s: writes\n%q, want\n%q", step, got, want)
@@ -140,17 +137,15 @@ func TestReconcile_FollowsService(t *testing.T) {
 		check("before Run")
 		s.run(c, func() {
 			check("start", `[{"ip":"192.0.2.1"}]`)
-			s.put(balanced("u", "2"))
+			s.Put(balanced("u", "2"))
 			check("addresses removed", "null")
-			s.put(balanced("u", "3", corev1.LoadBalancerIngress{IP: "192.0.2.7"}))
+			s.Put(balanced("u", "3", corev1.LoadBalancerIngress{IP: "192.0.2.7"}))
 			check("addresses", `[{"ip":"192.0.2.7"}]`)
-			if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
-				t.Fatal(err)
-			}
+			s.Delete("services", "home", "gateway")
 			check("Service deleted")
-			s.put(balanced("new", "5"))
+			s.Put(balanced("new", "5"))
 			check("Service recreated")
-			s.put(balanced("new", "6", corev1.LoadBalancerIngress{IP: "192.0.2.8"}))
+			s.Put(balanced("new", "6", corev1.LoadBalancerIngress{IP: "192.0.2.8"}))
 			check("new addresses", `[{"ip":"192.0.2.8"}]`)
 		})
 		s.run(c, func() { check("next leader") })
@@ -161,24 +156,22 @@ func TestReconcile_FollowsService(t *testing.T) {
 func TestReconcile_ServiceMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
-		if err := s.Clientset.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "services"}, "home", "gateway"); err != nil {
-			t.Fatal(err)
-		}
-		s.put(changedIngress(func(i *networkingv1.Ingress) { i.Status.LoadBalancer.Ingress = []address{ip("192.0.2.9")} }))
+		s.Delete("services", "home", "gateway")
+		s.Put(changedIngress(func(i *networkingv1.Ingress) { i.Status.LoadBalancer.Ingress = []address{ip("192.0.2.9")} }))
 		s.answers(errForbidden)
 		s.run(s.controller(), func() {
-			s.put(changedIngress(func(i *networkingv1.Ingress) {
+			s.Put(changedIngress(func(i *networkingv1.Ingress) {
 				i.ResourceVersion, i.Status.LoadBalancer.Ingress = "3", []address{ip("192.0.2.8")}
 			}))
 			synctest.Wait()
-			if n := s.attempts.Load(); n != 0 || s.log.Count("Service does not exist; Ingresses keep their status") != 1 || s.log.Count("Service exists now") != 0 {
-				t.Errorf("%d attempts, log:\n%s", n, &s.log)
+			if n := len(s.Writes()); n != 0 || s.Log.Count("Service does not exist; Ingresses keep their status") != 1 || s.Log.Count("Service exists now") != 0 {
+				t.Errorf("%d attempts, log:\n%s", n, &s.Log)
 			}
-			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u", ResourceVersion: "4"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "gateway"}}})
+			s.Put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u", ResourceVersion: "4"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"app": "gateway"}}})
 			synctest.Wait()
 			time.Sleep(time.Minute)
-			if n := s.attempts.Load(); n < 2 || s.log.Count("Service does not exist; Ingresses keep their status") != 1 || s.log.Count("Service exists now") != 1 {
-				t.Errorf("%d attempts, log:\n%s", n, &s.log)
+			if n := len(s.Writes()); n < 2 || s.Log.Count("Service does not exist; Ingresses keep their status") != 1 || s.Log.Count("Service exists now") != 1 {
+				t.Errorf("%d attempts, log:\n%s", n, &s.Log)
 			}
 		})
 	})
@@ -199,19 +192,19 @@ func TestReconcile_WriteForbidden(t *testing.T) {
 				t.Errorf("Events: %q", got)
 			}
 			c.failing(key{Namespace: "apps", Name: "gone"}, errForbidden) // must not panic
-			if s.attempts.Load() < 3 || s.log.Count("reconcile failed", "update status of Ingress apps/one") != 1 {
-				t.Errorf("%d attempts, log:\n%s", s.attempts.Load(), &s.log)
+			if len(s.Writes()) < 3 || s.Log.Count("reconcile failed", "update status of Ingress apps/one") != 1 {
+				t.Errorf("%d attempts, log:\n%s", len(s.Writes()), &s.Log)
 			}
 		})
 	})
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
-	fakes.CheckReads(t, "no status is written", map[string]string{
+	controllertest.CheckReads(t, "no status is written", map[string]string{
 		"ingresses": "", "ingressclasses": "", "services": "home metadata.name=gateway", "pods": "home", "nodes": "",
-	}, func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+	}, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
 		s := newStub(t)
-		return s.controller(), &s.log, []*k8stesting.Fake{&s.Clientset.Fake}
+		return s.controller(), s.Stub
 	})
 }
 
@@ -229,19 +222,16 @@ func TestReconcile_UnknownClass(t *testing.T) {
 			check := func(events, over int) {
 				t.Helper()
 				synctest.Wait()
-				if n := len(s.events.list()); n != events || s.log.Count("Ingress problem is solved") != over {
-					t.Errorf("%d Events, want %d:\n%s", n, events, &s.log)
+				if n := len(s.events.list()); n != events || s.Log.Count("Ingress problem is solved") != over {
+					t.Errorf("%d Events, want %d:\n%s", n, events, &s.Log)
 				}
 			}
 			check(1, 0)
-			ingresses := schema.GroupVersionResource{Group: networkingv1.GroupName, Version: "v1", Resource: "ingresses"}
-			if err := s.Clientset.Tracker().Delete(ingresses, "apps", "lost"); err != nil {
-				t.Fatal(err)
-			}
+			s.Delete("ingresses", "apps", "lost")
 			check(1, 1)
-			s.put(lost("5"))
+			s.Put(lost("5"))
 			check(2, 1)
-			s.put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: later, ResourceVersion: "6"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}})
+			s.Put(&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: later, ResourceVersion: "6"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}})
 			check(2, 2)
 			if all := s.patches(); len(all) == 0 || !strings.HasPrefix(all[len(all)-1], "lost status ") {
 				t.Errorf("the Ingress of the new class has no status: %q", all)

@@ -1,11 +1,11 @@
 package ingress
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,22 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	k8stesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 )
 
-// stub is a client without an API server. It counts attempts to write.
+// stub is an API server for the controller.
 type stub struct {
-	*testing.T
-	fakes.Client
-	attempts atomic.Int32
-	mu       sync.Mutex
-	answer   error // result of each write; if nil, the write succeeds
-	log      harness.Log
-	events   events
+	*controllertest.Stub
+	events events
 }
 
 // newStub has a Service without addresses and its pod on a node, so that all kinds affect the result.
@@ -37,45 +29,34 @@ func newStub(t *testing.T, more ...runtime.Object) *stub {
 	t.Helper()
 	app := map[string]string{"app": "gateway"}
 	class := "ours"
-	s := &stub{T: t, Client: fakes.Client{Clientset: fake.NewClientset(append([]runtime.Object{
-		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u", ResourceVersion: "1"}, Spec: corev1.ServiceSpec{Selector: app}},
+	return &stub{Stub: controllertest.NewStub(t, append([]runtime.Object{
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway", UID: "u"}, Spec: corev1.ServiceSpec{Selector: app}},
 		&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway-1", UID: "u", Labels: app, ResourceVersion: "1"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway-1", UID: "u", Labels: app},
 			Spec:       corev1.PodSpec{NodeName: "one"}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
 		},
 		&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u", ResourceVersion: "1"},
+			ObjectMeta: metav1.ObjectMeta{Name: "one", UID: "u"},
 			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.1"}}},
 		},
 		&corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "two", UID: "u", ResourceVersion: "1"},
+			ObjectMeta: metav1.ObjectMeta{Name: "two", UID: "u"},
 			Status:     corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: "192.0.2.5"}}},
 		},
-		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class, UID: "u", ResourceVersion: "1"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}},
+		&networkingv1.IngressClass{ObjectMeta: metav1.ObjectMeta{Name: class, UID: "u"}, Spec: networkingv1.IngressClassSpec{Controller: ControllerName}},
 		&networkingv1.Ingress{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "one", UID: "u", ResourceVersion: "1"}, Spec: networkingv1.IngressSpec{IngressClassName: &class},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "apps", Name: "one", UID: "u"}, Spec: networkingv1.IngressSpec{IngressClassName: &class},
 		},
-	}, more...)...)}}
-	s.Clientset.PrependReactor("patch", "ingresses", func(k8stesting.Action) (bool, runtime.Object, error) {
-		s.attempts.Add(1)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.answer != nil, nil, s.answer
-	})
-	return s
+	}, more...)...)}
 }
 
-func (s *stub) answers(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer = err
-}
+func (s *stub) answers(err error) { s.Answer(func() error { return err }) }
 
 func (s *stub) controller() *Controller {
 	s.Helper()
-	c, err := New(s, Config{
+	c, err := New(s.Client, Config{
 		Mode: Strict, Class: "istio", Service: key{Namespace: "home", Name: "gateway"}, Event: s.events.Eventf,
-		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+		Logger: slog.New(slog.NewTextHandler(&s.Log, nil)),
 	})
 	if err != nil {
 		s.Fatal(err)
@@ -86,25 +67,25 @@ func (s *stub) controller() *Controller {
 // run runs a controller while the function runs.
 func (s *stub) run(c *Controller, during func()) {
 	s.Helper()
-	fakes.Run(s.T, c, during)
-}
-
-// put creates or updates an object.
-func (s *stub) put(o runtime.Object) {
-	s.Helper()
-	s.Put(s.T, o)
+	controllertest.Run(s.T, c, during)
 }
 
 var (
 	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "ingresses"}, "one", errors.New("no right"))
 )
 
-// patches returns the attempted patches.
+// patches returns the attempted patches, without their resourceVersions.
 func (s *stub) patches() (all []string) {
-	for _, action := range s.Clientset.Actions() {
-		if patch, ok := action.(k8stesting.PatchAction); ok {
-			all = append(all, patch.GetName()+" "+patch.GetSubresource()+" "+string(patch.GetPatch()))
+	for _, w := range s.Writes() {
+		metadata, _ := w.Body["metadata"].(map[string]any)
+		if metadata["resourceVersion"] == nil {
+			s.Errorf("%s is not guarded", w)
 		}
+		content, err := json.Marshal(map[string]any{"uid": metadata["uid"], "status": w.Body["status"]})
+		if err != nil {
+			s.Fatal(err)
+		}
+		all = append(all, w.Name+" "+w.Subresource+" "+string(content))
 	}
 	return all
 }

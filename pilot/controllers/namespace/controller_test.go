@@ -8,11 +8,10 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
-	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/certs"
-	"incumbent.dev/incumbent/internal/testutil/fakes"
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/controllertest"
 )
 
 // The cache holds the current bundle once.
@@ -48,27 +47,23 @@ func TestWarm_ReadsOnce(t *testing.T) {
 					t.Error("no ConfigMap right after the start")
 				}
 			})
-			s.remove(configMapResource, "a", ConfigMapName)
+			s.Delete("configmaps", "a", ConfigMapName)
 		}
 		c.Close()
-		lists := 0
-		for _, action := range s.Clientset.Actions() {
-			if action.GetVerb() == "list" {
-				lists++
-			}
-		}
-		if lists != 2 {
-			t.Errorf("%d lists, want 2", lists)
+		reads := s.Requests()
+		reads = slices.DeleteFunc(reads, func(r apiserver.Request) bool { return r.Verb != "list" && r.Verb != "watch" })
+		if len(reads) != 2 {
+			t.Errorf("%v, want 2 reads", reads)
 		}
 	})
 }
 
 func TestWarm_ReadForbidden(t *testing.T) {
 	file := bundleFile(t, string(certs.CA(t)))
-	fakes.CheckReads(t, "CA bundle is not distributed", map[string]string{"namespaces": "", "configmaps": "metadata.name=" + ConfigMapName},
-		func(t *testing.T) (fakes.Controller, *logs.Buffer, []*k8stesting.Fake) {
+	controllertest.CheckReads(t, "CA bundle is not distributed", map[string]string{"namespaces": "", "configmaps": "metadata.name=" + ConfigMapName},
+		func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
 			s := newStub(t, space("a"))
-			return s.controller(Config{BundleFile: file}), &s.log, []*k8stesting.Fake{&s.Clientset.Fake}
+			return s.controller(Config{BundleFile: file}), s.Stub
 		})
 }
 

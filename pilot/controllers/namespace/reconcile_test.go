@@ -12,9 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
-	k8stesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 )
 
@@ -55,17 +54,17 @@ func TestReconcile_Writes(t *testing.T) {
 				if test.namespace == nil {
 					test.namespace = space("a")
 				}
-				s.put(test.namespace.DeepCopy())
+				s.Put(test.namespace.DeepCopy())
 				if test.stored != nil {
-					s.put(test.stored.DeepCopy())
+					s.Put(test.stored.DeepCopy())
 				}
-				s.answer = func() error { return test.answer }
+				s.Answer(func() error { return test.answer })
 				s.run(s.controller(Config{BundleFile: file}), func() {
 					for range 10 { // changes that the controller does not read
 						time.Sleep(time.Second)
 						changed := test.namespace.DeepCopy()
 						changed.Labels = map[string]string{"changed": time.Now().Format("05")}
-						s.put(changed)
+						s.Put(changed)
 					}
 					time.Sleep(10*time.Minute - 10*time.Second)
 					synctest.Wait()
@@ -97,14 +96,14 @@ func TestReconcile_LogsErrors(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t, space("a"))
 				if test.stored != nil {
-					s.put(test.stored.DeepCopy())
+					s.Put(test.stored.DeepCopy())
 				}
-				s.answer = func() error {
+				s.Answer(func() error {
 					if s.count() < 5 {
 						return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, ConfigMapName, errors.New("no"))
 					}
 					return nil
-				}
+				})
 				var events []string
 				event := func(about runtime.Object, kind, reason, message string, args ...any) {
 					of := about.(*corev1.ObjectReference)
@@ -114,8 +113,8 @@ func TestReconcile_LogsErrors(t *testing.T) {
 				if want := "ConfigMap a/" + ConfigMapName + " Warning BundleNotWritten: "; len(events) != 1 || !contains(events[0], want, test.want) {
 					t.Errorf("Events %q, want %q", events, want+test.want)
 				}
-				if s.log.Count("reconcile failed") != 1 || s.log.Count(test.want) != 1 || s.log.Count("reconcile succeeded again") != 1 || s.count() != 5 {
-					t.Errorf("%d attempts, want %q in the log:\n%s", s.count(), test.want, &s.log)
+				if s.Log.Count("reconcile failed") != 1 || s.Log.Count(test.want) != 1 || s.Log.Count("reconcile succeeded again") != 1 || s.count() != 5 {
+					t.Errorf("%d attempts, want %q in the log:\n%s", s.count(), test.want, &s.Log)
 				}
 			})
 		})
@@ -147,20 +146,29 @@ func TestReconcile_NamespaceRecreated(t *testing.T) {
 	file := bundleFile(t, string(certs.CA(t)))
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t, space("a"))
-		s.Clientset.PrependWatchReactor("configmaps", k8stesting.DefaultWatchReactor(watch.NewFake(), nil))
+		s.OnRead(func(r apiserver.Request) apiserver.Fault {
+			switch {
+			case r.Resource != "configmaps" || r.Verb != "watch":
+				return apiserver.Fault{}
+			case r.URL.Query().Get("sendInitialEvents") == "true":
+				return apiserver.Fault{Err: apierrors.NewInvalid(schema.GroupKind{}, "", nil)}
+			default:
+				return apiserver.Fault{Hang: true}
+			}
+		})
 		s.run(s.controller(Config{BundleFile: file}), func() {
 			labelled := space("a")
 			labelled.Status.Phase = corev1.NamespaceActive
-			s.put(labelled)
+			s.Put(labelled)
 			synctest.Wait()
 			if n := s.count(); n != 1 {
 				t.Errorf("%d writes, want 1", n)
 			}
-			s.remove(configMapResource, "a", ConfigMapName)
-			s.remove(namespaceResource, "", "a")
+			s.Delete("configmaps", "a", ConfigMapName)
+			s.Delete("namespaces", "", "a")
 			recreated := space("a")
 			recreated.UID = "second"
-			s.put(recreated)
+			s.Put(recreated)
 			synctest.Wait()
 			if n := s.count(); n != 2 || s.bundle("a") == "" {
 				t.Errorf("%d writes, want 2", n)
@@ -178,7 +186,7 @@ func TestReconcile_DiscoverySelectors(t *testing.T) {
 		labelled := func(labels map[string]string) {
 			n := space("a")
 			n.Labels = labels
-			s.put(n)
+			s.Put(n)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
@@ -192,7 +200,7 @@ func TestReconcile_DiscoverySelectors(t *testing.T) {
 				t.Error("the namespace matches and has no bundle")
 			}
 			labelled(nil)
-			s.put(bundleMap("changed"))
+			s.Put(bundleMap("changed"))
 			if time.Sleep(time.Minute); s.bundle("a") != "changed" {
 				t.Error("the ConfigMap of a namespace that does not match was written")
 			}

@@ -1,0 +1,2 @@
+// Package controllertest runs controllers with the in-memory API server.
+package controllertest

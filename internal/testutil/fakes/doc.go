@@ -1,2 +1,0 @@
-// Package fakes runs controllers without an API server.
-package fakes
