@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/environment"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -185,7 +186,7 @@ func TestConstructors(t *testing.T) {
 			t.Errorf("%s: sharing %v, invalid %v, %+v", name, x.made.sharing, x.made.invalid, x.made.cfg)
 		}
 	}
-	t.Setenv(envLeaseDuration, "soon")
+	t.Setenv(environment.LeaseDuration, "soon")
 	l := NewLeaderElection("istio-system", "a", "", "canary", client)
 	if err := l.RunContext(t.Context()); err == nil || !strings.Contains(err.Error(), `election "" in namespace "istio-system": environment variable LEADER_ELECTION_LEASE_DURATION="soon"`) {
 		t.Errorf("invalid environment variable: %v", err)
@@ -200,24 +201,24 @@ func TestConfigFromEnvironment(t *testing.T) {
 		err   []string
 	}{
 		"none":         {variables{}, Config{RetryPeriod: 1}, nil},
-		"on":           {variables{envEnable: "true"}, Config{RetryPeriod: 1}, nil},
-		"off":          {variables{envEnable: "false"}, Config{RetryPeriod: 1, Disabled: true}, nil},
-		"off, as 0":    {variables{envEnable: "0"}, Config{RetryPeriod: 1, Disabled: true}, nil},
-		"lease":        {variables{envLeaseDuration: "40s"}, Config{RetryPeriod: 1, LeaseDuration: 40 * time.Second}, nil},
-		"deadline":     {variables{envRenewDeadline: "20s"}, Config{RetryPeriod: 1, RenewDeadline: 20 * time.Second}, nil},
-		"retry":        {variables{envRetryPeriod: "1ns"}, Config{RetryPeriod: 1}, nil},
-		"longer retry": {variables{envRetryPeriod: "5s"}, Config{RetryPeriod: 5 * time.Second}, nil},
-		"perhaps":      {variables{envEnable: "maybe"}, Config{RetryPeriod: 1}, []string{envEnable + `="maybe": give true or false`}},
-		"no time":      {variables{envLeaseDuration: "0s"}, Config{RetryPeriod: 1}, []string{envLeaseDuration + `="0s": give a positive duration`}},
-		"less time":    {variables{envRetryPeriod: "-1ns"}, Config{RetryPeriod: 1}, []string{envRetryPeriod + `="-1ns": give a positive duration`}},
+		"on":           {variables{environment.EnableLeaderElection: "true"}, Config{RetryPeriod: 1}, nil},
+		"off":          {variables{environment.EnableLeaderElection: "false"}, Config{RetryPeriod: 1, Disabled: true}, nil},
+		"off, as 0":    {variables{environment.EnableLeaderElection: "0"}, Config{RetryPeriod: 1, Disabled: true}, nil},
+		"lease":        {variables{environment.LeaseDuration: "40s"}, Config{RetryPeriod: 1, LeaseDuration: 40 * time.Second}, nil},
+		"deadline":     {variables{environment.RenewDeadline: "20s"}, Config{RetryPeriod: 1, RenewDeadline: 20 * time.Second}, nil},
+		"retry":        {variables{environment.RetryPeriod: "1ns"}, Config{RetryPeriod: 1}, nil},
+		"longer retry": {variables{environment.RetryPeriod: "5s"}, Config{RetryPeriod: 5 * time.Second}, nil},
+		"perhaps":      {variables{environment.EnableLeaderElection: "maybe"}, Config{RetryPeriod: 1}, []string{environment.EnableLeaderElection + `="maybe": give true or false`}},
+		"no time":      {variables{environment.LeaseDuration: "0s"}, Config{RetryPeriod: 1}, []string{environment.LeaseDuration + `="0s": give a positive duration`}},
+		"less time":    {variables{environment.RetryPeriod: "-1ns"}, Config{RetryPeriod: 1}, []string{environment.RetryPeriod + `="-1ns": give a positive duration`}},
 		"all wrong": {
-			variables{envEnable: "maybe", envLeaseDuration: "30", envRenewDeadline: "x", envRetryPeriod: "0"},
-			Config{RetryPeriod: 1}, []string{envEnable, envLeaseDuration, envRenewDeadline, envRetryPeriod},
+			variables{environment.EnableLeaderElection: "maybe", environment.LeaseDuration: "30", environment.RenewDeadline: "x", environment.RetryPeriod: "0"},
+			Config{RetryPeriod: 1}, []string{environment.EnableLeaderElection, environment.LeaseDuration, environment.RenewDeadline, environment.RetryPeriod},
 		},
-		"one wrong": {variables{envLeaseDuration: "30", envRetryPeriod: "2s"}, Config{RetryPeriod: 2 * time.Second}, []string{envLeaseDuration}},
+		"one wrong": {variables{environment.LeaseDuration: "30", environment.RetryPeriod: "2s"}, Config{RetryPeriod: 2 * time.Second}, []string{environment.LeaseDuration}},
 	} {
 		// Values that are set are kept, except Disabled: without the variable elections are enabled.
-		for _, name := range []string{envEnable, envLeaseDuration, envRenewDeadline, envRetryPeriod} {
+		for _, name := range []string{environment.EnableLeaderElection, environment.LeaseDuration, environment.RenewDeadline, environment.RetryPeriod} {
 			t.Setenv(name, x.given[name])
 		}
 		got, err := Config{RetryPeriod: 1, Disabled: true}.fromEnvironment()

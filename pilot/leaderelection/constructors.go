@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"incumbent.dev/incumbent/internal/environment"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -55,6 +56,17 @@ func compatible(client kube.Client, cfg Config) *LeaderElection {
 		l.invalid = fmt.Errorf("election %q in namespace %q: %w", l.cfg.lockName(), l.cfg.Namespace, err)
 	}
 	return l
+}
+
+// fromEnvironment returns c with the values of the environment that istiod's constructors read. Without a variable, elections are
+// enabled.
+func (c Config) fromEnvironment() (Config, error) {
+	var r environment.Reader
+	c.Disabled = !r.Bool(environment.EnableLeaderElection, true)
+	c.LeaseDuration = r.Duration(environment.LeaseDuration, c.LeaseDuration)
+	c.RenewDeadline = r.Duration(environment.RenewDeadline, c.RenewDeadline)
+	c.RetryPeriod = r.Duration(environment.RetryPeriod, c.RetryPeriod)
+	return c, r.Err()
 }
 
 // LocationPrioritizedComparison reports whether l outranks a holder with the key

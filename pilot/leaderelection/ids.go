@@ -1,6 +1,6 @@
 package leaderelection
 
-import "time"
+import "incumbent.dev/incumbent/internal/environment"
 
 // IDs of the elections of a control plane. They are the names of lock objects in existing clusters
 // and must not change.
@@ -22,7 +22,7 @@ const (
 
 // Default timing of elections. istiod uses the same values.
 const (
-	DefaultLeaseDuration = 30 * time.Second
-	DefaultRenewDeadline = 15 * time.Second
-	DefaultRetryPeriod   = 7500 * time.Millisecond
+	DefaultLeaseDuration = environment.DefaultLeaseDuration
+	DefaultRenewDeadline = environment.DefaultRenewDeadline
+	DefaultRetryPeriod   = environment.DefaultRetryPeriod
 )

@@ -2,15 +2,14 @@ package features
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"istio.io/pkg/env"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/internal/environment"
 )
 
 // Features has the values of the environment variables. The comment of a field has the variable and its default.
@@ -95,42 +94,27 @@ func FromEnv() (Features, error) {
 		RenewDeadline: r.duration(renewDeadline),
 		RetryPeriod:   r.duration(retryPeriod),
 	}
-	return f, errors.Join(r.errs...)
+	return f, r.Err()
 }
 
-// reader converts texts to values and collects errors.
-type reader struct{ errs []error }
+// reader reads registered variables.
+type reader struct{ environment.Reader }
 
-func raw(v env.Var) string { return cmp.Or(os.Getenv(v.Name), v.DefaultValue) }
-
-func (r *reader) wrong(v env.Var, err error) {
-	r.errs = append(r.errs, fmt.Errorf("environment variable %s=%q: %w", v.Name, raw(v), err))
-}
-
-func (r *reader) boolean(v env.Var) bool {
-	value, err := strconv.ParseBool(raw(v))
-	if err != nil {
-		r.wrong(v, errors.New("give true or false"))
-	}
-	return value
-}
+func (r *reader) boolean(v env.Var) bool { return r.Bool(v.Name, v.DefaultValue == "true") }
 
 func (r *reader) duration(v env.Var) time.Duration {
-	value, err := time.ParseDuration(raw(v))
-	if err != nil || value <= 0 {
-		r.wrong(v, errors.New("give a positive duration with its unit, such as 30s"))
-	}
-	return value
+	fallback, _ := time.ParseDuration(v.DefaultValue) // registered with a duration
+	return r.Duration(v.Name, fallback)
 }
 
 // text reads a text and checks it unless it is empty.
 func (r *reader) text(v env.Var, check func(string) []string) string {
-	value := raw(v)
+	value := cmp.Or(os.Getenv(v.Name), v.DefaultValue)
 	if value == "" || check == nil {
 		return value
 	}
 	if problems := check(value); len(problems) > 0 {
-		r.wrong(v, errors.New(strings.Join(problems, "; ")))
+		r.Wrong(v.Name, value, strings.Join(problems, "; "))
 	}
 	return value
 }

@@ -4,14 +4,15 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"istio.io/pkg/env"
+
+	"incumbent.dev/incumbent/internal/environment"
 )
 
 // A new variable is registered here and gets a field in Features and a line in FromEnv.
 var (
-	enableLeaderElection = register("ENABLE_LEADER_ELECTION", true,
+	enableLeaderElection = register(environment.EnableLeaderElection, true,
 		"If false, every replica runs all controllers without locks. Only for a single replica.")
 	revision = register("REVISION", "",
 		"The revision of the control plane. Empty means \"default\".")
@@ -49,11 +50,11 @@ var (
 		"If false, the server does not create a missing GatewayClass istio.")
 	electionLock = register("LEADER_ELECTION_LOCK", "configmap",
 		"Type of the locks: configmap (as in istiod), lease, or multi (both, while migrating).")
-	leaseDuration = register("LEADER_ELECTION_LEASE_DURATION", 30*time.Second,
+	leaseDuration = register(environment.LeaseDuration, environment.DefaultLeaseDuration,
 		"Time after which a candidate acquires a lock that is not renewed. Whole seconds.")
-	renewDeadline = register("LEADER_ELECTION_RENEW_DEADLINE", 15*time.Second,
+	renewDeadline = register(environment.RenewDeadline, environment.DefaultRenewDeadline,
 		"How long a leader may act after it sent its last acknowledged renewal.")
-	retryPeriod = register("LEADER_ELECTION_RETRY_PERIOD", 7500*time.Millisecond,
+	retryPeriod = register(environment.RetryPeriod, environment.DefaultRetryPeriod,
 		"Interval between renewals of a leader.")
 )
 

@@ -233,3 +233,14 @@ func TestDefaultWatcher_FakeClientset(t *testing.T) {
 		})
 	}
 }
+
+// istioStyle returns an election of each constructor with istiod's signature.
+func istioStyle(name string, client kube.Client) map[string]*leaderelection.LeaderElection {
+	const namespace, id, revision = "istio-system", "an-election", "stable"
+	return map[string]*leaderelection.LeaderElection{
+		"ConfigMap":    leaderelection.NewLeaderElection(namespace, name, id, revision, client),
+		"Lease":        leaderelection.NewLeaseLeaderElection(namespace, name, id, revision, client),
+		"per revision": leaderelection.NewPerRevisionLeaderElection(namespace, name, id, revision, client),
+		"multicluster": leaderelection.NewLeaderElectionMulticluster(namespace, name, id, revision, false, client),
+	}
+}
