@@ -76,7 +76,7 @@ func (o Options) flags(f *pflag.FlagSet, config *install.Config) {
 	}
 	f.StringVar(&config.Set, "set", "", "name of this fence in the cluster (default the namespace)")
 	f.StringVarP(&config.File, "file", "f", "", "YAML file with declarations (default the elections of pilot server)")
-	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of the lock objects: configmap, lease or multi (LEADER_ELECTION_LOCK)")
+	f.StringVar(&config.Lock, "lock", o.Features.ElectionLock, "kind of the lock objects: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
 	f.StringSliceVar(&config.ServiceAccounts, "service-account", nil, "service accounts of the servers, as name or namespace/name; {revision} is replaced by each revision (default pilot-{revision})")
 	f.StringSliceVar(&config.Others, "other-service-account", nil, "further service accounts that may hold the locks, as name or namespace/name; a * at the end matches any suffix. Their other writes are not guarded")
 	f.StringSliceVar(&config.Revisions, "revisions", nil, "revisions that exist, for elections per revision and for {revision}")

@@ -14,7 +14,7 @@ import (
 // LockKind is the kind of object that has an election's record.
 type LockKind string
 
-// The kinds of lock. For a MultiLock it is the kind of the lock whose record counts.
+// The kinds of lock.
 const (
 	ConfigMap LockKind = "configmap"
 	Lease     LockKind = "lease"
@@ -47,8 +47,6 @@ type Declaration struct {
 	Lock LockKind `json:"lock"`
 	// Revisions declares a per-revision election. Each revision has its lock "<election>-<revision>" and its policies.
 	Revisions []string `json:"revisions,omitempty"`
-	// Multi is true if the lock is part of a MultiLock. Its transitions may then change to the transitions of the other lock.
-	Multi bool `json:"multi,omitempty"`
 	// Mode is "deny" (default), "warn" or "audit".
 	Mode Mode `json:"mode,omitempty"`
 	// Remote is true if candidates of other clusters take part. Their tokens are not bound to pods of this cluster, so
@@ -93,7 +91,7 @@ func (d Declaration) Validate() error {
 		wrong("namespace %q: %s", d.Namespace, problem)
 	}
 	if d.Lock != ConfigMap && d.Lock != Lease {
-		wrong("lock %q: give configmap or lease. For a MultiLock, give lease", d.Lock)
+		wrong("lock %q: give configmap or lease", d.Lock)
 	}
 	if d.Coordinated && d.Lock == ConfigMap {
 		wrong("coordinated with lock %q: a coordinator supports only Leases: give lease", d.Lock)

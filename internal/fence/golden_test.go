@@ -23,7 +23,7 @@ func TestRender_Golden(t *testing.T) {
 		{Resources: []string{"services"}, Names: []string{"y"}, Verbs: []string{"delete"}},
 	}
 	lease := good()
-	lease.Lock, lease.Election, lease.Multi, lease.Mode = fence.Lease, "other", true, fence.Warn
+	lease.Lock, lease.Election, lease.Mode = fence.Lease, "other", fence.Warn
 	lease.Members = true
 	perRevision := good()
 	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit

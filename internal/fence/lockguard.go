@@ -87,9 +87,6 @@ const (
 	managedGrowth = 4 << 10
 )
 
-// jump is the largest increase of the transitions with which one lock of a MultiLock may follow the other.
-const jump = 1_000_000
-
 func (s single) lockVariables() []admissionv1.Variable {
 	variables := []admissionv1.Variable{podVariable()}
 	variables = append(variables, recordVariables(s.Lock, "oldObject", "old")...)
@@ -97,9 +94,6 @@ func (s single) lockVariables() []admissionv1.Variable {
 	counts := fmt.Sprintf("variables.newTransitions == variables.oldTransitions || variables.newTransitions <= %d && "+
 		"(variables.oldTransitions < 0 ? variables.newTransitions >= 0 || variables.newHolder == '' : "+
 		"variables.newTransitions == variables.oldTransitions + 1 || variables.oldTransitions >= %[1]d && variables.newTransitions >= 0)", mostTransitions)
-	if s.Multi {
-		counts += fmt.Sprintf(" || variables.newTransitions > variables.oldTransitions && variables.newTransitions <= %d", jump)
-	}
 	holds, takes := s.holds(), s.isPod("variables.newHolder", "variables.pod")
 	wanted := `variables.requested.contains('"identity":"' + variables.newHolder + '"')`
 	nominates := "variables.coordinator && variables.newHolder != ''"

@@ -7,15 +7,18 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// FencedElections returns the elections of a server whose writes a fence can guard.
+// FencedElections returns the elections of a server with the writes that a fence can guard. An election that the configuration
+// disables has none, because guarded writes are rejected while a lock is missing. The fence guards its lock anyway, so that each
+// configuration has the same guards of locks.
 func FencedElections(config Config) []install.Election {
 	var all []install.Election
-	for _, row := range config.rows() {
-		if len(row.writes) > 0 {
-			all = append(all, install.Election{
-				ID: row.id, Lease: row.lease, PerRevision: row.perRevision, Coordinated: !row.perRevision && !row.uncoordinated, Guards: row.writes,
-			})
+	config = config.withDefaults()
+	for _, row := range table {
+		e := install.Election{ID: row.id, Lease: row.lease, PerRevision: row.perRevision, Coordinated: !row.perRevision && !row.uncoordinated}
+		if row.on == nil || row.on(config) {
+			e.Guards = row.writes
 		}
+		all = append(all, e)
 	}
 	return all
 }

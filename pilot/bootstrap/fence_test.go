@@ -97,3 +97,22 @@ func TestGuardedLeases(t *testing.T) {
 		}
 	}
 }
+
+// The fence guards the locks of all elections, and the writes of enabled controllers only.
+func TestFencedElections(t *testing.T) {
+	for name, test := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"default":     {Config{}, []string{"istio-namespace-controller-election 1", "istio-leader 0", "istio-gateway-status-leader 0", "istio-gateway-deployment 5", "incumbent-coordinator 0"}},
+		"no gateways": {Config{DisableGatewayAPI: true}, []string{"istio-namespace-controller-election 1", "istio-leader 0", "istio-gateway-status-leader 0", "istio-gateway-deployment 0", "incumbent-coordinator 0"}},
+	} {
+		var got []string
+		for _, e := range FencedElections(test.config) {
+			got = append(got, fmt.Sprint(e.ID, " ", len(e.Guards)))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -29,7 +29,8 @@ type Config struct {
 	Elections []Election
 	// Namespace of the control plane and its locks. The default is istio-system.
 	Namespace string
-	// Lock is "configmap", "lease" or "multi", which is fenced by the Lease. The default is configmap.
+	// Lock is "configmap", "lease" or "multi". With multi, elections move from ConfigMaps to Leases: the ConfigMap is the parameter
+	// of the guards, because a candidate of an earlier step does not hold the Lease, and both locks are guarded. The default is configmap.
 	Lock string
 	// ServiceAccounts of the servers, as name or namespace/name. fence.RevisionWord in them is replaced by each
 	// revision. The default is "pilot-{revision}", which package manifests creates.
@@ -63,7 +64,9 @@ type Config struct {
 	Wait time.Duration
 }
 
-// Election is an election of the servers and the writes that only its leader may make.
+const lockMulti = "multi"
+
+// Election is an election of the servers and the writes that only its leader may make. Without Guards, the fence guards the lock only.
 type Election struct {
 	ID string
 	// Lease is true if the lock is a Lease regardless of Config.Lock.
@@ -109,10 +112,19 @@ func (c Config) declarations() ([]fence.Declaration, error) {
 	c = c.withDefaults()
 	var all []fence.Declaration
 	for _, e := range c.Elections {
+		if c.WithoutLockGuard && len(e.Guards) == 0 {
+			continue
+		}
 		if e.PerRevision && len(c.Revisions) == 0 {
 			return nil, fmt.Errorf("election %s has a lock per revision: give the revisions with --revisions", e.ID)
 		}
-		all = append(all, c.declaration(e))
+		d := c.declaration(e)
+		all = append(all, d)
+		if c.Lock == lockMulti && !e.Lease && !c.WithoutLockGuard {
+			d.Lock = fence.Lease
+			d.Guards = nil
+			all = append(all, d)
+		}
 	}
 	return all, nil
 }
@@ -123,12 +135,10 @@ func (c Config) declaration(e Election) fence.Declaration {
 		ServiceAccounts: c.qualified(c.ServiceAccounts), Others: c.qualified(c.Others), Coordinators: c.Coordinators,
 		Coordinated: c.Coordinated && e.Coordinated, Guards: e.Guards, WithoutLockGuard: c.WithoutLockGuard, Members: true,
 	}
-	switch {
-	case e.Lease:
+	if e.Lease {
 		d.Lock = fence.Lease
-	case c.Lock == "multi":
-		d.Lock = fence.Lease
-		d.Multi = true
+	} else if c.Lock == lockMulti {
+		d.Lock = fence.ConfigMap
 	}
 	if e.PerRevision {
 		d.Revisions = c.Revisions

@@ -1,9 +1,11 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,11 +23,6 @@ func TestConfig_Declarations(t *testing.T) {
 		each   fence.Declaration
 	}{
 		"defaults": {Config{}, defaults, fence.Declaration{Namespace: "istio-system", ServiceAccounts: []string{"istio-system/pilot-{revision}"}}},
-		"multi": {
-			Config{Lock: "multi"},
-			fence.Declaration{Namespace: "istio-system", Lock: fence.Lease, Multi: true, ServiceAccounts: defaults.ServiceAccounts},
-			fence.Declaration{Namespace: "istio-system", ServiceAccounts: []string{"istio-system/pilot-{revision}"}},
-		},
 		"accounts": {
 			Config{Namespace: "mesh", ServiceAccounts: []string{"a-{revision}", "ns/b"}, Others: []string{"c-*"}},
 			fence.Declaration{Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y", "ns/b"}, Others: []string{"mesh/c-*"}},
@@ -54,6 +51,21 @@ func TestConfig_Declarations(t *testing.T) {
 		got, err := x.config.Declarations()
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %v\n%+v\nwant %+v", name, err, got, want)
+		}
+	}
+}
+
+// While an election moves to a Lease, the ConfigMap is the parameter, and both locks are guarded.
+func TestConfig_LockMulti(t *testing.T) {
+	for without, want := range map[bool]string{false: "configmap all 1, lease all 0, lease each 1, lease free 0", true: "configmap all 1, lease each 1"} {
+		elections := append(slices.Clone(configElections), Election{ID: "free", Lease: true})
+		all, err := Config{Lock: "multi", Elections: elections, Revisions: []string{"x"}, WithoutLockGuard: without}.Declarations()
+		var got []string
+		for _, d := range all {
+			got = append(got, fmt.Sprintf("%s %s %d", d.Lock, d.Election, len(d.Guards)))
+		}
+		if err != nil || strings.Join(got, ", ") != want {
+			t.Errorf("without guards of locks: %t: %q, %v", without, got, err)
 		}
 	}
 }

@@ -163,7 +163,7 @@ func (c Config) variants() (all []Config) {
 	for _, mode := range []fence.Mode{fence.Deny, fence.Warn, fence.Audit} {
 		for _, coordinated := range []bool{false, true} {
 			for _, without := range []bool{false, true} {
-				for _, lock := range []string{c.Lock, "multi"} {
+				for _, lock := range []string{c.Lock, lockMulti} {
 					one := c
 					one.Mode = string(mode)
 					one.Coordinated = coordinated

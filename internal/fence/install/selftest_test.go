@@ -257,7 +257,7 @@ func TestSelfTest_ReportsChanges(t *testing.T) {
 		return fmt.Sprintf("fence is not in effect: a write by me (leading: %t) was %s", leading, answer)
 	}
 	const good, bad, unclear = `level=INFO msg="fence is in effect"`, `level=ERROR msg="fence is not in effect`, `level=WARN msg="cannot determine`
-	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease", "multi": "Lease"} {
+	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
 		s := newSelfTested(t, "a")
 		now := following
 		now.LockType = lock
@@ -341,7 +341,7 @@ func TestSelfTest_RunSchedule(t *testing.T) {
 }
 
 func TestSelfTest_ProbesByLockType(t *testing.T) {
-	for lock, want := range map[string]fence.LockKind{"configmap": fence.ConfigMap, "lease": fence.Lease, "multi": fence.Lease} {
+	for lock, want := range map[string]fence.LockKind{"configmap": fence.ConfigMap, "lease": fence.Lease} {
 		s := NewSelfTest(clientOf(t, stubbed(nil)), SelfTestConfig{Interval: time.Second})
 		s.Add(func() leaderelection.Status {
 			return leaderelection.Status{Lock: "e", Namespace: "sys", LockType: lock}

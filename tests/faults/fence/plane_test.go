@@ -1,0 +1,93 @@
+package fence
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/defaults"
+	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/pilot/bootstrap"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// installPlane installs the fence of pilot server for revision stable.
+func (s *stage) installPlane(lock string) {
+	s.t.Helper()
+	config := install.Config{
+		RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{}),
+		Revisions: []string{"stable"}, ServiceAccounts: []string{account}, Others: []string{"istiod"}, Lock: lock, Wait: waits.Bound, AllowUnclear: true,
+	}
+	s.must(nil, config.Install(s.t.Context(), s.t.Output()))
+	s.t.Cleanup(func() {
+		if err := config.Remove(cleanup(s.t), s.t.Output()); err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// The fence of the server guards the locks of elections without guarded writes, and admits all changes of their electors.
+func TestFence_LocksWithoutGuards(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "")
+	s.installPlane("configmap")
+	foreign, watcher := s.podOf("o", "other").Kube(), defaults.New("stable")
+
+	ingress := leaderelection.Config{ElectionID: leaderelection.IngressController, Lock: leaderelection.LockTypeConfigMap, DefaultWatcher: watcher}
+	enter := func(name, account string, c leaderelection.Config, revision string) (*leaderelection.LeaderElection, func()) {
+		c.Identity, c.Revision = name, revision
+		return s.run(s.identity(name, account), c)
+	}
+	a, _ := enter("a", account, ingress, "stable")
+	eventually(t, "a leads", a.IsLeader)
+	b, quitB := enter("b", account, ingress, "canary")
+	eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
+	s.refused("another account empties the lock of the ingress", steal(t, s, foreign, leaderelection.IngressController, true), leaderelection.IngressController, "only the holder")
+	watcher.Set("canary")
+	eventually(t, "b was handed the lock", b.IsLeader)
+	quitB()
+	eventually(t, "a leads again", a.IsLeader)
+
+	legacy := leaderelection.Config{ElectionID: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap, DefaultWatcher: watcher}
+	status := leaderelection.Config{
+		ElectionID: leaderelection.GatewayStatusController, PerRevision: true, DefaultWatcher: watcher,
+		Predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
+	}
+	old, quitOld := enter("old", "istiod", legacy, "old")
+	eventually(t, "the legacy candidate leads", old.IsLeader)
+	c, quitC := enter("c", account, status, "stable")
+	eventually(t, "c has joined the legacy election", func() bool { return c.Status().Holder == "c" && !c.IsLeader() })
+	quitOld()
+	eventually(t, "c leads", c.IsLeader)
+	eventually(t, "c has released the legacy lock", func() bool {
+		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), leaderelection.GatewayStatusController, metav1.GetOptions{})
+		return err == nil && strings.Contains(cm.Annotations[locks.LeaderElectionRecordAnnotationKey], `"holderIdentity":""`)
+	})
+	name := leaderelection.GatewayStatusController + "-stable"
+	s.refused("another account empties the lock of the status", steal(t, s, foreign, name, false), name, "only the holder")
+	d, _ := enter("d", account, status, "stable")
+	eventually(t, "d follows", func() bool { id, _ := d.Leader(); return id == "c" })
+	quitC()
+	eventually(t, "d leads", d.IsLeader)
+}
+
+// steal removes the holder of a lock.
+func steal(t *testing.T, s *stage, as kubernetes.Interface, name string, configMap bool) error {
+	t.Helper()
+	if configMap {
+		lock, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		s.must(nil, err)
+		delete(lock.Annotations, locks.LeaderElectionRecordAnnotationKey)
+		_, err = as.CoreV1().ConfigMaps(s.namespace).Update(t.Context(), lock, metav1.UpdateOptions{})
+		return err
+	}
+	lock, err := s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), name, metav1.GetOptions{})
+	s.must(nil, err)
+	lock.Spec.HolderIdentity = new(string)
+	_, err = as.CoordinationV1().Leases(s.namespace).Update(t.Context(), lock, metav1.UpdateOptions{})
+	return err
+}
