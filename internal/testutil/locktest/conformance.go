@@ -27,24 +27,15 @@ type Harness struct {
 	Owner metav1.OwnerReference
 	// WriteOther writes another object of the same type in the same namespace.
 	WriteOther func()
-	// ExpiredVersion is a resourceVersion from which no watch can resume. It is not used for a lock without Watch.
-	ExpiredVersion string
 }
 
 // Harness returns a Harness for the object of the store.
 func (s *Store) Harness() Harness {
 	return Harness{
-		Lock: func(identity, key string) k8sresourcelock.Lock {
-			lock := s.Lock(identity, key)
-			if s.sharing() {
-				return Subscribed(lock.Locker.(*k8sresourcelock.LeaseLock))
-			}
-			return lock
-		},
-		Mutate:         s.Mutate,
-		Delete:         func() { s.Delete() },
-		WriteOther:     s.WriteOther,
-		ExpiredVersion: "1",
+		Lock:       func(identity, key string) k8sresourcelock.Lock { return s.Lock(identity, key) },
+		Mutate:     s.Mutate,
+		Delete:     func() { s.Delete() },
+		WriteOther: s.WriteOther,
 	}
 }
 
@@ -59,8 +50,8 @@ func Conformance(t *testing.T, harness func(t *testing.T) Harness) {
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				h := harness(t)
-				if h.WriteOther == nil || h.ExpiredVersion == "" {
-					t.Fatal("the harness lacks WriteOther or ExpiredVersion, without which checks would prove nothing")
+				if h.WriteOther == nil {
+					t.Fatal("the harness lacks WriteOther, without which checks would prove nothing")
 				}
 				c.run(&trial{T: t, Harness: h, ctx: ctx})
 			})

@@ -54,10 +54,6 @@ var readChecks = []check{
 }
 
 func watchOnce(ctx context.Context, l k8sresourcelock.Lock) error {
-	if l, ok := l.(Locker); ok {
-		_, err := l.Watch(ctx, "", func() {}, func(k8sresourcelock.Snapshot) {})
-		return err
-	}
 	watch := l.Subscribe(ctx, func() {})
 	watch.End()
 	var errs []error

@@ -96,7 +96,7 @@ func TestSend_NotSent(t *testing.T) {
 		shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 		hang := make(chan struct{})
 		shared.Call(t.Context(), time.Hour, func(ended func()) { <-hang; ended() }, func() {})
-		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Shared = shared })
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) { c.Shared = shared })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.values = ctx

@@ -12,7 +12,7 @@ import (
 // testConfig returns a valid configuration with a different value in each duration.
 func testConfig() LeaderElectionConfig {
 	return LeaderElectionConfig{
-		Lock:          locktest.NewStore(locktest.Lease).Lock("me", "stable").Locker,
+		Lock:          locktest.NewStore(locktest.Lease).Lock("me", "stable").Lock,
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7 * time.Second,
 		DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
 	}
@@ -87,7 +87,7 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 	store := locktest.NewStore(locktest.Lease)
-	configMap := locktest.NewStore(locktest.ConfigMap).Lock("me", "").Locker
+	configMap := locktest.NewStore(locktest.ConfigMap).Lock("me", "").Lock
 	coordinated := func(change func(*LeaderElectionConfig)) func(*LeaderElectionConfig) {
 		return func(c *LeaderElectionConfig) { c.Coordinated = true; change(c) }
 	}
@@ -121,9 +121,9 @@ func TestConfigValidate(t *testing.T) {
 		"negative drift":    {func(c *LeaderElectionConfig) { c.MaxClockDrift = -0.1 }, "MaxClockDrift -0.1"},
 		"full drift":        {func(c *LeaderElectionConfig) { c.MaxClockDrift = 1 }, "MaxClockDrift 1"},
 		"no lock":           {func(c *LeaderElectionConfig) { c.Lock = nil }, "no Lock"},
-		"no identity":       {func(c *LeaderElectionConfig) { c.Lock = store.Lock("", "").Locker }, "identity"},
-		"space in identity": {func(c *LeaderElectionConfig) { c.Lock = store.Lock("a b", "").Locker }, "identity"},
-		"long identity":     {func(c *LeaderElectionConfig) { c.Lock = store.Lock(strings.Repeat("x", 300), "").Locker }, "identity"},
+		"no identity":       {func(c *LeaderElectionConfig) { c.Lock = store.Lock("", "").Lock }, "identity"},
+		"space in identity": {func(c *LeaderElectionConfig) { c.Lock = store.Lock("a b", "").Lock }, "identity"},
+		"long identity":     {func(c *LeaderElectionConfig) { c.Lock = store.Lock(strings.Repeat("x", 300), "").Lock }, "identity"},
 		"coordinated":       {coordinated(func(*LeaderElectionConfig) {}), ""},
 		"coordinated ConfigMap": {
 			coordinated(func(c *LeaderElectionConfig) { c.Lock = configMap }), "Coordinated with a *k8sresourcelock.ConfigMapLock: ",

@@ -154,7 +154,7 @@ func TestExitOnStuckDrain(t *testing.T) {
 func runStuck(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	elector, err := le.NewLeaderElector(le.LeaderElectionConfig{
-		Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, ReleaseOnCancel: true,
+		Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Lock, ReleaseOnCancel: true,
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 5 * time.Second,
 		StopLimit: 50 * time.Millisecond, ExitOnStuckDrain: true,
 		RunFunctions: []func(context.Context) error{func(context.Context) error {

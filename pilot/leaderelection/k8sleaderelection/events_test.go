@@ -165,7 +165,7 @@ func TestEvents_OperatorStepDown(t *testing.T) {
 		events := &recorder{}
 		a := startRecorded(t, store, "a", "stable", events)
 		advance(time.Minute)
-		operator := admin.Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}
+		operator := admin.Operator{Lock: store.Lock("operator", "").Lock, Requester: "alice"}
 		if err := operator.StepDown(t.Context(), "test", time.Minute); err != nil {
 			t.Fatal(err)
 		}

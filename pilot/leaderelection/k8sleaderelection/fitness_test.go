@@ -18,7 +18,7 @@ import (
 func fitLoop(t *testing.T, check func(context.Context) error) (*loop, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	return idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+	return idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 		c.FitnessCheck = check
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	}), &log

@@ -72,7 +72,7 @@ func prepareKey(t *testing.T, store *locktest.Store, identity, key string, chang
 	t.Helper()
 	c := &candidate{lock: store.Lock(identity, key), ended: make(chan struct{}), fail: make(chan error, 1)}
 	config := le.LeaderElectionConfig{
-		Lock: c.lock.Locker, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
+		Lock: c.lock.Lock, LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry,
 		ReleaseOnCancel: true, Name: "test", RunFunctions: []func(context.Context) error{c.run},
 		Clock:           testClock(),
 		Logger:          slog.New(slog.NewTextHandler(&c.log, nil)),
@@ -286,7 +286,7 @@ func startRecorded(t *testing.T, store *locktest.Store, identity, revision strin
 	t.Helper()
 	lock := store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: identity, Key: revision, EventRecorder: w})
 	c := prepareKey(t, store, identity, revision, append(change, func(c *le.LeaderElectionConfig) {
-		c.Lock = lock.Locker
+		c.Lock = lock.Lock
 		c.Ranked = true
 		c.Observer = w
 	})...)

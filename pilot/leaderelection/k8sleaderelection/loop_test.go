@@ -106,7 +106,7 @@ func TestCampaignReleasesResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		alarms, clock := newSuspender()
 		returned := false
-		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 			c.Clock = clock
 			c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error { <-ctx.Done(); return nil }}
 			c.Callbacks.OnNewLeader = func(string) {
@@ -134,7 +134,7 @@ func TestCampaignReleasesResources(t *testing.T) {
 
 // KeyComparison gets the key of the newest known record that has a holder.
 func TestKeyComparisonRecord(t *testing.T) {
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 		c.KeyComparison = func(key string) bool { return key == "low" }
 	})
 	l.state.Snap.Record = core.Record{Holder: "x", Key: "high"}
@@ -161,7 +161,7 @@ func TestKeyComparisonRecord(t *testing.T) {
 func TestPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var leaders []string
-		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 			c.Callbacks.OnNewLeader = func(name string) { leaders = append(leaders, name) }
 		})
 		began := time.Now()
@@ -210,7 +210,7 @@ func TestPublish(t *testing.T) {
 }
 
 func TestSetTerm_Ended(t *testing.T) {
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
 	l.publicTerm = Term{LockUID: "u", Transitions: 3, Token: 7}
 	c := &change{before: core.State{Term: core.Term{UID: "u", Transitions: 3}}}
 	c.lock.UID = "u"
@@ -223,7 +223,7 @@ func TestSetTerm_Ended(t *testing.T) {
 // IsLeader and Status read the clock, so they do not depend on the loop.
 func TestIsLeader_ReadsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
 		l.le.view.Store(&view{validity: l.le.clock.read().Plus(15 * time.Second)})
 		for _, left := range []time.Duration{10 * time.Second, 5 * time.Second, 0, 0} {
 			<-time.After(5 * time.Second)
@@ -237,7 +237,7 @@ func TestIsLeader_ReadsClock(t *testing.T) {
 func TestCheckBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tolerance = 10 * time.Second
-		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) { c.Name = "test" })
+		l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) { c.Name = "test" })
 		l.le.view.Store(&view{running: true, acked: l.le.clock.mono()})
 		<-time.After(l.le.config.LeaseDuration + tolerance)
 		if err := l.le.Check(tolerance); err != nil {
@@ -261,7 +261,7 @@ func TestLogger_OfContext(t *testing.T) {
 		logged bool
 	}{"context": {nil, ctx, true}, "config": {own, ctx, false}} {
 		log.Reset()
-		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Locker)
+		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Lock)
 		l.le.config.Logger = x.config
 		l.le.logger(x.ctx).Info("line")
 		if strings.Contains(log.String(), "line") != x.logged {

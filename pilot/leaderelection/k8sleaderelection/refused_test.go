@@ -122,7 +122,7 @@ func TestBarredChallenger(t *testing.T) {
 		store := locktest.NewStore(locktest.Lease)
 		a := startRanked(t, store, "a", "stable", "stable")
 		events := &recorder{}
-		lock := &barredLock{LeaseLock: store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "canary", EventRecorder: events}).Locker.(*k8sresourcelock.LeaseLock)}
+		lock := &barredLock{LeaseLock: store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: "b", Key: "canary", EventRecorder: events}).Lock.(*k8sresourcelock.LeaseLock)}
 		b := prepareKey(t, store, "b", "canary", func(c *le.LeaderElectionConfig) {
 			c.Ranked = true
 			c.Lock = lock

@@ -62,7 +62,7 @@ func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, 
 	t.Helper()
 	o := &observer{}
 	log := &bytes.Buffer{}
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker, append(change, func(c *LeaderElectionConfig) {
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, append(change, func(c *LeaderElectionConfig) {
 		c.Name = "e"
 		c.Observer = o
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))

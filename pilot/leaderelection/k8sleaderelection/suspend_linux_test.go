@@ -19,7 +19,7 @@ func TestSuspendEndsTerm(t *testing.T) {
 	s, clock := newSuspender()
 	started := make(chan struct{})
 	stopped := make(chan time.Time)
-	l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Locker, func(c *LeaderElectionConfig) {
+	l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 		c.Clock = clock
 		c.LeaseDuration = 4 * time.Hour
 		c.RenewDeadline = 2 * time.Hour

@@ -48,7 +48,7 @@ func TestTermRun(t *testing.T) {
 		"error after stop": {functions{slow, late}, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+			l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
 			ctx, cancel := context.WithCancel(t.Context())
 			term := &term{l: l, ended: make(chan struct{})}
 			returned = false
@@ -75,7 +75,7 @@ func TestTermRun(t *testing.T) {
 			}
 		})
 	}
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Locker)
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
 	defer func() {
 		if p := recover(); p != "broken" || len(l.events) != 0 {
 			t.Errorf("recovered %v, events %d", p, len(l.events))
@@ -104,7 +104,7 @@ func TestSlowDrain_IsLogged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Locker, func(c *LeaderElectionConfig) {
+				l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Lock, func(c *LeaderElectionConfig) {
 					c.LeaseDuration = time.Minute
 					c.ReleaseOnCancel = true
 					c.Logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -33,10 +33,10 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		a.disconnect(true)
 		lock, died := store.Lock("witness", ""), time.Now().Add(-53*time.Millisecond)
 		lock.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply})
-		if released, why, err := w.term.ReleaseEnded(t.Context(), lock.Locker, died); released || err == nil {
+		if released, why, err := w.term.ReleaseEnded(t.Context(), lock.Lock, died); released || err == nil {
 			t.Fatalf("without a reply: released %v, %s, %v", released, why, err)
 		}
-		released, why, err := w.term.ReleaseEnded(t.Context(), lock.Locker, died)
+		released, why, err := w.term.ReleaseEnded(t.Context(), lock.Lock, died)
 		if !released || why != "holder-died" || err != nil {
 			t.Fatalf("released %v, %s, %v", released, why, err)
 		}
@@ -71,7 +71,7 @@ func TestWitnessRelease_IsNotReported(t *testing.T) {
 					store.Annotate(k8sresourcelock.WitnessReleaseAnnotation, value)
 				}
 				if !strings.HasPrefix(value, "v1 a 0 ") { // another process has emptied the record
-					released, why, err := term.ReleaseEnded(t.Context(), store.Lock("witness", "").Locker, time.Now())
+					released, why, err := term.ReleaseEnded(t.Context(), store.Lock("witness", "").Lock, time.Now())
 					if released || why != "record-emptied" || err != nil {
 						t.Errorf("released %v, %s, %v", released, why, err)
 					}

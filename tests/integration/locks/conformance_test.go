@@ -50,8 +50,15 @@ func TestForbidden(t *testing.T) {
 			word := strings.TrimSuffix(string(kind), "s") + " " + s.namespace + "/somebody-elses: "
 			_, err := other.Read(t.Context())
 			wantForbidden(t, err, word+"get: ")
-			_, err = other.Watch(t.Context(), "", func() { t.Error("up") }, func(k8sresourcelock.Snapshot) {})
-			wantForbidden(t, err, word+"watch: ")
+			events := make(chan struct{}, 1)
+			watch := other.Subscribe(t.Context(), func() { events <- struct{}{} })
+			defer watch.End()
+			<-events
+			if got := watch.Next(); got[0].Kind != k8sresourcelock.WatchDisconnected {
+				t.Errorf("events %+v", got)
+			} else {
+				wantForbidden(t, got[0].Err, word+"watch: ")
+			}
 		})
 	}
 }

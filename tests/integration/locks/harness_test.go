@@ -94,7 +94,7 @@ func newScene(t *testing.T, kind locktest.Kind, change func(*rest.Config), more 
 	return s
 }
 
-func (s scene) lock(identity, key string) locktest.Locker {
+func (s scene) lock(identity, key string) k8sresourcelock.Lock {
 	lock := lockOn(s.candidate, s.kind, s.namespace, lockName, identity, key)
 	if lease, ok := lock.(*k8sresourcelock.LeaseLock); ok {
 		lease.Shared = s.shared
@@ -102,7 +102,7 @@ func (s scene) lock(identity, key string) locktest.Locker {
 	return lock
 }
 
-func lockOn(set kubernetes.Interface, kind locktest.Kind, namespace, name, identity, key string) locktest.Locker {
+func lockOn(set kubernetes.Interface, kind locktest.Kind, namespace, name, identity, key string) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	config := k8sresourcelock.ResourceLockConfig{Identity: identity, Key: key}
 	if kind == locktest.Lease {
@@ -125,13 +125,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	}
 	neighbours := 0
 	return locktest.Harness{
-		Lock: func(identity, key string) k8sresourcelock.Lock {
-			lock := s.lock(identity, key)
-			if s.shared != nil {
-				return locktest.Subscribed(lock.(*k8sresourcelock.LeaseLock))
-			}
-			return lock
-		},
+		Lock:   func(identity, key string) k8sresourcelock.Lock { return s.lock(identity, key) },
 		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
 		Delete: func() { s.remove(t) },
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
@@ -141,7 +135,6 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 				obj.SetLabels(map[string]string{"n": fmt.Sprint(neighbours)})
 			})
 		},
-		ExpiredVersion: "1", // see forgetful
 	}
 }
 

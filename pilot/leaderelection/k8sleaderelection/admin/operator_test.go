@@ -58,7 +58,7 @@ func TestOperatorRequest(t *testing.T) {
 			lock := store.Lock("operator", "")
 			ctx, cancel := context.WithTimeout(t.Context(), 950*time.Millisecond)
 			defer cancel()
-			err := c.command(ctx, Operator{Lock: lock.Locker, Requester: "alice"})
+			err := c.command(ctx, Operator{Lock: lock.Lock, Requester: "alice"})
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the command may still be executed") {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -74,7 +74,7 @@ func TestOperatorRequest(t *testing.T) {
 
 func TestOperatorHold(t *testing.T) {
 	store := heldBy("a", 20*time.Second)
-	lock := store.Lock("operator", "").Locker
+	lock := store.Lock("operator", "").Lock
 	wants := func(err error, want string) {
 		t.Helper()
 		if got := store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation]; err != nil || got != want {
@@ -121,7 +121,7 @@ func TestOperatorCancel(t *testing.T) {
 		store := heldBy("a", 20*time.Second)
 		store.Annotate(k8sresourcelock.HandoverRequestAnnotation, c.request)
 		store.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
-		err := Operator{Lock: store.Lock("operator", "").Locker, Requester: "alice"}.Cancel(t.Context())
+		err := Operator{Lock: store.Lock("operator", "").Lock, Requester: "alice"}.Cancel(t.Context())
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -133,10 +133,10 @@ func TestOperatorCancel(t *testing.T) {
 }
 
 // badVersion has a version that is not a number.
-type badVersion struct{ locktest.Locker }
+type badVersion struct{ k8sresourcelock.Lock }
 
 func (b badVersion) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-	snap, err := b.Locker.Read(ctx)
+	snap, err := b.Lock.Read(ctx)
 	snap.ResourceVersion = "1a"
 	return snap, err
 }
@@ -145,7 +145,7 @@ func (b badVersion) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) 
 func TestOperatorInvalid(t *testing.T) {
 	store := heldBy("a", 20*time.Second)
 	client := store.Lock("operator", "")
-	locker := client.Locker
+	locker := client.Lock
 	for want, c := range map[string]struct {
 		lock    k8sresourcelock.Lock
 		command command
@@ -160,7 +160,7 @@ func TestOperatorInvalid(t *testing.T) {
 		"resume: no lock: no Lock: set the lock":            {nil, resume},
 		"no Requester":                                      {locker, func(ctx context.Context, o Operator) error { return pause(ctx, Operator{Lock: o.Lock}) }},
 		"1a":                                                {badVersion{locker}, pause},
-		"the lock does not exist":                           {locktest.NewStore(locktest.Lease).Lock("operator", "").Locker, stepDown},
+		"the lock does not exist":                           {locktest.NewStore(locktest.Lease).Lock("operator", "").Lock, stepDown},
 	} {
 		if err := c.command(t.Context(), Operator{Lock: c.lock, Requester: "alice"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -185,7 +185,7 @@ func TestOperatorKeepsNomination(t *testing.T) {
 		})
 		store.Annotate(k8sresourcelock.NominatedAnnotation, "istiod")
 		store.Annotate(k8sresourcelock.HoldAnnotation, `{"holder":"istiod","transitions":`+transitions+`,"seconds":600,"requester":"o","reason":"transfer"}`)
-		if err := pause(t.Context(), Operator{Lock: store.Lock("operator", "").Locker, Requester: "x"}); err != nil {
+		if err := pause(t.Context(), Operator{Lock: store.Lock("operator", "").Lock, Requester: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := store.Snapshot().Annotations[k8sresourcelock.NominatedAnnotation]; got != want {
@@ -217,7 +217,7 @@ func TestOperatorConflicts(t *testing.T) {
 			}
 			return locktest.Fault{}
 		})
-		err := pause(ctx, Operator{Lock: lock.Locker, Requester: "alice"})
+		err := pause(ctx, Operator{Lock: lock.Lock, Requester: "alice"})
 		if n := lock.Requests()[locktest.Get]; (err != nil) != c.fails || n != c.reads {
 			t.Errorf("%s: %v after %d reads", name, err, n)
 		}
@@ -231,7 +231,7 @@ func TestOperatorCallTimeout(t *testing.T) {
 			lock := heldBy("a", 20*time.Second).Lock("operator", "")
 			lock.FailNext(verb, locktest.Fault{Hang: true})
 			began := time.Now()
-			err := pause(t.Context(), Operator{Lock: lock.Locker, Requester: "alice"})
+			err := pause(t.Context(), Operator{Lock: lock.Lock, Requester: "alice"})
 			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 10*time.Second {
 				t.Errorf("%s: %v after %v", verb, err, took)
 			}
@@ -269,7 +269,7 @@ func TestOperatorAwait_NoLock(t *testing.T) {
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), c.waits)
 			defer cancel()
-			err := stepDown(ctx, Operator{Lock: lock.Locker, Requester: "alice"})
+			err := stepDown(ctx, Operator{Lock: lock.Lock, Requester: "alice"})
 			if took := time.Since(began); took != c.took || err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: after %v %v", name, took, err)
 			}

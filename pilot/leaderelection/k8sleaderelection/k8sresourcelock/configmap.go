@@ -12,7 +12,7 @@ import (
 // ConfigMapLock stores the record as JSON in an annotation of a ConfigMap.
 //
 // Do not change the fields after the first call. Get, Create and Update remember the object that they saw last, so
-// they must not be called concurrently. Read, Write and Watch may be called at any time.
+// they must not be called concurrently. Read, Write and Subscribe may be called at any time.
 type ConfigMapLock struct {
 	// ConfigMapMeta names the lock. Its labels, annotations and owner references are set only on a ConfigMap that
 	// this lock creates.
@@ -103,14 +103,9 @@ func (l *ConfigMapLock) DryRun(ctx context.Context, base Snapshot, record Leader
 	return l.access().dryRun(ctx, base, record, annotations)
 }
 
-// Watch watches the lock object, as LeaseLock.Watch does.
-func (l *ConfigMapLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
-	return l.access().watch(ctx, from, connected, changed)
-}
-
 // Subscribe implements Lock.
 func (l *ConfigMapLock) Subscribe(ctx context.Context, wake func()) Subscription {
-	return newLockWatch(ctx, l.Watch, nil, "", "", wake)
+	return l.access().watched().subscribe(ctx, nil, wake)
 }
 
 // Get returns the record and its bytes. The error is NotFound if the ConfigMap does not exist, and wraps

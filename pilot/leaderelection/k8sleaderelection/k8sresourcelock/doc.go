@@ -3,8 +3,8 @@
 //
 // A read returns a Snapshot. A write takes the Snapshot that it is based on:
 //
-//	Read, Watch ──▶ Snapshot ──▶ Write(base, record, annotations) ──▶ Snapshot
-//	                                 └──▶ ErrConflict: the object has changed, read again
+//	Read, Subscribe ──▶ Snapshot ──▶ Write(base, record, annotations) ──▶ Snapshot
+//	                                     └──▶ ErrConflict: the object has changed, read again
 //
 // Invariants:
 //

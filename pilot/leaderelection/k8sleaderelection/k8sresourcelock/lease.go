@@ -22,7 +22,7 @@ import (
 // LeaseLock stores the record in a Lease, and its key in an annotation of the Lease.
 //
 // Do not change the fields after the first call. Get, Create and Update remember the object that they saw last, so
-// they must not be called concurrently. Read, Write and Watch may be called at any time.
+// they must not be called concurrently. Read, Write and Subscribe may be called at any time.
 type LeaseLock struct {
 	// LeaseMeta names the lock. Its labels, annotations and owner references are set only on a Lease that this
 	// lock creates.
@@ -220,25 +220,9 @@ func (l *LeaseLock) DryRun(ctx context.Context, base Snapshot, record LeaderElec
 	return l.access().dryRun(ctx, base, record, annotations)
 }
 
-// Watch watches the lock object until ctx is done or the connection ends. from is the resourceVersion to resume from. If it is
-// empty, the watch starts with the current state. Watch calls connected once when the API server has accepted the watch. It
-// calls changed for each change in order, from one goroutine, and never after it has returned. It returns the resourceVersion to
-// resume from, or "" if resuming is not possible (for example after 410 Gone). The error is nil after a normal end: the time
-// limit of the server, a closed connection, or the end of ctx.
-//
-// A watch does not show three things:
-//
-//   - The absence of the object. A caller that starts from "" must also call Read, or it misses a deletion.
-//   - A store that was restored from a backup. If from is then a future version, the watch is accepted but silent. A
-//     caller that reads an older version than from must restart from "".
-//   - A dead connection that was not closed. It looks like a lock that no candidate renews.
-func (l *LeaseLock) Watch(ctx context.Context, from string, connected func(), changed func(Snapshot)) (string, error) {
-	return l.access().watch(ctx, from, connected, changed)
-}
-
 // Subscribe implements Lock. If Shared is set, the subscription may use the watch of the namespace.
 func (l *LeaseLock) Subscribe(ctx context.Context, wake func()) Subscription {
-	return newLockWatch(ctx, l.Watch, l.Shared, l.LeaseMeta.Namespace, l.LeaseMeta.Name, wake)
+	return l.access().watched().subscribe(ctx, l.Shared, wake)
 }
 
 // Get returns the record and its bytes. The error is NotFound if the Lease does not exist, and wraps ErrUnreadable

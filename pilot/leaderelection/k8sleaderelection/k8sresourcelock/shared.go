@@ -1,10 +1,14 @@
 package k8sresourcelock
 
 import (
+	"context"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"incumbent.dev/incumbent/internal/watch"
 )
 
 // defaultMinSharedWatches is used if MinSharedWatches is 0.
@@ -41,15 +45,13 @@ type Shared struct {
 type watchers struct {
 	count int
 	// shared is the watch of the namespace. It is nil if there is none.
-	shared *sharedWatch
-	// forbidden reports that the namespace is not watched because the permission is missing. It is reset after maxWatch.
+	shared *feed
+	// forbidden reports that the namespace is not watched because the permission is missing. It is reset after watch.MaxWatch.
 	forbidden bool
 }
 
-// addWatch counts one more watch in a namespace.
+// addWatch counts one more watch in a namespace. The caller holds mu.
 func (s *Shared) addWatch(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.namespaces == nil {
 		s.namespaces = map[string]*watchers{}
 	}
@@ -60,47 +62,45 @@ func (s *Shared) addWatch(namespace string) {
 }
 
 // removeWatch reverts addWatch. A missing permission is remembered longer than the last watch, because another
-// lock may start a watch soon.
+// lock may start a watch soon. The caller holds mu.
 func (s *Shared) removeWatch(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	all := s.namespaces[namespace]
 	if all.count--; all.count == 0 && !all.forbidden {
 		delete(s.namespaces, namespace)
 	}
 }
 
-// join adds w to the watch of its namespace. It returns nil if the Lease must be watched by name.
-func (s *Shared) join(w *lockWatch) *share {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// join adds w to the watch of its namespace. It returns false if the Lease must be watched by name. The caller holds mu.
+func (s *Shared) join(w *lockWatch) bool {
 	all, minimum := s.namespaces[w.namespace], s.MinSharedWatches
 	if minimum == 0 {
 		minimum = defaultMinSharedWatches
 	}
 	switch {
 	case s.Client == nil || all.forbidden:
-		return nil
+		return false
 	case all.shared == nil && all.count < minimum:
-		return nil
+		return false
 	case all.shared == nil:
-		all.shared = newSharedWatch(w.ctx, s, w.namespace)
+		// The watch may outlive its first user. The last user ends it.
+		all.shared = newFeed(context.WithoutCancel(w.ctx), s, w.namespace, s.Client.Leases(w.namespace).Watch, metav1.ListOptions{})
 	}
-	return all.shared.add(w)
+	all.shared.add(w)
+	return true
 }
 
 // forget prevents further locks from using a watch that ends. The caller holds mu.
-func (s *Shared) forget(w *sharedWatch) {
-	if all := s.namespaces[w.namespace]; all.shared == w {
+func (s *Shared) forget(f *feed) {
+	if all := s.namespaces[f.namespace]; all.shared == f {
 		all.shared = nil
 	}
 }
 
-// setForbidden makes the locks of a namespace use watches by name until maxWatch has passed. The caller holds mu.
+// setForbidden makes the locks of a namespace use watches by name until watch.MaxWatch has passed. The caller holds mu.
 func (s *Shared) setForbidden(namespace string) {
 	all := s.namespaces[namespace]
 	all.forbidden = true
-	time.AfterFunc(maxWatch, func() {
+	time.AfterFunc(watch.MaxWatch, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if all.forbidden = false; all.count == 0 {

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	watchpkg "incumbent.dev/incumbent/internal/watch"
 )
 
 // leaseServer serves Leases of one namespace and watches that the test controls.
@@ -142,12 +144,12 @@ func TestShared_Forbidden(t *testing.T) {
 			t.Errorf("watches %q", got)
 		}
 		s.set(wholeNamespace(nil))
-		<-time.After(maxWatch + time.Second)
+		<-time.After(watchpkg.MaxWatch + time.Second)
 		c := subscribed(t, h, "c")
 		s.say(watch.Added, "c", "10")
 		wantTold(t, c, "up after a gap", "changed10")
 		s.streams["metadata.name=a"].Stop()
-		wantTold(t, a, "down", "up after a gap")
+		wantTold(t, a, "up after a gap")
 		s.say(watch.Modified, "a", "11")
 		wantTold(t, a, "changed11")
 	})
@@ -155,6 +157,7 @@ func TestShared_Forbidden(t *testing.T) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "9")
 		s.set(wholeNamespace(noRight))
+		<-time.After(watchpkg.ShortWatch)
 		s.streams[""].Stop()
 		wantTold(t, a, "up after a gap", "changed9", "down", "up after a gap")
 		if got := s.watches(); got[len(got)-1] != "metadata.name=a@" {
@@ -172,22 +175,12 @@ func TestShared_Forbidden(t *testing.T) {
 	sharedTest(t, "without users, for as long as it said", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(noRight))
 		subscribed(t, h, "a").End()
-		<-time.After(maxWatch / 2)
+		<-time.After(watchpkg.MaxWatch / 2)
 		subscribed(t, h, "a").End()
 		s.wantShared(t, "@")
-		<-time.After(maxWatch)
+		<-time.After(watchpkg.MaxWatch)
 		if h.kept() != 0 {
 			t.Errorf("%d namespaces are kept", h.kept())
-		}
-	})
-	sharedTest(t, "ended subscription is not watched by name", func(t *testing.T, s *leaseServer, h *Shared) {
-		a := subscribed(t, h, "a")
-		a.End()
-		a.watchAlone()
-		a.join()
-		synctest.Wait()
-		if got := s.watches(); !slices.Equal(got, []string{"@"}) {
-			t.Errorf("watches %q", got)
 		}
 	})
 }
@@ -294,9 +287,9 @@ func TestShared_CountsWatches(t *testing.T) {
 
 // A watch that has ended does not remove its successor.
 func TestShared_ForgetsOnlyItself(t *testing.T) {
-	next := &sharedWatch{namespace: "ns"}
+	next := &feed{namespace: "ns"}
 	s := &Shared{namespaces: map[string]*watchers{"ns": {shared: next}}}
-	if s.forget(&sharedWatch{namespace: "ns"}); s.namespaces["ns"].shared != next {
+	if s.forget(&feed{namespace: "ns"}); s.namespaces["ns"].shared != next {
 		t.Error("the successor was removed")
 	}
 }
@@ -306,8 +299,8 @@ func TestShared_Gap(t *testing.T) {
 		a := subscribed(t, h, "a")
 		wantTold(t, a, "up after a gap")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
-		wantTold(t, a, "down: Internal error occurred: etcd")
-		<-time.After(minPause)
+		wantTold(t, a, "down: lease ns/a: watch: Internal error occurred: etcd")
+		<-time.After(2 * watchpkg.FirstPause)
 		wantTold(t, a, "up after a gap")
 	})
 	sharedTest(t, "resumes after the latest version", func(t *testing.T, s *leaseServer, h *Shared) {
@@ -316,6 +309,7 @@ func TestShared_Gap(t *testing.T) {
 		s.say(watch.Modified, "a", "9") // once more
 		s.say(watch.Added, "b", "5")
 		wantTold(t, a, "up after a gap", "changed9")
+		<-time.After(watchpkg.ShortWatch)
 		s.streams[""].Stop()
 		wantTold(t, a, "up")
 		s.wantShared(t, "@", "@9")
@@ -329,13 +323,13 @@ func TestShared_Connection(t *testing.T) {
 		synctest.Wait()
 		b := subscribed(t, h, "b")
 		wantTold(t, b)
-		<-time.After(minPause)
+		<-time.After(2 * watchpkg.FirstPause)
 		wantTold(t, b, "up after a gap")
 	})
 	sharedTest(t, "immediate end", func(t *testing.T, s *leaseServer, h *Shared) {
 		h.Client = empty{s}
 		a := subscribed(t, h, "a")
-		wantTold(t, a, "down: "+errNotAccepted.Error())
+		wantTold(t, a, "down: lease ns/a: watch: "+watchpkg.ErrNotAccepted.Error())
 	})
 	sharedTest(t, "further and further apart", func(t *testing.T, s *leaseServer, h *Shared) {
 		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd"))))
@@ -373,7 +367,7 @@ func TestShared_StoreRestored(t *testing.T) {
 		s.say(watch.Added, "a", "90")
 		eventsOf(a)
 		a.StoreRestored("40")
-		if err := a.share.of.show(watch.Event{Type: watch.Modified, Object: leaseOf("a", "91")}); err != nil {
+		if err := a.feed.show(t.Context(), watch.Modified, leaseOf("a", "91")); err != nil {
 			t.Error(err)
 		}
 		for _, n := range eventsOf(a) {

@@ -11,7 +11,7 @@ type Subscription interface {
 	Next() []Event
 	// StoreRestored must be called when a Read returns a version that is older than a version seen before: the
 	// store was restored from a backup. A watch that resumes from the newer version would be silent, so it
-	// restarts with the current state. A shared watch that has seen nothing newer than version continues.
+	// restarts with the current state. A watch that has seen nothing newer than version continues.
 	StoreRestored(version string)
 	// End ends the subscription and waits until its goroutines have ended. Later calls of Next return nothing new.
 	End()

@@ -10,13 +10,18 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	watchpkg "incumbent.dev/incumbent/internal/watch"
 )
 
 // eventsOf returns the events of the subscription as text.
 func eventsOf(s Subscription) []string {
 	synctest.Wait()
-	var all []string
-	for _, n := range s.Next() {
+	return texts(s.Next())
+}
+
+func texts(events []Event) (all []string) {
+	for _, n := range events {
 		word := []string{"up", "down", "changed"}[n.Kind]
 		if n.Kind == Changed && !n.Snapshot.Exists {
 			word = "gone"
@@ -46,14 +51,14 @@ func TestSubscription(t *testing.T) {
 		s.say(watch.Added, "a", "9")
 		s.say(watch.Added, "b", "10")
 		s.fail(apierrors.NewInternalError(errors.New("etcd")))
-		wantTold(t, a, "changed9", "down: Internal error occurred: etcd")
-		<-time.After(minPause)
+		wantTold(t, a, "changed9", "down: lease ns/a: watch: Internal error occurred: etcd")
+		<-time.After(2 * watchpkg.FirstPause)
 		b := subscribed(t, h, "b")
 		wantTold(t, a, "up")
 		wantTold(t, b, "up after a gap")
 		s.fail(apierrors.NewResourceExpired("too old"))
-		wantTold(t, a, "down: too old")
-		<-time.After(minPause << maxPauseShift)
+		wantTold(t, a, "down: lease ns/a: watch: too old")
+		<-time.After(longestPause * 3 / 2)
 		wantTold(t, a, "up after a gap")
 		if got := s.watches(); !slices.Equal(got, []string{"@", "@10", "@"}) {
 			t.Errorf("watches %q", got)

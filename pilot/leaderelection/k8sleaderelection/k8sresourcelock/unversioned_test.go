@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -232,29 +233,24 @@ func TestUnversioned_Watch(t *testing.T) {
 			store.object = nil
 			c.prepare(store)
 			store.watch = func(metav1.ListOptions) (watch.Interface, error) {
-				return ended(watch.Event{Type: c.event, Object: shown}), nil
+				w := watch.NewFakeWithChanSize(1, false)
+				w.Action(c.event, shown)
+				return w, nil
 			}
-			var seen []Snapshot
-			resume, err := l.Watch(t.Context(), before.ResourceVersion, func() {}, func(s Snapshot) { seen = append(seen, s) })
-			if !errors.Is(err, c.err) || (len(seen) == 1) != (c.err == nil) {
-				t.Fatalf("%d changes, error %v", len(seen), err)
-			}
-			if c.err == nil && (seen[0].Exists != c.exists || resume != seen[0].ResourceVersion) {
-				t.Errorf("%+v, resume %q", seen[0], resume)
-			}
-			if c.err == nil && !c.exists && versionOf(t, seen[0]) <= versionOf(t, before) { // electors would ignore it
-				t.Errorf("deleted with version %s, before %s", resume, before.ResourceVersion)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				got := watchedEvents(t, l)
+				if len(got) != 2 || !errors.Is(got[1].Err, c.err) || (got[1].Kind == Changed) != (c.err == nil) {
+					t.Fatalf("events %+v", got)
+				}
+				seen := got[1].Snapshot
+				if seen.Exists != c.exists {
+					t.Errorf("%+v", seen)
+				}
+				if c.err == nil && !c.exists && versionOf(t, seen) <= versionOf(t, before) { // electors would ignore it
+					t.Errorf("deleted with version %s, before %s", seen.ResourceVersion, before.ResourceVersion)
+				}
+			})
 		})
-	}
-}
-
-// The error of a watch that was not accepted is returned.
-func TestWatch_NotAccepted(t *testing.T) {
-	broken := errors.New("broken")
-	store := &unversionedStore{watch: func(metav1.ListOptions) (watch.Interface, error) { return nil, broken }}
-	if resume, err := lockOn(store).Watch(t.Context(), "7", func() {}, func(Snapshot) {}); !errors.Is(err, broken) || resume != "7" {
-		t.Errorf("resume %q, error %v", resume, err)
 	}
 }
 
