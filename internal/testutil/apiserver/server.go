@@ -53,6 +53,8 @@ type Server struct {
 	objects  map[string]object // by version, resource, namespace and name
 	history  []event
 	changed  chan struct{} // closed at the next change
+	watches  []*stream
+	delay    time.Duration // of watch events
 	requests []Request
 	on       func(Request) Fault
 }
@@ -61,6 +63,7 @@ type event struct {
 	kind   watch.EventType
 	key    string
 	object object
+	at     time.Time
 }
 
 // New returns a server with objects.
@@ -202,7 +205,7 @@ func (s *Server) put(key string, o object) {
 	}
 	o.SetResourceVersion(strconv.Itoa(s.version))
 	s.objects[key] = o
-	s.publish(event{kind, key, o})
+	s.publish(event{kind, key, o, time.Now()})
 }
 
 // remove deletes an object. The caller holds mu.
@@ -211,7 +214,7 @@ func (s *Server) remove(key string) object {
 	last := s.objects[key].DeepCopy()
 	last.SetResourceVersion(strconv.Itoa(s.version))
 	delete(s.objects, key)
-	s.publish(event{watch.Deleted, key, last})
+	s.publish(event{watch.Deleted, key, last, time.Now()})
 	return last
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,30 @@ type stream struct {
 	buffered []byte // events that were not read yet
 }
 
+// SetWatchDelay sets the latency of watch events.
+func (s *Server) SetWatchDelay(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delay = d
+}
+
+// EndWatches ends all watches without an error.
+func (s *Server) EndWatches() {
+	for _, w := range s.watching() {
+		w.end()
+	}
+}
+
+// Watching returns the number of open watches.
+func (s *Server) Watching() int { return len(s.watching()) }
+
+func (s *Server) watching() (open []*stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches = slices.DeleteFunc(s.watches, func(w *stream) bool { return w.ctx.Err() != nil })
+	return slices.Clone(s.watches)
+}
+
 // watch starts a watch. Without a version it begins with the current objects, and with a bookmark if the client wants to know
 // where they end. With a version it begins with all later changes.
 func (s *Server) watch(ctx context.Context, r Request) (any, error) {
@@ -35,6 +60,7 @@ func (s *Server) watch(ctx context.Context, r Request) (any, error) {
 	defer s.mu.Unlock()
 	w := &stream{s: s, matches: matches}
 	w.ctx, w.end = context.WithCancel(ctx)
+	s.watches = append(s.watches, w)
 	query := r.URL.Query()
 	from := query.Get("resourceVersion")
 	initial := query.Get("sendInitialEvents") == "true"
@@ -76,22 +102,32 @@ func (w *stream) buffer(kind watch.EventType, o object) {
 	w.buffered = append(append(w.buffered, raw...), '\n')
 }
 
+// pull buffers the events that have arrived. It returns channels that close or receive when there may be more.
+func (w *stream) pull() (changed <-chan struct{}, due <-chan time.Time) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	for ; w.next < len(w.s.history); w.next++ {
+		e := w.s.history[w.next]
+		if wait := time.Until(e.at.Add(w.s.delay)); w.s.delay > 0 && wait > 0 {
+			return w.s.changed, time.After(wait)
+		}
+		if w.matches(e.key, e.object) {
+			w.buffer(e.kind, e.object)
+		}
+	}
+	return w.s.changed, nil
+}
+
 // Read implements io.Reader.
 func (w *stream) Read(p []byte) (int, error) {
 	for len(w.buffered) == 0 {
-		w.s.mu.Lock()
-		changed := w.s.changed
-		for ; w.next < len(w.s.history); w.next++ {
-			if e := w.s.history[w.next]; w.matches(e.key, e.object) {
-				w.buffer(e.kind, e.object)
-			}
-		}
-		w.s.mu.Unlock()
+		changed, due := w.pull()
 		if len(w.buffered) > 0 {
 			break
 		}
 		select {
 		case <-changed:
+		case <-due:
 		case <-w.ctx.Done():
 			return 0, io.EOF
 		}

@@ -76,7 +76,7 @@ func TestCache_KindNotServed(t *testing.T) {
 		var log harness.Log
 		s := newStore(configMap("a", "1"))
 		r := &recorder{}
-		s.readErr = notServed
+		s.failReads(notServed)
 		c, _ := newController(t, r, s, slog.New(slog.NewTextHandler(&log, nil)))
 		served := Watch(c, Kind[string, *corev1.ConfigMap]{Name: "others", From: From(newStore(configMap("o", "1")), Selector{})})
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("not in time"))
@@ -122,7 +122,7 @@ func TestCache_OptionalKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log harness.Log
 		s := newStore(configMap("a", "1"))
-		s.readErr = notServed
+		s.failReads(notServed)
 		r := &recorder{}
 		var answers []bool
 		c, cached := newController(t, r, s, slog.New(slog.NewTextHandler(&log, nil)), func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
@@ -216,10 +216,8 @@ func TestClose(t *testing.T) {
 			c.Close()
 			synctest.Wait()
 		}
-		for _, w := range s.watches {
-			if !w.IsStopped() {
-				t.Error("a watch remains open")
-			}
+		if s.Watching() > 0 {
+			t.Error("a watch remains open")
 		}
 		if got := s.reads(); len(got) != 2 {
 			t.Errorf("requests: %q", got)

@@ -57,7 +57,7 @@ func TestController_Keys(t *testing.T) {
 		s := newStore(configMap("a", "1"), configMap("b", "1"))
 		r := &recorder{}
 		c, _ := newController(t, r, s, nil, func(_ *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
-			kind.From = From(s, Selector{Fields: "metadata.name=x", Labels: "y"})
+			kind.From = From(s, Selector{Fields: "metadata.namespace=n", Labels: "!none"})
 			kind.Keep = func(o *corev1.ConfigMap) *corev1.ConfigMap {
 				return &corev1.ConfigMap{ObjectMeta: Meta(o.ObjectMeta), Data: o.Data}
 			}
@@ -97,7 +97,7 @@ func TestController_Keys(t *testing.T) {
 		check("after the stop")
 		c.Close()
 		for _, request := range s.reads() {
-			if !strings.HasSuffix(request, " metadata.name=x y") {
+			if !strings.HasSuffix(request, " metadata.namespace=n !none") {
 				t.Errorf("request %q", request)
 			}
 		}
@@ -202,7 +202,7 @@ func TestRun_Stop(t *testing.T) {
 		for _, name := range strings.Split("abcdefgh", "") {
 			s.put(configMap(name, "1"))
 		}
-		s.readErr = notServed
+		s.failReads(notServed)
 		r := &recorder{result: func(context.Context, string) error {
 			time.Sleep(3 * time.Second)
 			return errors.New("because of the stop")

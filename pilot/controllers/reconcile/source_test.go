@@ -18,7 +18,7 @@ func TestClose_WhileServerIsDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStore()
-				s.readErr = err
+				s.failReads(err)
 				c, _ := newController(t, &recorder{}, s, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()

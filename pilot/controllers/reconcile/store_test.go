@@ -3,9 +3,7 @@ package reconcile
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +13,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -27,19 +26,19 @@ var (
 	notServed  = apierrors.NewNotFound(schema.GroupResource{}, "")
 )
 
-// store stores ConfigMaps with versions, as an API server does. Its watch events can be delayed.
+// store is an API server with ConfigMaps.
 type store struct {
-	mu       sync.Mutex
-	version  int
-	objects  map[string]*corev1.ConfigMap
-	watches  []*watch.RaceFreeFakeWatcher
-	lag      time.Duration
-	readErr  error // if set, the result of each read
-	requests []string
+	*apiserver.Server
+	corev1client.ConfigMapInterface
 }
 
 func newStore(objects ...*corev1.ConfigMap) *store {
-	s := &store{objects: map[string]*corev1.ConfigMap{}}
+	s := &store{Server: apiserver.New()}
+	client, err := kubernetes.NewForConfig(s.Config())
+	if err != nil {
+		panic(err)
+	}
+	s.ConfigMapInterface = client.CoreV1().ConfigMaps("n")
 	for _, o := range objects {
 		s.put(o)
 	}
@@ -51,112 +50,36 @@ func configMap(name, data string) *corev1.ConfigMap {
 }
 
 func (s *store) put(o *corev1.ConfigMap) *corev1.ConfigMap {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o = o.DeepCopy()
-	kind := watch.Added
-	s.version++
-	o.UID = types.UID("uid-" + strconv.Itoa(s.version))
-	if before := s.objects[o.Name]; before != nil {
-		kind = watch.Modified
-		o.UID = before.UID
-	}
-	o.ResourceVersion = strconv.Itoa(s.version)
-	s.objects[o.Name] = o
-	s.send(kind, o)
-	return o.DeepCopy()
+	s.Put(o)
+	stored := &corev1.ConfigMap{}
+	s.Server.Get("configmaps", "n", o.Name, stored)
+	return stored
 }
 
-func (s *store) remove(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o := s.objects[name].DeepCopy()
-	delete(s.objects, name)
-	s.version++
-	o.ResourceVersion = strconv.Itoa(s.version)
-	s.send(watch.Deleted, o)
-}
-
-func (s *store) send(kind watch.EventType, o *corev1.ConfigMap) {
-	for _, w := range s.watches {
-		if object := o.DeepCopy(); s.lag == 0 {
-			w.Action(kind, object)
-		} else {
-			time.AfterFunc(s.lag, func() { w.Action(kind, object) })
-		}
-	}
-}
+func (s *store) remove(name string) { s.Server.Delete("configmaps", "n", name) }
 
 // update writes an object if its version is current.
 func (s *store) update(o *corev1.ConfigMap) (*corev1.ConfigMap, error) {
-	s.mu.Lock()
-	have := s.objects[o.Name]
-	s.mu.Unlock()
-	switch {
-	case have == nil:
-		return nil, apierrors.NewNotFound(configMaps, o.Name)
-	case have.ResourceVersion != o.ResourceVersion:
-		return nil, apierrors.NewConflict(configMaps, o.Name, nil)
-	}
-	return s.put(o), nil
+	return s.Update(context.Background(), o, metav1.UpdateOptions{})
 }
 
 // failReads ends all watches and makes later reads return err, unless it is nil.
 func (s *store) failReads(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readErr = err
-	for _, w := range s.watches {
-		w.Stop()
-	}
-}
-
-func (s *store) request(verb string, o metav1.ListOptions) error {
-	s.requests = append(s.requests, strings.TrimSpace(verb+" "+o.FieldSelector+" "+o.LabelSelector))
-	return s.readErr
-}
-
-func (s *store) List(_ context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.request("list", o); err != nil {
-		return nil, err
-	}
-	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}}
-	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
-		all.Items = append(all.Items, *s.objects[name].DeepCopy())
-	}
-	return all, nil
-}
-
-func (s *store) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.request("watch", o); err != nil {
-		return nil, err
-	}
-	w := watch.NewRaceFreeFake()
-	switch {
-	case o.SendInitialEvents != nil:
-		for _, name := range slices.Sorted(maps.Keys(s.objects)) {
-			w.Add(s.objects[name].DeepCopy())
+	s.On(func(r apiserver.Request) apiserver.Fault {
+		if r.Verb == "list" || r.Verb == "watch" {
+			return apiserver.Fault{Err: err}
 		}
-		w.Action(watch.Bookmark, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: strconv.Itoa(s.version), Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}})
-	case o.ResourceVersion != strconv.Itoa(s.version):
-		return nil, apierrors.NewResourceExpired("list again")
-	}
-	s.watches = append(s.watches, w)
-	return w, nil
+		return apiserver.Fault{}
+	})
+	s.EndWatches()
 }
 
 // reads returns the requests since the last call.
 func (s *store) reads() (requests []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	requests = s.requests
-	s.requests = nil
+	for _, r := range s.Requests() {
+		query := r.URL.Query()
+		requests = append(requests, strings.TrimSpace(r.Verb+" "+query.Get("fieldSelector")+" "+query.Get("labelSelector")))
+	}
 	return requests
 }
 

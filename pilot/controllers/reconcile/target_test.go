@@ -34,7 +34,7 @@ type writer struct {
 func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*writer, *Controller[string]) {
 	t.Helper()
 	w := &writer{store: newStore(objects...)}
-	w.store.lag = lag
+	w.store.SetWatchDelay(lag)
 	c, cached := newController(t, &recorder{}, w.store, slog.New(slog.NewTextHandler(&w.log, nil)), func(config *Config[string], kind *Kind[string, *corev1.ConfigMap]) {
 		config.Reconcile = w.write
 		kind.Keep = func(o *corev1.ConfigMap) *corev1.ConfigMap {
