@@ -23,7 +23,7 @@ AT_ONCE := -p $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 FIRST := ./tests/operate ./tests/faults/fence ./cmd/playground ./tests/upgrade/...
 # The race detector checks the packages whose code runs in the process of the test. The core and its simulation have no goroutines,
 # and the remaining packages start programs that are not built with it.
-RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation %/internal/codec,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
+RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
 PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./...))
 # With COORDINATED=1 a coordinator chooses the leaders among servers of two versions.
 PLAY := $(if $(COORDINATED),--coordinated)

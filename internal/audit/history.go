@@ -45,7 +45,7 @@ type Write struct {
 	Object map[string]any
 
 	account string // that candidates of one lock share
-	lock    *record
+	lock    *content
 }
 
 func (w Write) String() string {

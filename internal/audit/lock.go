@@ -7,6 +7,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/record"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -19,8 +20,8 @@ type Lock struct {
 
 func (l Lock) String() string { return l.Resource + " " + l.Namespace + "/" + l.Name }
 
-// record is the content of a lock.
-type record struct {
+// content is the content of a lock.
+type content struct {
 	holder, key string
 	transitions int
 	lease       time.Duration
@@ -45,7 +46,7 @@ func mayBeLock(t target) bool {
 
 // recordOf returns the record of a written object. It returns false if the object is no lock. A ConfigMap or Endpoints
 // without the annotation may have been a lock before, and counts as unreadable.
-func recordOf(t target, created bool, o object) (r record, is bool) {
+func recordOf(t target, created bool, o object) (r content, is bool) {
 	annotations := o.Metadata.Annotations
 	r.created = created
 	if t.resource == "leases" {
@@ -66,7 +67,7 @@ func recordOf(t target, created bool, o object) (r record, is bool) {
 		r.transitions = spec.LeaseTransitions
 		r.lease = time.Duration(spec.LeaseDurationSeconds) * time.Second
 		r.fresh = spec.AcquireTime == spec.RenewTime
-		r.named = spec.Strategy+annotations[locks.StrategyAnnotation] != "" && spec.LeaseDurationSeconds == nominationSeconds
+		r.named = spec.Strategy+annotations[record.StrategyAnnotation] != "" && spec.LeaseDurationSeconds == nominationSeconds
 		return r, true
 	}
 	var of locks.LeaderElectionRecord

@@ -25,7 +25,7 @@ type Log struct {
 	seed    maphash.Seed
 	actors  table[actor]
 	kinds   table[kind]
-	states  table[record]
+	states  table[content]
 	names   strings.Builder // names and UIDs of objects
 }
 

@@ -53,7 +53,7 @@ type Course struct {
 
 	unanswered     []Write
 	uid            string
-	before         record
+	before         content
 	seen, readable bool
 }
 
@@ -102,7 +102,7 @@ func (c *Course) add(w Write, aliases map[string]string) {
 	case w.Deleted:
 		current.end(w, Deleted)
 		c.uid = ""
-		c.before = record{}
+		c.before = content{}
 		c.readable = false
 		return
 	case w.lock == nil:
@@ -119,7 +119,7 @@ func (c *Course) add(w Write, aliases map[string]string) {
 }
 
 // record adds a write with a record.
-func (c *Course) record(w Write, r record, current *Term, aliases map[string]string) {
+func (c *Course) record(w Write, r content, current *Term, aliases map[string]string) {
 	pod := podOf(r.holder)
 	if alias, is := aliases[pod]; is {
 		pod = alias
@@ -153,7 +153,7 @@ func (c *Course) record(w Write, r record, current *Term, aliases map[string]str
 	}
 }
 
-func (c *Course) beginning(r record, same bool) Change {
+func (c *Course) beginning(r content, same bool) Change {
 	switch {
 	case !same && r.created:
 		return Created
@@ -171,7 +171,7 @@ func (c *Course) beginning(r record, same bool) Change {
 	return Overwrote
 }
 
-func ending(w Write, r record, pod string, current *Term) Change {
+func ending(w Write, r content, pod string, current *Term) Change {
 	switch {
 	case w.Pod != current.Pod:
 		return Taken
@@ -196,7 +196,7 @@ func (t *Term) end(by Write, how Change) {
 
 // findGap compares the transitions of two consecutive writes of one object. Unanswered writes that were received before the
 // second one was answered explain one transition each.
-func (c *Course) findGap(w Write, r record) {
+func (c *Course) findGap(w Write, r content) {
 	missing := max(0, r.transitions-c.before.transitions-1)
 	c.unanswered = slices.DeleteFunc(c.unanswered, func(lost Write) bool {
 		if missing == 0 || !lost.Received.Before(w.Answered) {

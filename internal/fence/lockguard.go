@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -107,7 +108,7 @@ func (s single) lockVariables() []admissionv1.Variable {
 		{Name: "operator", Expression: operator},
 		{Name: "candidate", Expression: "variables.pod != '' && " + s.mayHold()},
 		{Name: "coordinator", Expression: s.coordinates()},
-		{Name: "requested", Expression: annotation("oldObject", k8sresourcelock.HandoverRequestAnnotation)},
+		{Name: "requested", Expression: annotation("oldObject", record.HandoverRequestAnnotation)},
 		{Name: "same", Expression: sameRecord(s.Lock)},
 		{Name: "operates", Expression: s.mayOperate()},
 		{Name: "sameCommands", Expression: sameCommands},
@@ -160,7 +161,7 @@ func (s single) coordinates() string {
 // preferredHolder is the candidate that the coordinator prefers to the holder of a Lease, or "".
 func preferredHolder(object string) string {
 	return fmt.Sprintf("%[1]s != null && has(%[1]s.spec) && has(%[1]s.spec.preferredHolder) ? %[1]s.spec.preferredHolder : %[2]s",
-		object, annotation(object, k8sresourcelock.PreferredHolderAnnotation))
+		object, annotation(object, record.PreferredHolderAnnotation))
 }
 
 // commandPrefix is the prefix of the annotations of incumbent.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -312,7 +313,7 @@ func (e Election) problems(unreadable error) (all []string) {
 			unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
 	case e.Former != "" && e.Former != e.Holder && e.Led():
 		all = append(all, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
-			e.Former, e.removal(k8sresourcelock.MarkerAnnotation)))
+			e.Former, e.removal(record.MarkerAnnotation)))
 	}
 	return all
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // Obstacle is an annotation that prevents a leader or a change of the leader.
@@ -29,20 +29,20 @@ func (e Election) obstacles() (all []Obstacle) {
 	}
 	if h := e.Hold; h != nil {
 		all = append(all, Obstacle{
-			Annotation: k8sresourcelock.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
+			Annotation: record.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
 			Effect: fmt.Sprintf("%s by %s: for %d s no candidate can take the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), h.Seconds),
 		})
 	}
 	switch r := e.Request; {
 	case r == nil:
 	case r.Refused != "":
-		add(k8sresourcelock.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.To, "any candidate"), r.Refused)
+		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.To, "any candidate"), r.Refused)
 	case r.To == "":
-		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", cmp.Or(r.Requester, "?"), r.HoldSeconds)
+		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", cmp.Or(r.Requester, "?"), r.HoldSeconds)
 	case e.absent(r.To):
-		add(k8sresourcelock.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.To)
+		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.To)
 	}
-	strategy, preferred := k8sresourcelock.StrategyAnnotation, k8sresourcelock.PreferredHolderAnnotation
+	strategy, preferred := record.StrategyAnnotation, record.PreferredHolderAnnotation
 	if e.inSpec {
 		strategy, preferred = specStrategy, specPreferredHolder
 	}
@@ -62,10 +62,10 @@ func (e Election) obstacles() (all []Obstacle) {
 		add(preferred, "the leader should hand over to %s, which cannot acquire the lock", e.Preferred)
 	}
 	if e.State == Nominated && !e.Coordinated() && e.absent(e.Holder) {
-		add(k8sresourcelock.NominatedAnnotation, "the nominated holder %s cannot acquire the lock", e.Holder)
+		add(record.NominatedAnnotation, "the nominated holder %s cannot acquire the lock", e.Holder)
 	}
 	if e.State == Free && e.Former != "" {
-		add(k8sresourcelock.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
+		add(record.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
 	}
 	return all
 }
@@ -91,8 +91,8 @@ func (e Election) removal(annotation string) string {
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
 	}
 	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
-	if annotation == k8sresourcelock.StrategyAnnotation && e.Preferred != "" {
-		command += " " + k8sresourcelock.PreferredHolderAnnotation + "-"
+	if annotation == record.StrategyAnnotation && e.Preferred != "" {
+		command += " " + record.PreferredHolderAnnotation + "-"
 	}
 	return command
 }

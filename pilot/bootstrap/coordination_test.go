@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -65,12 +65,12 @@ func TestCoordinator(t *testing.T) {
 	holds := func(lock, holder string) func() bool {
 		return func() bool {
 			l := e.lease(t, lock)
-			return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == holder && l.Annotations[locks.MarkerAnnotation] != ""
+			return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == holder && l.Annotations[record.MarkerAnnotation] != ""
 		}
 	}
 	await(t, "a leads the coordinator's election", holds(leaderelection.Coordinator, "a"))
 	await(t, "a leads its election", holds(electionID, "a."+electionID))
-	if l := e.lease(t, electionID); l.Annotations[locks.StrategyAnnotation] != coordination.DefaultRevision {
+	if l := e.lease(t, electionID); l.Annotations[record.StrategyAnnotation] != coordination.DefaultRevision {
 		t.Errorf("no strategy on %+v", l)
 	}
 	b := start(t, e.coordinatedConfig(t, "b"), rowsOfB)
@@ -116,7 +116,7 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 	s := start(t, config, rows)
 	await(t, "the candidate with the older emulation version is the holder", func() bool {
 		l := e.lease(t, "oldest")
-		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[locks.StrategyAnnotation] == coordination.OldestEmulationVersion
+		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[record.StrategyAnnotation] == coordination.OldestEmulationVersion
 	})
 	await(t, "its own emulation version is published", func() bool {
 		return strings.Contains(e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"], `"emulationVersion":"0.0.0-1"`)

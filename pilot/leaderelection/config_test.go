@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/environment"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -67,7 +67,7 @@ func TestConfigIdentity_Default(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(l.cfg.Identity, host+"-") || k8sresourcelock.ValidateIdentity(l.cfg.Identity) != nil || seen[l.cfg.Identity] {
+		if !strings.HasPrefix(l.cfg.Identity, host+"-") || record.ValidateIdentity(l.cfg.Identity) != nil || seen[l.cfg.Identity] {
 			t.Errorf("identity %q", l.cfg.Identity)
 		}
 		seen[l.cfg.Identity] = true

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // ran records the start or end of the run functions. A killed process runs no functions.
@@ -91,13 +91,13 @@ func (w *world) checkEvents() {
 // gaveAway does not count the request of a challenger, which keeps the record.
 func gaveAway(e locktest.Event, p *process) bool {
 	holder := e.Snapshot.Record.HolderIdentity
-	return holder == "" || e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder
+	return holder == "" || e.Snapshot.Annotations[record.NominatedAnnotation] == holder
 }
 
 // nominates does not count the transfer of an operator.
 func nominates(e locktest.Event) bool {
 	a := e.Snapshot.Annotations
-	return a[k8sresourcelock.NominatedAnnotation] != "" && a[k8sresourcelock.NominatedAnnotation] == e.Snapshot.Record.HolderIdentity && a[k8sresourcelock.HoldAnnotation] == ""
+	return a[record.NominatedAnnotation] != "" && a[record.NominatedAnnotation] == e.Snapshot.Record.HolderIdentity && a[record.HoldAnnotation] == ""
 }
 
 // budgetSpan is the time span of the budgets. A leader sends ten renewals in it.
@@ -187,7 +187,7 @@ func (w *world) nomineeFailed() bool {
 				return true
 			}
 			nominee = ""
-			if e.Snapshot.Annotations[k8sresourcelock.NominatedAnnotation] == holder {
+			if e.Snapshot.Annotations[record.NominatedAnnotation] == holder {
 				nominee = holder
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/waits"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -138,7 +138,7 @@ func (w *world) rollbackDuringHandover() {
 	w.must(w.FlipLabel(ctx, "canary"))
 	_, err = watchtools.UntilWithoutRetry(ctx, versions, func(event watch.Event) (bool, error) {
 		c, ok := event.Object.(*corev1.ConfigMap)
-		return ok && c.Annotations[locks.HandoverRequestAnnotation] != "", nil
+		return ok && c.Annotations[record.HandoverRequestAnnotation] != "", nil
 	})
 	if err != nil {
 		w.t.Fatalf("no candidate requested a handover: %v", err)

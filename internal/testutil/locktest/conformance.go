@@ -83,7 +83,7 @@ func (t *trial) must(snap k8sresourcelock.Snapshot, err error) k8sresourcelock.S
 // acquire creates the object with the first record of l.
 func (t *trial) acquire(l k8sresourcelock.Lock) k8sresourcelock.Snapshot {
 	t.Helper()
-	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, record(l, 1), nil))
+	return t.must(l.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(l, 1), nil))
 }
 
 func (t *trial) wantConflict(err error) {
@@ -144,8 +144,8 @@ func number(t *trial, version string) *big.Int {
 	return n
 }
 
-// record returns the n-th record of l. All records differ.
-func record(l k8sresourcelock.Lock, n int) k8sresourcelock.LeaderElectionRecord {
+// recordOf returns the n-th record of l. All records differ.
+func recordOf(l k8sresourcelock.Lock, n int) k8sresourcelock.LeaderElectionRecord {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return k8sresourcelock.LeaderElectionRecord{
 		HolderIdentity: l.Identity(), HolderKey: l.Key(), LeaseDurationSeconds: 30,

@@ -10,16 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // allAnnotations returns all annotations that a write may remove.
 func allAnnotations() map[string]string {
 	return map[string]string{
-		k8sresourcelock.MarkerAnnotation:          "v1 pod-a 1 handover",
-		k8sresourcelock.HandoverRequestAnnotation: `{"identity":"pod-b"}`,
-		k8sresourcelock.NominatedAnnotation:       "pod-b",
-		k8sresourcelock.HoldAnnotation:            `{}`,
+		record.MarkerAnnotation:          "v1 pod-a 1 handover",
+		record.HandoverRequestAnnotation: `{"identity":"pod-b"}`,
+		record.NominatedAnnotation:       "pod-b",
+		record.HoldAnnotation:            `{}`,
 	}
 }
 
@@ -79,9 +80,9 @@ var foreignChecks = []check{
 		t.Mutate(t.decorate)
 		t.Cleanup(func() { t.Mutate(func(obj Object) { obj.SetFinalizers(nil) }) })
 		base := t.must(a.Read(t.ctx))
-		t.wantRecord(base, record(a, 1))
-		next := t.must(a.Write(t.ctx, base, record(a, 2), base.Annotations))
-		t.wantRecord(next, record(a, 2))
+		t.wantRecord(base, recordOf(a, 1))
+		next := t.must(a.Write(t.ctx, base, recordOf(a, 2), base.Annotations))
+		t.wantRecord(next, recordOf(a, 2))
 		if was, is := undecorated(base), undecorated(next); !equality.Semantic.DeepEqual(was, is) {
 			t.Errorf("was %+v\n is %+v", was, is)
 		}
@@ -91,12 +92,12 @@ var foreignChecks = []check{
 	}},
 	{"write sets annotations exactly", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), allAnnotations()))
+		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(a, 1), allAnnotations()))
 		t.wantAnnotations(base, allAnnotations())
 		t.Mutate(func(obj Object) { annotate(obj, laterAnnotation, "kept") })
-		next := t.must(a.Write(t.ctx, t.must(a.Read(t.ctx)), record(a, 2), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2"}))
-		t.wantAnnotations(next, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 2", laterAnnotation: "kept"})
-		next = t.must(a.Write(t.ctx, next, record(a, 3), nil))
+		next := t.must(a.Write(t.ctx, t.must(a.Read(t.ctx)), recordOf(a, 2), map[string]string{record.MarkerAnnotation: "v1 pod-a 2"}))
+		t.wantAnnotations(next, map[string]string{record.MarkerAnnotation: "v1 pod-a 2", laterAnnotation: "kept"})
+		next = t.must(a.Write(t.ctx, next, recordOf(a, 3), nil))
 		t.wantAnnotations(next, map[string]string{laterAnnotation: "kept"})
 	}},
 	{"annotate changes only annotations", func(t *trial) {
@@ -123,8 +124,8 @@ var foreignChecks = []check{
 		if !base.Exists || base.Raw != nil || base.Unreadable != nil {
 			t.Fatalf("exists %v, raw %q, unreadable %v", base.Exists, base.Raw, base.Unreadable)
 		}
-		next := t.must(a.Write(t.ctx, base, record(a, 1), nil))
-		t.wantRecord(next, record(a, 1))
+		next := t.must(a.Write(t.ctx, base, recordOf(a, 1), nil))
+		t.wantRecord(next, recordOf(a, 1))
 		if next.Object.(Object).GetLabels()["example.com/team"] != "mesh" {
 			t.Error("their label is gone")
 		}
@@ -137,6 +138,6 @@ var foreignChecks = []check{
 		if !errors.Is(base.Unreadable, k8sresourcelock.ErrUnreadable) || base.Raw == nil || base.Record != (k8sresourcelock.LeaderElectionRecord{}) {
 			t.Fatalf("unreadable %v, raw %q, record %+v", base.Unreadable, base.Raw, base.Record)
 		}
-		t.wantRecord(t.must(a.Write(t.ctx, base, record(a, 2), nil)), record(a, 2))
+		t.wantRecord(t.must(a.Write(t.ctx, base, recordOf(a, 2), nil)), recordOf(a, 2))
 	}},
 }

@@ -3,6 +3,7 @@ package locktest
 import (
 	"context"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -86,21 +87,21 @@ var watchChecks = []check{
 		base := t.acquire(a)
 		w := t.watch(b)
 		first := w.next()
-		t.wantRecord(first, record(a, 1))
+		t.wantRecord(first, recordOf(a, 1))
 		t.wantState(first, base)
 	}},
 	{"watch shows changes in order", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		w := t.watch(b)
 		base := t.acquire(a)
-		t.wantRecord(w.next(), record(a, 1))
+		t.wantRecord(w.next(), recordOf(a, 1))
 		for i := 2; i < 6; i++ {
-			base = t.must(a.Write(t.ctx, base, record(a, i), map[string]string{k8sresourcelock.MarkerAnnotation: "v1"}))
+			base = t.must(a.Write(t.ctx, base, recordOf(a, i), map[string]string{record.MarkerAnnotation: "v1"}))
 		}
 		for i := 2; i < 6; i++ {
 			snap := w.next()
-			t.wantRecord(snap, record(a, i))
-			t.wantAnnotations(snap, map[string]string{k8sresourcelock.MarkerAnnotation: "v1"})
+			t.wantRecord(snap, recordOf(a, i))
+			t.wantAnnotations(snap, map[string]string{record.MarkerAnnotation: "v1"})
 		}
 		t.Delete()
 		gone := w.next()
@@ -110,7 +111,7 @@ var watchChecks = []check{
 		t.wantLater(gone, base)
 		t.acquire(b)
 		back := w.next()
-		t.wantRecord(back, record(b, 1))
+		t.wantRecord(back, recordOf(b, 1))
 		t.wantLater(back, gone)
 		if back.UID == base.UID {
 			t.Error("the lock came back with its predecessor's UID")
@@ -126,7 +127,7 @@ var watchChecks = []check{
 		w := t.watch(a)
 		t.WriteOther()
 		t.acquire(a)
-		t.wantRecord(w.next(), record(a, 1))
+		t.wantRecord(w.next(), recordOf(a, 1))
 	}},
 	{"watch shows an unreadable record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -20,11 +21,11 @@ var readChecks = []check{
 		if snap := t.must(b.Read(t.ctx)); snap.Exists || snap.UID != "" || snap.Raw != nil || snap.Object != nil {
 			t.Errorf("absent: %+v", snap)
 		}
-		notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
-		written := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), notes))
+		notes := map[string]string{record.MarkerAnnotation: "v1 pod-a 1"}
+		written := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(a, 1), notes))
 		read := t.must(b.Read(t.ctx))
 		for _, snap := range []k8sresourcelock.Snapshot{written, read} {
-			t.wantRecord(snap, record(a, 1))
+			t.wantRecord(snap, recordOf(a, 1))
 			t.wantAnnotations(snap, notes)
 		}
 		t.wantState(written, read)
@@ -32,7 +33,7 @@ var readChecks = []check{
 	}},
 	{"read of a released lock", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		free := record(a, 2)
+		free := recordOf(a, 2)
 		free.HolderIdentity, free.HolderKey, free.LeaseDurationSeconds = "", "", 1
 		t.wantRecord(t.must(a.Write(t.ctx, t.acquire(a), free, nil)), free)
 		t.wantStored(free)
@@ -44,7 +45,7 @@ var readChecks = []check{
 		if _, err := a.Read(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("read: %v, want context.Canceled", err)
 		}
-		if _, err := a.Write(ctx, k8sresourcelock.Snapshot{}, record(a, 1), nil); !errors.Is(err, context.Canceled) || k8sresourcelock.IsConflict(err) {
+		if _, err := a.Write(ctx, k8sresourcelock.Snapshot{}, recordOf(a, 1), nil); !errors.Is(err, context.Canceled) || k8sresourcelock.IsConflict(err) {
 			t.Errorf("write: %v, want context.Canceled and no conflict", err)
 		}
 		if err := watchOnce(ctx, a); err != nil {
@@ -67,13 +68,13 @@ var writeChecks = []check{
 	{"second create and write on an outdated base conflict", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)
-		_, err := b.Write(t.ctx, k8sresourcelock.Snapshot{}, record(b, 2), nil)
+		_, err := b.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(b, 2), nil)
 		t.wantConflict(err)
-		t.wantStored(record(a, 1))
-		t.must(b.Write(t.ctx, base, record(b, 2), nil))
-		_, err = a.Write(t.ctx, base, record(a, 3), nil)
+		t.wantStored(recordOf(a, 1))
+		t.must(b.Write(t.ctx, base, recordOf(b, 2), nil))
+		_, err = a.Write(t.ctx, base, recordOf(a, 3), nil)
 		t.wantConflict(err)
-		t.wantStored(record(b, 2))
+		t.wantStored(recordOf(b, 2))
 	}},
 	{"one of many writers succeeds", func(t *trial) {
 		base := t.acquire(t.Lock("pod-a", "stable"))
@@ -85,7 +86,7 @@ var writeChecks = []check{
 		for i := range writers {
 			wg.Go(func() {
 				l := t.Lock("pod-"+string(rune('b'+i)), "canary")
-				_, errs[i] = l.Write(t.ctx, base, record(l, 2), nil)
+				_, errs[i] = l.Write(t.ctx, base, recordOf(l, 2), nil)
 			})
 		}
 		wg.Wait()
@@ -104,7 +105,7 @@ var writeChecks = []check{
 	{"versions grow", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		first := t.acquire(a)
-		second := t.must(a.Write(t.ctx, first, record(a, 2), nil))
+		second := t.must(a.Write(t.ctx, first, recordOf(a, 2), nil))
 		t.wantLater(second, first)
 		t.Delete()
 		third := t.acquire(a)
@@ -117,20 +118,20 @@ var writeChecks = []check{
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "canary")
 		base := t.acquire(a)
 		t.Delete()
-		_, err := a.Write(t.ctx, base, record(a, 2), nil)
+		_, err := a.Write(t.ctx, base, recordOf(a, 2), nil)
 		t.wantConflict(err)
 		if snap := t.must(a.Read(t.ctx)); snap.Exists {
 			t.Errorf("the write brought the lock back: %+v", snap.Record)
 		}
 		t.acquire(b)
-		_, err = a.Write(t.ctx, base, record(a, 2), nil)
+		_, err = a.Write(t.ctx, base, recordOf(a, 2), nil)
 		t.wantConflict(err)
-		t.wantStored(record(b, 1))
+		t.wantStored(recordOf(b, 1))
 	}},
 	{"only a renewal changes version and bytes", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
 		base := t.acquire(a)
-		t.wantState(t.must(a.Write(t.ctx, base, record(a, 1), nil)), base)
+		t.wantState(t.must(a.Write(t.ctx, base, recordOf(a, 1), nil)), base)
 		later := base.Record
 		later.RenewTime = metav1.NewTime(later.RenewTime.Add(1e9))
 		next := t.must(a.Write(t.ctx, base, later, nil))
@@ -141,24 +142,24 @@ var writeChecks = []check{
 	}},
 	{"write does not change its base", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, record(a, 1), map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}))
+		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(a, 1), map[string]string{record.MarkerAnnotation: "v1 pod-a 1"}))
 		before := base.Object.DeepCopyObject()
-		t.must(a.Write(t.ctx, base, record(a, 2), map[string]string{k8sresourcelock.NominatedAnnotation: "pod-b"}))
+		t.must(a.Write(t.ctx, base, recordOf(a, 2), map[string]string{record.NominatedAnnotation: "pod-b"}))
 		if !equality.Semantic.DeepEqual(base.Object, before) {
 			t.Errorf("base changed to %+v", base.Object)
 		}
-		t.wantAnnotations(base, map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"})
+		t.wantAnnotations(base, map[string]string{record.MarkerAnnotation: "v1 pod-a 1"})
 	}},
 	{"empty key", func(t *trial) {
 		a, b := t.Lock("pod-a", "stable"), t.Lock("pod-b", "")
-		next := t.must(b.Write(t.ctx, t.acquire(a), record(b, 2), nil))
-		t.wantRecord(next, record(b, 2))
-		t.wantStored(record(b, 2))
+		next := t.must(b.Write(t.ctx, t.acquire(a), recordOf(b, 2), nil))
+		t.wantRecord(next, recordOf(b, 2))
+		t.wantStored(recordOf(b, 2))
 	}},
 	{"special characters", func(t *trial) {
 		a := t.Lock(`pod<&>"'\/ü`, "^stable")
 		t.acquire(a)
-		t.wantStored(record(a, 1))
+		t.wantStored(recordOf(a, 1))
 	}},
 	{"invalid write is not sent", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
@@ -170,7 +171,7 @@ var writeChecks = []check{
 		hollow := base
 		hollow.Object = nil
 		spoil := func(f func(*k8sresourcelock.LeaderElectionRecord)) k8sresourcelock.LeaderElectionRecord {
-			r := record(a, 2)
+			r := recordOf(a, 2)
 			f(&r)
 			return r
 		}
@@ -180,10 +181,10 @@ var writeChecks = []check{
 			record      rec
 			annotations map[string]string
 		}{
-			"no version to guard": {base: unguarded, record: record(a, 2)},
-			"no UID to guard":     {base: nameless, record: record(a, 2)},
-			"no object":           {base: hollow, record: record(a, 2)},
-			"foreign note":        {base: base, record: record(a, 2), annotations: map[string]string{"example.com/x": "y"}},
+			"no version to guard": {base: unguarded, record: recordOf(a, 2)},
+			"no UID to guard":     {base: nameless, record: recordOf(a, 2)},
+			"no object":           {base: hollow, record: recordOf(a, 2)},
+			"foreign note":        {base: base, record: recordOf(a, 2), annotations: map[string]string{"example.com/x": "y"}},
 			"zero duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = 0 })},
 			"negative duration":   {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = -1 })},
 			"huge duration":       {base: base, record: spoil(func(r *rec) { r.LeaseDurationSeconds = math.MaxInt64 })},
@@ -196,6 +197,6 @@ var writeChecks = []check{
 				t.Errorf("%s: error %v, want a refusal", name, err)
 			}
 		}
-		t.wantStored(record(a, 1))
+		t.wantStored(recordOf(a, 1))
 	}},
 }

@@ -44,7 +44,7 @@ func TestFaults(t *testing.T) {
 				lock := s.Lock("pod-a", "stable")
 				lock.FailNext(Create, tt.fault)
 				start := time.Now()
-				_, err := lock.Write(ctx, k8sresourcelock.Snapshot{}, record(lock, 1), nil)
+				_, err := lock.Write(ctx, k8sresourcelock.Snapshot{}, recordOf(lock, 1), nil)
 				if !errors.Is(err, tt.wantErr) {
 					t.Errorf("error %v, want %v", err, tt.wantErr)
 				}

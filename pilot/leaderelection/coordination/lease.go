@@ -7,7 +7,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // A coordinator writes strategy and preferred holder into the spec of a Lease. It also writes them as annotations
@@ -17,7 +17,7 @@ func strategyOf(l *coordinationv1.Lease) string {
 	if s := string(value(l.Spec.Strategy)); s != "" {
 		return s
 	}
-	return l.Annotations[k8sresourcelock.StrategyAnnotation]
+	return l.Annotations[record.StrategyAnnotation]
 }
 
 func preferredHolder(l *coordinationv1.Lease) string {
@@ -27,12 +27,12 @@ func preferredHolder(l *coordinationv1.Lease) string {
 	if preferred := value(l.Spec.PreferredHolder); preferred != "" {
 		return preferred
 	}
-	return l.Annotations[k8sresourcelock.PreferredHolderAnnotation]
+	return l.Annotations[record.PreferredHolderAnnotation]
 }
 
 func clearPreferredHolder(l *coordinationv1.Lease) {
 	l.Spec.PreferredHolder = nil
-	delete(l.Annotations, k8sresourcelock.PreferredHolderAnnotation)
+	delete(l.Annotations, record.PreferredHolderAnnotation)
 }
 
 func setPreferredHolder(l *coordinationv1.Lease, preferred string, annotate bool) {
@@ -41,15 +41,15 @@ func setPreferredHolder(l *coordinationv1.Lease, preferred string, annotate bool
 	setStrategy(l, strategyOf(l), annotate)
 	l.Spec.PreferredHolder = &preferred
 	if annotate {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.PreferredHolderAnnotation, preferred)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.PreferredHolderAnnotation, preferred)
 	}
 }
 
 func setStrategy(l *coordinationv1.Lease, strategy string, annotate bool) {
 	l.Spec.Strategy = (*coordinationv1.CoordinatedLeaseStrategy)(&strategy)
-	delete(l.Annotations, k8sresourcelock.StrategyAnnotation)
+	delete(l.Annotations, record.StrategyAnnotation)
 	if annotate {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.StrategyAnnotation, strategy)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.StrategyAnnotation, strategy)
 	}
 }
 
@@ -70,8 +70,8 @@ func isNominated(l *coordinationv1.Lease) bool {
 	holder := value(l.Spec.HolderIdentity)
 	marker := fmt.Sprintf("v1 %s %d ", holder, value(l.Spec.LeaseTransitions))
 	return l.Spec.AcquireTime == nil ||
-		l.Annotations[k8sresourcelock.NominatedAnnotation] == holder && l.Spec.AcquireTime.Equal(l.Spec.RenewTime) &&
-			!strings.HasPrefix(l.Annotations[k8sresourcelock.MarkerAnnotation]+" ", marker)
+		l.Annotations[record.NominatedAnnotation] == holder && l.Spec.AcquireTime.Equal(l.Spec.RenewTime) &&
+			!strings.HasPrefix(l.Annotations[record.MarkerAnnotation]+" ", marker)
 }
 
 func value[T any](p *T) (v T) {

@@ -8,7 +8,7 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func microTime(after time.Duration) *metav1.MicroTime {
@@ -32,7 +32,7 @@ func TestIsNominated(t *testing.T) {
 	} {
 		l := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-				k8sresourcelock.NominatedAnnotation: c.nominated, k8sresourcelock.MarkerAnnotation: c.marker,
+				record.NominatedAnnotation: c.nominated, record.MarkerAnnotation: c.marker,
 			}},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: c.acquired, RenewTime: c.renewed},
 		}

@@ -11,7 +11,7 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // scenario is an election whose objects the test changes, and a coordinator with its own clock.
@@ -204,7 +204,7 @@ func TestPlan_FreeLockAfterFailedPreference(t *testing.T) {
 		s := newScenario(t, "a", "b")
 		if annotated {
 			s.e.Lease.Spec.Strategy = nil
-			s.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: DefaultRevision}
+			s.e.Lease.Annotations = map[string]string{record.StrategyAnnotation: DefaultRevision}
 		}
 		s.e.Alive = true
 		s.e.Annotate = true
@@ -225,7 +225,7 @@ func TestPlan_FreeLockAfterFailedPreference(t *testing.T) {
 		// A nominee of a leader that handed over has an acquireTime. It has not written the lock either.
 		s.edit(func(l *coordinationv1.Lease) {
 			l.Spec.AcquireTime = l.Spec.RenewTime
-			metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
+			metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.NominatedAnnotation, "b")
 		})
 		s.step()
 		s.sleep(5 * time.Second)
@@ -357,7 +357,7 @@ func TestPlan_NominationLimit(t *testing.T) {
 		l.Spec.HolderIdentity = new("b")
 		l.Spec.AcquireTime = l.Spec.RenewTime
 		l.Spec.LeaseDurationSeconds = new(int32(16))
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.NominatedAnnotation, "b")
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.NominatedAnnotation, "b")
 	})
 	s.step()
 	s.sleep(electionDuration - time.Millisecond)
@@ -391,7 +391,7 @@ func TestPlan_StrategyFromAnnotation(t *testing.T) {
 	s := newScenario(t, "a", "b")
 	s.e.Alive = true
 	s.e.Lease.Spec.Strategy = nil
-	s.e.Lease.Annotations = map[string]string{k8sresourcelock.StrategyAnnotation: DefaultRevision}
+	s.e.Lease.Annotations = map[string]string{record.StrategyAnnotation: DefaultRevision}
 	s.step()
 	s.renew()
 	s.prioritize(1)

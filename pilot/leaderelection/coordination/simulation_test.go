@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 const (
@@ -172,7 +172,7 @@ func (p *simProcess) write(l *coordinationv1.Lease, holder string, seconds int32
 	l.Spec.HolderIdentity = &holder
 	l.Spec.LeaseDurationSeconds = &seconds
 	l.Spec.RenewTime = &at
-	delete(l.Annotations, k8sresourcelock.NominatedAnnotation)
+	delete(l.Annotations, record.NominatedAnnotation)
 }
 
 // release ends a drained term, by a handover if the lock has a preferred holder.
@@ -193,7 +193,7 @@ func (p *simProcess) release(l *coordinationv1.Lease, preferred string) {
 	clearPreferredHolder(l)
 	l.Spec.AcquireTime = l.Spec.RenewTime
 	l.Spec.LeaseTransitions = new(value(l.Spec.LeaseTransitions) + 1)
-	metav1.SetMetaDataAnnotation(&l.ObjectMeta, k8sresourcelock.NominatedAnnotation, preferred)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.NominatedAnnotation, preferred)
 }
 
 // better reports whether p, as the holder, is better than q for an active coordinator.

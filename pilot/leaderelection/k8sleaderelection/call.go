@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -19,7 +19,7 @@ type call struct {
 	result core.Result
 	err    error
 	took   time.Duration
-	// died is the result of witnessRelease for an acquired lock.
+	// died is the time from the end of the former leader until its witness released the lock that this process acquired.
 	died time.Duration
 }
 
@@ -33,7 +33,7 @@ func (l *loop) send(a core.Action) {
 	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
 	l.helpers.Add(1)
 	decided := l.le.clock.mono()
-	died := l.died
+	died := l.state.Snap.WitnessRelease()
 	l.shared.Call(ctx, l.core.CallTimeout/2, func(ended func()) {
 		defer l.helpers.Done()
 		ev := l.exchange(ctx, a, base, decided, dryRun)
@@ -68,7 +68,7 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	}
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
-		ev.in.Snap, err = codec.Snapshot(snap)
+		ev.in.Snap, err = snap.Decode()
 	}
 	ev.in.Result = resultOf(err)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok && ev.in.Result == core.Refused {
@@ -104,14 +104,14 @@ func (l *loop) request(ctx context.Context, a core.Action, base k8sresourcelock.
 	if a.Op == core.Read {
 		return l.le.lock.Read(ctx)
 	}
-	record, notes := codec.EncodeRecord(a.Record), codec.EncodeAnnotations(a.Annotations)
+	stored, notes := k8sresourcelock.Encode(a.Record), a.Annotations.Encode()
 	if a.Unprefer {
-		notes[k8sresourcelock.PreferredHolderAnnotation] = ""
+		notes[record.PreferredHolderAnnotation] = ""
 	}
 	if a.Op == core.SendRequest {
 		return l.le.lock.Annotate(ctx, base, notes)
 	}
-	return l.le.lock.Write(ctx, base, record, notes)
+	return l.le.lock.Write(ctx, base, stored, notes)
 }
 
 // maxRetryAfter, in seconds, prevents an overflow of Duration. The core limits the delay further.

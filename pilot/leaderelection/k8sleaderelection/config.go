@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -171,7 +172,7 @@ func (c LeaderElectionConfig) validate() error {
 	}
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	errs = append(errs, k8sresourcelock.ValidateIdentity(identity))
+	errs = append(errs, record.ValidateIdentity(identity))
 	if c.LeaseDuration < time.Second || c.LeaseDuration%time.Second != 0 {
 		add("LeaseDuration %v: must be whole seconds, at least one", c.LeaseDuration)
 	}

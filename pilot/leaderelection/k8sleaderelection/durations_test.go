@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -73,7 +74,7 @@ func TestLeaderlessSince(t *testing.T) {
 		now, want core.Instant
 	}{"held": {true, expired - 1, 0}, "expired": {true, now, expired}, "absent": {false, now, now}} {
 		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
-			Exists: c.exists, Content: core.Readable, Record: core.Record{Holder: "x", Lease: 40 * time.Second},
+			Exists: c.exists, Content: record.Readable, Record: core.Record{Holder: "x", Lease: 40 * time.Second},
 		}}
 		if got := r.leaderlessSince(&change{in: core.Input{Now: core.ClockReading{Mono: c.now}}, after: s}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

@@ -180,21 +180,6 @@ func (le *LeaderElector) signal(s signal) {
 // DrainLimit returns DrainLimit of the configuration, or its default.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
 
-// Hold is a command of an operator that keeps the holder: no candidate requests or preempts the lock by rank. The zero Hold is none.
-type Hold struct {
-	// Holder and Transitions identify the term that is held.
-	Holder      string
-	Transitions int
-	// Seconds is the duration. Each reader counts it from when it first saw the hold.
-	Seconds int
-	// Requester is the operator.
-	Requester string
-	// Reason is pause or transfer.
-	Reason string
-	// Note is a text by the operator.
-	Note string
-}
-
 // Status is a snapshot of the state of an elector. Its JSON omits what the lock object shows.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.

@@ -26,8 +26,8 @@ func TestElectorDrainsBeforeRelease(t *testing.T) {
 		a.drain = 3 * time.Second
 		a.Stop(t)
 		advance(time.Second)
-		if !b.Live() || record(store).HolderIdentity != "b" {
-			t.Fatalf("b does not lead; record %+v", record(store))
+		if !b.Live() || stored(store).HolderIdentity != "b" {
+			t.Fatalf("b does not lead; record %+v", stored(store))
 		}
 		if gap := b.Last().From.Sub(a.Last().To); gap != 0 {
 			t.Errorf("b started %v after a's function returned", gap)
@@ -187,7 +187,7 @@ func TestCampaignTerms(t *testing.T) {
 		advance(10 * time.Minute)
 		a.StepDown()
 		advance(10 * time.Minute)
-		if !a.Live() || len(a.Spans()) != 3 || stopped != 2 || a.Status().Term.Transitions != 2 || record(store).LeaderTransitions != 2 {
+		if !a.Live() || len(a.Spans()) != 3 || stopped != 2 || a.Status().Term.Transitions != 2 || stored(store).LeaderTransitions != 2 {
 			t.Errorf("runs %v in term %d, OnStoppedLeading calls: %d", a.Live(), len(a.Spans()), stopped)
 		}
 		last := errors.New("no disk")

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // event records an Event about the lock object. The lock prefixes the identity.
@@ -41,14 +41,14 @@ func (r *reporter) handover(c *change) {
 		}
 	case core.Renew:
 		if was := c.before.Snap.Preferred; was != "" && c.in.Snap.Preferred == "" {
-			r.warn("removed annotation %s: %s did not acquire the lock", k8sresourcelock.PreferredHolderAnnotation, was)
+			r.warn("removed annotation %s: %s did not acquire the lock", record.PreferredHolderAnnotation, was)
 		}
 	case core.NoOp, core.Read, core.Release:
 	}
 	if c.beginsHandover() {
 		switch request := c.after.Snap.Annotations.Request; {
 		case request.Accepted && request.Identity == "":
-			r.event("stepping down at the request of %s in annotation %s", request.Requester, k8sresourcelock.HandoverRequestAnnotation)
+			r.event("stepping down at the request of %s in annotation %s", request.Requester, record.HandoverRequestAnnotation)
 		case request.Accepted:
 			r.event("accepted the handover request of %s", request.Identity)
 		default:

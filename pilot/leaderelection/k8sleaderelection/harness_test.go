@@ -182,11 +182,11 @@ func total(requests map[locktest.Verb]int) (n int) {
 	return n
 }
 
-func record(s *locktest.Store) k8sresourcelock.LeaderElectionRecord { return s.Snapshot().Record }
+func stored(s *locktest.Store) k8sresourcelock.LeaderElectionRecord { return s.Snapshot().Record }
 
 // putHolder writes another holder into the record, as a peer would.
 func putHolder(store *locktest.Store, holder string) {
-	r := record(store)
+	r := stored(store)
 	r.HolderIdentity = holder
 	r.HolderKey = "canary"
 	r.LeaseDurationSeconds = 30

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -36,7 +36,6 @@ type loop struct {
 	term       *term
 	publicTerm Term
 	witnessed  WitnessedTerm // zero if no term is registered
-	died       time.Duration // witnessRelease of the newest snapshot
 	err        error         // of the last ended term
 	rejected   string        // why the API server rejected the last write of this candidate as holder
 
@@ -206,7 +205,6 @@ func (l *loop) step(c *change) {
 	l.state = c.after
 	if c.after.Learned != c.before.Learned {
 		l.base = c.lock.Base()
-		l.died = witnessRelease(c.lock)
 		if c.after.Snap.Version < c.before.Snap.Version { // the version of a deleted lock stays
 			l.rewound()
 		}
@@ -302,7 +300,7 @@ func (l *loop) publish(c *change) {
 		},
 		running: s.Running, acked: l.acked, validity: s.Gate(),
 	}
-	if s.Snap.Exists && s.Snap.Content == core.Readable {
+	if s.Snap.Exists && s.Snap.Content == record.Readable {
 		v.showRecord(s, l.core.ActsUntil(*s))
 	}
 	old := l.le.view.Load()
@@ -330,7 +328,7 @@ func (v *view) showRecord(s *core.State, actsUntil core.Instant) {
 	}
 }
 
-// setTerm sets the public form of the term. Its token is the version of the object that the fence uses.
+// setTerm sets the public form of the term.
 func (l *loop) setTerm(c *change) {
 	t := c.after.Term
 	switch t {
@@ -338,7 +336,6 @@ func (l *loop) setTerm(c *change) {
 	case core.Term{}:
 		l.publicTerm = Term{}
 	default:
-		token, _ := codec.ParseVersion(c.lock.ResourceVersion) // the codec has parsed it before
-		l.publicTerm = Term{LockUID: string(c.lock.UID), Transitions: t.Transitions, Token: token}
+		l.publicTerm = Term{LockUID: t.UID, Transitions: t.Transitions, Token: t.Token}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -175,7 +176,7 @@ func TestPublish(t *testing.T) {
 			return *l.le.view.Load()
 		}
 		validity := core.Validity{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
-		held := core.Snapshot{Exists: true, Content: core.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}
+		held := core.Snapshot{Exists: true, Content: record.Readable, Record: core.Record{Holder: "x", Key: "k", Transitions: 3}}
 		for _, c := range []struct {
 			name  string
 			kind  core.Kind
@@ -197,7 +198,7 @@ func TestPublish(t *testing.T) {
 			}},
 			{"same holder", core.Seen, func(s *core.State) { s.Unfit = true }, func(v view) bool { return v.status.Holder == "x" && v.status.Unfit }},
 			{"deleted", core.Seen, func(s *core.State) { s.Snap.Exists = false }, func(v view) bool { return v.status.Holder == "" }},
-			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = core.Unreadable }, func(v view) bool { return v.status.Holder == "" }},
+			{"unreadable", core.Seen, func(s *core.State) { s.Snap = held; s.Snap.Content = record.Unreadable }, func(v view) bool { return v.status.Holder == "" }},
 		} {
 			if v := publish(c.kind, c.edit); !c.check(v) {
 				t.Errorf("%s: %+v", c.name, v)

@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -169,11 +170,11 @@ func (r *reporter) record(c *change) {
 		r.warnOnce("store", "unversioned", "lock has no resource versions, for example because of client-go's fake clientset; electors of other processes are not excluded")
 	}
 	switch after.Snap.Content {
-	case core.Unreadable:
+	case record.Unreadable:
 		if r.warnOnce(topicRecord, lock.Unreadable.Error(), "lock record is unreadable; it counts as held until it is unchanged for a lease duration", "err", lock.Unreadable) {
 			r.warn("failed to read the record: %v", lock.Unreadable)
 		}
-	case core.Readable:
+	case record.Readable:
 		// The core limits the lease, so that an absurd duration does not block all candidates.
 		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
 			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "lease duration in the lock record is too long; a shorter one counts",
@@ -181,7 +182,7 @@ func (r *reporter) record(c *change) {
 			break
 		}
 		r.resolved(topicRecord, "lock record is readable again")
-	case core.Missing:
+	case record.Missing:
 	}
 	if after.Own.Duplicate && !before.Own.Duplicate {
 		r.log.Error("another live process uses this identity. Give each process its own identity.", "holder", after.Snap.Record.Holder)

@@ -12,6 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -158,13 +159,13 @@ func TestReportRecord(t *testing.T) {
 		lock    k8sresourcelock.Snapshot
 		want    string
 	}{
-		{core.Readable, bound, k8sresourcelock.Snapshot{}, ""},
-		{core.Readable, bound, unversioned, "lock has no resource versions"},
-		{core.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("half")}, "lock record is unreadable"},
-		{core.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("other half")}, "other half"},
-		{core.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
-		{core.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v holder=x", 100*time.Hour, bound)},
-		{core.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{record.Readable, bound, k8sresourcelock.Snapshot{}, ""},
+		{record.Readable, bound, unversioned, "lock has no resource versions"},
+		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("half")}, "lock record is unreadable"},
+		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("other half")}, "other half"},
+		{record.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{record.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v holder=x", 100*time.Hour, bound)},
+		{record.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
 	} {
 		lines := 1
 		if c.want == "" {
@@ -227,7 +228,7 @@ func TestShowRecord(t *testing.T) {
 		"marker of another term":   {marker("x", 3, true), 0},
 	} {
 		s := core.State{Snap: core.Snapshot{
-			Exists: true, Content: core.Readable, Annotations: c.annotations,
+			Exists: true, Content: record.Readable, Annotations: c.annotations,
 			Record: core.Record{Holder: "x", Key: "k", Lease: time.Minute, Transitions: 4, Acquired: 1, Renewed: 2},
 		}}
 		want := view{actsUntil: c.actsUntil, status: Status{Holder: "x", HolderKey: "k", Transitions: 4}}

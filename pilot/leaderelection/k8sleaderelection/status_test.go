@@ -19,7 +19,7 @@ func TestStatus(t *testing.T) {
 		a.start(t)
 		advance(time.Second)
 		s := a.Status()
-		r := record(store)
+		r := stored(store)
 		want := le.Term{LockUID: string(store.Snapshot().UID), Transitions: r.LeaderTransitions, Token: store.History()[0].Version}
 		if s.Phase != "leading" || s.Reason == "" || s.Since.Before(began) || !s.Leading || !s.Known || s.ValidFor > renew || s.ValidFor < renew-time.Second ||
 			s.Term != want || s.Holder != "a" || s.HolderKey != "stable" || s.Transitions != r.LeaderTransitions || s.Unfit ||

@@ -1,7 +1,6 @@
 package k8sleaderelection
 
 import (
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -38,7 +37,7 @@ func (l *loop) decodeWatchEvent(ev *event) {
 			l.report.watching(n.Err)
 		}
 	case k8sresourcelock.Changed:
-		snap, err := codec.Snapshot(n.Snapshot)
+		snap, err := n.Snapshot.Decode()
 		if err != nil {
 			l.report.watching(err)
 			return

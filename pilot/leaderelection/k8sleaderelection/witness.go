@@ -3,14 +3,13 @@ package k8sleaderelection
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -60,51 +59,28 @@ func (t WitnessedTerm) ReleaseEnded(ctx context.Context, lock k8sresourcelock.Lo
 	if err != nil {
 		return false, "", err
 	}
-	snap, err := codec.Snapshot(base)
+	snap, err := base.Decode()
 	if err != nil {
 		return false, "", fmt.Errorf("lock %s: %w", lock.Describe(), err)
 	}
 	now := metav1.Now()
 	since := max(now.Sub(died).Round(time.Millisecond), time.Millisecond)
-	note := fmt.Sprintf("v1 %s %d ", t.Holder, t.Transitions)
 	left := t.core().Left(snap)
 	// The write of an earlier call may have been stored without a reply.
-	written := left == core.RecordEmptied && strings.HasPrefix(base.Annotations[k8sresourcelock.WitnessReleaseAnnotation], note)
-	if left != core.HolderDied && !written {
+	was := snap.Annotations.Witness
+	switch written := left == core.RecordEmptied && was.Identity == t.Holder && was.Transitions == t.Transitions; {
+	case written:
+		since = was.After
+	case left != core.HolderDied:
 		return false, string(left), nil
-	}
-	if written {
-		since = max(witnessRelease(base), time.Millisecond)
-	} else {
-		notes := map[string]string{k8sresourcelock.WitnessReleaseAnnotation: note + since.String()}
-		if _, err := lock.Write(ctx, base, codec.EncodeRecord(snap.Released(now.UnixNano())), notes); err != nil {
+	default:
+		notes := record.Annotations{Witness: record.WitnessRelease{Identity: t.Holder, Transitions: t.Transitions, After: since}}
+		if _, err := lock.Write(ctx, base, k8sresourcelock.Encode(snap.Released(now.UnixNano())), notes.Encode()); err != nil {
 			return false, "", err
 		}
 	}
 	lock.RecordEvent(fmt.Sprintf("ended without a release; its witness released the lock after %v (%s)", since, core.HolderDied))
 	return true, string(core.HolderDied), nil
-}
-
-// maxWitnessRelease bounds the recorded time, because every user with write access can change it.
-const maxWitnessRelease = time.Hour
-
-// witnessRelease returns the time from the end of the former leader until its witness released the lock, or 0 if no witness has
-// released the lock that a candidate acquires. A coordinator may have written the candidate as holder.
-func witnessRelease(base k8sresourcelock.Snapshot) time.Duration {
-	var holder, text string
-	var transitions int
-	value := base.Annotations[k8sresourcelock.WitnessReleaseAnnotation]
-	if n, _ := fmt.Sscanf(value, "v1 %s %d %s", &holder, &transitions, &text); n != 3 {
-		return 0
-	}
-	since, err := time.ParseDuration(text)
-	snap := codec.Decode(base)
-	free := snap.Record.Holder == "" && snap.Record.Transitions == transitions
-	nominated := snap.Nominated() && snap.Record.Transitions == transitions+1
-	if err != nil || since <= 0 || since > maxWitnessRelease || !free && !nominated {
-		return 0
-	}
-	return since
 }
 
 func (t WitnessedTerm) core() core.EndedTerm {

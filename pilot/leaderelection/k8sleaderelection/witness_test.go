@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // registered is a Witness that keeps the registered term.
@@ -40,7 +40,7 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		if !released || why != "holder-died" || err != nil {
 			t.Fatalf("released %v, %s, %v", released, why, err)
 		}
-		if got := store.Snapshot().Annotations; len(got) != 1 || got[k8sresourcelock.WitnessReleaseAnnotation] != "v1 a 0 53ms" {
+		if got := store.Snapshot().Annotations; len(got) != 1 || got[record.WitnessReleaseAnnotation] != "v1 a 0 53ms" {
 			t.Errorf("annotations of the released lock: %v", got)
 		}
 		advance(time.Minute)
@@ -49,7 +49,7 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		if all := append(durations, others...); strings.Count(strings.Join(all, "\n"), "witness-release") != 1 || !slices.Contains(all, "witness-release 53ms") {
 			t.Errorf("reported %q", all)
 		}
-		if _, left := store.Snapshot().Annotations[k8sresourcelock.WitnessReleaseAnnotation]; left {
+		if _, left := store.Snapshot().Annotations[record.WitnessReleaseAnnotation]; left {
 			t.Error("the annotation was not removed")
 		}
 	})
@@ -68,7 +68,7 @@ func TestWitnessRelease_IsNotReported(t *testing.T) {
 				term := witness.term
 				a.Stop(t)
 				if value != "" {
-					store.Annotate(k8sresourcelock.WitnessReleaseAnnotation, value)
+					store.Annotate(record.WitnessReleaseAnnotation, value)
 				}
 				if !strings.HasPrefix(value, "v1 a 0 ") { // another process has emptied the record
 					released, why, err := term.ReleaseEnded(t.Context(), store.Lock("witness", "").Lock, time.Now())

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // A kubeconfig can be incomplete while another process replaces it.
@@ -42,7 +42,7 @@ func TestRelease_SlowServer(t *testing.T) {
 			server := apiserver.New(&coordinationv1.Lease{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: "n", Name: "l", UID: "u",
-					Annotations: map[string]string{k8sresourcelock.MarkerAnnotation: "v1 a 0"},
+					Annotations: map[string]string{record.MarkerAnnotation: "v1 a 0"},
 				},
 				Spec: coordinationv1.LeaseSpec{
 					HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(30)), LeaseTransitions: new(int32(0)), AcquireTime: &now, RenewTime: &now,

@@ -125,8 +125,8 @@ func (s *stage) identity(name, account string) *rest.Config {
 	})
 }
 
-// record is the record of a lock.
-type record struct {
+// content is the record of a lock.
+type content struct {
 	holder      string
 	transitions int
 	renewed     time.Time // the default is epoch
@@ -135,7 +135,7 @@ type record struct {
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func (r record) stored() *locks.LeaderElectionRecord {
+func (r content) stored() *locks.LeaderElectionRecord {
 	if r.renewed.IsZero() {
 		r.renewed = epoch
 	}
@@ -146,7 +146,7 @@ func (r record) stored() *locks.LeaderElectionRecord {
 }
 
 // json returns the record as a ConfigMap contains it.
-func (r record) json() string {
+func (r content) json() string {
 	text, _ := json.Marshal(r.stored()) // cannot fail
 	return string(text)
 }
@@ -162,7 +162,7 @@ func (s *stage) request(as kubernetes.Interface, verb string) *rest.Request {
 }
 
 // object returns the lock with a record.
-func (s *stage) object(r record) interface {
+func (s *stage) object(r content) interface {
 	runtime.Object
 	metav1.Object
 } {
@@ -176,17 +176,17 @@ func (s *stage) object(r record) interface {
 }
 
 // create creates the lock. createDry tries to, and update replaces it without a version.
-func (s *stage) create(as kubernetes.Interface, r record) error {
+func (s *stage) create(as kubernetes.Interface, r content) error {
 	return s.request(as, http.MethodPost).Body(s.object(r)).Do(s.t.Context()).Error()
 }
 
-func (s *stage) createDry(as kubernetes.Interface, r record, finalizers ...string) error {
+func (s *stage) createDry(as kubernetes.Interface, r content, finalizers ...string) error {
 	object := s.object(r)
 	object.SetFinalizers(finalizers)
 	return s.request(as, http.MethodPost).Param("dryRun", metav1.DryRunAll).Body(object).Do(s.t.Context()).Error()
 }
 
-func (s *stage) update(as kubernetes.Interface, r record) error {
+func (s *stage) update(as kubernetes.Interface, r content) error {
 	object := s.object(r)
 	if s.kind == fence.Lease { // which is not updated without a version
 		present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
@@ -208,7 +208,7 @@ func (s *stage) delete(as kubernetes.Interface) error {
 }
 
 // put makes the lock say so, as an operator.
-func (s *stage) put(r record) {
+func (s *stage) put(r content) {
 	s.t.Helper()
 	err := s.update(s.admin, r)
 	if apierrors.IsNotFound(err) {
@@ -243,7 +243,7 @@ func (s *stage) inEffect(holder, other kubernetes.Interface) {
 func (s *stage) guarded() (holder, other kubernetes.Interface) {
 	s.t.Helper()
 	holder, other = s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
+	s.put(content{holder: "a", transitions: 3})
 	s.install(s.declaration())
 	s.inEffect(holder, other)
 	return holder, other

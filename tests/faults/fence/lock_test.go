@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -26,7 +27,7 @@ func guardedLock(t *testing.T, kind fence.LockKind) (s *stage, a, b kubernetes.I
 
 func request(identity string) map[string]string {
 	raw, _ := json.Marshal(map[string]any{"identity": identity, "holder": "a", "transitions": 3, "seconds": 30, "accepted": true})
-	return map[string]string{locks.HandoverRequestAnnotation: string(raw)}
+	return map[string]string{record.HandoverRequestAnnotation: string(raw)}
 }
 
 func TestLock_Changes(t *testing.T) {
@@ -36,54 +37,54 @@ func TestLock_Changes(t *testing.T) {
 		istiod := s.podOf("i", "istiod").Kube()
 		unbound := s.unbound(account)
 		elsewhere := s.podElsewhere("a")
-		held := record{holder: "a", transitions: 3}
-		later := record{holder: "a", transitions: 3, renewed: epoch.Add(second)}
+		held := content{holder: "a", transitions: 3}
+		later := content{holder: "a", transitions: 3, renewed: epoch.Add(second)}
 		for _, c := range []struct {
 			what   string
-			before record
+			before content
 			as     kubernetes.Interface
-			after  record
+			after  content
 			passes bool
 		}{
-			{"a follower empties it", held, b, record{transitions: 3}, false},
+			{"a follower empties it", held, b, content{transitions: 3}, false},
 			{"a follower renews it for the holder", held, b, later, false},
-			{"a follower gives it to a third who has asked", record{holder: "a", transitions: 3, notes: request("c")}, b, record{holder: "c", transitions: 4}, false},
-			{"a follower takes it without a new term", held, b, record{holder: "b", transitions: 3}, false},
-			{"a follower lowers the transitions", held, b, record{holder: "b", transitions: 2}, false},
-			{"the holder lowers them", held, a, record{holder: "a", transitions: 2}, false},
-			{"a follower takes it with a count far ahead", held, b, record{holder: "b", transitions: 2147483646}, false},
-			{"a follower acquires it and adds two transitions", held, b, record{holder: "b", transitions: 5}, false},
-			{"the holder counts on without a new term to its release", held, a, record{transitions: 4}, false},
-			{"the holder counts far ahead", held, a, record{holder: "a", transitions: 1000}, false},
-			{"a coordinator counts far ahead", held, coordinator, record{holder: "b", transitions: 1000}, false},
-			{"a follower takes one at the end of its count, from the beginning", record{holder: "a", transitions: 2147483646}, b, record{holder: "b"}, false},
-			{"an unbound token releases it", held, unbound, record{transitions: 3}, false},
-			{"a pod of the holder's name in another namespace releases it", held, elsewhere, record{transitions: 3}, false},
-			{"an unbound token takes it", held, unbound, record{holder: "a", transitions: 4}, false},
-			{"another account takes it", held, other, record{holder: "o", transitions: 4}, false},
-			{"the holder hands it to a candidate without a request", held, a, record{holder: "b", transitions: 4}, false},
-			{"the holder gives it to another than has asked", record{holder: "a", transitions: 3, notes: request("c")}, a, record{holder: "b", transitions: 4}, false},
-			{"a coordinator empties it", held, coordinator, record{transitions: 3}, false},
+			{"a follower gives it to a third who has asked", content{holder: "a", transitions: 3, notes: request("c")}, b, content{holder: "c", transitions: 4}, false},
+			{"a follower takes it without a new term", held, b, content{holder: "b", transitions: 3}, false},
+			{"a follower lowers the transitions", held, b, content{holder: "b", transitions: 2}, false},
+			{"the holder lowers them", held, a, content{holder: "a", transitions: 2}, false},
+			{"a follower takes it with a count far ahead", held, b, content{holder: "b", transitions: 2147483646}, false},
+			{"a follower acquires it and adds two transitions", held, b, content{holder: "b", transitions: 5}, false},
+			{"the holder counts on without a new term to its release", held, a, content{transitions: 4}, false},
+			{"the holder counts far ahead", held, a, content{holder: "a", transitions: 1000}, false},
+			{"a coordinator counts far ahead", held, coordinator, content{holder: "b", transitions: 1000}, false},
+			{"a follower takes one at the end of its count, from the beginning", content{holder: "a", transitions: 2147483646}, b, content{holder: "b"}, false},
+			{"an unbound token releases it", held, unbound, content{transitions: 3}, false},
+			{"a pod of the holder's name in another namespace releases it", held, elsewhere, content{transitions: 3}, false},
+			{"an unbound token takes it", held, unbound, content{holder: "a", transitions: 4}, false},
+			{"another account takes it", held, other, content{holder: "o", transitions: 4}, false},
+			{"the holder hands it to a candidate without a request", held, a, content{holder: "b", transitions: 4}, false},
+			{"the holder gives it to another than has asked", content{holder: "a", transitions: 3, notes: request("c")}, a, content{holder: "b", transitions: 4}, false},
+			{"a coordinator empties it", held, coordinator, content{transitions: 3}, false},
 
 			{"the holder renews", held, a, later, true},
-			{"the holder releases, as istiod does", held, a, record{transitions: 3}, true},
-			{"a challenger asks", held, b, record{holder: "a", transitions: 3, notes: request("b")}, true},
-			{"anyone labels or annotates", held, other, record{holder: "a", transitions: 3, notes: map[string]string{"x": "y"}}, true},
-			{"a hold is noted", held, b, record{holder: "a", transitions: 3, notes: map[string]string{locks.HoldAnnotation: "{}"}}, true},
-			{"the holder hands over to who has asked", record{holder: "a", transitions: 3, notes: request("b")}, a,
-				record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, true},
-			{"the nominee begins its term", record{holder: "b", transitions: 4, notes: map[string]string{locks.NominatedAnnotation: "b"}}, b,
-				record{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
-			{"a candidate acquires a lock and reaches the maximum", record{holder: "a", transitions: 2147483645}, b, record{holder: "b", transitions: 2147483646}, true},
-			{"a candidate takes one at the end of its count, which stays", record{holder: "a", transitions: 2147483646}, b, record{holder: "b", transitions: 2147483646}, true},
-			{"a candidate takes one at the very end, which stays", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 2147483647}, true},
-			{"a candidate acquires a lock at the maximum and resets it", record{holder: "a", transitions: 2147483647}, b, record{holder: "b", transitions: 4}, true},
-			{"a coordinator nominates", held, coordinator, record{holder: "b", transitions: 4}, true},
-			{"a pod of a further declared account takes an expired one", held, istiod, record{holder: "i", transitions: 4}, true},
-			{"a candidate takes an expired one", held, b, record{holder: "b", transitions: 4}, true},
-			{"a candidate takes a free one", record{transitions: 3}, b, record{holder: "b", transitions: 4}, true},
-			{"a candidate reclaims its own", record{holder: "b", transitions: 3}, b, record{holder: "b", transitions: 4}, true},
-			{"an operator empties it", held, s.admin, record{transitions: 3}, true},
+			{"the holder releases, as istiod does", held, a, content{transitions: 3}, true},
+			{"a challenger asks", held, b, content{holder: "a", transitions: 3, notes: request("b")}, true},
+			{"anyone labels or annotates", held, other, content{holder: "a", transitions: 3, notes: map[string]string{"x": "y"}}, true},
+			{"a hold is noted", held, b, content{holder: "a", transitions: 3, notes: map[string]string{record.HoldAnnotation: "{}"}}, true},
+			{"the holder hands over to who has asked", content{holder: "a", transitions: 3, notes: request("b")}, a,
+				content{holder: "b", transitions: 4, notes: map[string]string{record.NominatedAnnotation: "b"}}, true},
+			{"the nominee begins its term", content{holder: "b", transitions: 4, notes: map[string]string{record.NominatedAnnotation: "b"}}, b,
+				content{holder: "b", transitions: 4, renewed: epoch.Add(second)}, true},
+			{"a candidate acquires a lock and reaches the maximum", content{holder: "a", transitions: 2147483645}, b, content{holder: "b", transitions: 2147483646}, true},
+			{"a candidate takes one at the end of its count, which stays", content{holder: "a", transitions: 2147483646}, b, content{holder: "b", transitions: 2147483646}, true},
+			{"a candidate takes one at the very end, which stays", content{holder: "a", transitions: 2147483647}, b, content{holder: "b", transitions: 2147483647}, true},
+			{"a candidate acquires a lock at the maximum and resets it", content{holder: "a", transitions: 2147483647}, b, content{holder: "b", transitions: 4}, true},
+			{"a coordinator nominates", held, coordinator, content{holder: "b", transitions: 4}, true},
+			{"a pod of a further declared account takes an expired one", held, istiod, content{holder: "i", transitions: 4}, true},
+			{"a candidate takes an expired one", held, b, content{holder: "b", transitions: 4}, true},
+			{"a candidate takes a free one", content{transitions: 3}, b, content{holder: "b", transitions: 4}, true},
+			{"a candidate reclaims its own", content{holder: "b", transitions: 3}, b, content{holder: "b", transitions: 4}, true},
+			{"an operator empties it", held, s.admin, content{transitions: 3}, true},
 		} {
 			s.put(c.before)
 			err := s.update(c.as, c.after)
@@ -105,13 +106,13 @@ func TestLock_CreateAndDelete(t *testing.T) {
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
 		s.refused("a follower deletes all of its kind", s.request(b, http.MethodDelete).Do(t.Context()).Error())
 		s.allowed("an operator deletes it", s.delete(s.admin))
-		s.refused("making it for another", s.createDry(b, record{holder: "a"}))
-		s.refused("making it with an unbound token", s.createDry(s.unbound(account), record{holder: "b"}))
-		s.allowed("creating it without a holder", s.createDry(b, record{}))
-		s.allowed("making it for oneself", s.createDry(a, record{holder: "a"}))
+		s.refused("making it for another", s.createDry(b, content{holder: "a"}))
+		s.refused("making it with an unbound token", s.createDry(s.unbound(account), content{holder: "b"}))
+		s.allowed("creating it without a holder", s.createDry(b, content{}))
+		s.allowed("making it for oneself", s.createDry(a, content{holder: "a"}))
 		other := s.podOf("o", "other").Kube()
-		s.refused("making it at the maximum of transitions", s.createDry(other, record{transitions: 2147483647}), "only the holder may release")
-		s.allowed("another account creates it", s.createDry(other, record{}))
+		s.refused("making it at the maximum of transitions", s.createDry(other, content{transitions: 2147483647}), "only the holder may release")
+		s.allowed("another account creates it", s.createDry(other, content{}))
 	})
 }
 
@@ -119,7 +120,7 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 	t.Parallel()
 	s, a, b := guardedLock(t, fence.ConfigMap)
 	write := func(as kubernetes.Interface, raw string) error {
-		cm := s.object(record{})
+		cm := s.object(content{})
 		cm.SetAnnotations(map[string]string{locks.LeaderElectionRecordAnnotationKey: raw})
 		return s.request(as, http.MethodPut).Name(election).Body(cm).Do(t.Context()).Error()
 	}
@@ -140,22 +141,22 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 		"a lease that begins with 0": strings.Replace(`{"holderIdentity":"b",`+times+`}`, `:30,`, `:030,`, 1),
 		"a count of ten digits":      strings.Replace(`{"holderIdentity":"b",`+times+`}`, `"leaderTransitions":4`, `"leaderTransitions":9999999999`, 1),
 	} {
-		s.put(record{holder: "a", transitions: 3})
+		s.put(content{holder: "a", transitions: 3})
 		s.refused(what+" by a follower", write(b, raw))
 		s.refused(what+" by the holder", write(a, raw))
 	}
 	t.Log("an operator may ruin it, and any candidate replaces what cannot be read")
 	s.allowed("an operator", write(s.admin, "this is no record"))
 	eventually(t, "nobody may write", func() bool { return fence.IsRefusal(s.write(a)) })
-	s.allowed("replacing it", s.update(b, record{holder: "b", transitions: 4}))
+	s.allowed("replacing it", s.update(b, content{holder: "b", transitions: 4}))
 	s.inEffect(b, a)
 	t.Log("transitions above the maximum of a Lease stay, and only an operator may write them")
-	s.put(record{holder: "a", transitions: 9999999999})
-	s.allowed("taking it", s.update(b, record{holder: "b", transitions: 9999999999}))
-	s.allowed("renewing it", s.update(b, record{holder: "b", transitions: 9999999999, renewed: epoch.Add(second)}))
-	s.refused("counting it on", s.update(b, record{holder: "b", transitions: 10000000000}))
+	s.put(content{holder: "a", transitions: 9999999999})
+	s.allowed("taking it", s.update(b, content{holder: "b", transitions: 9999999999}))
+	s.allowed("renewing it", s.update(b, content{holder: "b", transitions: 9999999999, renewed: epoch.Add(second)}))
+	s.refused("counting it on", s.update(b, content{holder: "b", transitions: 10000000000}))
 	t.Log("as istiod and client-go write it")
-	s.put(record{transitions: 5})
+	s.put(content{transitions: 5})
 	s.allowed("a record without a key", write(b, `{"holderIdentity":"b","leaseDurationSeconds":30,"acquireTime":"2026-01-02T03:04:05Z","renewTime":"2026-01-02T03:04:05Z","leaderTransitions":6,"strategy":"","preferredHolder":""}`))
 }
 
@@ -175,7 +176,7 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 
 		t.Log("a new lock has none")
 		s.allowed("an operator deletes it", s.delete(s.admin))
-		s.refused("making it with a finalizer", s.createDry(b, record{holder: "b"}, "example.com/held"), "ownerReferences and finalizers")
+		s.refused("making it with a finalizer", s.createDry(b, content{holder: "b"}, "example.com/held"), "ownerReferences and finalizers")
 	})
 }
 
@@ -204,18 +205,18 @@ func TestLock_Size(t *testing.T) {
 		t.Log("data of an operator does not prevent writes that add nothing")
 		s.allowed("an operator", s.patch(s.admin, fill("annotations", 100<<10)))
 		s.allowed("a label in the place of more", s.patch(other, fill("annotations", 90<<10)))
-		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 90<<10)}}))
+		s.allowed("the holder renews", s.update(a, content{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: map[string]string{"x": strings.Repeat("x", 90<<10)}}))
 
 		t.Log("a write that changes the record is limited too: otherwise one acquisition could fill the object")
-		s.put(record{holder: "a", transitions: 3})
+		s.put(content{holder: "a", transitions: 3})
 		notes := func(bytes int) map[string]string { return map[string]string{"x": strings.Repeat("x", bytes)} }
-		s.refused("a renewal that fills the lock", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: notes(250 << 10)}), "too large")
-		s.refused("an acquisition that fills the lock", s.update(b, record{holder: "b", transitions: 4, notes: notes(250 << 10)}), "too large")
-		s.refused("an acquisition with 70 KiB", s.update(b, record{holder: "b", transitions: 4, notes: notes(70 << 10)}), "too large")
-		s.allowed("an acquisition with 60 KiB", s.update(b, record{holder: "b", transitions: 4, notes: notes(60 << 10)}))
-		s.put(record{holder: "a", transitions: 3, notes: notes(100 << 10)})
-		s.allowed("an acquisition of a large lock, with a marker", s.update(b, record{holder: "b", transitions: 4, notes: map[string]string{
-			"x": strings.Repeat("x", 100<<10), locks.MarkerAnnotation: "v1 b 4 handover",
+		s.refused("a renewal that fills the lock", s.update(a, content{holder: "a", transitions: 3, renewed: epoch.Add(second), notes: notes(250 << 10)}), "too large")
+		s.refused("an acquisition that fills the lock", s.update(b, content{holder: "b", transitions: 4, notes: notes(250 << 10)}), "too large")
+		s.refused("an acquisition with 70 KiB", s.update(b, content{holder: "b", transitions: 4, notes: notes(70 << 10)}), "too large")
+		s.allowed("an acquisition with 60 KiB", s.update(b, content{holder: "b", transitions: 4, notes: notes(60 << 10)}))
+		s.put(content{holder: "a", transitions: 3, notes: notes(100 << 10)})
+		s.allowed("an acquisition of a large lock, with a marker", s.update(b, content{holder: "b", transitions: 4, notes: map[string]string{
+			"x": strings.Repeat("x", 100<<10), record.MarkerAnnotation: "v1 b 4 handover",
 		}}))
 	})
 }
@@ -236,15 +237,15 @@ func TestLock_FieldManagers(t *testing.T) {
 		s.refused("a large entry", s.patch(other, `{"metadata":{`+entry+`}}`), "managedFields is too large")
 		renewal := fmt.Sprintf(`{"metadata":{%s},"spec":{"renewTime":"2026-01-02T04:04:05.000000Z"}}`, entry)
 		if kind == fence.ConfigMap {
-			later := record{holder: "a", transitions: 3, renewed: epoch.Add(second)}
+			later := content{holder: "a", transitions: 3, renewed: epoch.Add(second)}
 			renewal = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},%s}}`, locks.LeaderElectionRecordAnnotationKey, later.json(), entry)
 		}
 		s.refused("a large entry in a renewal", s.patch(a, renewal), "managedFields is too large")
 		if managers < 8 {
 			t.Errorf("%d managers are too many", managers)
 		}
-		s.allowed("the holder renews", s.update(a, record{holder: "a", transitions: 3, renewed: epoch.Add(second)}))
-		s.allowed("a follower takes it", s.update(b, record{holder: "b", transitions: 4}))
+		s.allowed("the holder renews", s.update(a, content{holder: "a", transitions: 3, renewed: epoch.Add(second)}))
+		s.allowed("a follower takes it", s.update(b, content{holder: "b", transitions: 4}))
 	})
 }
 
@@ -303,7 +304,7 @@ func TestLock_Commands(t *testing.T) {
 		other, operator, coordinator := s.podOf("o", "other").Kube(), s.operator(), s.podOf("co", "coordinator").Kube()
 		missing := "requires the verb operate"
 		for _, key := range []string{
-			locks.HoldAnnotation, "incumbent.dev/later", // TestRights_Table has all
+			record.HoldAnnotation, "incumbent.dev/later", // TestRights_Table has all
 			locks.LeaseHolderKey, // an invalid key makes the record unreadable
 		} {
 			set := fmt.Sprintf(`{"metadata":{"annotations":{%q:"x"}}}`, key)
@@ -317,8 +318,8 @@ func TestLock_Commands(t *testing.T) {
 			s.allowed("a candidate changes "+key, s.patch(b, change))
 			s.allowed("a coordinator removes "+key, s.patch(coordinator, remove))
 		}
-		s.refused("an operator releases the lock", s.update(operator, record{transitions: 3}), "only the holder may release")
+		s.refused("an operator releases the lock", s.update(operator, content{transitions: 3}), "only the holder may release")
 		s.allowed("an administrator deletes the lock", s.delete(s.admin))
-		s.refused("another account creates the lock with a hold", s.create(other, record{notes: map[string]string{locks.HoldAnnotation: "{}"}}), missing)
+		s.refused("another account creates the lock with a hold", s.create(other, content{notes: map[string]string{record.HoldAnnotation: "{}"}}), missing)
 	})
 }

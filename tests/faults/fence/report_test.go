@@ -16,7 +16,7 @@ func TestReport_AuditLog(t *testing.T) {
 	stageOn(t, c, fence.Lease).guarded() // from now on the API server has read the locks
 	s := stageOn(t, c, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
+	s.put(content{holder: "a", transitions: 3})
 	d := s.declaration()
 	d.Mode = fence.Audit
 	s.install(d)

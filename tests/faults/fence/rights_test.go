@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
-	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -78,7 +78,7 @@ func outcome(err error) string {
 func TestRights_Table(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
-	s.put(record{holder: "a", transitions: 3})
+	s.put(content{holder: "a", transitions: 3})
 	target := deployment()
 	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), target, metav1.CreateOptions{}))
 	declared := s.declaration()
@@ -109,7 +109,7 @@ func TestRights_Table(t *testing.T) {
 		{"coordinator", as("co2", "coordinator", all)},
 		{"administrator", s.cluster.Admin()},
 	}
-	s.put(record{holder: "a2", transitions: 3})
+	s.put(content{holder: "a2", transitions: 3})
 	eventually(t, "the API server has seen the leader", func() bool {
 		return s.patchTarget()(t.Context(), cluster.ClientFor(t, leader).Kube()) == nil
 	})
@@ -125,8 +125,8 @@ func TestRights_Table(t *testing.T) {
 		{"write a candidate as holder", func(string) attempt { return s.hold("c", 4) }},
 		{"release", func(string) attempt { return s.hold("", 3) }},
 		{"annotations `incumbent.dev/*`", func(string) attempt {
-			return s.annotateWith(locks.MarkerAnnotation, locks.HandoverRequestAnnotation, locks.NominatedAnnotation, locks.HoldAnnotation,
-				locks.StrategyAnnotation, locks.PreferredHolderAnnotation)
+			return s.annotateWith(record.MarkerAnnotation, record.HandoverRequestAnnotation, record.NominatedAnnotation, record.HoldAnnotation,
+				record.StrategyAnnotation, record.PreferredHolderAnnotation)
 		}},
 		{"other annotations and labels", func(string) attempt { return s.annotateWith("example.com/x") }},
 		{"delete the lock", func(string) attempt {

@@ -61,10 +61,10 @@ func TestFence_Reinstalled(t *testing.T) {
 	eventually(t, "the fence is gone", func() bool { return s.write(b) == nil })
 	// The API server looks at what changed once a second, and stops informers then.
 	lapse(t, 2*second)
-	s.put(record{holder: "b", transitions: 4})
+	s.put(content{holder: "b", transitions: 4})
 	s.must(install.Apply(t.Context(), s.admin, s.set))
 	s.inEffect(b, a)
-	s.put(record{holder: "a", transitions: 5})
+	s.put(content{holder: "a", transitions: 5})
 	s.inEffect(a, b)
 }
 
@@ -86,11 +86,11 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	}
 	a1, a2 := clients("a")
 	b1, b2 := clients("b")
-	s.put(record{holder: "a", transitions: 3})
+	s.put(content{holder: "a", transitions: 3})
 	s.install(s.declaration())
 	s.inEffect(a1, b1)
 	s.inEffect(a2, b2)
-	s.put(record{holder: "b", transitions: 4})
+	s.put(content{holder: "b", transitions: 4})
 	s.inEffect(b1, a1)
 	s.inEffect(b2, a2)
 }

@@ -57,7 +57,7 @@ func TestVerify_TriesEveryWrite(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, fence.Lease)
 	a, b := s.pod("a"), s.pod("b")
-	s.put(record{holder: "a", transitions: 3})
+	s.put(content{holder: "a", transitions: 3})
 	managed := map[string]string{"managed": "yes"}
 	d := s.declaration()
 	d.Guards[0].Resources = []string{"configmaps"}

@@ -22,14 +22,14 @@ func TestFence_AdmitsOnlyHolder(t *testing.T) {
 		s.allowed("a write by another account, which RBAC checks", s.write(s.podOf("elsewhere", "other").Kube()))
 
 		t.Log("a handover: the right to write goes with the record")
-		s.put(record{holder: "b", transitions: 4})
+		s.put(content{holder: "b", transitions: 4})
 		s.inEffect(b, a)
 		t.Log("a release: no pod may write")
-		s.put(record{transitions: 4})
+		s.put(content{transitions: 4})
 		eventually(t, "b is refused", func() bool { return fence.IsRefusal(s.write(b)) })
 		s.refused("a write without a holder", s.write(a), "has no holder")
 		t.Log("a name that another's begins with")
-		s.put(record{holder: "ab", transitions: 5})
+		s.put(content{holder: "ab", transitions: 5})
 		s.refused("a write of pod a while ab leads", s.write(a))
 	})
 }
@@ -69,7 +69,7 @@ func TestFence_MissingLock(t *testing.T) {
 		eventually(t, "all writes are refused", func() bool { return fence.IsRefusal(s.write(a)) })
 		s.refused("a write of the former holder", s.write(a), "no params found")
 		t.Log("a candidate may recreate the lock, and leads")
-		s.allowed("recreating the lock", s.create(b, record{holder: "b"}))
+		s.allowed("recreating the lock", s.create(b, content{holder: "b"}))
 		s.inEffect(b, a)
 	})
 }

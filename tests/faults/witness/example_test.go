@@ -8,9 +8,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // The leader of the example is killed, and the other replica leads.
@@ -44,7 +44,7 @@ func TestExample(t *testing.T) {
 		t.Errorf("b ended with %d and printed\n%s", exit, &b.Out)
 	}
 	lease, err := s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), "my-controller", metav1.GetOptions{})
-	if err != nil || *lease.Spec.HolderIdentity != "" || lease.Annotations[k8sresourcelock.WitnessReleaseAnnotation] != "" {
+	if err != nil || *lease.Spec.HolderIdentity != "" || lease.Annotations[record.WitnessReleaseAnnotation] != "" {
 		t.Errorf("after the stop: %+v, %v", lease, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -206,7 +207,7 @@ func (s *stage) state() string {
 		return "absent"
 	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 0:
 		return "free"
-	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 1 && strings.HasPrefix(snap.Annotations[k8sresourcelock.WitnessReleaseAnnotation], "v1 "):
+	case snap.Record.HolderIdentity == "" && len(snap.Annotations) == 1 && strings.HasPrefix(snap.Annotations[record.WitnessReleaseAnnotation], "v1 "):
 		return "free" // a witness has released it
 	}
 	return fmt.Sprintf("held by %q, annotations %v", snap.Record.HolderIdentity, snap.Annotations)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // moment is a kind of moment at which the test kills a candidate.
@@ -80,8 +80,8 @@ func (h *history) observe(kind watch.EventType, lease *coordinationv1.Lease) {
 	if lease.Spec.HolderIdentity != nil {
 		h.now.holder = *lease.Spec.HolderIdentity
 	}
-	h.now.marked = strings.HasPrefix(lease.Annotations[k8sresourcelock.MarkerAnnotation], "v1 "+h.now.holder+" ")
-	h.now.requested = lease.Annotations[k8sresourcelock.HandoverRequestAnnotation] != ""
+	h.now.marked = strings.HasPrefix(lease.Annotations[record.MarkerAnnotation], "v1 "+h.now.holder+" ")
+	h.now.requested = lease.Annotations[record.HandoverRequestAnnotation] != ""
 	if h.now == before || releaser(lease) == candidateAgent {
 		return
 	}

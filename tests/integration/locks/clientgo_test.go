@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -52,7 +53,7 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			ours := k8sresourcelock.LeaderElectionRecord{
 				HolderIdentity: "pod-a", HolderKey: "stable", LeaseDurationSeconds: 30, AcquireTime: at(5, 0), RenewTime: at(12, 0), LeaderTransitions: 1,
 			}
-			notes := map[string]string{k8sresourcelock.MarkerAnnotation: "v1 pod-a 1"}
+			notes := map[string]string{record.MarkerAnnotation: "v1 pod-a 1"}
 			if _, err := a.Write(t.Context(), k8sresourcelock.Snapshot{}, ours, notes); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +71,7 @@ func TestKey_OfFormerHolder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[k8sresourcelock.MarkerAnnotation] != "v1 pod-a 1" {
+			if snap.Record.HolderIdentity != "theirs" || snap.Record.HolderKey != tt.want || snap.Annotations[record.MarkerAnnotation] != "v1 pod-a 1" {
 				t.Errorf("read %+v, notes %v; want key %q", snap.Record, snap.Annotations, tt.want)
 			}
 			// A later leader of this elector writes its own key, and no annotations of earlier terms.

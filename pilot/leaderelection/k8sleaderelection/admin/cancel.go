@@ -3,8 +3,8 @@ package admin
 import (
 	"context"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // Cancel withdraws Transfer and StepDown: it removes the request of an operator, and ends the hold of a transfer. It needs no
@@ -12,10 +12,10 @@ import (
 // if there is nothing to withdraw.
 func (o Operator) Cancel(ctx context.Context) error {
 	return o.annotate(ctx, "cancel", func(snap core.Snapshot, annotations map[string]string) error {
-		requested := snap.Addressed() && snap.Annotations.Request.Reason == core.ForOperator
-		held := snap.OnHold() && snap.Annotations.Hold.Reason == core.HoldForTransfer
+		requested := snap.Addressed() && snap.Annotations.Request.Reason == record.ForOperator
+		held := snap.OnHold() && snap.Annotations.Hold.Reason == record.HoldForTransfer
 		if requested {
-			delete(annotations, k8sresourcelock.HandoverRequestAnnotation)
+			delete(annotations, record.HandoverRequestAnnotation)
 		}
 		if held {
 			o.endHold(snap, annotations)

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/codec"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -49,17 +49,17 @@ var errNoLock = fmt.Errorf("%w: the lock does not exist", ErrNoLeader)
 // lock. After any other error the command may still be executed, for example if ctx is done, or if the leader accepted
 // and still holds the lock after eight lease durations.
 func (o Operator) Transfer(ctx context.Context, to, key, why string, hold time.Duration) error {
-	if err := errors.Join(k8sresourcelock.ValidateIdentity(to), k8sresourcelock.ValidateKey(key)); err != nil {
+	if err := errors.Join(record.ValidateIdentity(to), record.ValidateKey(key)); err != nil {
 		return o.wrap("transfer", err)
 	}
-	return o.request(ctx, "transfer", core.Request{Identity: to, Key: key, Note: why}, hold)
+	return o.request(ctx, "transfer", record.Request{Identity: to, Key: key, Note: why}, hold)
 }
 
 // StepDown makes the leader drain and release the lock. It returns nil when the term has ended. The former leader does not
 // campaign for coolDown, from one second to seven days, and at least RetryPeriod. If no other candidate acquires the
 // lock for a lease, the leader campaigns again. It returns the same errors as Transfer.
 func (o Operator) StepDown(ctx context.Context, why string, coolDown time.Duration) error {
-	return o.request(ctx, "step-down", core.Request{Note: why}, coolDown)
+	return o.request(ctx, "step-down", record.Request{Note: why}, coolDown)
 }
 
 // Pause keeps the holder, which may be istiod or client-go: no incumbent candidate requests or preempts the lock by rank.
@@ -70,14 +70,14 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 	if err != nil {
 		return o.wrap("pause", err)
 	}
-	return o.annotate(ctx, "pause", func(snap core.Snapshot, annotations map[string]string) error {
+	return o.annotate(ctx, "pause", func(snap record.Snapshot, annotations map[string]string) error {
 		if !snap.Held() {
 			return ErrNoLeader
 		}
-		annotations[k8sresourcelock.HoldAnnotation] = codec.FormatHold(core.Hold{
+		annotations[record.HoldAnnotation] = record.Hold{
 			Holder: snap.Record.Holder, Transitions: snap.Record.Transitions, Seconds: seconds,
-			Requester: o.Requester, Reason: core.HoldForPause, Note: why,
-		})
+			Requester: o.Requester, Reason: record.HoldForPause, Note: why,
+		}.Encode()
 		return nil
 	})
 }
@@ -85,7 +85,7 @@ func (o Operator) Pause(ctx context.Context, why string, length time.Duration) e
 // Resume ends the hold of Pause or Transfer. It sets the hold to zero seconds, and the next write of the holder removes the
 // hold. The error is ErrNoHold if there is none.
 func (o Operator) Resume(ctx context.Context) error {
-	return o.annotate(ctx, "resume", func(snap core.Snapshot, annotations map[string]string) error {
+	return o.annotate(ctx, "resume", func(snap record.Snapshot, annotations map[string]string) error {
 		if !snap.OnHold() {
 			return ErrNoHold
 		}
@@ -95,17 +95,17 @@ func (o Operator) Resume(ctx context.Context) error {
 }
 
 // endHold sets the hold to zero seconds.
-func (o Operator) endHold(snap core.Snapshot, annotations map[string]string) {
+func (o Operator) endHold(snap record.Snapshot, annotations map[string]string) {
 	h := snap.Annotations.Hold
 	h.Seconds = 0
 	h.Requester = o.Requester
-	annotations[k8sresourcelock.HoldAnnotation] = codec.FormatHold(h)
+	annotations[record.HoldAnnotation] = h.Encode()
 }
 
 // ValidateDuration returns an error if d is no valid duration of a hold or a cool-down.
 func ValidateDuration(d time.Duration) error {
-	if d < time.Second || d > core.MaxHold {
-		return fmt.Errorf("duration %v: must be between %v and %v", d, time.Second, core.MaxHold)
+	if d < time.Second || d > record.MaxHold {
+		return fmt.Errorf("duration %v: must be between %v and %v", d, time.Second, record.MaxHold)
 	}
 	return nil
 }
@@ -119,22 +119,22 @@ func holdSeconds(d time.Duration) (int, error) {
 }
 
 // request writes a request that needs no rank, and waits for its outcome.
-func (o Operator) request(ctx context.Context, verb string, r core.Request, hold time.Duration) error {
+func (o Operator) request(ctx context.Context, verb string, r record.Request, hold time.Duration) error {
 	seconds, err := holdSeconds(hold)
 	if err != nil {
 		return o.wrap(verb, err)
 	}
-	r.Reason = core.ForOperator
+	r.Reason = record.ForOperator
 	r.Requester = o.Requester
 	r.HoldSeconds = seconds
-	err = o.annotate(ctx, verb, func(snap core.Snapshot, annotations map[string]string) error {
+	err = o.annotate(ctx, verb, func(snap record.Snapshot, annotations map[string]string) error {
 		if err := executable(snap, r.Identity); err != nil {
 			return err
 		}
 		r.Holder = snap.Record.Holder
 		r.Transitions = snap.Record.Transitions
 		r.Seconds = max(1, int(snap.Record.Lease/time.Second))
-		annotations[k8sresourcelock.HandoverRequestAnnotation] = codec.FormatRequest(r)
+		annotations[record.HandoverRequestAnnotation] = r.Encode()
 		return nil
 	})
 	if err != nil {
@@ -144,7 +144,7 @@ func (o Operator) request(ctx context.Context, verb string, r core.Request, hold
 }
 
 // executable returns why no leader would hand over to the candidate, or nil.
-func executable(snap core.Snapshot, to string) error {
+func executable(snap record.Snapshot, to string) error {
 	holder := snap.Record.Holder
 	r := snap.Annotations.Request
 	switch {
@@ -166,7 +166,7 @@ const pollPeriod = 100 * time.Millisecond
 // await polls the lock until the term that r is addressed to has ended and the next leader acts. It returns an error if
 // that cannot be expected any more: the record was unchanged for a lease, the new holder has had no marker for two leases,
 // or the leader accepted eight leases ago. In the last case istiod may have replaced the leader under the same identity.
-func (o Operator) await(ctx context.Context, r core.Request) error {
+func (o Operator) await(ctx context.Context, r record.Request) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
 	clock := k8sleaderelection.NewClock(nil)
@@ -193,10 +193,10 @@ func (o Operator) await(ctx context.Context, r core.Request) error {
 
 // progress is the progress of a command since it was written.
 type progress struct {
-	r          core.Request
+	r          record.Request
 	lease      time.Duration // of the last record
 	began      core.Instant
-	last       core.Record
+	last       record.Record
 	changed    core.Instant // last change of the record
 	heldSince  core.Instant // when the candidate was first seen as holder; zero: it was not
 	acceptedAt core.Instant // when the acceptance was first seen; zero: it was not
@@ -209,7 +209,7 @@ const maxDrainLeases = 8
 const maxLease = time.Hour
 
 // update reports whether the command was executed, given the result of a read.
-func (w *progress) update(snap core.Snapshot, err error, now core.Instant) (done bool, _ error) {
+func (w *progress) update(snap record.Snapshot, err error, now core.Instant) (done bool, _ error) {
 	if err == nil {
 		if snap.Record != w.last {
 			w.last = snap.Record
@@ -230,7 +230,7 @@ func (w *progress) update(snap core.Snapshot, err error, now core.Instant) (done
 }
 
 // outcome reports whether the command was executed, given a snapshot of the lock.
-func (w *progress) outcome(snap core.Snapshot, now core.Instant) (done bool, err error) {
+func (w *progress) outcome(snap record.Snapshot, now core.Instant) (done bool, err error) {
 	r := w.r
 	switch {
 	case r.AddressedTo(snap.Record):
@@ -246,7 +246,7 @@ func (w *progress) outcome(snap core.Snapshot, now core.Instant) (done bool, err
 }
 
 // pending returns why the addressed leader will not execute the command, or nil.
-func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
+func (w *progress) pending(snap record.Snapshot, now core.Instant) error {
 	r := w.r
 	is := snap.Annotations.Request
 	switch {
@@ -267,7 +267,7 @@ func (w *progress) pending(snap core.Snapshot, now core.Instant) error {
 
 // leads reports whether the candidate, which holds the lock, leads. An incumbent leader has a marker. Another elector keeps
 // the nomination and leads from its first own write.
-func (w *progress) leads(snap core.Snapshot, now core.Instant) (done bool, err error) {
+func (w *progress) leads(snap record.Snapshot, now core.Instant) (done bool, err error) {
 	if w.heldSince == 0 {
 		w.heldSince = now
 	}
@@ -284,7 +284,7 @@ func (w *progress) leads(snap core.Snapshot, now core.Instant) (done bool, err e
 const maxTries = 20
 
 // annotate changes the annotations of the lock. After a conflict, change is called again with the new state.
-func (o Operator) annotate(ctx context.Context, verb string, change func(core.Snapshot, map[string]string) error) error {
+func (o Operator) annotate(ctx context.Context, verb string, change func(record.Snapshot, map[string]string) error) error {
 	switch {
 	case o.Lock == nil:
 		return o.wrap(verb, errors.New("no Lock: set the lock of the election"))
@@ -302,7 +302,7 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(core.Sn
 		}
 		if !snap.Nominated() {
 			// Another elector keeps its nomination forever. The hold shows that it is old, so it must be removed first.
-			delete(annotations, k8sresourcelock.NominatedAnnotation)
+			delete(annotations, record.NominatedAnnotation)
 		}
 		if err := change(snap, annotations); err != nil {
 			return o.wrap(verb, err)
@@ -325,19 +325,19 @@ func (o Operator) write(ctx context.Context, base k8sresourcelock.Snapshot, anno
 }
 
 // read returns the lock, decoded and as stored. The error is errNoLock if it does not exist.
-func (o Operator) read(ctx context.Context) (core.Snapshot, k8sresourcelock.Snapshot, error) {
+func (o Operator) read(ctx context.Context) (record.Snapshot, k8sresourcelock.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	base, err := o.Lock.Read(ctx)
 	switch {
 	case err != nil:
-		return core.Snapshot{}, base, err
+		return record.Snapshot{}, base, err
 	case base.Unreadable != nil:
-		return core.Snapshot{}, base, base.Unreadable
+		return record.Snapshot{}, base, base.Unreadable
 	case !base.Exists:
-		return core.Snapshot{}, base, errNoLock
+		return record.Snapshot{}, base, errNoLock
 	}
-	snap, err := codec.Snapshot(base)
+	snap, err := base.Decode()
 	return snap, base, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -23,7 +24,7 @@ func heldBy(holder string, lease time.Duration) *locktest.Store {
 		HolderIdentity: holder, LeaseDurationSeconds: int(lease / time.Second), LeaderTransitions: 3,
 		AcquireTime: now, RenewTime: metav1.NewTime(now.Add(time.Second)),
 	})
-	store.Annotate(k8sresourcelock.MarkerAnnotation, "v1 "+holder+" 3")
+	store.Annotate(record.MarkerAnnotation, "v1 "+holder+" 3")
 	return store
 }
 
@@ -62,7 +63,7 @@ func TestOperatorRequest(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the command may still be executed") {
 				t.Errorf("%s: %v", name, err)
 			}
-			if got := store.Snapshot().Annotations[k8sresourcelock.HandoverRequestAnnotation]; got != c.want {
+			if got := store.Snapshot().Annotations[record.HandoverRequestAnnotation]; got != c.want {
 				t.Errorf("%s: request\n%s, want\n%s", name, got, c.want)
 			}
 			if n := lock.Requests()[locktest.Get]; n != 1+10 {
@@ -77,7 +78,7 @@ func TestOperatorHold(t *testing.T) {
 	lock := store.Lock("operator", "").Lock
 	wants := func(err error, want string) {
 		t.Helper()
-		if got := store.Snapshot().Annotations[k8sresourcelock.HoldAnnotation]; err != nil || got != want {
+		if got := store.Snapshot().Annotations[record.HoldAnnotation]; err != nil || got != want {
 			t.Errorf("error %v, hold %s, want %s", err, got, want)
 		}
 	}
@@ -91,7 +92,7 @@ func TestOperatorHold(t *testing.T) {
 	for _, hold := range []string{
 		`{"holder":"b","transitions":3,"seconds":60,"requester":"x","reason":"pause"}`, `{"holder":"a","transitions":4,"seconds":60,"requester":"x","reason":"pause"}`,
 	} {
-		store.Annotate(k8sresourcelock.HoldAnnotation, hold)
+		store.Annotate(record.HoldAnnotation, hold)
 		if err := bob.Resume(t.Context()); !errors.Is(err, ErrNoHold) {
 			t.Errorf("hold of another term: %v", err)
 		}
@@ -119,14 +120,14 @@ func TestOperatorCancel(t *testing.T) {
 		"nothing":            {"", "", "", "", ErrNoRequest},
 	} {
 		store := heldBy("a", 20*time.Second)
-		store.Annotate(k8sresourcelock.HandoverRequestAnnotation, c.request)
-		store.Annotate(k8sresourcelock.HoldAnnotation, c.hold)
+		store.Annotate(record.HandoverRequestAnnotation, c.request)
+		store.Annotate(record.HoldAnnotation, c.hold)
 		err := Operator{Lock: store.Lock("operator", "").Lock, Requester: "alice"}.Cancel(t.Context())
 		if !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 		a := store.Snapshot().Annotations
-		if a[k8sresourcelock.HandoverRequestAnnotation] != c.wantRequest || a[k8sresourcelock.HoldAnnotation] != c.wantHold {
+		if a[record.HandoverRequestAnnotation] != c.wantRequest || a[record.HoldAnnotation] != c.wantHold {
 			t.Errorf("%s: %v", name, a)
 		}
 	}
@@ -183,12 +184,12 @@ func TestOperatorKeepsNomination(t *testing.T) {
 		store.Put("a", k8sresourcelock.LeaderElectionRecord{
 			HolderIdentity: "istiod", LeaseDurationSeconds: 30, LeaderTransitions: 4, AcquireTime: now, RenewTime: now,
 		})
-		store.Annotate(k8sresourcelock.NominatedAnnotation, "istiod")
-		store.Annotate(k8sresourcelock.HoldAnnotation, `{"holder":"istiod","transitions":`+transitions+`,"seconds":600,"requester":"o","reason":"transfer"}`)
+		store.Annotate(record.NominatedAnnotation, "istiod")
+		store.Annotate(record.HoldAnnotation, `{"holder":"istiod","transitions":`+transitions+`,"seconds":600,"requester":"o","reason":"transfer"}`)
 		if err := pause(t.Context(), Operator{Lock: store.Lock("operator", "").Lock, Requester: "x"}); err != nil {
 			t.Fatal(err)
 		}
-		if got := store.Snapshot().Annotations[k8sresourcelock.NominatedAnnotation]; got != want {
+		if got := store.Snapshot().Annotations[record.NominatedAnnotation]; got != want {
 			t.Errorf("nomination of term %s in term 4: %q, want %q", transitions, got, want)
 		}
 	}
@@ -279,7 +280,7 @@ func TestOperatorAwait_NoLock(t *testing.T) {
 
 func TestHoldSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int{
-		time.Second: 1, time.Second + 1: 2, core.MaxHold: 7 * 24 * 3600, time.Second - 1: 0, core.MaxHold + 1: 0, -time.Hour: 0,
+		time.Second: 1, time.Second + 1: 2, record.MaxHold: 7 * 24 * 3600, time.Second - 1: 0, record.MaxHold + 1: 0, -time.Hour: 0,
 	} {
 		got, err := holdSeconds(d)
 		if got != want || (err == nil) != (want > 0) {
@@ -291,7 +292,7 @@ func TestHoldSeconds(t *testing.T) {
 // ledBy returns a lock that an incumbent leader holds.
 func ledBy(holder string, transitions int) core.Snapshot {
 	return core.Snapshot{
-		Exists: true, Content: core.Readable,
+		Exists: true, Content: record.Readable,
 		Record:      core.Record{Holder: holder, Transitions: transitions, Lease: 10 * time.Second, Acquired: 1, Renewed: 2},
 		Annotations: core.Annotations{Marker: core.Marker{Identity: holder, Transitions: transitions}},
 	}
@@ -322,7 +323,7 @@ func TestExecutable(t *testing.T) {
 }
 
 func TestProgressOutcome(t *testing.T) {
-	request := core.Request{Identity: "b", Requester: "op", Reason: core.ForOperator, Holder: "a", Transitions: 3, Seconds: 10}
+	request := core.Request{Identity: "b", Requester: "op", Reason: record.ForOperator, Holder: "a", Transitions: 3, Seconds: 10}
 	const began = core.Instant(time.Hour)
 	pending := func(change func(*core.Request)) core.Snapshot {
 		s := ledBy("a", 3)

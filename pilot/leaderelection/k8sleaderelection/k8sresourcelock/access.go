@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // object is a ConfigMap or a Lease.
@@ -148,16 +150,16 @@ func (a access[T]) annotate(ctx context.Context, base Snapshot, annotations map[
 }
 
 // compose returns the object to send. It must not change base, because readers share it.
-func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotations map[string]string) (T, error) {
+func (a access[T]) compose(base Snapshot, next LeaderElectionRecord, annotations map[string]string) (T, error) {
 	var none T
-	if err := errors.Join(checkWritable(record), checkAnnotations(annotations)); err != nil {
+	if err := errors.Join(checkWritable(next), checkAnnotations(annotations)); err != nil {
 		return none, err
 	}
 	obj, err := a.foundation(base)
 	if err != nil {
 		return none, err
 	}
-	if err := a.encode(obj, record); err != nil {
+	if err := a.encode(obj, next); err != nil {
 		return none, err
 	}
 	if len(a.labels) > 0 {
@@ -168,7 +170,7 @@ func (a access[T]) compose(base Snapshot, record LeaderElectionRecord, annotatio
 		maps.Copy(labels, a.labels)
 		obj.SetLabels(labels)
 	}
-	if preferred, ok := annotations[PreferredHolderAnnotation]; ok && preferred == "" {
+	if preferred, ok := annotations[record.PreferredHolderAnnotation]; ok && preferred == "" {
 		removePreference(obj)
 	}
 	obj.SetAnnotations(applyAnnotations(obj.GetAnnotations(), annotations))

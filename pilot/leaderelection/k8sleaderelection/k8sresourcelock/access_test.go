@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // shownAs returns a base with these annotations.
@@ -23,7 +25,7 @@ func shownAs(annotations map[string]string) Snapshot {
 
 func TestWrite_GuardedByBase(t *testing.T) {
 	store := &unversionedStore{object: configMap("istio-leader", "7")}
-	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, MarkerAnnotation: "m"})
+	base := shownAs(map[string]string{LeaderElectionRecordAnnotationKey: goldenJSON, record.MarkerAnnotation: "m"})
 	if base.Raw == nil || base.Annotations == nil {
 		t.Fatalf("a base of nothing: %+v", base)
 	}
@@ -133,17 +135,17 @@ func TestWrite_Create(t *testing.T) {
 	store := &unversionedStore{}
 	l := lockOn(store)
 	l.ConfigMapMeta.Labels = map[string]string{"app": "pilot"}
-	l.ConfigMapMeta.Annotations = map[string]string{"example.com/x": "y", HoldAnnotation: "from the meta"}
+	l.ConfigMapMeta.Annotations = map[string]string{"example.com/x": "y", record.HoldAnnotation: "from the meta"}
 	l.ConfigMapMeta.OwnerReferences = []metav1.OwnerReference{{Kind: "Deployment", Name: "pilot"}}
 	l.ConfigMapMeta.ResourceVersion = "3"
-	if _, err := l.Write(t.Context(), Snapshot{}, golden, map[string]string{MarkerAnnotation: "v1 pod-a 3"}); err != nil {
+	if _, err := l.Write(t.Context(), Snapshot{}, golden, map[string]string{record.MarkerAnnotation: "v1 pod-a 3"}); err != nil {
 		t.Fatal(err)
 	}
 	got := store.object
 	if got.Labels["app"] != "pilot" || got.OwnerReferences[0].Name != "pilot" || got.ResourceVersion != "" {
 		t.Errorf("sent %+v", got)
 	}
-	if len(got.Annotations) != 3 || got.Annotations["example.com/x"] != "y" || got.Annotations[MarkerAnnotation] == "" {
+	if len(got.Annotations) != 3 || got.Annotations["example.com/x"] != "y" || got.Annotations[record.MarkerAnnotation] == "" {
 		t.Errorf("annotations %v", got.Annotations)
 	}
 	if len(l.ConfigMapMeta.Annotations) != 2 {

@@ -3,20 +3,19 @@ package k8sresourcelock
 import (
 	"fmt"
 	"strings"
-)
 
-// annotationPrefix is the prefix of the annotations of this project.
-const annotationPrefix = "incumbent.dev/"
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // knownAnnotations are the annotations that a write may remove. Other annotations with the prefix belong to later
 // versions and are preserved.
-var knownAnnotations = []string{MarkerAnnotation, HandoverRequestAnnotation, NominatedAnnotation, HoldAnnotation, WitnessReleaseAnnotation}
+var knownAnnotations = []string{record.MarkerAnnotation, record.HandoverRequestAnnotation, record.NominatedAnnotation, record.HoldAnnotation, record.WitnessReleaseAnnotation}
 
 // annotationsOf returns the annotations of this project, or nil if there are none.
 func annotationsOf(all map[string]string) map[string]string {
 	var ours map[string]string
 	for k, v := range all {
-		if !strings.HasPrefix(k, annotationPrefix) || k == StrategyAnnotation || k == PreferredHolderAnnotation {
+		if !strings.HasPrefix(k, record.Prefix) || k == record.StrategyAnnotation || k == record.PreferredHolderAnnotation {
 			continue
 		}
 		if ours == nil {
@@ -48,8 +47,8 @@ func applyAnnotations(all, ours map[string]string) map[string]string {
 
 func checkAnnotations(annotations map[string]string) error {
 	for k := range annotations {
-		if !strings.HasPrefix(k, annotationPrefix) {
-			return fmt.Errorf("annotation %q does not begin with %s", k, annotationPrefix)
+		if !strings.HasPrefix(k, record.Prefix) {
+			return fmt.Errorf("annotation %q does not begin with %s", k, record.Prefix)
 		}
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // carriers write the fields of a coordinator in both forms.
@@ -13,8 +15,8 @@ var carriers = map[string]func(l *coordinationv1.Lease, strategy, preferred stri
 		l.Spec.Strategy, l.Spec.PreferredHolder = new(coordinationv1.CoordinatedLeaseStrategy(strategy)), &preferred
 	},
 	"annotations": func(l *coordinationv1.Lease, strategy, preferred string) {
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, StrategyAnnotation, strategy)
-		metav1.SetMetaDataAnnotation(&l.ObjectMeta, PreferredHolderAnnotation, preferred)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.StrategyAnnotation, strategy)
+		metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.PreferredHolderAnnotation, preferred)
 	},
 }
 
@@ -40,11 +42,11 @@ func TestEncodeLease_Coordination(t *testing.T) {
 		lease := goldenLease()
 		lease.UID, lease.ResourceVersion = "u", "7"
 		carry(lease, "example.com/Zone", "pod-z")
-		changed, err := (&LeaseLock{}).access().compose(LeaseSnapshot(lease), golden, map[string]string{PreferredHolderAnnotation: ""})
+		changed, err := (&LeaseLock{}).access().compose(LeaseSnapshot(lease), golden, map[string]string{record.PreferredHolderAnnotation: ""})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, annotated := changed.Annotations[PreferredHolderAnnotation]
+		_, annotated := changed.Annotations[record.PreferredHolderAnnotation]
 		if snap := LeaseSnapshot(changed); snap.Strategy != "example.com/Zone" || snap.PreferredHolder != "" || annotated {
 			t.Errorf("%s, preference removed: strategy %q, preferred %q, annotated %v", name, snap.Strategy, snap.PreferredHolder, annotated)
 		}

@@ -21,31 +21,6 @@ const (
 	// LeaseHolderKey is the annotation of a Lease lock that contains the key of the holder. It is absent if the
 	// key is empty.
 	LeaseHolderKey = "leader.istio.io/holder-key"
-
-	// The following annotations belong to this project. Other electors preserve them but do not read them. Therefore each of
-	// them counts only if its content matches the record.
-
-	// MarkerAnnotation is "v1 <identity> <leaderTransitions>", then " handover" if the leader can hand over, then
-	// " unfit" if it prefers not to lead.
-	MarkerAnnotation = "incumbent.dev/leader"
-	// HandoverRequestAnnotation contains the handover request of a challenger as JSON.
-	HandoverRequestAnnotation = "incumbent.dev/handover-request"
-	// NominatedAnnotation names the candidate that another process wrote into the record as holder.
-	NominatedAnnotation = "incumbent.dev/nominated"
-	// HoldAnnotation contains the transfer or pause of an operator as JSON.
-	HoldAnnotation = "incumbent.dev/hold"
-	// WitnessReleaseAnnotation is "v1 <identity> <leaderTransitions> <duration>" on a lock that the witness of a leader has
-	// released. The duration is the time from the end of the process until the release. It is for metrics, and a
-	// witness recognizes its own release by it. No election depends on it. The next write of this project removes it.
-	WitnessReleaseAnnotation = "incumbent.dev/witness-release"
-
-	// A coordinator uses the following annotations if the API server drops spec.strategy and spec.preferredHolder, because the
-	// feature CoordinatedLeaderElection is off. Electors preserve them. Snapshot.Annotations does not contain them.
-
-	// StrategyAnnotation replaces spec.strategy.
-	StrategyAnnotation = "incumbent.dev/strategy"
-	// PreferredHolderAnnotation replaces spec.preferredHolder. A Write with an empty value removes both.
-	PreferredHolderAnnotation = "incumbent.dev/preferred-holder"
 )
 
 // LeaderElectionRecord is the stored record of a lock. Its times come from the clock of the writer. Compare them
@@ -126,8 +101,8 @@ type Snapshot struct {
 	Raw []byte
 	// Unreadable is the reason why the record could not be decoded or is invalid. It wraps ErrUnreadable.
 	Unreadable error
-	// Annotations are the annotations of the object with the prefix "incumbent.dev/", except StrategyAnnotation
-	// and PreferredHolderAnnotation.
+	// Annotations are the annotations of the object with the prefix "incumbent.dev/", except those of a coordinator, which are
+	// Strategy and PreferredHolder.
 	Annotations map[string]string
 	// Strategy is the coordinator's strategy for choosing the holder. It is empty if the election is not
 	// coordinated.

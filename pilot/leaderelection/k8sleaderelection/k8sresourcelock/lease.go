@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // LeaseLock stores the record in a Lease, and its key in an annotation of the Lease.
@@ -87,10 +89,10 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
 	strategy, preferred = string(ptr.Deref(lease.Spec.Strategy, "")), ptr.Deref(lease.Spec.PreferredHolder, "")
 	if strategy == "" {
-		strategy = lease.Annotations[StrategyAnnotation]
+		strategy = lease.Annotations[record.StrategyAnnotation]
 	}
 	if preferred == "" {
-		preferred = lease.Annotations[PreferredHolderAnnotation]
+		preferred = lease.Annotations[record.PreferredHolderAnnotation]
 	}
 	return strategy, preferred
 }
@@ -149,8 +151,8 @@ func encodeLease(lease *coordinationv1.Lease, r LeaderElectionRecord) error {
 	if r.HolderIdentity != "" && ptr.Deref(lease.Spec.PreferredHolder, "") == r.HolderIdentity {
 		lease.Spec.PreferredHolder = nil
 	}
-	if r.HolderIdentity != "" && lease.Annotations[PreferredHolderAnnotation] == r.HolderIdentity {
-		delete(lease.Annotations, PreferredHolderAnnotation)
+	if r.HolderIdentity != "" && lease.Annotations[record.PreferredHolderAnnotation] == r.HolderIdentity {
+		delete(lease.Annotations, record.PreferredHolderAnnotation)
 	}
 	if r.HolderKey == "" {
 		delete(lease.Annotations, LeaseHolderKey)

@@ -10,6 +10,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func micro(s string) *metav1.MicroTime { return new(metav1.MicroTime(at(s))) }
@@ -65,7 +67,7 @@ func TestEncodeLease_Golden(t *testing.T) {
 func TestLeaseSnapshot(t *testing.T) {
 	lease := goldenLease()
 	lease.UID, lease.ResourceVersion = "u", "7"
-	lease.Annotations[MarkerAnnotation] = "v1 pod-a 3"
+	lease.Annotations[record.MarkerAnnotation] = "v1 pod-a 3"
 	lease.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	before := lease.DeepCopy()
 	snap := LeaseSnapshot(lease)
@@ -75,7 +77,7 @@ func TestLeaseSnapshot(t *testing.T) {
 	if !snap.Exists || snap.UID != "u" || snap.ResourceVersion != "7" || snap.Unreadable != nil || snap.Record != golden {
 		t.Errorf("%+v", snap)
 	}
-	if want := map[string]string{MarkerAnnotation: "v1 pod-a 3"}; !reflect.DeepEqual(snap.Annotations, want) {
+	if want := map[string]string{record.MarkerAnnotation: "v1 pod-a 3"}; !reflect.DeepEqual(snap.Annotations, want) {
 		t.Errorf("annotations %v, want %v", snap.Annotations, want)
 	}
 	if want := strings.NewReplacer(`05Z`, `05.000000Z`, `12Z`, `12.000000Z`).Replace(goldenJSON); string(snap.Raw) != want {

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // JitterFactor is the factor of client-go: a poll is due after RetryPeriod times 1 to 2.2.
 const JitterFactor = 1.2
@@ -85,12 +89,12 @@ func (s State) outdated(snap Snapshot) bool {
 func (c Config) observe(s State, in Input) State {
 	snap := in.Snap
 	now := in.Now.Mono
-	snap.Annotations.Nominated = s.Snap.nominationIn(snap)
+	snap.Annotations.Nominated = nominationIn(s.Snap, snap)
 	if !snap.Exists {
 		// So a late event from before the deletion differs from a new object.
 		snap.Version = max(snap.Version, s.Snap.Version)
 	}
-	changed := s.Known == Unread || !sameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
+	changed := s.Known == Unread || !record.SameRecord(s.Snap, snap) || snap.Version < s.Snap.Version
 	follows := in.Kind == Seen && s.Known == Current && snap.ByCoordinator() && snap.UID == s.Snap.UID
 	if s.Known != Unread && changed {
 		s.Failed = c.failedNominees(s, snap, now)
@@ -98,12 +102,12 @@ func (c Config) observe(s State, in Input) State {
 		s.Own.Duplicate = c.isDuplicate(s, snap)
 	}
 	s = c.since(c.countIgnored(s, snap, now), snap, now, changed)
-	if snap.hasFormer(c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Annotations.Marker == s.Snap.Annotations.Marker) {
+	if hasFormer(snap, c.Self) && !(snap.Record.Holder == c.Self && s.wrote(snap)) && !(follows && snap.Annotations.Marker == s.Snap.Annotations.Marker) {
 		// It is recorded here because an edit may remove the marker. For a leader that this process displaced,
 		// see sent.
 		s = s.addEarlier(s.Since.Former.After(c.lease(snap.Record)))
 	}
-	if snap.Exists && snap.Content == Readable {
+	if snap.Exists && snap.Content == record.Readable {
 		s.Count = snap.Record.Transitions
 	}
 	s.Beats = in.Beats
@@ -128,7 +132,7 @@ func (c Config) observe(s State, in Input) State {
 
 // since records the time of changes.
 func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
-	if snap.idle() && (s.Known == Unread || !s.Snap.idle()) {
+	if snap.Idle() && (s.Known == Unread || !s.Snap.Idle()) {
 		s.Since.Idle = now
 		if s.Snap.Held() {
 			s.Since.Idle = min(now, c.ExpiresAt(s))
@@ -141,13 +145,13 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 		s.Since.Preferred = now
 		s.GiveWay = snap.Held() && snap.Record.Holder == c.Self && s.wrote(snap)
 	}
-	if snap.Annotations.Request.renewed(s.Snap.Annotations.Request) {
+	if snap.Annotations.Request.Renewed(s.Snap.Annotations.Request) {
 		s.Since.Request = now
 	}
 	if snap.Annotations.Hold != s.Snap.Annotations.Hold {
 		s.Since.Hold = now
 	}
-	if !s.Snap.hasFormer(c.Self) || s.Snap.Annotations.Marker != snap.Annotations.Marker || snap.Version < s.Snap.Version {
+	if !hasFormer(s.Snap, c.Self) || s.Snap.Annotations.Marker != snap.Annotations.Marker || snap.Version < s.Snap.Version {
 		s.Since.Former = now
 	}
 	return s
@@ -158,7 +162,7 @@ func (c Config) since(s State, snap Snapshot, now Instant, changed bool) State {
 // exactly the known record. Without a watch, renewals may have been missed.
 func (c Config) displaced(s State, next Snapshot, now Instant, follows bool) State {
 	// After a restore, a nominee may have acted before.
-	unchanged := sameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
+	unchanged := record.SameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
 	if unchanged || endedWell(s.Snap, next) {
 		return s
 	}
@@ -233,7 +237,7 @@ func (c Config) preemptPause(n uint8) time.Duration {
 func (c Config) isDuplicate(s State, next Snapshot) bool {
 	// Only a process with this identity writes its marker.
 	appeared := next.Acting() && next.Version >= s.Snap.Version
-	changed := sameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
+	changed := record.SameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
 	return next.Held() && next.Record.Holder == c.Self && !s.wrote(next) && (s.Own.Duplicate || changed || appeared)
 }
 

@@ -1,5 +1,7 @@
 package core
 
+import "incumbent.dev/incumbent/internal/record"
+
 // maxBackOffShift limits the back-off after step-downs in a row.
 const maxBackOffShift = 5
 
@@ -206,11 +208,11 @@ func (c Config) lossReason(s State) Reason {
 	switch {
 	case !snap.Exists || snap.UID != s.Term.UID:
 		return LockDeleted
-	case snap.Content == Unreadable:
+	case snap.Content == record.Unreadable:
 		return RecordUnreadable
 	case snap.Version < s.Term.Token:
 		return HistoryRewound
-	case snap.Content == Missing || snap.Record.Holder == "":
+	case snap.Content == record.Missing || snap.Record.Holder == "":
 		return RecordEmptied
 	case snap.ByCoordinator():
 		return Superseded // a named holder is not this term

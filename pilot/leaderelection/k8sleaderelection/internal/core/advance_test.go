@@ -1,6 +1,10 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // If run functions exceed their limit while the elector stops, that is reported and the elector ends without a release.
 func TestDraining_OverdueStop(t *testing.T) {
@@ -31,7 +35,7 @@ func TestLossReason(t *testing.T) {
 	}{
 		"deleted":                 {lock("mine", deleted), LockDeleted},
 		"recreated":               {lock("mine", recreation), LockDeleted},
-		"record removed":          {lock("mine", func(s *Snapshot) { s.Content = Missing }), RecordEmptied},
+		"record removed":          {lock("mine", func(s *Snapshot) { s.Content = record.Missing }), RecordEmptied},
 		"first write of the term": {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
 	} {
 		s := State{Snap: x.lock, Term: Term{UID: "u", Transitions: 3, Token: 15}}

@@ -15,12 +15,12 @@ func TestRenewal_Record(t *testing.T) {
 	if record != want {
 		t.Errorf("%+v, want %+v", record, want)
 	}
-	if n := s.Snap.Annotations; annotations.Hold != n.Hold || annotations.Request != n.Request || !annotations.Marker.matches(record) {
+	if n := s.Snap.Annotations; annotations.Hold != n.Hold || annotations.Request != n.Request || !annotations.Marker.Matches(record) {
 		t.Errorf("annotations: %+v", annotations)
 	}
 	// A leader keeps its marker.
 	s.Earlier.SettleAt = Never
-	if _, annotations := c.renewal(s, testNow); !annotations.Marker.matches(record) {
+	if _, annotations := c.renewal(s, testNow); !annotations.Marker.Matches(record) {
 		t.Errorf("a leader removed its marker: %+v", annotations)
 	}
 	if s.Marked = false; true {

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // In a coordinated election (KEP-4355) a coordinator names the holder of a free or expired lock, and a
 // preferred candidate while a holder lives. Candidates wait until they are named.
@@ -11,10 +15,6 @@ import "time"
 // coordinatorLeases is the number of lease durations after which a coordinator that is absent or does not act
 // is ignored.
 const coordinatorLeases = 3
-
-// ByCoordinator reports whether a coordinator named the recorded holder, which has not written itself. The
-// transitions are still those of the previous term.
-func (s Snapshot) ByCoordinator() bool { return s.Nominated() && s.Annotations.Nominated.Uncounted }
 
 // followsCoordinator reports whether strategy and preference count. Strangers can write both.
 func (c Config) followsCoordinator(s State) bool {
@@ -56,7 +56,7 @@ func (c Config) uncoordinatedTime(s State) Instant {
 		return 0
 	}
 	needed := s.Since.Record
-	if s.Snap.Content == Unreadable || s.Snap.Held() {
+	if s.Snap.Content == record.Unreadable || s.Snap.Held() {
 		needed = c.ExpiresAt(s)
 	}
 	at := needed.After(coordinatorLeases * c.Lease)

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // decide returns the desired state. It reads only its arguments.
 func (c Config) decide(s State, now ClockReading) Action {
@@ -100,7 +104,7 @@ func (c Config) BackingOff(s State, now Instant) bool { return now < c.backOffEn
 // candidate. So a cool-down ends after the lock was free or expired for a lease.
 func (c Config) backOffEnds(s State) Instant {
 	idle := s.Since.Idle
-	if !s.Snap.idle() {
+	if !s.Snap.Idle() {
 		idle = c.ExpiresAt(s)
 	}
 	return max(s.BackOff.Until, min(s.BackOff.CoolDown, idle.After(c.Lease)))
@@ -177,9 +181,9 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 	switch {
 	case !snap.Exists:
 		return c.freeAcquireTime(s), Created
-	case snap.Content == Missing:
+	case snap.Content == record.Missing:
 		return c.freeAcquireTime(s), Filled
-	case snap.Content == Unreadable:
+	case snap.Content == record.Unreadable:
 		return c.withRankDelay(s, c.ExpiresAt(s)), Replaced
 	case snap.Record.Holder == "" && !c.Coordinated && c.followsCoordinator(s):
 		// An uncoordinated candidate leaves time for the coordinator.
@@ -282,22 +286,22 @@ func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
 
 // nomination returns the write of a handover.
 func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
-	stamp := nextStamp(s.Snap.Record.Renewed, now.Wall, 0)
-	record := Record{
+	stamp := s.Snap.Record.Renewed.Next(now.Wall, 0)
+	next := Record{
 		// The lease differs from the own one. So the first write of a peer changes the record even within the
 		// same second.
 		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
-	annotations := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: record.Transitions}}
-	if r.Reason == ForOperator {
+	annotations := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: next.Transitions}}
+	if r.Reason == record.ForOperator {
 		// It also informs the nominee, which sent no request.
 		annotations.Hold = Hold{
-			Holder: r.Identity, Transitions: record.Transitions, Seconds: max(1, r.HoldSeconds),
-			Requester: r.Requester, Reason: HoldForTransfer, Note: r.Note,
+			Holder: r.Identity, Transitions: next.Transitions, Seconds: max(1, r.HoldSeconds),
+			Requester: r.Requester, Reason: record.HoldForTransfer, Note: r.Note,
 		}
 	}
-	return record, annotations
+	return next, annotations
 }
 
 // read reads the lock when the back-off allows it.

@@ -3,6 +3,8 @@ package core
 import (
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // decided has the fields of an action that tests compare.
@@ -102,11 +104,11 @@ func TestHandover_Record(t *testing.T) {
 	}{
 		"operator": {
 			lock("mine, to transfer", asked(func(r *Request) { r.Requester, r.Note = "kubectl", "maintenance" })),
-			Hold{Holder: "b", Transitions: 4, Seconds: 60, Requester: "kubectl", Reason: HoldForTransfer, Note: "maintenance"},
+			Hold{Holder: "b", Transitions: 4, Seconds: 60, Requester: "kubectl", Reason: record.HoldForTransfer, Note: "maintenance"},
 		},
 		"operator, no duration": {
 			lock("mine, to transfer", asked(func(r *Request) { r.HoldSeconds = 0 })),
-			Hold{Holder: "b", Transitions: 4, Seconds: 1, Reason: HoldForTransfer},
+			Hold{Holder: "b", Transitions: 4, Seconds: 1, Reason: record.HoldForTransfer},
 		},
 	} {
 		s := ours(seenAt(0, x.lock), Releasing)

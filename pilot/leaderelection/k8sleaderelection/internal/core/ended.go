@@ -1,6 +1,6 @@
 package core
 
-import "time"
+import "incumbent.dev/incumbent/internal/record"
 
 // EndedTerm is a term in which a process acted before the process ended.
 type EndedTerm struct {
@@ -23,20 +23,14 @@ func (t EndedTerm) Left(s Snapshot) Reason {
 	switch r := s.Record; {
 	case !s.Exists || s.UID != t.UID:
 		return LockDeleted
-	case s.Content == Unreadable:
+	case s.Content == record.Unreadable:
 		return RecordUnreadable
-	case s.Content == Missing || r.Holder == "":
+	case s.Content == record.Missing || r.Holder == "":
 		return RecordEmptied
-	case !r.isTerm(t.Holder, t.Transitions) || r.Acquired != t.Acquired:
+	case !r.IsTerm(t.Holder, t.Transitions) || r.Acquired != t.Acquired:
 		return Superseded
 	case !s.Acting():
 		return EarlierHolderMayAct
 	}
 	return HolderDied
-}
-
-// Released returns the record of a release.
-func (s Snapshot) Released(wall int64) Record {
-	stamp := nextStamp(s.Record.Renewed, wall, 0)
-	return Record{Lease: time.Second, Acquired: stamp, Renewed: stamp, Transitions: s.Record.Transitions}
 }

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // stage is a phase with the state of its drain.
@@ -205,7 +207,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return ""
 	}
 	mine := s.Snap.Held() && s.Snap.Record.Holder == c.Self
-	marked := a.Annotations.Marker.matches(a.Record)
+	marked := a.Annotations.Marker.Matches(a.Record)
 	switch {
 	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
 		return "a write that is not based on the newest snapshot"
@@ -298,7 +300,7 @@ func (c Config) wrongHandOver(s State, a Action) string {
 	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Annotations.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
 		a.Annotations.Marker != Marker{} || a.Annotations.Request != Request{}:
 		return "a handover with wrong content"
-	case a.Annotations.Hold != (Hold{}) && (r.Reason != ForOperator || !a.Annotations.Hold.matches(a.Record)):
+	case a.Annotations.Hold != (Hold{}) && (r.Reason != record.ForOperator || !a.Annotations.Hold.Matches(a.Record)):
 		return "a hold without an operator"
 	case a.Record.Transitions <= s.Snap.Record.Transitions:
 		return "a handover that does not count"

@@ -1,6 +1,10 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // moment returns a reading of all clocks after testNow.
 func moment(after time.Duration) ClockReading {
@@ -23,11 +27,11 @@ var testNow = ClockReading{Mono: Instant(time.Hour), Boot: int64(2 * time.Hour),
 
 // testSnapshots returns one lock of each kind, as seen by candidate a.
 func testSnapshots() map[string]Snapshot {
-	record := func(holder, key string) Record {
+	recorded := func(holder, key string) Record {
 		return Record{Holder: holder, Key: key, Lease: 15 * time.Second, Acquired: 5e6, Renewed: 7e6, Transitions: 3}
 	}
 	lock := func(r Record, n Annotations) Snapshot {
-		return Snapshot{Exists: true, UID: "u", Version: 20, Content: Readable, Sum: 1, Record: r, Annotations: n}
+		return Snapshot{Exists: true, UID: "u", Version: 20, Content: record.Readable, Sum: 1, Record: r, Annotations: n}
 	}
 	marker := func(id string, transitions int) Annotations {
 		return Annotations{Marker: Marker{Identity: id, Transitions: transitions}}
@@ -40,11 +44,11 @@ func testSnapshots() map[string]Snapshot {
 	handsOver := marker("b", 3)
 	handsOver.Marker.Handover = true
 	hold := func(holder string) Hold {
-		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: HoldForPause}
+		return Hold{Holder: holder, Transitions: 3, Seconds: 10, Requester: "operator", Reason: record.HoldForPause}
 	}
 	operator := func(identity string) Annotations {
 		n := asked(false)
-		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, ForOperator, 60
+		n.Request.Identity, n.Request.Reason, n.Request.HoldSeconds = identity, record.ForOperator, 60
 		return n
 	}
 	unfit, paused, pausedAsked, pausedPeer := handsOver, handsOver, asked(false), Annotations{Hold: hold("b")}
@@ -53,36 +57,36 @@ func testSnapshots() map[string]Snapshot {
 	before15 := func(s Snapshot) Snapshot { s.Version = 14; return s } // older than the first write of the term
 	untouched := func(r Record) Record { r.Renewed = r.Acquired; return r }
 	nominatedByOperator := Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}, Hold: hold("a")}
-	nominatedByOperator.Hold.Reason = HoldForTransfer
+	nominatedByOperator.Hold.Reason = record.HoldForTransfer
 	return map[string]Snapshot{
-		"equal, unfit":           lock(record("b", "stable"), unfit),
-		"lower, held":            lock(record("b", "canary"), paused),
-		"lower, unmarked, held":  lock(record("b", "canary"), pausedPeer),
-		"mine, asked, held":      lock(record("a", "stable"), pausedAsked),
-		"mine, to transfer":      lock(record("a", "stable"), operator("b")),
-		"mine, to step down":     lock(record("a", "stable"), operator("")),
-		"transferred to me":      lock(untouched(record("a", "stable")), nominatedByOperator),
-		"lower, hands over":      lock(record("b", "canary"), handsOver),
-		"mine, asked":            lock(record("a", "stable"), asked(false)),
-		"mine, accepted":         lock(record("a", "stable"), asked(true)),
+		"equal, unfit":           lock(recorded("b", "stable"), unfit),
+		"lower, held":            lock(recorded("b", "canary"), paused),
+		"lower, unmarked, held":  lock(recorded("b", "canary"), pausedPeer),
+		"mine, asked, held":      lock(recorded("a", "stable"), pausedAsked),
+		"mine, to transfer":      lock(recorded("a", "stable"), operator("b")),
+		"mine, to step down":     lock(recorded("a", "stable"), operator("")),
+		"transferred to me":      lock(untouched(recorded("a", "stable")), nominatedByOperator),
+		"lower, hands over":      lock(recorded("b", "canary"), handsOver),
+		"mine, asked":            lock(recorded("a", "stable"), asked(false)),
+		"mine, accepted":         lock(recorded("a", "stable"), asked(true)),
 		"absent":                 {Version: 20},
 		"no record":              {Exists: true, UID: "u", Version: 20},
 		"no record, marker left": {Exists: true, UID: "u", Version: 20, Annotations: marker("b", 3)},
-		"unreadable":             {Exists: true, UID: "u", Version: 20, Content: Unreadable, Sum: 2},
-		"free":                   lock(record("", ""), Annotations{}),
-		"free, marker left":      lock(record("", ""), marker("b", 2)),
-		"free, own marker left":  lock(record("", ""), marker("a", 2)),
-		"mine":                   lock(record("a", "stable"), marker("a", 3)),
-		"mine, from before":      before15(lock(record("a", "stable"), marker("a", 3))),
-		"mine, unmarked":         lock(record("a", "stable"), Annotations{}),
-		"mine, other's marker":   lock(record("a", "stable"), marker("b", 2)),
-		"equal":                  lock(record("b", "stable"), marker("b", 3)),
-		"equal, unmarked":        lock(record("b", "stable"), Annotations{}),
-		"lower":                  lock(record("b", "canary"), marker("b", 3)),
-		"lower, unmarked":        lock(record("b", "canary"), Annotations{}),
-		"peer, marker left":      lock(record("istiod", "stable"), marker("b", 2)),
-		"nominated":              lock(untouched(record("b", "stable")), Annotations{Nominated: Nomination{Identity: "b", Transitions: 3}}),
-		"nominated me":           lock(untouched(record("a", "stable")), Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}),
+		"unreadable":             {Exists: true, UID: "u", Version: 20, Content: record.Unreadable, Sum: 2},
+		"free":                   lock(recorded("", ""), Annotations{}),
+		"free, marker left":      lock(recorded("", ""), marker("b", 2)),
+		"free, own marker left":  lock(recorded("", ""), marker("a", 2)),
+		"mine":                   lock(recorded("a", "stable"), marker("a", 3)),
+		"mine, from before":      before15(lock(recorded("a", "stable"), marker("a", 3))),
+		"mine, unmarked":         lock(recorded("a", "stable"), Annotations{}),
+		"mine, other's marker":   lock(recorded("a", "stable"), marker("b", 2)),
+		"equal":                  lock(recorded("b", "stable"), marker("b", 3)),
+		"equal, unmarked":        lock(recorded("b", "stable"), Annotations{}),
+		"lower":                  lock(recorded("b", "canary"), marker("b", 3)),
+		"lower, unmarked":        lock(recorded("b", "canary"), Annotations{}),
+		"peer, marker left":      lock(recorded("istiod", "stable"), marker("b", 2)),
+		"nominated":              lock(untouched(recorded("b", "stable")), Annotations{Nominated: Nomination{Identity: "b", Transitions: 3}}),
+		"nominated me":           lock(untouched(recorded("a", "stable")), Annotations{Nominated: Nomination{Identity: "a", Transitions: 3}}),
 	}
 }
 
@@ -104,7 +108,7 @@ func lock(name string, changes ...func(*Snapshot)) Snapshot {
 
 func deleted(s *Snapshot) { s.Exists = false }
 
-func unreadable(s *Snapshot) { s.Content = Unreadable }
+func unreadable(s *Snapshot) { s.Content = record.Unreadable }
 
 func released(s *Snapshot) { s.Record.Holder, s.Sum = "", s.Sum+1 }
 

@@ -3,6 +3,8 @@ package core
 import (
 	"slices"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // FailedNominees are challengers that were nominated and did not acquire the lock, for example because a
@@ -27,7 +29,7 @@ func (f FailedNominees) include(challenger string, now Instant) bool {
 func (c Config) failedNominees(s State, next Snapshot, now Instant) FailedNominees {
 	f := s.Failed
 	nominee := s.Snap.Record.Holder
-	replaced := next.Exists && next.Content == Readable && next.UID == s.Snap.UID && next.Version > s.Snap.Version
+	replaced := next.Exists && next.Content == record.Readable && next.UID == s.Snap.UID && next.Version > s.Snap.Version
 	switch same := next.Record.Holder == nominee; {
 	case !s.Snap.Nominated() || s.Snap.ByCoordinator() || nominee == c.Self || !replaced || same && next.Nominated():
 		return f

@@ -1,6 +1,10 @@
 package core
 
-import "testing"
+import (
+	"testing"
+
+	"incumbent.dev/incumbent/internal/record"
+)
 
 // A term ended well if a release or handover of that term shows it.
 func TestEndedWell(t *testing.T) {
@@ -23,7 +27,7 @@ func TestEndedWell(t *testing.T) {
 		"deleted":              {acting, release(deleted), false},
 		"an older state":       {acting, release(older), false},
 		"the same state":       {acting, release(func(s *Snapshot) { s.Version = acting.Version }), true},
-		"record removed":       {acting, release(func(s *Snapshot) { s.Content = Missing }), false},
+		"record removed":       {acting, release(func(s *Snapshot) { s.Content = record.Missing }), false},
 	} {
 		if got := endedWell(c.a, c.b); got != c.want {
 			t.Errorf("%s: ended well: %v", name, got)
@@ -34,18 +38,18 @@ func TestEndedWell(t *testing.T) {
 // The annotation of a nomination names no term. If it was seen with another holder, it belongs to an earlier term.
 func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
-		s := Snapshot{Exists: true, Content: Readable, UID: "x", Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
+		s := Snapshot{Exists: true, Content: record.Readable, UID: "x", Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
 			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as decoded
 		}
 		return s
 	}
 	transfer := at("b", "b", 5)
-	transfer.Annotations.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: HoldForTransfer}
+	transfer.Annotations.Hold = Hold{Holder: "b", Transitions: 5, Seconds: 9, Reason: record.HoldForTransfer}
 	others := transfer
 	others.Annotations.Hold.Holder = "c"
 	pause := transfer
-	pause.Annotations.Hold.Reason = HoldForPause
+	pause.Annotations.Hold.Reason = record.HoldForPause
 	renewed := at("b", "b", 4)
 	renewed.Record.Renewed++
 	remade := at("d", "b", 4)

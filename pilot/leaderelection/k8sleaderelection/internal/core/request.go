@@ -3,32 +3,8 @@ package core
 import (
 	"strings"
 	"time"
-)
 
-// Request is the request of a challenger that the leader drains and hands over. The zero value is no request.
-// It counts only if it is addressed to the present term.
-type Request struct {
-	Identity    string `json:"identity"` // of the challenger
-	Key         string `json:"key"`
-	Reason      string `json:"reason"`
-	Requester   string `json:"requester"`
-	Note        string `json:"note,omitempty"` // text of the operator
-	Holder      string `json:"holder"`         // addressee, with Transitions
-	Transitions int    `json:"transitions"`
-	Seconds     int    `json:"seconds"` // time for acceptance, counted by each reader
-	Accepted    bool   `json:"accepted"`
-	Refused     string `json:"refused,omitempty"` // reason of the leader; empty: not refused
-	// HoldSeconds is set by an operator: how long the new holder stays regardless of rank or, without
-	// Identity, how long the old leader does not campaign.
-	HoldSeconds int `json:"holdSeconds,omitempty"`
-}
-
-// Reasons of a request. A request by an operator needs no rank. Without Identity, the leader steps down.
-const (
-	ForDefaultRevision = "default-revision"
-	ForLocalOverRemote = "local-over-remote"
-	ForUnfit           = "unfit"
-	ForOperator        = "operator"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // Reasons of a refusal.
@@ -44,26 +20,6 @@ const maxRequestSeconds = 3600
 
 // requestLengths is the number of different durations of requests in a row.
 const requestLengths = 32
-
-// renewed reports whether a challenger wrote r after old. The answer of the leader does not count.
-func (r Request) renewed(old Request) bool {
-	again := old.Refused != "" && r.Refused == "" && !r.Accepted
-	r.Accepted = false
-	r.Refused = ""
-	old.Accepted = false
-	old.Refused = ""
-	return again || r != old
-}
-
-// AddressedTo reports whether the record belongs to the addressed term.
-func (r Request) AddressedTo(record Record) bool { return record.isTerm(r.Holder, r.Transitions) }
-
-// Addressed reports whether there is a request to the leader of the present term.
-func (s Snapshot) Addressed() bool {
-	r := s.Annotations.Request
-	return s.Held() && r.AddressedTo(s.Record) &&
-		r.Identity != s.Record.Holder && (r.Identity != "" || r.Reason == ForOperator)
-}
 
 // requested reports whether the leader has to process a request: it is accepted, or neither refused nor
 // expired.
@@ -105,7 +61,7 @@ func (c Config) ignoresRequests(s State) bool {
 func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 	was := s.Snap
 	r := next.Annotations.Request
-	if !next.Acting() || !sameHolder(was, next) || was.Annotations.Marker != next.Annotations.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
+	if !next.Acting() || !record.SameHolder(was, next) || was.Annotations.Marker != next.Annotations.Marker || was.Record.Acquired != next.Record.Acquired || next.Version < was.Version ||
 		next.Addressed() && (r.Refused != "" || r.Accepted != was.Annotations.Request.Accepted) {
 		s.Requesting.Ignored = 0
 		return s
@@ -134,7 +90,7 @@ func (c Config) WantsHandover(s State, now Instant) bool {
 // of equal or higher rank is pending.
 func (c Config) requestTime(s State, now Instant) Instant {
 	r := s.Snap.Annotations.Request
-	if s.requested(now) && (r.Identity == c.Self || r.Reason == ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
+	if s.requested(now) && (r.Identity == c.Self || r.Reason == record.ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
 		if r.Accepted {
 			return Never
 		}
@@ -145,12 +101,12 @@ func (c Config) requestTime(s State, now Instant) Instant {
 
 // request returns the request to write.
 func (c Config) request(s State) Request {
-	reason := ForDefaultRevision
+	reason := record.ForDefaultRevision
 	switch {
 	case !c.outranks(s):
-		reason = ForUnfit
+		reason = record.ForUnfit
 	case strings.TrimPrefix(c.Key, RemotePrefix) == strings.TrimPrefix(s.Snap.Record.Key, RemotePrefix):
-		reason = ForLocalOverRemote
+		reason = record.ForLocalOverRemote
 	}
 	return Request{
 		Identity: c.Self, Key: c.Key, Reason: reason, Requester: c.Self,
@@ -191,7 +147,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 func (c Config) grants(s State, now Instant) bool {
 	r := s.Snap.Annotations.Request
 	switch {
-	case r.Reason == ForOperator:
+	case r.Reason == record.ForOperator:
 		return true
 	case s.Failed.include(r.Identity, now):
 		return false
@@ -204,8 +160,8 @@ func (c Config) grants(s State, now Instant) bool {
 func (c Config) coolDown(s State) time.Duration {
 	r := s.Snap.Annotations.Request
 	switch {
-	case r.Reason == ForOperator && r.Identity == "":
-		return max(c.Retry, holdTime(r.HoldSeconds))
+	case r.Reason == record.ForOperator && r.Identity == "":
+		return max(c.Retry, record.HoldTime(r.HoldSeconds))
 	case s.Unfit:
 		return c.Retry
 	}

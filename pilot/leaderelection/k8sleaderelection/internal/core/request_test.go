@@ -3,6 +3,8 @@ package core
 import (
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // The answer of a leader does not renew a request.
@@ -11,7 +13,7 @@ func TestRequestRenewed_Accepted(t *testing.T) {
 	refused.Refused = refusedNoRank
 	accepted := refused
 	accepted.Refused, accepted.Accepted = "", true
-	if accepted.renewed(refused) {
+	if accepted.Renewed(refused) {
 		t.Error("an acceptance after a refusal renewed the request")
 	}
 }
@@ -20,9 +22,9 @@ func TestRequestContent(t *testing.T) {
 	for name, c := range map[string]struct {
 		key, theirs, reason string
 	}{
-		"default revision": {"stable", "canary", ForDefaultRevision},
-		"local":            {"stable", "^stable", ForLocalOverRemote},
-		"no rank":          {"canary", "canary", ForUnfit},
+		"default revision": {"stable", "canary", record.ForDefaultRevision},
+		"local":            {"stable", "^stable", record.ForLocalOverRemote},
+		"no rank":          {"canary", "canary", record.ForUnfit},
 	} {
 		config := testConfig()
 		config.Key = c.key

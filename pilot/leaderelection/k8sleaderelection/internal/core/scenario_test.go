@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the scenarios in testdata show into them")
@@ -221,7 +223,7 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 
 // snapshot parses a lock, for example "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
-	snap := Snapshot{Exists: true, UID: "u", Content: Readable}
+	snap := Snapshot{Exists: true, UID: "u", Content: record.Readable}
 	stamp, renewed := 0, false
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
@@ -232,9 +234,9 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 		case w == "absent":
 			snap = Snapshot{Version: snap.Version}
 		case w == "no-record":
-			snap.Content = Missing
+			snap.Content = record.Missing
 		case w == "unreadable":
-			snap.Content = Unreadable
+			snap.Content = record.Unreadable
 		case w == "written":
 			snap.Record, snap.Annotations = s.last, s.annotations
 		case w == "unmarked":
@@ -304,7 +306,7 @@ func request(text string) (r Request, err error) {
 	if len(parts) != 3 {
 		return r, fmt.Errorf("%q: want identity:key:holder/transitions", words[0])
 	}
-	r = Request{Identity: parts[0], Key: parts[1], Reason: ForDefaultRevision, Requester: parts[0], Seconds: 4}
+	r = Request{Identity: parts[0], Key: parts[1], Reason: record.ForDefaultRevision, Requester: parts[0], Seconds: 4}
 	r.Holder, r.Transitions, err = who(parts[2])
 	for _, w := range words[1:] {
 		switch w {
@@ -313,7 +315,7 @@ func request(text string) (r Request, err error) {
 		case "refused":
 			r.Refused = refusedNoRank
 		case "operator":
-			r.Reason, r.Requester, r.HoldSeconds = ForOperator, "operator", 60
+			r.Reason, r.Requester, r.HoldSeconds = record.ForOperator, "operator", 60
 		default:
 			length, hold := strings.CutPrefix(w, "hold=")
 			d, err := time.ParseDuration(length)
@@ -338,9 +340,9 @@ func hold(text string) (h Hold, err error) {
 	if err != nil {
 		return h, err
 	}
-	h = Hold{Seconds: int(d / time.Second), Requester: "operator", Reason: HoldForPause}
+	h = Hold{Seconds: int(d / time.Second), Requester: "operator", Reason: record.HoldForPause}
 	if transfer {
-		h.Reason = HoldForTransfer
+		h.Reason = record.HoldForTransfer
 	}
 	h.Holder, h.Transitions, err = who(term)
 	return h, err
@@ -397,7 +399,7 @@ func annotations(n Annotations) string {
 	}
 	if r := n.Request; r != (Request{}) {
 		text += fmt.Sprintf(" request=%s:%s:%s/%d%s%s%s+%ds", r.Identity, r.Key, r.Holder, r.Transitions,
-			word("+operator", r.Reason == ForOperator), word("+accepted", r.Accepted), word("+refused", r.Refused != ""), r.Seconds)
+			word("+operator", r.Reason == record.ForOperator), word("+accepted", r.Accepted), word("+refused", r.Refused != ""), r.Seconds)
 	}
 	if n.Nominated != (Nomination{}) {
 		text += fmt.Sprintf(" nominated=%s/%d", n.Nominated.Identity, n.Nominated.Transitions)

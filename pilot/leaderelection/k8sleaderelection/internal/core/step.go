@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // Step processes one input and returns the new state and the desired state.
@@ -26,7 +28,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	}
 	s.Flight = Call{
 		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
-		Record: a.Record, Marker: a.Annotations.Marker.matches(a.Record),
+		Record: a.Record, Marker: a.Annotations.Marker.Matches(a.Record),
 	}
 	if a.Op == SendRequest {
 		s.Requesting.Wanted = true
@@ -58,11 +60,11 @@ func (c Config) nextStamp(s State, wall int64) Stamp {
 	mine := s.Snap.Record.Holder == c.Self && !s.Snap.Nominated()
 	switch {
 	case !mine && s.Own.Stamps[0] <= recorded:
-		return nextStamp(recorded, wall, 0)
+		return recorded.Next(wall, 0)
 	case c.Resolution == 0:
-		return nextStamp(max(recorded, s.Own.Stamps[0]), wall, stampSecond)
+		return max(recorded, s.Own.Stamps[0]).Next(wall, record.Second)
 	}
-	return nextStamp(max(recorded, s.Own.Stamps[0]), wall, c.Resolution)
+	return max(recorded, s.Own.Stamps[0]).Next(wall, c.Resolution)
 }
 
 // ownStamp returns the stamp for an own record. Only one unanswered write can be stored for each version.
@@ -92,7 +94,7 @@ func (c Config) ExpiresAt(s State) Instant {
 func (c Config) mayActUntil(s State) Instant {
 	snap := s.Snap
 	switch mine := snap.Record.Holder == c.Self; {
-	case snap.Exists && snap.Content == Unreadable:
+	case snap.Exists && snap.Content == record.Unreadable:
 		return c.ExpiresAt(s)
 	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
 		// An own drained term, or the term of a previous process with this identity that had begun to act.
@@ -107,7 +109,7 @@ func (c Config) mayActUntil(s State) Instant {
 // ActsUntil returns until when the recorded holder acts. Zero: it does not act. For this candidate the phase
 // counts.
 func (c Config) ActsUntil(s State) Instant {
-	if s.Snap.idle() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
+	if s.Snap.Idle() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
 		return 0
 	}
 	return c.ExpiresAt(s)
@@ -115,7 +117,7 @@ func (c Config) ActsUntil(s State) Instant {
 
 // settledAt returns the earliest time at which this candidate may act if it acquired the lock now.
 func (c Config) settledAt(s State) Instant {
-	if c.Immediate && s.Snap.Held() && !s.Snap.hasFormer(c.Self) {
+	if c.Immediate && s.Snap.Held() && !hasFormer(s.Snap, c.Self) {
 		return 0
 	}
 	return max(s.Earlier.Until, c.mayActUntil(s))

@@ -3,6 +3,8 @@ package core
 import (
 	"testing"
 	"time"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // The longer of the own and the recorded lease counts, within bounds.
@@ -34,7 +36,7 @@ func TestMayActUntil(t *testing.T) {
 	}{
 		"longer lease":                 {lock("equal", long), nil, 40},
 		"deleted":                      {lock("equal", deleted), nil, 0},
-		"record removed":               {lock("equal", func(s *Snapshot) { s.Content = Missing }), nil, 0},
+		"record removed":               {lock("equal", func(s *Snapshot) { s.Content = record.Missing }), nil, 0},
 		"own record":                   {lock("mine, unmarked"), wrote, 0},
 		"previous process, acting":     {lock("mine"), nil, 0},
 		"previous process, not acting": {lock("mine, unmarked"), nil, 15},

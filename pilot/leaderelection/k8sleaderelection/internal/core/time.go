@@ -53,28 +53,3 @@ func (c Validity) Left(now ClockReading) time.Duration {
 	}
 	return time.Duration(min(int64(c.Mono-now.Mono), c.Boot-now.Boot, c.Wall-now.Wall))
 }
-
-// Stamp is a time in a record, in microseconds since 1970 by the clock of its writer. Stamps are compared for
-// equality only. 0 means none.
-type Stamp int64
-
-// stampSecond is the resolution of the records of istiod.
-const stampSecond = Stamp(time.Second / time.Microsecond)
-
-// maxStampLead limits how far a recorded stamp may be ahead of the wall clock. A stamp further ahead is
-// replaced.
-const maxStampLead = 24 * 60 * 60 * stampSecond
-
-// nextStamp returns the stamp for a write over a record with this stamp: the wall clock in whole seconds, but
-// at least step above the recorded stamp. Without a step it is in whole seconds, because acquireTime shows the
-// writer of a Lease.
-func nextStamp(recorded Stamp, wall int64, step Stamp) Stamp {
-	now := Stamp(wall/int64(time.Second)) * stampSecond
-	if recorded < now || recorded > now+maxStampLead {
-		return now
-	}
-	if step == 0 {
-		return recorded + (stampSecond-recorded%stampSecond)%stampSecond
-	}
-	return recorded - recorded%step + step
-}

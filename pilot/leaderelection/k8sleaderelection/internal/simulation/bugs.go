@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -162,7 +163,7 @@ var termBugs = []Bug{
 	})},
 	{"unguarded-write", "ranked", OwnLockOnly, after(writeUnguarded)},
 	{"unguarded-metadata", "edits", NothingLost, after(writeUnguarded)},
-	{"unreadable-replaced-early", "edits", NothingLost, beforeIf(func(x *decision) bool { return x.s.Snap.Content == core.Unreadable }, func(x *decision) { x.s.Since.Record -= core.Instant(x.c.Lease) })},
+	{"unreadable-replaced-early", "edits", NothingLost, beforeIf(func(x *decision) bool { return x.s.Snap.Content == record.Unreadable }, func(x *decision) { x.s.Since.Record -= core.Instant(x.c.Lease) })},
 	{"always-polls", "orderly", Quiet, before(func(x *decision) { x.s.Watch = false })},
 	{"no-back-off", "network", Quiet, afterIf(func(x *decision) bool { return x.a.Op == core.NoOp && x.a.Why == core.Retrying }, func(x *decision) {
 		x.s.Effort.Reads.Next, x.s.Effort.Writes.Next, x.s.Effort.Requests.Next = 0, 0, 0
@@ -185,7 +186,7 @@ func acquireSucceeds(x *decision, result core.Result) {
 	}
 	x.in.Result, x.in.Snap = core.OK, x.s.Snap
 	snap, flight := &x.in.Snap, x.s.Flight
-	snap.Exists, snap.Content, snap.Version, snap.Record = true, core.Readable, flight.Base+1, flight.Record
+	snap.Exists, snap.Content, snap.Version, snap.Record = true, record.Readable, flight.Base+1, flight.Record
 	snap.Sum++
 	if flight.Marker {
 		snap.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: flight.Record.Transitions}

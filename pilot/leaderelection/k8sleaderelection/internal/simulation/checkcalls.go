@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -52,7 +53,7 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 	if c.op == core.Release || c.op == core.HandOver {
 		w.checkRelease(c, now)
 	}
-	if c.op == core.Acquire && now.snap.Exists && now.snap.Content == core.Unreadable {
+	if c.op == core.Acquire && now.snap.Exists && now.snap.Content == record.Unreadable {
 		i := slices.Index(w.nodes, c.p.n)
 		if waited := now.term.unreadAt[i].Until(c.sent.Mono); waited < w.timing.lease {
 			w.violate(NothingLost, "%v replaces an unreadable record after %v", c.p, waited)

@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -171,7 +172,7 @@ func (w *world) watchMinutes(s *spell) {
 // checkCount checks that transitions grow by at most one and stay at the maximum.
 func (w *world) checkCount(c *call, now view) {
 	old := now.snap
-	if !old.Exists || old.Content != core.Readable || c.base.Version == unguardedVersion {
+	if !old.Exists || old.Content != record.Readable || c.base.Version == unguardedVersion {
 		return
 	}
 	step := c.record.Transitions - old.Record.Transitions

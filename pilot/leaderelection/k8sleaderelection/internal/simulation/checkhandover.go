@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -61,7 +62,7 @@ func (c *checks) checkRequest(p *process, call *call) {
 		w.violate(Orders, "%v sends a request despite the hold on %s", p, shown(s))
 	}
 	other := s.Annotations.Request
-	if p.seen.pending(now) && (other.Identity == p.id || other.Reason == core.ForOperator || !core.Outranks(p.key, other.Key, p.seen.defaultRevision)) {
+	if p.seen.pending(now) && (other.Identity == p.id || other.Reason == record.ForOperator || !core.Outranks(p.key, other.Key, p.seen.defaultRevision)) {
 		w.violate(Handover, "%v sends a request although one of %q is pending", p, other.Identity)
 	}
 	p.seen.asked = true
@@ -80,7 +81,7 @@ func (c *checks) checkAcceptance(p *process, call *call) {
 		w.violate(Handover, "%v accepts a request to %s in term %d", p, r.Holder, r.Transitions)
 	case now >= p.seen.runsOut():
 		w.violate(Handover, "%v accepts the expired request of %q", p, r.Identity)
-	case r.Reason == core.ForOperator, p.seen.unfit:
+	case r.Reason == record.ForOperator, p.seen.unfit:
 	case !core.Outranks(r.Key, p.key, p.seen.defaultRevision):
 		w.violate(Handover, "%v accepts the request of %q, which does not outrank it", p, r.Identity)
 	case p.seen.paused(now):
@@ -106,7 +107,7 @@ func (c *checks) checkHandover(p *process, call *call) {
 // promised reports whether a request takes precedence over the preference of a coordinator.
 func (p *process) promised() bool {
 	r := p.seen.snap.Annotations.Request
-	return p.seen.pending(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == core.ForOperator || p.seen.unfit ||
+	return p.seen.pending(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == record.ForOperator || p.seen.unfit ||
 		p.seen.alone(p) && core.Outranks(r.Key, p.key, p.seen.defaultRevision) && !p.n.refuses(r.Identity))
 }
 
@@ -115,7 +116,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 	w, s, now := c.w, p.seen.snap, p.now().Mono
 	seen := p.seen.recordAt.Until(now)
 	holder := ""
-	if s.Exists && s.Content == core.Readable {
+	if s.Exists && s.Content == record.Readable {
 		holder = s.Record.Holder
 	}
 	nominated := isNominated(s) && !p.seen.forged
@@ -138,7 +139,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 		w.violate(NoFlapping, "%v acquires the lock of a process with its name %v after its write", p, seen)
 	case nominated && seen < p.cfg.Retry:
 		w.violate(Handover, "%v acquires the lock of nominee %q %v after it saw the nomination", p, holder, seen)
-	case holder == "" && s.Exists && s.Content == core.Readable && !p.hasHighestRank() && seen < p.cfg.RankDelay:
+	case holder == "" && s.Exists && s.Content == record.Readable && !p.hasHighestRank() && seen < p.cfg.RankDelay:
 		w.violate(NoFlapping, "%v acquires a free lock without the delay for higher ranks", p)
 	case holder != "" && holder != p.id && !nominated && seen < p.waitsFor(s):
 		c.checkPreempt(p, s, now)

@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -117,7 +118,7 @@ func (c *checks) watchValidity(p *process, gate core.Validity) {
 func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	w := c.w
 	shown := in.Kind == core.Seen && in.Snap.Version >= p.s.Snap.Version || in.Kind == core.Replied && in.Result == core.OK
-	if shown && p.fresh && a.Run && v.snap.Exists && v.snap.Content == core.Readable &&
+	if shown && p.fresh && a.Run && v.snap.Exists && v.snap.Content == record.Readable &&
 		v.snap.Record.Holder != "" && v.snap.Record.Holder != p.id {
 		w.violate(HardStop, "%v continues although it has seen holder %q", p, v.snap.Record.Holder)
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -164,14 +165,14 @@ func (c *coordinator) look() {
 	}
 	best := c.best()
 	switch {
-	case best == "" || s.Exists && s.Content == core.Unreadable:
+	case best == "" || s.Exists && s.Content == record.Unreadable:
 		return
 	case !s.Exists:
-		*s = core.Snapshot{Exists: true, Content: core.Readable, Strategy: true, Record: core.Record{Lease: electionDuration, Renewed: w.stampOf(c)}}
+		*s = core.Snapshot{Exists: true, Content: record.Readable, Strategy: true, Record: core.Record{Lease: electionDuration, Renewed: w.stampOf(c)}}
 	case !s.Strategy:
 		s.Strategy = true
 	case !live:
-		s.Content, s.Preferred = core.Readable, ""
+		s.Content, s.Preferred = record.Readable, ""
 		s.Record.Holder, s.Record.Lease, s.Record.Renewed = best, electionDuration, w.stampOf(c)
 		s.Record.Acquired = s.Record.Renewed
 		s.Annotations.Nominated = core.Nomination{Identity: best, Transitions: s.Record.Transitions, Uncounted: true}
@@ -263,7 +264,7 @@ func (n *node) coordinated() bool { return n.w.mode.Coordinated && !n.uncoordina
 // isNominated reports whether another process wrote the holder, which has not written itself.
 func isNominated(s core.Snapshot) bool {
 	n := s.Annotations.Nominated
-	return s.Exists && s.Content == core.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
+	return s.Exists && s.Content == record.Readable && s.Record.Holder != "" && n.Identity == s.Record.Holder &&
 		n.Transitions == s.Record.Transitions && s.Record.Renewed == s.Record.Acquired &&
 		(n.Uncounted || !names(s.Annotations.Marker, s.Record))
 }

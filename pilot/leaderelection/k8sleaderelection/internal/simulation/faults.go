@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -240,7 +241,7 @@ func (w *world) deleteLock() {
 // emptyRecord removes the holder. Without a marker, the rest looks like a release.
 func (w *world) emptyRecord() {
 	v := w.store.now
-	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
+	if v.snap.Content != record.Readable || v.snap.Record.Holder == "" {
 		return
 	}
 	v.snap.Record.Holder, v.snap.Record.Key = "", ""
@@ -251,7 +252,7 @@ func (w *world) emptyRecord() {
 // removeRecord removes the record, sometimes with all annotations.
 func (w *world) removeRecord() {
 	v := w.store.now
-	v.snap.Content, v.snap.Record = core.Missing, core.Record{}
+	v.snap.Content, v.snap.Record = record.Missing, core.Record{}
 	if w.rng.IntN(2) == 0 {
 		v.snap.Annotations = core.Annotations{}
 	}
@@ -260,7 +261,7 @@ func (w *world) removeRecord() {
 
 func (w *world) corruptRecord() {
 	v := w.store.now
-	v.snap.Content, v.snap.Record = core.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
+	v.snap.Content, v.snap.Record = record.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
 	v.term, v.released = &term{}, false
 	for _, n := range w.nodes {
 		v.term.unreadAt = append(v.term.unreadAt, n.clocks.mono(w.now))
@@ -271,7 +272,7 @@ func (w *world) corruptRecord() {
 // steal writes a holder that knows no markers, as istiod does. It never renews, and sometimes releases early.
 func (w *world) steal() {
 	v := w.store.now
-	if v.snap.Content != core.Readable {
+	if v.snap.Content != record.Readable {
 		return
 	}
 	r := &v.snap.Record
@@ -300,6 +301,6 @@ func (w *world) byHand(v view) {
 		w.store.foreignEdit(v, false)
 		return
 	}
-	v.term, v.released = nil, v.snap.Content == core.Readable
+	v.term, v.released = nil, v.snap.Content == record.Readable
 	w.store.foreignEdit(v, true)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -29,16 +30,16 @@ func (w *world) forge() {
 		},
 		func() {
 			a.Request = core.Request{
-				Identity: w.anyName(), Key: w.revision(), Reason: w.anyOf(core.ForDefaultRevision, core.ForLocalOverRemote, core.ForUnfit, core.ForOperator, "other"),
+				Identity: w.anyName(), Key: w.revision(), Reason: w.anyOf(record.ForDefaultRevision, record.ForLocalOverRemote, record.ForUnfit, record.ForOperator, "other"),
 				Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), HoldSeconds: w.anySeconds(), Accepted: w.chance(0.3), Refused: w.anyOf("", "", "no"),
 			}
 		},
 		func() {
-			a.Request = core.Request{Reason: core.ForOperator, Holder: r.Holder, Transitions: r.Transitions, Seconds: 60, HoldSeconds: coolDown}
+			a.Request = core.Request{Reason: record.ForOperator, Holder: r.Holder, Transitions: r.Transitions, Seconds: 60, HoldSeconds: coolDown}
 		},
 		func() { a.Nominated = core.Nomination{Identity: w.anyOf(r.Holder, w.anyName())} },
 		func() {
-			a.Hold = core.Hold{Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), Reason: w.anyOf(core.HoldForPause, core.HoldForTransfer)}
+			a.Hold = core.Hold{Holder: holder, Transitions: transitions, Seconds: w.anySeconds(), Reason: w.anyOf(record.HoldForPause, record.HoldForTransfer)}
 		},
 		func() { v.snap.Strategy, v.snap.Preferred = w.chance(0.9), w.anyName() },
 		func() { a.Marker, a.Hold = core.Marker{}, core.Hold{} },

@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -82,8 +83,8 @@ var handoverBugs = []Bug{
 		}
 	})},
 	{"operator-refused", "operator", Orders, before(func(x *decision) {
-		if r := &x.in.Snap.Annotations.Request; holds(x) && r.Reason == core.ForOperator {
-			r.Reason = core.ForDefaultRevision
+		if r := &x.in.Snap.Annotations.Request; holds(x) && r.Reason == record.ForOperator {
+			r.Reason = record.ForDefaultRevision
 		}
 	})},
 	{"unfit-campaigns", "operator", Fitness, beforeIf(func(x *decision) bool { return x.s.Phase == core.Following }, func(x *decision) { x.s.Unfit, x.in.Unfit = false, false })},

@@ -3,13 +3,14 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
 // operate executes an operator command: guarded writes of annotations.
 func (w *world) operate() {
 	v := w.store.now
-	if v.snap.Content != core.Readable || v.snap.Record.Holder == "" {
+	if v.snap.Content != record.Readable || v.snap.Record.Holder == "" {
 		return
 	}
 	w.oneOf(
@@ -30,7 +31,7 @@ func (w *world) order(v view, to string) {
 		return // it would have no effect
 	}
 	r := core.Request{
-		Identity: to, Reason: core.ForOperator, Requester: "operator", Holder: s.Record.Holder, Transitions: s.Record.Transitions,
+		Identity: to, Reason: record.ForOperator, Requester: "operator", Holder: s.Record.Holder, Transitions: s.Record.Transitions,
 		Seconds: w.seconds(w.timing.lease), HoldSeconds: w.seconds(w.timing.lease),
 	}
 	if n := w.nodeOf(to); n != nil {
@@ -48,7 +49,7 @@ func (w *world) order(v view, to string) {
 func (w *world) hold(v view, holder string, transitions int) {
 	v.snap = withoutOld(v.snap)
 	v.snap.Annotations.Hold = core.Hold{
-		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: core.HoldForPause,
+		Holder: holder, Transitions: transitions, Seconds: w.seconds(w.timing.lease), Requester: "operator", Reason: record.HoldForPause,
 	}
 	w.tracef("operator hold: %s in term %d for %ds", holder, transitions, v.snap.Annotations.Hold.Seconds)
 	w.store.foreignEdit(v, false)

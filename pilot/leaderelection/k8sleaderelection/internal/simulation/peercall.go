@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -28,7 +29,7 @@ func (q *peer) look(ends, at core.Instant, done func(bool)) {
 	q.get(ends, func(ok bool) {
 		found := q.object.snap
 		switch {
-		case !ok || found.Exists && found.Content == core.Unreadable:
+		case !ok || found.Exists && found.Content == record.Unreadable:
 			done(false) // it reports an error and retries forever
 			return
 		case !found.Exists:
@@ -159,11 +160,11 @@ func (s *store) peerWrite(q *peer, base view, r core.Record, expired bool, sentA
 		return core.Conflict, view{}
 	}
 	next := now
-	next.snap.Exists, next.snap.Content, next.snap.Record = true, core.Readable, r
+	next.snap.Exists, next.snap.Content, next.snap.Record = true, record.Readable, r
 	next.released = false
 	if !now.snap.Exists {
 		s.uids++
-		next = view{snap: core.Snapshot{Exists: true, UID: uid(s.uids), Content: core.Readable, Record: r}}
+		next = view{snap: core.Snapshot{Exists: true, UID: uid(s.uids), Content: record.Readable, Record: r}}
 	}
 	if next.snap.Sum = sum(next.snap); now.snap.Exists && next.snap.Sum == now.snap.Sum {
 		// A PUT that changes nothing. A process that replaced one of its name within a second leads all the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -247,7 +248,7 @@ func (p *process) trace(before core.Phase, in core.Input, a core.Action) {
 
 // shown formats a snapshot.
 func shown(s core.Snapshot) string {
-	if s.Content != core.Readable {
+	if s.Content != record.Readable {
 		return fmt.Sprintf("{%d exists %v, content %v}", s.Version, s.Exists, s.Content)
 	}
 	m := s.Annotations.Marker

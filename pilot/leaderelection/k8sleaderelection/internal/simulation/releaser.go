@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -94,7 +95,7 @@ func (w *world) release(p *process) {
 			w.violate(Release, "the witness of %v releases a settling holder", p)
 		}
 		next := now
-		next.snap.Content, next.snap.Record = core.Readable, now.snap.Released(p.n.clocks.moment(w.now).Wall)
+		next.snap.Content, next.snap.Record = record.Readable, now.snap.Released(p.n.clocks.moment(w.now).Wall)
 		next.snap.Annotations, next.term, next.released = core.Annotations{}, nil, true
 		if w.has("forgets-marker") {
 			next.snap.Annotations.Marker = now.snap.Annotations.Marker

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -49,7 +50,7 @@ func (p *process) sees(v view, maybeOld bool) {
 	if v.term != nil && v.term.p != p && names(v.snap.Annotations.Marker, v.snap.Record) {
 		p.forgetBefore(v.term) // a leader that acquired the lock from them has waited
 	}
-	if t := v.term; t != nil && t.id == "" && v.snap.Content == core.Readable && t.prev != nil {
+	if t := v.term; t != nil && t.id == "" && v.snap.Content == record.Readable && t.prev != nil {
 		// A release by a peer, or an emptied record of a holder that has not acted yet.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.id == t.prev.id && !s.marked })
 	}
@@ -57,7 +58,7 @@ func (p *process) sees(v view, maybeOld bool) {
 		return
 	}
 	now := p.now().Mono
-	if v.term.p == nil && v.term.id == "" && v.snap.Content != core.Unreadable {
+	if v.term.p == nil && v.term.id == "" && v.snap.Content != record.Unreadable {
 		now = p.leftAt // without a holder, the marker counts
 	}
 	for i := range p.sights {
@@ -93,7 +94,7 @@ func (p *process) blank() bool { return p.newest == view{} }
 // harmless reports whether the process need not wait for the term: it is its own, of a dead process with its
 // name, or has no holder and no marker of another process.
 func (p *process) harmless(v view) bool {
-	if v.term.p == nil && v.snap.Content != core.Unreadable && v.snap.Record.Holder == "" {
+	if v.term.p == nil && v.snap.Content != record.Unreadable && v.snap.Record.Holder == "" {
 		m := v.snap.Annotations.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}

@@ -3,6 +3,7 @@ package simulation
 import (
 	"hash/maphash"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -77,7 +78,7 @@ func decoded(s core.Snapshot) core.Nomination {
 	switch {
 	case n.Identity == "":
 		return core.Nomination{}
-	case h.Reason == core.HoldForTransfer && h.Holder == n.Identity:
+	case h.Reason == record.HoldForTransfer && h.Holder == n.Identity:
 		n.Transitions = h.Transitions
 	default:
 		n.Transitions = s.Record.Transitions
@@ -94,7 +95,7 @@ func (s *store) write(c *call) (core.Result, view) {
 	}
 	s.w.checkGuard(c, now, unguarded)
 	next := view{snap: core.Snapshot{
-		Exists: true, UID: now.snap.UID, Content: core.Readable, Record: c.record, Annotations: c.annotations,
+		Exists: true, UID: now.snap.UID, Content: record.Readable, Record: c.record, Annotations: c.annotations,
 	}}
 	next.foreign = now.foreign
 	if next.snap.Strategy = now.snap.Strategy; now.snap.Preferred != c.record.Holder && !c.unprefer {

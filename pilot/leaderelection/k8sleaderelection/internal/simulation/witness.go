@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -42,7 +43,7 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
 	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
-	if held && s.Exists && s.Content == core.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Annotations.Nominated.Identity == "" {
+	if held && s.Exists && s.Content == record.Readable && s.Record.Holder != "" && s.Record.Holder != p.id && s.Annotations.Nominated.Identity == "" {
 		t.ousted, t.oustedAt, t.oustedKey = true, now, ""
 		if was != core.Following {
 			t.oustedKey = s.Record.Key
@@ -105,6 +106,6 @@ func (t *witness) alone(p *process) bool {
 // addressed reports whether the request is addressed to the recorded term.
 func addressed(s core.Snapshot) bool {
 	r := s.Annotations.Request
-	return s.Exists && s.Content == core.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&
-		r.Transitions == s.Record.Transitions && r.Identity != r.Holder && (r.Identity != "" || r.Reason == core.ForOperator)
+	return s.Exists && s.Content == record.Readable && r.Holder != "" && r.Holder == s.Record.Holder &&
+		r.Transitions == s.Record.Transitions && r.Identity != r.Holder && (r.Identity != "" || r.Reason == record.ForOperator)
 }

@@ -1,2 +1,0 @@
-// Package codec converts between stored locks and the values of package core.
-package codec
