@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/watch"
 )
 
 const (
-	// watchPause and watchLongest are the first and the longest pause between two watches.
-	watchPause, watchLongest = time.Second, time.Minute
+	// watchLongest is the longest pause between two watches.
+	watchLongest = time.Minute
 	// loadTime is how long API servers may take to load a change.
 	loadTime = 1500 * time.Millisecond
 )
@@ -30,17 +30,19 @@ const (
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
 	events := make(chan struct{}, 1)
 	const instead = "changes of the fence are detected by the next periodic test"
-	trouble := apirequest.NewTrouble(log, map[string]string{"watch " + policyKind: instead, "watch " + bindingKind: instead})
+	trouble := apirequest.NewTrouble(log, map[string]string{
+		"list " + policyKind: instead, "list " + bindingKind: instead, "watch " + policyKind: instead, "watch " + bindingKind: instead,
+	})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, of := range bindingsFirst(client) {
-		s := source{store: of, changed: func() {
+		objects := of.followed(trouble, func() {
 			select {
 			case events <- struct{}{}:
 			default: // an event is pending
 			}
-		}}
-		all.Go(func() { s.follow(ctx, trouble) })
+		})
+		all.Go(func() { objects.Run(ctx) })
 	}
 	later := time.NewTimer(0)
 	later.Stop()
@@ -58,87 +60,44 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 	}
 }
 
-// source is one kind of object that is watched.
-type source struct {
-	store
-	changed func()
-	known   map[string]string // version of the content, by name
-}
-
-// follow watches until ctx ends. It restarts the watch after each failure.
-func (s *source) follow(ctx context.Context, trouble *apirequest.Trouble) {
-	backoff := apirequest.Backoff(watchPause, watchLongest)
-	for ctx.Err() == nil {
-		w, err := s.open(ctx)
-		if ctx.Err() == nil {
-			trouble.Tried("watch "+s.kind, err)
-		}
-		if err == nil {
-			s.learn(ctx, w)
-			backoff = apirequest.Backoff(watchPause, watchLongest)
-		}
-		_ = apirequest.Pause(ctx, backoff.Step())
+// followed returns the objects of one kind. changed is called after a change of the fence.
+func (s store) followed(trouble *apirequest.Trouble, changed func()) *watch.Objects[storable] {
+	var known map[string]string // version of the content, by name
+	return &watch.Objects[storable]{
+		Source:       watch.Source[storable]{List: s.all, Watch: s.watch},
+		LongestPause: watchLongest,
+		Tried:        func(verb string, err error) { trouble.Tried(verb+" "+s.kind, err) },
+		Changed: func(all []storable) {
+			now := map[string]string{}
+			for _, o := range all {
+				if ofAFence(o) {
+					now[o.GetName()] = contentVersion(o)
+				}
+			}
+			if known != nil && !maps.Equal(known, now) {
+				changed()
+			}
+			known = now
+		},
 	}
 }
 
-// open lists the objects and starts a watch.
-func (s *source) open(ctx context.Context) (watch.Interface, error) {
-	list, err := s.list(ctx, metav1.ListOptions{})
+// all lists the objects of one kind.
+func (s store) all(ctx context.Context, options metav1.ListOptions) (all []storable, version string, err error) {
+	list, err := s.list(ctx, options)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	version, err := meta.NewAccessor().ResourceVersion(list)
-	if err != nil {
-		return nil, err
+	if version, err = meta.NewAccessor().ResourceVersion(list); err != nil {
+		return nil, "", err
 	}
-	now := map[string]string{}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
-		if m, ok := o.(metav1.Object); ok && ofAFence(m) {
-			now[m.GetName()] = contentVersion(m)
+		if o, ok := o.(storable); ok {
+			all = append(all, o)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	if s.known != nil && !maps.Equal(s.known, now) {
-		s.changed()
-	}
-	s.known = now
-	return s.watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
-}
-
-// learn handles events until the watch ends.
-func (s *source) learn(ctx context.Context, w watch.Interface) {
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case event, open := <-w.ResultChan():
-			if !open || event.Type == watch.Error {
-				return
-			}
-			s.take(event)
-		}
-	}
-}
-
-func (s *source) take(event watch.Event) {
-	m, ok := event.Object.(metav1.Object)
-	if !ok || event.Type == watch.Bookmark || !ofAFence(m) {
-		return
-	}
-	name := m.GetName()
-	if event.Type == watch.Deleted {
-		delete(s.known, name)
-		s.changed()
-		return
-	}
-	if before, known := s.known[name]; !known || before != contentVersion(m) {
-		s.known[name] = contentVersion(m)
-		s.changed()
-	}
+	return all, version, err
 }
 
 // contentVersion changes with the content of an object, but not with its status.
