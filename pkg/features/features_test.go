@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 // setenv sets these variables, and no others.
 func setenv(t *testing.T, values map[string]string) {
 	t.Helper()
-	for _, v := range all {
+	for _, v := range new(Features).variables() {
 		t.Setenv(v.Name, values[v.Name])
 	}
 }
@@ -106,7 +106,7 @@ func TestFromEnvReadsTheEnvironment(t *testing.T) {
 func TestListDescribesEveryVariable(t *testing.T) {
 	setenv(t, map[string]string{"ENABLE_LEADER_ELECTION": "maybe"})
 	flags := List()
-	if len(flags) != len(all) || !slices.IsSortedFunc(flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) }) {
+	if len(flags) != len(new(Features).variables()) || !slices.IsSortedFunc(flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Errorf("got %+v", flags)
 	}
 	for _, f := range flags {
