@@ -9,11 +9,10 @@ import (
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// testWatcher is a watcher that counts calls. It can be out of sync and reject handlers.
+// testWatcher is a watcher that counts calls. It can be out of sync.
 type testWatcher struct {
 	*defaults.Watcher
 	synced          atomic.Bool
-	rejects         bool
 	asked, handlers atomic.Int32
 }
 
@@ -30,9 +29,6 @@ func (w *testWatcher) HasSynced() bool {
 }
 
 func (w *testWatcher) AddHandler(h revisions.DefaultHandler) {
-	if w.rejects {
-		panic("unimplemented")
-	}
 	w.handlers.Add(1)
 	w.Watcher.AddHandler(h)
 }
@@ -69,50 +65,37 @@ func TestRunContext_RemovesHandlers(t *testing.T) {
 	})
 }
 
-// The elector receives each default revision by one handler, in all runs. A watcher that rejects handlers is
-// polled once per RetryPeriod.
+// The elector receives each default revision by one handler, in all runs, and does not poll.
 func TestDefaultRevisionChange(t *testing.T) {
-	for _, takes := range []bool{true, false} {
-		inBubble(t, func(t *testing.T, s *lockServer) {
-			w := &testWatcher{Watcher: defaults.New(""), rejects: !takes}
-			a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
-			a.sharing = true // the comparison then uses the value of the elector
-			a.starts(t)
-			passes(time.Second)
-			if a.IsLeader() || a.Status().Default.Synced || a.currentDefault().Synced {
-				t.Errorf("handlers %v: before the watcher has synced: %+v", takes, a.Status())
-			}
-			w.synced.Store(true)
-			w.Set("canary")
-			if passes(0); takes != a.Status().Default.Synced {
-				t.Errorf("handlers %v: immediately: %+v", takes, a.Status())
-			}
-			passes(playRetry + time.Millisecond)
-			if st := a.Status(); !st.Default.Synced || st.Default.Revision != "canary" || a.currentDefault().Revision != "canary" {
-				t.Errorf("handlers %v: %+v", takes, st)
-			}
-			from := w.asked.Load()
-			passes(10 * playRetry)
-			if n := w.asked.Load() - from; takes && n != 0 || !takes && (n < 9 || n > 11) {
-				t.Errorf("handlers %v: polled %d times", takes, n)
-			}
-			a.Stop(t)
-			from = w.asked.Load()
-			passes(10 * playRetry)
-			if w.asked.Load() != from {
-				t.Errorf("handlers %v: polled after the end", takes)
-			}
-			a.starts(t)
-			passes(time.Second)
-			if n := w.handlers.Load(); takes && n != 1 || a.Status().Default.Revision != "canary" {
-				t.Errorf("handlers %v: %d handlers, %+v", takes, n, a.Status())
-			}
-			a.Stop(t)
-			if got := a.log.Count("accepts no handlers"); takes != (got == 0) || got > 1 {
-				t.Errorf("handlers %v: logged %d times", takes, got)
-			}
-		})
-	}
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		w := &testWatcher{Watcher: defaults.New("")}
+		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
+		a.sharing = true // the comparison then uses the value of the elector
+		a.starts(t)
+		passes(time.Second)
+		if a.IsLeader() || a.Status().Default.Synced || a.currentDefault().Synced {
+			t.Errorf("before the watcher has synced: %+v", a.Status())
+		}
+		w.synced.Store(true)
+		w.Set("canary")
+		passes(0)
+		if st := a.Status(); !st.Default.Synced || st.Default.Revision != "canary" || a.currentDefault().Revision != "canary" {
+			t.Errorf("%+v", st)
+		}
+		passes(playRetry)
+		from := w.asked.Load()
+		passes(10 * playRetry)
+		if n := w.asked.Load() - from; n != 0 {
+			t.Errorf("polled %d times", n)
+		}
+		a.Stop(t)
+		a.starts(t)
+		passes(time.Second)
+		if n := w.handlers.Load(); n != 1 || a.Status().Default.Revision != "canary" {
+			t.Errorf("%d handlers, %+v", n, a.Status())
+		}
+		a.Stop(t)
+	})
 	// A per-revision election has no rank and does not read the default revision.
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		w := newWatcher("")
@@ -125,33 +108,20 @@ func TestDefaultRevisionChange(t *testing.T) {
 	})
 }
 
-// answersLate is a watcher that blocks until the test releases it.
-type answersLate struct {
-	watcher
-	let chan struct{}
-}
-
-func (w *answersLate) HasSynced() bool { <-w.let; return true }
-
-// The end of polling and the release of shared clients wait for pending calls.
-func TestEndsWaitForCalls(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *lockServer) {
-		w := &answersLate{let: make(chan struct{}, 1)}
-		w.let <- struct{}{} // for the first call
-		a := s.candidate(t, "a", func(c *Config) { c.DefaultWatcher = w })
-		end := a.pollDefault()
+// The release of shared clients waits for what runs with them.
+func TestSharedRelease_Waits(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *lockServer) {
+		let := make(chan struct{})
 		c := &shared{in: &registry{}, users: 1, stop: make(chan struct{}), client: unreachable(t)}
-		c.running.Go(func() { <-c.stop; <-w.let })
-		passes(playRetry + time.Millisecond)
-		var ended, released bool
-		go func() { end(); ended = true }()
+		c.running.Go(func() { <-c.stop; <-let })
+		var released bool
 		go func() { c.release(); released = true }()
-		if passes(time.Minute); ended || released {
-			t.Errorf("polling has ended: %v, client is released: %v", ended, released)
+		if passes(time.Minute); released {
+			t.Error("released before the watcher ended")
 		}
-		close(w.let)
-		if passes(time.Minute); !ended || !released {
-			t.Errorf("polling has ended: %v, client is released: %v", ended, released)
+		close(let)
+		if passes(time.Minute); !released {
+			t.Error("not released")
 		}
 	})
 }

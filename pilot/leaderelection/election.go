@@ -47,10 +47,10 @@ type LeaderElection struct {
 	publisher atomic.Pointer[leasecandidate.Publisher]
 	// checkFailed and backingOff are the reasons to publish it as unfit.
 	checkFailed, backingOff atomic.Bool
-	// follow starts to follow a default watcher from which handlers cannot be removed. It is nil before the first run.
-	follow   func() (unfollow func())
-	registry *registry               // elections in the same registry share clients and watches
-	shared   *k8sresourcelock.Shared // nil if the caller provided the LockClient
+	// followOnce adds the handler to a default watcher from which handlers cannot be removed.
+	followOnce sync.Once
+	registry   *registry               // elections in the same registry share clients and watches
+	shared     *k8sresourcelock.Shared // nil if the caller provided the LockClient
 
 	gatedOnce sync.Once
 	gated     kube.Client // result of Client

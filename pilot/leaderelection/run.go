@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-multierror"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -138,49 +137,8 @@ func (l *LeaderElection) followDefault() (unfollow func()) {
 	if w, ok := watcher.(revisions.Subscribable); ok {
 		return w.Subscribe(func(string) { l.refresh() })
 	}
-	if l.follow == nil {
-		l.follow = l.handle(watcher)
-	}
-	return l.follow()
-}
-
-// handle adds a handler to a watcher from which it cannot be removed. It returns a function that each run calls.
-// The fake watchers of istiod's tests panic in AddHandler. They are polled.
-func (l *LeaderElection) handle(watcher revisions.DefaultWatcher) (follow func() (unfollow func())) {
-	defer func() {
-		if p := recover(); p != nil {
-			l.cfg.Logger.Warn("default watcher accepts no handlers; polling it once per RetryPeriod",
-				"election", l.cfg.lockName(), "panic", p)
-			follow = l.pollDefault
-		}
-	}()
-	watcher.AddHandler(func(string) { l.refresh() })
-	return func() func() { return func() {} }
-}
-
-// pollDefault polls the watcher until end is called.
-func (l *LeaderElection) pollDefault() (end func()) {
-	ended := make(chan struct{})
-	var asking sync.WaitGroup
-	asking.Go(func() {
-		ticker := time.NewTicker(l.cfg.RetryPeriod)
-		defer ticker.Stop()
-		for last := l.knownDefault(); ; {
-			select {
-			case <-ended:
-				return
-			case <-ticker.C:
-			}
-			if d := l.knownDefault(); d != last {
-				last = d
-				l.refresh()
-			}
-		}
-	})
-	return func() {
-		close(ended)
-		asking.Wait()
-	}
+	l.followOnce.Do(func() { watcher.AddHandler(func(string) { l.refresh() }) })
+	return func() {}
 }
 
 // refresh makes the electors read the default revision again. The value in a handler call can be outdated.

@@ -76,7 +76,7 @@ func (l *LeaderElection) Run(stop <-chan struct{}) {
 		config.ElectionID, config.PerRevision = strings.TrimSuffix(l.electionID, "-"+l.revision), true
 	}
 	if l.defaultWatcher != nil {
-		config.DefaultWatcher = watcher{l.defaultWatcher}
+		config.DefaultWatcher = watcher{l.defaultWatcher, stop, l.ttl / 4}
 		go l.defaultWatcher.Run(stop)
 	}
 	var connection connection = l.connection
@@ -181,8 +181,31 @@ func (u unit) Dynamic() dynamic.Interface { return nil }
 func (u unit) RESTConfig() *rest.Config   { return nil }
 
 // watcher adapts the type of the handlers.
-type watcher struct{ revisions.DefaultWatcher }
+type watcher struct {
+	revisions.DefaultWatcher
+	stop   <-chan struct{}
+	period time.Duration
+}
 
+// AddHandler polls the fake watchers of Istio's tests, which panic in AddHandler.
 func (w watcher) AddHandler(handler incumbentrevisions.DefaultHandler) {
+	defer func() {
+		if recover() != nil {
+			go w.poll(handler)
+		}
+	}()
 	w.DefaultWatcher.AddHandler(revisions.DefaultHandler(handler))
+}
+
+func (w watcher) poll(handler incumbentrevisions.DefaultHandler) {
+	ticker := time.NewTicker(w.period)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-ticker.C:
+			handler(w.GetDefault())
+		}
+	}
 }
