@@ -187,7 +187,7 @@ func (m *Manager) Warm(kinds ...client.Object) {
 func (m *Manager) Add(r manager.Runnable) error {
 	if needsElection(r) {
 		return fmt.Errorf("add %s: it needs leader election. Add it to the manager of a term, in a function given to InTerms. "+
-			"If it may run in every replica, give it a method NeedLeaderElection that returns false", name(r))
+			"If it may run in every replica, give it a method NeedLeaderElection that returns false", r)
 	}
 	return m.Manager.Add(r)
 }

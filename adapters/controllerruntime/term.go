@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -13,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
@@ -30,7 +28,6 @@ type term struct {
 
 	mu      sync.Mutex
 	waiting []manager.Runnable // until the start
-	names   map[string]bool    // of controllers
 	over    bool
 	running sync.WaitGroup
 }
@@ -38,7 +35,7 @@ type term struct {
 var errTermOver = errors.New("the term has ended. A setup must use the manager of its own term")
 
 func newTerm(ctx context.Context, m *Manager, ended func()) *term {
-	t := &term{Manager: m, names: map[string]bool{}, started: make(chan struct{}), ended: sync.OnceFunc(ended)}
+	t := &term{Manager: m, started: make(chan struct{}), ended: sync.OnceFunc(ended)}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	context.AfterFunc(t.ctx, t.ended) // end waits for it
 	t.cache = &termCache{Cache: m.GetCache(), ctx: t.ctx, all: m.indexes, mine: map[index]bool{}}
@@ -86,7 +83,7 @@ func (t *term) start() {
 func (t *term) launch(r manager.Runnable) {
 	t.running.Go(func() {
 		if err := r.Start(t.ctx); err != nil && t.ctx.Err() == nil {
-			t.cancel(fmt.Errorf("run %s: %w", name(r), err))
+			t.cancel(fmt.Errorf("run runnable %T: %w", r, err))
 		}
 	})
 }
@@ -106,8 +103,11 @@ func (t *term) end() {
 func (t *term) Add(r manager.Runnable) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.admit(r); err != nil {
-		return fmt.Errorf("add %s: %w", name(r), err)
+	switch {
+	case t.over:
+		return fmt.Errorf("add runnable %T: %w", r, errTermOver)
+	case r == nil:
+		return errors.New("add a runnable: it is nil")
 	}
 	select {
 	case <-t.started:
@@ -118,71 +118,6 @@ func (t *term) Add(r manager.Runnable) error {
 	return nil
 }
 
-// admit returns an error for a runnable of another term and for a second controller of a name.
-func (t *term) admit(r manager.Runnable) error {
-	if t.over {
-		return errTermOver
-	}
-	if r == nil {
-		return errors.New("it is nil")
-	}
-	controller, ok := controllerFields(r)
-	if !ok {
-		return nil
-	}
-	name := controller.FieldByName("Name").String()
-	switch {
-	case t.names[name] && !t.duplicates():
-		return errors.New("the term has a controller with this name. Choose another name in one of the setups")
-	case controller.FieldByName("Started").Bool():
-		return errors.New("it was started in an earlier term. Create it in a function given to InTerms, so that each term has its own")
-	}
-	t.names[name] = true
-	stopAtEnd(controller)
-	return nil
-}
-
-// stopAtEnd makes a controller skip the rest of its queue when its context ends. A queue of client-go returns all items
-// before its end, and each of them would be reconciled.
-func stopAtEnd(controller reflect.Value) {
-	do := controller.FieldByName("Do")
-	reconciler, ok := do.Interface().(reconcile.Reconciler)
-	if !ok {
-		return
-	}
-	do.Set(reflect.ValueOf(reconcile.Func(func(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
-		if ctx.Err() != nil {
-			return reconcile.Result{}, nil
-		}
-		return reconciler.Reconcile(ctx, r)
-	})))
-}
-
-// duplicates reports whether the options of the program permit controllers with the same name.
-func (t *term) duplicates() bool {
-	skip := t.Manager.GetControllerOptions().SkipNameValidation
-	return skip != nil && *skip
-}
-
-// controllerFields returns the struct of a controller. Its type is internal to controller-runtime, its fields are exported.
-func controllerFields(r manager.Runnable) (fields reflect.Value, ok bool) {
-	v := reflect.ValueOf(r)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
-		return reflect.Value{}, false
-	}
-	v = v.Elem()
-	return v, v.FieldByName("Do").IsValid() && v.FieldByName("MaxConcurrentReconciles").IsValid() &&
-		v.FieldByName("Name").Kind() == reflect.String && v.FieldByName("Started").Kind() == reflect.Bool
-}
-
-// name returns the name of a runnable in errors.
-func name(r manager.Runnable) string {
-	if controller, ok := controllerFields(r); ok {
-		return fmt.Sprintf("controller %q", controller.FieldByName("Name").String())
-	}
-	return fmt.Sprintf("runnable %T", r)
-}
-
 // GetCache returns the shared cache. The handlers that the term adds are removed at its end.
 func (t *term) GetCache() cache.Cache { return t.cache }
 
@@ -190,7 +125,7 @@ func (t *term) GetCache() cache.Cache { return t.cache }
 func (t *term) GetFieldIndexer() client.FieldIndexer { return t.cache }
 
 // GetControllerOptions returns the options without the check of names by controller-runtime, which rejects each name in a second
-// term. Add checks them. The default is the queue of client-go: the shutdown of a priority queue can block a goroutine that holds
+// term. The default is the queue of client-go: the shutdown of a priority queue can block a goroutine that holds
 // its locks, and then a worker does not return.
 func (t *term) GetControllerOptions() config.Controller {
 	options := t.Manager.GetControllerOptions()

@@ -4,11 +4,11 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"sync"
 	"weak"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/transport"
 )
@@ -25,6 +25,9 @@ import (
 // its own Transport keeps it, and nothing of this applies.
 func FreshConnections(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
+	if config.Transport != nil {
+		return config
+	}
 	config.WrapTransport = transport.Wrappers(newFreshener().wrap, config.WrapTransport)
 	return config
 }
@@ -126,17 +129,15 @@ type model interface {
 	refresh(ctx context.Context)
 }
 
-// holders are the round trippers of client-go that only hold a transport. Other wrappers change requests and must stay.
-var holders = []string{"*transport.trackedTransport", "*transport.atomicTransportHolder"}
-
-// modelOf returns nil if client-go did not make the round tripper.
+// modelOf returns nil if the round tripper gives no access to an http.Transport. Wrappers of the caller come later, so each wrapper
+// here is client-go's and changes no request.
 func modelOf(base http.RoundTripper) model {
 	if t, ok := base.(*http.Transport); ok {
 		return fixed{t}
 	}
 	held := held{top: base}
-	for slices.Contains(holders, reflect.TypeOf(base).String()) {
-		holder, ok := base.(interface{ WrappedRoundTripper() http.RoundTripper })
+	for {
+		holder, ok := base.(utilnet.RoundTripperWrapper)
 		if !ok {
 			return nil
 		}
@@ -145,7 +146,6 @@ func modelOf(base http.RoundTripper) model {
 			return held
 		}
 	}
-	return nil
 }
 
 type fixed struct{ *http.Transport }
@@ -155,7 +155,7 @@ func (fixed) refresh(context.Context)     {}
 
 type held struct {
 	top  http.RoundTripper
-	last interface{ WrappedRoundTripper() http.RoundTripper }
+	last utilnet.RoundTripperWrapper
 }
 
 func (h held) settings() *http.Transport {
