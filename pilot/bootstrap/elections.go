@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -212,6 +213,9 @@ func (s *site) elect(rows []election) error {
 			return err
 		}
 		le.AddWarmup(s.warm(row, j, le.Status().Lock, log)).AddRunContext(logged(log, j.Run))
+		if reads, ok := j.(interface{ Problem() error }); ok {
+			le.AddFitnessCheck(func(context.Context) error { return refused(reads.Problem()) })
+		}
 		s.testFence(le, row)
 		if !row.lease && s.lockTypes != nil {
 			s.lockTypes.Watch(le)
@@ -220,6 +224,15 @@ func (s *site) elect(rows []election) error {
 		s.elections.Add(le)
 		s.mine = append(s.mine, le)
 		s.metrics.leader.WithLabelValues(le.Status().Lock).Set(0)
+	}
+	return nil
+}
+
+// refused returns err if the API server refused a list or watch, so that a replica that may read the objects leads. An API server that
+// does not respond makes no replica unfit: all of them would be unfit, and would remain it until their caches retry.
+func refused(err error) error {
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		return fmt.Errorf("caches are out of date: %w", err)
 	}
 	return nil
 }

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
@@ -172,6 +174,28 @@ func TestLockTypeCheck(t *testing.T) {
 		if s := mustNew(t, config, nil); (s.lockTypes != nil) != want {
 			t.Errorf("--lock=%s has a check: %v", lock, !want)
 		}
+	}
+}
+
+// A leader whose caches the API server refuses hands over to a replica that may read. An API server that does not respond makes no
+// replica unfit.
+func TestRefusedCaches_HandOver(t *testing.T) {
+	t.Parallel()
+	if err := refused(errors.Join(errAway, errors.New("list pods: no response"))); err != nil {
+		t.Errorf("without a response: %v", err)
+	}
+	e := newEnvironment(t)
+	broken, healthy := newController(), newController()
+	a := start(t, e.config(t, "a"), broken.rows())
+	a.leads(t)
+	b := start(t, e.config(t, "b"), healthy.rows())
+	b.follows(t, "a")
+	err := fmt.Errorf("list pods: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no rule")))
+	broken.problem.Store(&err)
+	b.leads(t)
+	a.follows(t, "b")
+	if !strings.Contains(a.lines.String(), "caches are out of date: list pods") {
+		t.Error("the reason was not logged")
 	}
 }
 

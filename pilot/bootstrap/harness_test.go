@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,6 +135,8 @@ type controller struct {
 	held   chan struct{} // if set, Run waits for it too
 	fails  chan error
 	closed bool
+	// problem is the error that its caches report.
+	problem atomic.Pointer[error]
 }
 
 func newController() *controller {
@@ -165,6 +168,13 @@ func (c *controller) Run(ctx context.Context) error {
 }
 
 func (c *controller) Close() { c.closed = true }
+
+func (c *controller) Problem() error {
+	if err := c.problem.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // rows is a table with one election for this controller.
 func (c *controller) rows() []election {

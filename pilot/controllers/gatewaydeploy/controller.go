@@ -163,6 +163,9 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 // again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
+func (c *Controller) Problem() error { return c.loop.Problem() }
+
 // Refresh reconciles all Gateways. Call it when the results of IsMine change.
 func (c *Controller) Refresh() { c.loop.EnqueueAll() }
 

@@ -70,6 +70,9 @@ func (c *Controller) Warm(ctx context.Context) error {
 // again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
+func (c *Controller) Problem() error { return c.loop.Problem() }
+
 // Run writes statuses until ctx is done. It returns nil after everything it started and all its writes
 // have ended.
 func (c *Controller) Run(ctx context.Context) error {

@@ -128,6 +128,9 @@ func (c *Controller) Run(ctx context.Context) error { return c.loop.Run(ctx) }
 // again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
+func (c *Controller) Problem() error { return c.loop.Problem() }
+
 // service returns the Service of the gateway, or nil if it does not exist.
 func (c *Controller) service() *corev1.Service {
 	return c.services.Get(c.config.Service.Namespace, c.config.Service.Name)

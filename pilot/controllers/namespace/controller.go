@@ -69,6 +69,9 @@ func (c *Controller) Warm(ctx context.Context) error {
 // again afterwards.
 func (c *Controller) Close() { c.loop.Close() }
 
+// Problem returns the error that keeps the caches from being filled or up to date, or nil.
+func (c *Controller) Problem() error { return c.loop.Problem() }
+
 // Run distributes the bundle until ctx is done. It returns nil after everything it started and
 // all its writes have ended. If there is no valid bundle yet, it waits for one.
 func (c *Controller) Run(ctx context.Context) error {
