@@ -17,8 +17,7 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// served returns a controller whose caches are filled from lists by plural name. A function under "now " plus the plural name
-// returns the list of a field selector. There are no objects of kinds that are missing in lists.
+// served returns a controller whose caches are filled from lists by plural name. There are no objects of kinds that are missing in lists.
 func served(t *testing.T, lists map[string]any) *Controller {
 	t.Helper()
 	c, _ := servedBy(t, lists, func(r apiserver.Request) apiserver.Fault {
@@ -33,7 +32,6 @@ func servedBy(t *testing.T, lists map[string]any, write func(apiserver.Request) 
 	t.Helper()
 	server := apiserver.New()
 	server.On(func(r apiserver.Request) apiserver.Fault {
-		now, isNow := lists["now "+r.Resource].(func() any)
 		switch list, some := lists[r.Resource]; {
 		case r.Verb == "watch" && r.URL.Query().Get("sendInitialEvents") == "true":
 			return apiserver.Fault{Err: apierrors.NewInvalid(schema.GroupKind{}, "", nil)}
@@ -41,8 +39,6 @@ func servedBy(t *testing.T, lists map[string]any, write func(apiserver.Request) 
 			return apiserver.Fault{}
 		case r.Verb != "list":
 			return write(r)
-		case isNow && r.URL.Query().Get("fieldSelector") != "":
-			return apiserver.Fault{Object: now()}
 		case some:
 			return apiserver.Fault{Object: list}
 		default:

@@ -47,8 +47,7 @@ type Controller struct {
 	namespaces *reconcile.Cache[key, *corev1.Namespace]
 	children   map[Kind]children
 
-	problems  *reconcile.Problems[key]
-	newcomers *reconcile.Newcomers
+	problems *reconcile.Problems[key]
 
 	mu       sync.Mutex
 	template parsed
@@ -76,7 +75,6 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	c.writer = writer
-	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
 	c.watch(writer)
 	return c, nil
 }
@@ -149,11 +147,7 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 // Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
 // filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error {
-	err := c.loop.Warm(ctx)
-	for _, gw := range c.gateways.List() {
-		c.newcomers.Know(gw)
-	}
-	return err
+	return c.loop.Warm(ctx)
 }
 
 // Run deploys Gateways until ctx is done. It returns nil after all writes have ended.
@@ -237,12 +231,12 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	}
 	if gw == nil {
 		c.problems.Report(of, nil)
-		c.newcomers.Forget(of.Namespace, of.Name)
 		return nil
 	}
-	plan, current, err := c.plan(ctx, of, gw)
-	if !current {
-		return err
+	view, current := c.view(of, gw)
+	plan := Decide(view)
+	if !*current {
+		return nil // a cache is stale, and its next event causes a reconcile
 	}
 	if plan.Version {
 		// If the Gateway has changed, another controller version may serve it now.
@@ -267,17 +261,6 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		errs = append(errs, c.recordProblems(ctx, self, append(rejected, problems...)))
 	}
 	return errors.Join(errs...)
-}
-
-// plan returns the plan for a Gateway. If current is false, a cache is stale, and its next event causes a reconcile.
-func (c *Controller) plan(ctx context.Context, of key, gw *gateway.Gateway) (plan Plan, current bool, err error) {
-	view, seen := c.view(of, gw)
-	plan = Decide(view)
-	if plan.Foreign || !*seen {
-		return plan, *seen, nil
-	}
-	current, err = c.newcomers.Confirm(ctx, gw, c.namespaces.Get("", of.Namespace))
-	return plan, current, err
 }
 
 // isMine reports whether a Gateway belongs to the revision, by its label or the label of its namespace. It

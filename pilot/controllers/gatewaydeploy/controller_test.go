@@ -39,9 +39,6 @@ type sending struct {
 	sent    []string
 	bodies  map[string]*unstructured.Unstructured
 	events  []string
-	// revision is the label of the namespace in the API server, and reads counts its reads. The caches show no label.
-	revision string
-	reads    atomic.Int32
 }
 
 func newSending(t *testing.T, p *played) *sending {
@@ -50,14 +47,6 @@ func newSending(t *testing.T, p *played) *sending {
 	lists := map[string]any{
 		"gateways": listed([]*gateway.Gateway{p.Gateway}), "configmaps": listed(slices.Collect(maps.Values(p.configs))),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
-	}
-	lists["now namespaces"] = func() any {
-		s.reads.Add(1)
-		labels := map[string]string{}
-		if s.revision != "" {
-			labels["istio.io/rev"] = s.revision
-		}
-		return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: labels}}})
 	}
 	for _, kind := range Kinds {
 		var items []metav1.Object
@@ -157,37 +146,6 @@ func TestReconcile_NewGateway(t *testing.T) {
 			t.Errorf("for a missing Gateway: sent %q, %v", sent, err)
 		}
 	})
-}
-
-// A new Gateway can arrive before the label of its namespace.
-func TestReconcile_LateNamespace(t *testing.T) {
-	for name, x := range map[string]struct {
-		revision       string
-		known, foreign bool
-		writes, reads  int
-	}{
-		"label is not cached":         {revision: "other", reads: 1},
-		"label is cached":             {writes: 4, reads: 1},
-		"Gateway is known":            {revision: "other", known: true, writes: 4},
-		"Gateway of another revision": {revision: "other", foreign: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newSending(t, play(t))
-				s.revision = x.revision
-				s.config.IsMine = func(metav1.ObjectMeta) bool { return !x.foreign }
-				if !x.known {
-					s.newcomers.Forget(web.Namespace, web.Name)
-				}
-				if sent, err := s.takes(t, web); err != nil || len(sent) != x.writes || int(s.reads.Load()) != x.reads {
-					t.Errorf("sent %q, %v, after %d reads of the namespace", sent, err, s.reads.Load())
-				}
-				if _, err := s.takes(t, web); err != nil || x.writes > 0 && int(s.reads.Load()) != x.reads {
-					t.Errorf("again: %v, %d reads of the namespace", err, s.reads.Load())
-				}
-			})
-		})
-	}
 }
 
 // After a rejection that shows a stale cache, the controller waits for an event. Other errors are returned.
@@ -428,9 +386,6 @@ func watchedLists(t *testing.T) map[string]any {
 		}),
 		"namespaces": listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}),
 		"configmaps": listed([]*corev1.ConfigMap{made.configs["params"]}),
-		"now namespaces": func() any {
-			return listed([]corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "store"}}})
-		},
 	}
 	for _, step := range made.plan().Steps {
 		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})

@@ -24,9 +24,8 @@ type Controller struct {
 	config Config
 	api    clients
 	caches
-	problems  *reconcile.Problems[key]
-	newcomers *reconcile.Newcomers
-	grace     *reconcile.Grace[key] // of Services of Gateways
+	problems *reconcile.Problems[key]
+	grace    *reconcile.Grace[key] // of Services of Gateways
 }
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
@@ -50,7 +49,6 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("%s: create Gateway API client: %w", name, err)
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
-	c.newcomers = reconcile.NewNewcomers(c.loop.Client().Kube())
 	c.grace = reconcile.NewGrace(func(k key) { c.loop.Enqueue(k) })
 	config.Tags.AddHandler(func(sets.Set[string]) { c.loop.EnqueueAll(key{classKind, "", ClassName}) })
 	return c, nil
@@ -59,11 +57,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 // Warm fills the caches, so that a later Run starts without delay. It returns when the caches are
 // filled, or returns the error of ctx. In both cases the caches stay up to date until Close.
 func (c *Controller) Warm(ctx context.Context) error {
-	err := c.loop.Warm(ctx)
-	for _, g := range c.gatewayCache.List() {
-		c.newcomers.Know(g)
-	}
-	return err
+	return c.loop.Warm(ctx)
 }
 
 // Close stops the caches that Warm started and waits until they have ended. Warm can be called

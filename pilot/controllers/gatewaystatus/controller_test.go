@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -330,41 +329,6 @@ func TestReconcile_AddressChange(t *testing.T) {
 			check("False/AddressNotAssigned", "192.0.2.8")
 			service("new", corev1.LoadBalancerIngress{IP: "192.0.2.9"})
 			check("True/Programmed", "192.0.2.9")
-		})
-	})
-}
-
-// A new Gateway can arrive before the label of its namespace.
-func TestReconcile_LateNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStub(t)
-		s.run(Config{}, func() {
-			labelled := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apps", ResourceVersion: "2", Labels: map[string]string{revisionLabel: "other"}}}
-			var removed atomic.Bool
-			s.OnRead(func(r apiserver.Request) apiserver.Fault {
-				if r.String() != "list namespaces" || removed.Load() {
-					return apiserver.Fault{}
-				}
-				return apiserver.Fault{Object: &corev1.NamespaceList{Items: []corev1.Namespace{*labelled}}}
-			})
-			g := newGateway(t, plain)
-			g.Namespace, g.Name, g.ResourceVersion = "apps", "late", "1"
-			r := newRoute(t, "apps", "{parentRefs: [{name: late}]}")
-			r.Name, r.ResourceVersion = "late", "1"
-			s.put(g)
-			s.put(r)
-			synctest.Wait()
-			s.put(labelled)
-			synctest.Wait()
-			if tried := s.tried(); tried["patch gateways apps/late"]+tried["patch httproutes apps/late"] != 0 {
-				t.Errorf("writes for a Gateway of another revision: %v", tried)
-			}
-			removed.Store(true)
-			changed("apps", func(*corev1.Namespace) {})(s)
-			synctest.Wait()
-			if tried := s.tried(); tried["patch gateways apps/late"] != 1 || tried["patch httproutes apps/late"] != 1 {
-				t.Errorf("writes for a Gateway of this revision: %v", tried)
-			}
 		})
 	})
 }

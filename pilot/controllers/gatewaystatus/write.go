@@ -66,15 +66,6 @@ func (c *Controller) keepAddresses(g *gateway.Gateway, wanted *gateway.GatewaySt
 	}
 }
 
-// confirm reports whether the revision of a Gateway that appears to be of this revision is certain. If not, the
-// event of its namespace causes a reconcile.
-func (c *Controller) confirm(ctx context.Context, g *gateway.Gateway) (bool, error) {
-	if g == nil || !mine(c, g.ObjectMeta) {
-		return true, nil
-	}
-	return c.newcomers.Confirm(ctx, g, c.namespace(g.Namespace))
-}
-
 // reconcileGateway updates the status of a Gateway.
 func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	target := c.gatewayCache.At(k, reconcile.Ref{Namespace: k.namespace, Name: k.name})
@@ -85,13 +76,9 @@ func (c *Controller) reconcileGateway(ctx context.Context, k key) error {
 	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
 		if have == nil {
-			c.newcomers.Forget(k.namespace, k.name)
 			c.grace.Forget(k)
 		}
 		return nil
-	}
-	if current, err := c.confirm(ctx, have); !current {
-		return err
 	}
 	c.problems.Report(k, reference(k, have), unknownClass(c, have), unknownRevision(c, have))
 	if !ours(c, have) {
@@ -130,13 +117,6 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 	if have == nil || have.DeletionTimestamp != nil || !active(c.namespace(k.namespace)) {
 		c.problems.Report(k, nil)
 		return nil
-	}
-	for _, ref := range have.Spec.ParentRefs {
-		if name, ok := parentGateway(have, ref); ok {
-			if current, err := c.confirm(ctx, c.gateway(name.Namespace, name.Name)); !current {
-				return err
-			}
-		}
 	}
 	wanted := routeParents(c, have)
 	removed, err := c.obsoleteEntries(ctx, have, wanted)
