@@ -8,8 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 	"unsafe"
@@ -17,13 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// releaseTimeout bounds the releases of a parent.
-	releaseTimeout = 5 * time.Second
-	// idleMemory is the memory of the parent at which it collects garbage while the child is running. It collects at no other
-	// time: a collection reads much of the program file, whose pages then count as memory of this process.
-	idleMemory = 16 << 20
-)
+// releaseTimeout bounds the releases of a parent.
+const releaseTimeout = 5 * time.Second
 
 // Supervise starts this program again as a child, with the same arguments, environment and standard files, and is its witness. It
 // returns only if it cannot start the child. Otherwise it ends this process with the exit code or the signal of the child.
@@ -124,15 +117,7 @@ func isTerminal() bool {
 // wait waits for the end of the child, and releases the locks whose terms the child has registered and not removed. The kernel
 // reports the end after it has closed all descriptors of all threads.
 func (c *child) wait() status {
-	procs := runtime.GOMAXPROCS(1)
-	percent := debug.SetGCPercent(-1)
-	limit := debug.SetMemoryLimit(idleMemory)
-	debug.FreeOSMemory()
-	unmapProgram()
 	ended := c.reap()
-	runtime.GOMAXPROCS(procs)
-	debug.SetGCPercent(percent)
-	debug.SetMemoryLimit(limit)
 	c.lastMessages()
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout) //nolint:forbidigo // after the end of the program
 	defer cancel()
@@ -160,28 +145,6 @@ func (c *child) lastMessages() {
 			}
 		}
 	})
-}
-
-// unmapProgram removes the pages of the program file from the memory of this process. The child uses the same pages. The kernel maps
-// them again when this process needs them. A mapping with anonymous pages has content that is not in the file, for example
-// relocated addresses, and stays.
-func unmapProgram() {
-	maps, _ := os.ReadFile("/proc/self/smaps") // without it, nothing is removed
-	var header string                          // of the mapping: its addresses and rights, and the file
-	for line := range strings.Lines(string(maps)) {
-		words := strings.Fields(line)
-		if len(words) > 0 && !strings.HasSuffix(words[0], ":") {
-			header = line
-		}
-		var start, end uintptr
-		var rights string
-		if strings.Join(words, " ") != "Anonymous: 0 kB" || !strings.Contains(header, " /") {
-			continue
-		}
-		if n, _ := fmt.Sscanf(header, "%x-%x %s", &start, &end, &rights); n == 3 && (rights == "r-xp" || rights == "r--p") {
-			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, start, end-start, syscall.MADV_DONTNEED)
-		}
-	}
 }
 
 // reap waits for all children. As process 1 of a container, this process also has the orphans of others.
