@@ -153,10 +153,10 @@ func TestInTerms_BadSetup(t *testing.T) {
 		`add metrics handler "/m" to a term`: func(_ context.Context, term manager.Manager) error {
 			return term.AddMetricsServerExtraHandler("/m", nil)
 		},
-		"informer already started":      func(ctx context.Context, term manager.Manager) error { return term.GetCache().Start(ctx) },
-		"start the manager of a term":   func(ctx context.Context, term manager.Manager) error { return term.Start(ctx) },
-		"add a runnable: it is nil": func(_ context.Context, term manager.Manager) error { return term.Add(nil) },
-		"set up a term: no such thing":  func(context.Context, manager.Manager) error { return errors.New("no such thing") },
+		"informer already started":     func(ctx context.Context, term manager.Manager) error { return term.GetCache().Start(ctx) },
+		"start the manager of a term":  func(ctx context.Context, term manager.Manager) error { return term.Start(ctx) },
+		"add a runnable: it is nil":    func(_ context.Context, term manager.Manager) error { return term.Add(nil) },
+		"set up a term: no such thing": func(context.Context, manager.Manager) error { return errors.New("no such thing") },
 		"run runnable manager.RunnableFunc": func(_ context.Context, term manager.Manager) error {
 			return term.Add(manager.RunnableFunc(func(context.Context) error { return errors.New("broken") }))
 		},
