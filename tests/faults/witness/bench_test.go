@@ -3,6 +3,7 @@ package witness
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,12 +15,18 @@ import (
 // ledAt returns when a candidate began to lead the last of its elections, from its output.
 func (p *process) ledAt(b *testing.B, elections int) time.Time {
 	b.Helper()
-	var times []time.Time
+	var last time.Time
 	harness.Until(b, p.name+" leads", func() bool {
-		times = p.times("leading")
-		return len(times) == elections
+		lines := strings.Split(p.Out.String(), "leading ")[1:]
+		if len(lines) != elections {
+			return false
+		}
+		text, _, _ := strings.Cut(lines[elections-1], "\n")
+		nanos, err := strconv.ParseInt(text, 10, 64)
+		last = time.Unix(0, nanos)
+		return err == nil
 	})
-	return times[elections-1]
+	return last
 }
 
 // BenchmarkDeath measures the time from SIGKILL of the leader until the run function of a follower in another process starts, at

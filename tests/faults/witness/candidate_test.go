@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,11 +19,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/witness"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
-
-// candidateAgent is the user agent of candidates.
-const candidateAgent = "candidate"
 
 // workName and workSize describe the ConfigMap that a leader writes. A relay that stalls has read less than that.
 const (
@@ -63,7 +58,6 @@ func campaign(ctx context.Context, client *witness.Client) error {
 	if err != nil {
 		return err
 	}
-	access.UserAgent = candidateAgent // the witness has another
 	api, err := kube.NewClient(access)
 	if err != nil {
 		return err
@@ -82,12 +76,6 @@ func campaign(ctx context.Context, client *witness.Client) error {
 		Witness: client.For("", func() bool { return os.Getenv("FENCED") != "" }),
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	if config.Revision = os.Getenv("REVISION"); config.Revision != "" {
-		watcher := revisions.NewDefault(api, revisions.Config{Revision: config.Revision, Namespace: config.Namespace, Logger: config.Logger})
-		config.DefaultWatcher = watcher
-		go watcher.Run(ctx.Done())
-	}
-	drain, _ := time.ParseDuration(os.Getenv("DRAIN"))
 	many, _ := strconv.Atoi(os.Getenv("MORE_ELECTIONS"))
 	for n := range 1 + many {
 		config.ElectionID = electionName(n)
@@ -99,8 +87,6 @@ func campaign(ctx context.Context, client *witness.Client) error {
 			fmt.Println("leading", time.Now().UnixNano())
 			select {
 			case <-ctx.Done():
-				<-time.NewTimer(rand.N(drain + 1)).C
-				fmt.Println("stopped", time.Now().UnixNano())
 				return nil
 			case <-fault:
 				return die(os.Getenv("FAULT"), api, fault)

@@ -43,8 +43,6 @@ type stage struct {
 	namespace string
 	kind      string // as in k8sresourcelock.New
 	lock      k8sresourcelock.Lock
-	// clusterRules are permissions of the candidates in the cluster.
-	clusterRules []rbacv1.PolicyRule
 }
 
 func newStage(t testing.TB, kind string) *stage {
@@ -96,7 +94,7 @@ const account = "pilot"
 // pod makes the identity of a candidate, and a relay for its requests.
 func (s *stage) pod(name string) *process {
 	s.Helper()
-	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules, ClusterRules: s.clusterRules})
+	config := s.cluster.Identity(s.TB, cluster.IdentityOptions{Namespace: s.namespace, PodName: name, ServiceAccount: account, Rules: rules})
 	through, err := relay.Insert(s.Context(), config)
 	if err != nil {
 		s.Fatal(err)
