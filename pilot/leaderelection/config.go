@@ -95,7 +95,8 @@ type Config struct {
 	// PreemptImmediately starts the run functions when a preempting write was acknowledged, as istiod
 	// does. Two leaders can be active for a short time.
 	PreemptImmediately bool
-	// OnStuckDrain is called if run functions exceed DrainLimit or StopLimit. Optional.
+	// OnStuckDrain is called if run functions exceed DrainLimit or StopLimit. With a held Predecessor it may be called twice, once for
+	// each lock. Optional.
 	OnStuckDrain func()
 	// ExitOnStuckDrain ends the process if run functions exceed DrainLimit or StopLimit.
 	ExitOnStuckDrain bool

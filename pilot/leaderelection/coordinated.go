@@ -104,6 +104,15 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	}, nil
 }
 
+// publishBackOff publishes a candidate as unfit while it does not campaign after a step-down. Otherwise the coordinator would name it
+// again, and it would release the lock each time.
+func (l *LeaderElection) publishBackOff() {
+	if e := l.elector.Load(); e != nil {
+		l.backingOff.Store(e.Status().BackingOff)
+		l.publishFitness()
+	}
+}
+
 // publishFitness publishes whether this candidate should be named.
 func (l *LeaderElection) publishFitness() {
 	if p := l.publisher.Load(); p != nil {
@@ -111,11 +120,10 @@ func (l *LeaderElection) publishFitness() {
 	}
 }
 
-// fitObserver publishes a candidate as unfit while it does not campaign after a step-down. Otherwise the coordinator would name it again,
-// and it would release the lock each time.
+// fitObserver calls changed when the status of an elector changes.
 type fitObserver struct {
 	k8sleaderelection.Observer // may be nil
-	l                          *LeaderElection
+	changed                    func()
 }
 
 func (o fitObserver) Phase(name, from, to, reason string) {
@@ -143,10 +151,7 @@ func (o fitObserver) ObserveDuration(name string, what k8sleaderelection.Interva
 }
 
 func (o fitObserver) StatusChanged(name string) {
-	if e := o.l.elector.Load(); e != nil {
-		o.l.backingOff.Store(e.Status().BackingOff)
-		o.l.publishFitness()
-	}
+	o.changed()
 	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
 		t.StatusChanged(name)
 	}

@@ -38,6 +38,7 @@ type LeaderElection struct {
 	// configuration was checked.
 	elector     atomic.Pointer[k8sleaderelection.LeaderElector]
 	predecessor predecessor
+	held        atomic.Pointer[held] // nil without a held predecessor
 	label       *podLabel            // nil without Config.LabelPod
 	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
@@ -109,12 +110,27 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
+	if p := l.cfg.Predecessor; p != nil && p.Hold {
+		return l.connectHeld(client, config)
+	}
 	elector, err := k8sleaderelection.NewLeaderElector(config)
 	if err != nil {
 		return err
 	}
 	elector.SetCoordinatorAbsent(l.absent.Load())
 	l.elector.Store(elector)
+	return nil
+}
+
+// connectHeld creates the two electors of an election with a held predecessor.
+func (l *LeaderElection) connectHeld(client kubernetes.Interface, config k8sleaderelection.LeaderElectionConfig) error {
+	h, err := l.hold(client, config)
+	if err != nil {
+		return err
+	}
+	l.held.Store(h)
+	l.elector.Store(h.inner)
+	l.predecessor.elector.Store(h.outer)
 	return nil
 }
 
@@ -139,7 +155,7 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	c.WatchDog = l.health
 	c.Observer = l.cfg.Observer
 	if l.cfg.Coordination != nil {
-		c.Observer = fitObserver{Observer: l.cfg.Observer, l: l}
+		c.Observer = fitObserver{Observer: l.cfg.Observer, changed: l.publishBackOff}
 	}
 	return c
 }
@@ -300,19 +316,29 @@ func (l *LeaderElection) IsLeader() bool {
 	if l.cfg.Disabled {
 		return l.running.Load()
 	}
+	if h := l.held.Load(); h != nil && !h.outer.IsLeader() {
+		return false
+	}
 	e := l.elector.Load()
 	return e != nil && e.IsLeader()
 }
 
 // Leader returns the identity and key of the holder in the last seen record. They are empty if the record
-// has no holder.
+// has no holder. With a held Predecessor, it is the holder of that lock if no holder of the new lock is active.
 func (l *LeaderElection) Leader() (identity, key string) {
-	e := l.elector.Load()
-	if e == nil {
-		return "", ""
-	}
-	s := e.Status()
+	s := l.electorStatus()
 	return s.Holder, s.HolderKey
+}
+
+// electorStatus returns the status of the elector, or of the two electors with a held predecessor.
+func (l *LeaderElection) electorStatus() k8sleaderelection.Status {
+	if h := l.held.Load(); h != nil {
+		return h.status()
+	}
+	if e := l.elector.Load(); e != nil {
+		return e.Status()
+	}
+	return k8sleaderelection.Status{}
 }
 
 // Client returns a client with the gate of this election: writes outside the term fail with
@@ -351,7 +377,11 @@ func (l *LeaderElection) Healthz() *k8sleaderelection.HealthzAdaptor { return l.
 // StepDown ends the current term, if this process leads. The process then does not campaign for one
 // RetryPeriod. The time doubles with each further step-down, up to 32 periods. StepDown does not block.
 func (l *LeaderElection) StepDown() {
-	if e := l.elector.Load(); e != nil {
+	e := l.elector.Load()
+	if h := l.held.Load(); h != nil {
+		e = h.outer
+	}
+	if e != nil {
 		e.StepDown()
 	}
 }

@@ -69,7 +69,7 @@ func TestElectorConfig(t *testing.T) {
 		t.Errorf("OnStuck called %d times, fit: %v, %d functions", stuck, c.FitnessCheck(t.Context()), len(c.RunFunctions))
 	}
 	// The health check uses HealthTolerance and the elector of this election.
-	if *l.health == *k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance) {
+	if reflect.DeepEqual(l.health, k8sleaderelection.NewLeaderHealthzAdaptor(cfg.HealthTolerance)) {
 		t.Error("the health check has no elector")
 	}
 	plain, err := New(unreachable(t), Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", PerRevision: true, DefaultWatcher: watcher("?")})

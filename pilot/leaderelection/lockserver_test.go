@@ -34,6 +34,7 @@ type candidate struct {
 	lives.Recorder
 	lives.Process
 	old   *locktest.Client // to the ConfigMap
+	lease *locktest.Client
 	log   logs.Buffer
 	token uint64 // of the newest term
 
@@ -61,8 +62,8 @@ func (a *candidate) work(ctx context.Context) error {
 // candidate returns an election that does not run yet.
 func (s *lockServer) candidate(t *testing.T, name string, change ...func(*Config)) *candidate {
 	t.Helper()
-	a := &candidate{old: s.objects.Client(name)}
-	k := playKube{configMaps: a.old, leases: s.leases.Client(name)}
+	a := &candidate{old: s.objects.Client(name), lease: s.leases.Client(name)}
+	k := playKube{configMaps: a.old, leases: a.lease}
 	cfg := Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: name, Revision: "stable", Lock: LockTypeLease,
 		LeaseDuration: playLease, RenewDeadline: playRenew, RetryPeriod: playRetry,

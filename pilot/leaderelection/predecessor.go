@@ -26,6 +26,9 @@ import (
 //
 // The old lock is never created, and it is not read again after that. To go back to a version that elects by the old lock,
 // stop all newer replicas first.
+//
+// With Hold, the election is the second of three steps that move it to another lock object: replicas with only the old lock, with
+// both, and with only the new lock. Steps 1 and 3 never run together. See docs/migration.md.
 type Predecessor struct {
 	// Namespace of the lock object. If empty, it is the namespace of the election.
 	Namespace string
@@ -33,6 +36,10 @@ type Predecessor struct {
 	Name string
 	// Lock is the kind of the lock object: LockTypeConfigMap or LockTypeLease.
 	Lock LockType
+	// Hold keeps the old lock: the election campaigns for it, and inside each of its terms for the new lock. It leads only in a term
+	// of both, and releases the new lock before the old one. Handovers and operator commands use the old lock, which is created
+	// if it is absent. The fencing token is of the new lock.
+	Hold bool
 }
 
 func (p Predecessor) validate() error {
@@ -46,9 +53,9 @@ func (p Predecessor) validate() error {
 	return errors.Join(errs...)
 }
 
-// predecessor is the wait for the lock of earlier versions.
+// predecessor is the part of this process in the election of the lock of earlier versions.
 type predecessor struct {
-	waiting atomic.Bool
+	waiting atomic.Bool // without Hold
 	elector atomic.Pointer[k8sleaderelection.LeaderElector]
 }
 
@@ -66,7 +73,7 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 	}
 	l.predecessor.waiting.Store(true)
 	defer l.predecessor.waiting.Store(false)
-	lock := l.predecessorLock(client)
+	lock := &existingLock{Lock: l.predecessorLock(client)}
 	for ctx.Err() == nil {
 		snapshot, err := l.readPredecessor(ctx, lock)
 		if err != nil {
@@ -85,13 +92,18 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 	return nil
 }
 
-func (l *LeaderElection) predecessorLock(client kubernetes.Interface) *existingLock {
+// predecessorLock returns the old lock. Its labels and owners have no effect on a lock that is not created.
+func (l *LeaderElection) predecessorLock(client kubernetes.Interface) k8sresourcelock.Lock {
 	p := *l.cfg.Predecessor
 	if p.Namespace == "" {
 		p.Namespace = l.cfg.Namespace
 	}
-	return &existingLock{Lock: l.lockOn(client, metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, p.Lock, l.shared)}
+	meta := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, Labels: l.cfg.LockLabels, OwnerReferences: l.cfg.LockOwners}
+	return l.lockOn(client, meta, p.Lock, l.shared)
 }
+
+// predecessorName is the name of the election of the old lock in logs and metrics.
+func (c Config) predecessorName() string { return c.lockName() + " (predecessor)" }
 
 // readPredecessor reads the old lock, and repeats that after RetryPeriod until it succeeds. An error means that ctx has ended.
 func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock) (k8sresourcelock.Snapshot, error) {
@@ -120,7 +132,7 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 	var led atomic.Bool
 	lock.deleted = cancel
 	config := l.configOn(lock)
-	config.Name = l.cfg.lockName() + " (predecessor)"
+	config.Name = l.cfg.predecessorName()
 	config.Ranked = true
 	config.ReleaseOnCancel = true
 	config.RunFunctions = []func(context.Context) error{func(ctx context.Context) error {

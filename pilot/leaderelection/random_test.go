@@ -121,7 +121,9 @@ func (w *world) election(name, revision string, m electorKind, k playKube, watch
 	switch m {
 	case configMapOnly:
 		cfg.Lock = LockTypeConfigMap
-	case bothLocks, leaseOnly:
+	case bothLocks:
+		cfg.Predecessor = &Predecessor{Name: locktest.Name, Lock: LockTypeConfigMap, Hold: true}
+	case leaseOnly:
 		cfg.Lock = LockTypeLease
 	case clientGoPeer:
 	}

@@ -271,9 +271,12 @@ func (w *world) staysQuiet() {
 		if n := is[1] - was[1]; n > 0 {
 			w.violated("%s logged %d lines for no cause", p.name, n)
 		}
-		most := 4                            // a watch reaches its time limit
-		if p.l.Status().Phase == "leading" { // it renews, and may be waiting for the predecessor's lock
-			most += 2 * (int(span/playRetry) + 1) // there may be two objects
+		most := 4 // a watch reaches its time limit
+		holdsOld := p.kind == bothLocks && w.objects.Snapshot().Record.HolderIdentity == p.name
+		for _, renews := range []bool{p.l.Status().Phase == "leading", holdsOld} {
+			if renews {
+				most += int(span/playRetry) + 1
+			}
 		}
 		if n := is[2] - was[2]; n > most {
 			w.violated("%s, which works %v, sent %d requests in %v: %v, before %v", p.name, p.running, n, span, p.verbs, verbs[p])

@@ -45,6 +45,9 @@ func (l *LeaderElection) takePart(ctx context.Context) error {
 		return l.wrap(err)
 	}
 	defer release()
+	if h := l.held.Load(); h != nil {
+		return h.run(ctx)
+	}
 	if err := l.awaitPredecessor(ctx, l.lockClient); err != nil {
 		return l.wrap(err)
 	}

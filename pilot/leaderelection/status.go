@@ -12,7 +12,7 @@ type Status struct {
 	// Status is the status of the elector. Phase is also "disabled" if Config.Disabled is true.
 	k8sleaderelection.Status
 	// ElectionID and Namespace are those of the Config. Lock is the name of the lock object. LockType is
-	// "configmap", "lease" or "multi".
+	// "configmap" or "lease".
 	ElectionID string `json:"id"`
 	Namespace  string `json:"-"`
 	Lock       string `json:"-"`
@@ -49,8 +49,8 @@ func (l *LeaderElection) Status() Status {
 	if l.cfg.Disabled {
 		s.Phase = Disabled
 		s.Leading = l.IsLeader()
-	} else if e := l.elector.Load(); e != nil {
-		s.Status = e.Status()
+	} else {
+		s.Status = l.electorStatus()
 	}
 	return s
 }

@@ -36,6 +36,7 @@ type LeaderElector struct {
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
+	barred  atomic.Bool          // see SetBarred
 	loop    atomic.Pointer[loop] // nil if the elector is not running
 	// handoverSince is the core.Instant at which the pending handover began; zero if no handover is pending.
 	handoverSince atomic.Int64
@@ -47,6 +48,7 @@ type view struct {
 	validity  core.Validity
 	actsUntil core.Instant    // until when the holder may act; zero: it does not act
 	running   bool            // run functions have not all returned
+	idle      bool            // see Idle
 	drained   <-chan struct{} // closed when functions that exceeded their limit have returned
 	acked     core.Instant
 }
@@ -163,6 +165,18 @@ func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	}
 }
 
+// SetBarred bars this candidate from the lock, or ends that. A barred candidate observes the lock and does not campaign. A leader
+// drains and releases the lock. SetBarred does not block and may be called before Run.
+func (le *LeaderElector) SetBarred(barred bool) {
+	if le.barred.Swap(barred) != barred {
+		le.signal(barChanged)
+	}
+}
+
+// Idle reports whether the elector is barred, and all run functions have returned and all admitted writes were answered. It returns
+// false until the elector has processed SetBarred.
+func (le *LeaderElector) Idle() bool { return le.view.Load().idle }
+
 // Refresh makes the elector call DefaultRevision and KeyComparison again. It does not block and may be called at any time.
 func (le *LeaderElector) Refresh() { le.signal(refresh) }
 
@@ -179,6 +193,9 @@ func (le *LeaderElector) signal(s signal) {
 
 // DrainLimit returns DrainLimit of the configuration, or its default.
 func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimit }
+
+// StopLimit returns StopLimit of the configuration, or its default.
+func (le *LeaderElector) StopLimit() time.Duration { return le.config.StopLimit }
 
 // Status is a snapshot of the state of an elector. Its JSON omits what the lock object shows.
 type Status struct {

@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -10,9 +11,9 @@ import (
 // HealthzAdaptor is a health check that fails if run functions continue long after their lease expired. Restart the
 // process then.
 type HealthzAdaptor struct {
-	timeout time.Duration
-	mu      sync.Mutex
-	elector *LeaderElector
+	timeout  time.Duration
+	mu       sync.Mutex
+	electors map[string]*LeaderElector // by name
 }
 
 // NewLeaderHealthzAdaptor returns a check that fails when run functions continue for longer than timeout after the
@@ -24,22 +25,25 @@ func NewLeaderHealthzAdaptor(timeout time.Duration) *HealthzAdaptor {
 // Name returns leaderElection, the name of the check.
 func (h *HealthzAdaptor) Name() string { return "leaderElection" }
 
-// Check returns the error of LeaderElector.Check. It ignores the request.
+// Check returns the errors of LeaderElector.Check. It ignores the request.
 func (h *HealthzAdaptor) Check(*http.Request) error {
 	h.mu.Lock()
-	elector := h.elector
-	h.mu.Unlock()
-	if elector == nil {
-		return nil
+	defer h.mu.Unlock()
+	var errs []error
+	for _, elector := range h.electors {
+		errs = append(errs, elector.Check(h.timeout))
 	}
-	return elector.Check(h.timeout)
+	return errors.Join(errs...)
 }
 
-// SetLeaderElection sets the elector to check.
+// SetLeaderElection adds an elector to check. It replaces an elector with the same name.
 func (h *HealthzAdaptor) SetLeaderElection(le *LeaderElector) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.elector = le
+	if h.electors == nil {
+		h.electors = map[string]*LeaderElector{}
+	}
+	h.electors[le.config.Name] = le
 }
 
 // Check returns an error if run functions are still running although their lease expired more than

@@ -11,6 +11,7 @@ const (
 	stepDown                              // StepDown
 	watchEvent                            // the subscription has news
 	coordinatorChanged                    // SetCoordinatorAbsent
+	barChanged                            // SetBarred
 	ticked                                // a timer
 )
 

@@ -54,6 +54,7 @@ type loop struct {
 func newLoop(le *LeaderElector, oneCycle bool) *loop {
 	l := &loop{inputs: newInputs(), le: le, core: le.core, shared: le.config.Shared}
 	l.state.Unfit = le.config.FitnessCheck != nil // until the first check
+	l.state.Barred = le.barred.Load()
 	if l.shared == nil {
 		l.shared = &k8sresourcelock.Shared{}
 	}
@@ -99,6 +100,7 @@ func (l *loop) start(ctx context.Context) {
 	if l.le.absent.Load() {
 		l.pass(l.eventOf(coordinatorChanged))
 	}
+	l.signal(barChanged) // it may have changed before the loop received signals
 }
 
 // abandon closes the gate and ends the term if a callback ended the loop by a panic or runtime.Goexit. The caller of Run
@@ -152,6 +154,8 @@ func (l *loop) eventOf(s signal) *event {
 		return &event{in: core.Input{Kind: core.StepDown}}
 	case coordinatorChanged:
 		return &event{in: core.Input{Kind: core.Coordinator, Absent: l.le.absent.Load()}}
+	case barChanged:
+		return &event{in: core.Input{Kind: core.Bar, Barred: l.le.barred.Load()}}
 	}
 	return &event{}
 }
@@ -298,7 +302,7 @@ func (l *loop) publish(c *change) {
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: l.publicTerm, Known: s.Known != core.Unread,
 			Object: l.base.Object, Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(*s, c.in.Now.Mono), Rejected: l.rejected,
 		},
-		running: s.Running, acked: l.acked, validity: s.Gate(),
+		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == record.Readable {
 		v.showRecord(s, l.core.ActsUntil(*s))

@@ -46,6 +46,8 @@ func (c Config) absorb(s State, in Input) State {
 		s.Stopping = true
 	case Fitness:
 		s.Unfit = in.Unfit
+	case Bar:
+		s.Barred = in.Barred
 	case Coordinator:
 		if !in.Absent {
 			s.Absent = 0

@@ -58,7 +58,9 @@ func (c Config) advanceSettling(s State, now ClockReading) State {
 		return c.follow(s, now, c.lossReason(s))
 	case s.Stopping && s.Flight.Op == NoOp:
 		return s.enter(Done, LeftToExpire)
-	case s.Marked && !s.Stopping:
+	case s.Barred && s.Flight.Op == NoOp:
+		return c.follow(s, now, LeftToExpire)
+	case s.Marked && !s.Stopping && !s.Barred:
 		return s.enter(Leading, Settled)
 	}
 	return s
@@ -70,6 +72,8 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 		return c.lose(s, now, lost)
 	case s.Stopping:
 		return c.drain(s, now, Stopped)
+	case s.Barred:
+		return c.drain(s, now, BarredFromLock)
 	case s.Drain.StepDown:
 		return c.drain(s, now, SteppedDown)
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
@@ -135,7 +139,7 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 	case s.Running:
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
-	case (s.Drain.StepDown || s.Drain.HandOver || s.Stopping && c.Release) && c.releasable(s):
+	case (s.Drain.StepDown || s.Drain.HandOver || s.Barred || s.Stopping && c.Release) && c.releasable(s):
 		s.Drain.Until = now.Mono.After(c.Validity)
 		return s.enter(Releasing, DrainedAll)
 	}

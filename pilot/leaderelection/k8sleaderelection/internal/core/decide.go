@@ -81,7 +81,10 @@ func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
 // earliestAcquire returns the earliest time at which this candidate may acquire the lock, and the reason why
 // it may or must wait.
 func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
-	if s.Unfit {
+	switch {
+	case s.Barred:
+		return Never, BarredFromLock
+	case s.Unfit:
 		return Never, NotFit
 	}
 	at, why = c.acquireTime(s)
@@ -110,17 +113,17 @@ func (c Config) backOffEnds(s State) Instant {
 	return max(s.BackOff.Until, min(s.BackOff.CoolDown, idle.After(c.Lease)))
 }
 
-// decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder, it also
+// decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder whose expiry matters, it also
 // polls.
 func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, why Reason) Action {
-	if !s.Watch || s.Snap.Held() {
+	if !s.Watch || s.Snap.Held() && why != BarredFromLock {
 		if now.Mono >= s.PollAt {
 			return c.read(s, now, a, Polling)
 		}
 		a = a.wake(s.PollAt)
 	}
 	switch {
-	case why == BackingOff || why == NotFit || why == Unsynced:
+	case why == BackingOff || why == NotFit || why == BarredFromLock || why == Unsynced:
 	case s.Snap.Held():
 		why = HeldByOther
 	case why == NoCoordinator:
@@ -135,7 +138,7 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 func (c Config) unrequestedNomination(s State, now Instant) bool {
 	named := c.Coordinated && !c.transferred(s)
 	unwanted := named && now < c.backOffEnds(s) || !named && !s.Requesting.Wanted && !c.transferred(s)
-	return c.IsNominee(s) && (s.Unfit || unwanted)
+	return c.IsNominee(s) && (s.Unfit || s.Barred || unwanted)
 }
 
 // IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.

@@ -12,8 +12,10 @@ const (
 	Retrying    Reason = "waiting-to-retry"
 	Polling     Reason = "poll"
 	NotFit      Reason = "unfit"
-	Unsynced    Reason = "default-not-synced"
-	NotNamed    Reason = "not-named"
+	// BarredFromLock is also the end of a term.
+	BarredFromLock Reason = "barred"
+	Unsynced       Reason = "default-not-synced"
+	NotNamed       Reason = "not-named"
 
 	// Beginnings of a term.
 	Created             Reason = "lock-absent"

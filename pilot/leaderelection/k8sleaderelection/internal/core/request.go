@@ -77,7 +77,7 @@ func (c Config) countIgnored(s State, next Snapshot, now Instant) State {
 // mayRequest reports whether there is a reason to request a handover: higher rank without a hold, or an unfit
 // leader.
 func (c Config) mayRequest(s State, now Instant) bool {
-	return c.acceptsRequests(s) && !s.Unfit && now >= c.uncoordinatedTime(s) &&
+	return c.acceptsRequests(s) && !s.Unfit && !s.Barred && now >= c.uncoordinatedTime(s) &&
 		(s.Snap.Annotations.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
 }
 

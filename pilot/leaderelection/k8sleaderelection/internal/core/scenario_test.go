@@ -197,6 +197,8 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 		}
 	case "coordinator":
 		in.Kind, in.Absent = Coordinator, len(args) > 0 && args[0] == "gone"
+	case "barred", "unbarred":
+		in.Kind, in.Barred = Bar, kind == "barred"
 	case "unfit", "fit":
 		in.Kind, in.Unfit = Fitness, kind == "unfit"
 	case "default":

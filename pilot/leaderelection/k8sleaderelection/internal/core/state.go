@@ -109,9 +109,11 @@ const (
 	Fitness
 	// Coordinator: whether the coordinator of the election is absent.
 	Coordinator
+	// Bar: whether this candidate may not campaign.
+	Bar
 )
 
-var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator"}
+var kindNames = [...]string{"tick", "seen", "replied", "default", "watching", "unwatched", "drained", "step-down", "stop", "fitness", "coordinator", "bar"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -127,6 +129,7 @@ type Input struct {
 	Gap        bool            // Watching: changes may have been missed before it
 	Unfit      bool            // Fitness
 	Absent     bool            // Coordinator: it is gone
+	Barred     bool            // Bar
 	Beats      bool            // with Config.External: this candidate outranks the holder of the newest snapshot
 	Jitter     uint8           // random delay of the next poll; 255 is almost all of JitterFactor
 }
@@ -161,6 +164,7 @@ type State struct {
 	Why      Reason  // reason of the last phase change
 	Stopping bool    // the elector must end
 	Unfit    bool    // this process should not lead if another candidate can
+	Barred   bool    // it observes the lock and does not campaign; a term ends with a release
 	SyncBy   Instant // end of the wait for the default revision, set at the first step
 	Absent   Instant // since when the coordinator is absent; zero: it is not
 	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.

@@ -70,7 +70,7 @@ func (p *process) countCauses(in core.Input, v view) {
 		if in.Result == core.OK {
 			p.meets(v)
 		}
-	case core.DefaultChanged, core.Watching, core.Unwatched, core.Fitness, core.Stop, core.StepDown, core.Drained, core.Coordinator:
+	case core.DefaultChanged, core.Watching, core.Unwatched, core.Fitness, core.Stop, core.StepDown, core.Drained, core.Coordinator, core.Bar:
 		p.cause(3, 2)
 	case core.Tick:
 	}

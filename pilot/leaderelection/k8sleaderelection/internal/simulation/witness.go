@@ -77,7 +77,7 @@ func (t *witness) observe(in core.Input) {
 			t.absentAt = in.Now.Mono
 		}
 		t.absent = in.Absent
-	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop:
+	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop, core.Bar:
 	}
 }
 

@@ -1,0 +1,247 @@
+package leaderelection
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/atomic"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/gate"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// held is an election with a held predecessor. The outer elector campaigns for the predecessor's lock. Its run function lets the
+// inner elector campaign for the lock of the election. So the run functions of the election run only in a term of the new lock
+// inside a term of the old one:
+//
+//   - the outer term drains until the run functions have returned, even if the release of the new lock takes longer
+//   - the gate is open while both validities last
+//   - a failed run function, and a rejected acquisition of the new lock, end the outer term, so that another candidate can lead
+type held struct {
+	election     *LeaderElection
+	outer, inner *k8sleaderelection.LeaderElector
+	gate         heldGate
+	lock         k8sresourcelock.Lock // of the election
+	check        func(context.Context) error
+	unfit        atomic.Error // result of check
+	// unproven is true until a dry run has shown that the API server accepts this process as holder of the lock of the election.
+	unproven atomic.Bool
+	// leave ends the outer term with an error.
+	leave atomic.Pointer[context.CancelCauseFunc]
+	// news has room for one: the status of the inner elector has changed. ended is closed when the inner elector has ended.
+	news, ended chan struct{}
+}
+
+// hold returns the two electors of an election with a held predecessor. inner is the configuration without it.
+func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelection.LeaderElectionConfig) (*held, error) {
+	h := &held{election: l, check: inner.FitnessCheck, lock: inner.Lock.(k8sresourcelock.Lock), news: make(chan struct{}, 1), ended: make(chan struct{})}
+	h.gate.gate = l.gate
+	h.unproven.Store(true)
+	outer := inner
+	inner.Gate = innerGate{&h.gate}
+	inner.RunFunctions = []func(context.Context) error{h.work}
+	inner.Observer = fitObserver{Observer: l.cfg.Observer, changed: h.changed}
+	if h.check != nil {
+		inner.FitnessCheck = func(context.Context) error { return h.unfit.Load() }
+	}
+	outer.Lock = l.predecessorLock(client)
+	outer.Name = l.cfg.predecessorName()
+	outer.Gate = outerGate{&h.gate}
+	outer.RunFunctions = []func(context.Context) error{h.campaign}
+	outer.RunFunctionNames = []string{fmt.Sprintf("election %s (%s)", inner.Name, inner.RunFunctionNames[0])}
+	outer.FitnessCheck = h.fit
+	var err error
+	if h.inner, err = k8sleaderelection.NewLeaderElector(inner); err != nil {
+		return nil, err
+	}
+	h.inner.SetBarred(true)
+	outer.StopLimit = h.inner.StopLimit() + h.releaseWait()
+	if h.outer, err = k8sleaderelection.NewLeaderElector(outer); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// run takes part until ctx ends. The inner elector observes its lock from the beginning, so it knows an expired lease and a deleted
+// lock when the outer term begins.
+func (h *held) run(ctx context.Context) error {
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		defer close(h.ended)
+		_ = h.inner.Campaign(inner) // work reports its errors
+	}()
+	err := h.outer.Campaign(ctx)
+	stop()
+	<-h.ended
+	return err
+}
+
+// releaseWait is the longest time for which the release of the old lock waits for the release of the new one.
+func (h *held) releaseWait() time.Duration { return h.election.cfg.RenewDeadline / 2 }
+
+// campaign is the run function of the outer elector. It returns when the run functions have returned and no write is pending. If the
+// outer term lasts, the new lock is released first.
+func (h *held) campaign(outer context.Context) error {
+	ctx, cancel := context.WithCancelCause(outer)
+	defer cancel(nil)
+	h.leave.Store(&cancel)
+	h.inner.SetBarred(false)
+	<-ctx.Done()
+	h.inner.SetBarred(true)
+	h.await(h.inner.Idle, nil)
+	if h.outer.IsLeader() {
+		release := time.NewTimer(h.releaseWait())
+		defer release.Stop()
+		h.await(func() bool { return h.inner.Status().Phase == "following" }, release.C)
+	}
+	if outer.Err() != nil {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// await waits until the status of the inner elector satisfies a condition, or a limit.
+func (h *held) await(met func() bool, limit <-chan time.Time) {
+	for !met() {
+		select {
+		case <-h.news:
+		case <-h.ended:
+			_ = h.inner.AwaitDrained(context.Background()) //nolint:forbidigo // functions that exceeded their limit
+			return
+		case <-limit:
+			return
+		}
+	}
+}
+
+// work is the run function of the inner elector. An error also ends the outer term.
+func (h *held) work(ctx context.Context) error {
+	err := k8sleaderelection.ErrGoexit // unless the functions return
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			(*h.leave.Load())(err)
+		}
+	}()
+	err = h.election.work(ctx)
+	return err
+}
+
+// changed is called when the status of the inner elector changes.
+func (h *held) changed() {
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+	// A leader whose renewals are rejected keeps its term until its validity ends.
+	if s := h.inner.Status(); s.Rejected != "" && s.Phase == "following" {
+		h.unproven.Store(true)
+		if leave := h.leave.Load(); leave != nil {
+			(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
+		}
+	}
+}
+
+// fit is the fitness check of the outer elector. A process that must not write the new lock does not campaign for the old one.
+func (h *held) fit(ctx context.Context) error {
+	if h.unproven.Load() {
+		if err := h.prove(ctx); err != nil {
+			return fmt.Errorf("dry run of an acquisition: %w. Grant get, create, update and watch on the lock.", err)
+		}
+		h.unproven.Store(false)
+	}
+	if h.check == nil {
+		return nil
+	}
+	err := h.check(ctx)
+	h.unfit.Store(err)
+	return err
+}
+
+// prove makes a dry run of an acquisition of the new lock.
+func (h *held) prove(ctx context.Context) error {
+	base, err := h.lock.Read(ctx)
+	if err != nil {
+		return err
+	}
+	cfg, now := h.election.cfg, metav1.Now().Rfc3339Copy()
+	record := k8sresourcelock.LeaderElectionRecord{
+		HolderIdentity: cfg.holder(), HolderKey: cfg.key(), LeaseDurationSeconds: int(cfg.LeaseDuration / time.Second),
+		AcquireTime: now, RenewTime: now, LeaderTransitions: base.Record.LeaderTransitions + 1,
+	}
+	if err := h.lock.DryRun(ctx, base, record, base.Annotations); err != nil && !errors.Is(err, k8sresourcelock.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// status returns the status of both electors together.
+func (h *held) status() k8sleaderelection.Status {
+	outer, inner := h.outer.Status(), h.inner.Status()
+	s := outer
+	s.Leading = inner.Leading && outer.Leading
+	s.ValidFor = min(inner.ValidFor, outer.ValidFor)
+	s.Term = inner.Term
+	s.HandoverWait = max(inner.HandoverWait, outer.HandoverWait)
+	s.Rejected = cmp.Or(inner.Rejected, outer.Rejected)
+	campaigns := outer.Phase == "leading" || outer.Phase == "draining" && inner.Phase != "following"
+	if campaigns {
+		s.Phase, s.Reason, s.Since = inner.Phase, inner.Reason, inner.Since
+	}
+	// If no process leads by the new lock, a process without it may lead by the old one.
+	if campaigns || inner.Acting {
+		s.Holder, s.HolderKey, s.Transitions = inner.Holder, inner.HolderKey, inner.Transitions
+		s.Acting = inner.Acting
+		s.Object = inner.Object
+	}
+	return s
+}
+
+// heldGate opens the gate of the election, for the term of the inner elector, while the validities of both electors last.
+type heldGate struct {
+	gate *gate.Gate
+
+	mu           sync.Mutex
+	term         k8sleaderelection.Term
+	outer, inner k8sleaderelection.Validity
+}
+
+// set sets the gate. The caller holds mu.
+func (g *heldGate) set() {
+	g.gate.Set(g.term, k8sleaderelection.Validity{
+		Mono: min(g.outer.Mono, g.inner.Mono), Boot: min(g.outer.Boot, g.inner.Boot), Wall: min(g.outer.Wall, g.inner.Wall),
+	})
+}
+
+// outerGate and innerGate are the gates of the two electors.
+type (
+	outerGate struct{ *heldGate }
+	innerGate struct{ *heldGate }
+)
+
+func (g outerGate) Set(_ k8sleaderelection.Term, end k8sleaderelection.Validity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.outer = end
+	g.set()
+}
+
+// Drain does nothing: the run function of the outer elector has drained the gate.
+func (outerGate) Drain() {}
+
+func (g innerGate) Set(term k8sleaderelection.Term, end k8sleaderelection.Validity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.term = term
+	g.inner = end
+	g.set()
+}
+
+func (g innerGate) Drain() { g.gate.Drain() }
