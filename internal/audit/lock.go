@@ -5,9 +5,12 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
-	"incumbent.dev/incumbent/internal/record"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -47,41 +50,33 @@ func mayBeLock(t target) bool {
 // recordOf returns the record of a written object. It returns false if the object is no lock. A ConfigMap or Endpoints
 // without the annotation may have been a lock before, and counts as unreadable.
 func recordOf(t target, created bool, o object) (r content, is bool) {
-	annotations := o.Metadata.Annotations
+	meta := metav1.ObjectMeta{Annotations: o.Metadata.Annotations}
 	r.created = created
-	if t.resource == "leases" {
-		var spec struct {
-			HolderIdentity       string `json:"holderIdentity"`
-			LeaseTransitions     int    `json:"leaseTransitions"`
-			LeaseDurationSeconds int    `json:"leaseDurationSeconds"`
-			Strategy             string `json:"strategy"`
-			AcquireTime          string `json:"acquireTime"`
-			RenewTime            string `json:"renewTime"`
-		}
-		if o.Metadata.Labels[members.Label] != "" || o.Metadata.Labels[apiServerLabel] != "" || json.Unmarshal(o.Spec, &spec) != nil && len(o.Spec) > 0 {
-			return r, false
-		}
-		r.readable = true
-		r.holder = inspect.Pod(spec.HolderIdentity, t.name)
-		r.key = annotations[locks.LeaseHolderKey]
-		r.transitions = spec.LeaseTransitions
-		r.lease = time.Duration(spec.LeaseDurationSeconds) * time.Second
-		r.fresh = spec.AcquireTime == spec.RenewTime
-		r.named = spec.Strategy+annotations[record.StrategyAnnotation] != "" && spec.LeaseDurationSeconds == nominationSeconds
+	if t.resource != "leases" {
+		snap := locks.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: meta})
+		r.set(snap, snap.Raw != nil)
 		return r, true
 	}
-	var of locks.LeaderElectionRecord
-	annotation, has := annotations[locks.LeaderElectionRecordAnnotationKey]
-	if !has || json.Unmarshal([]byte(annotation), &of) != nil {
-		return r, true
+	lease := &coordinationv1.Lease{ObjectMeta: meta}
+	if o.Metadata.Labels[members.Label] != "" || o.Metadata.Labels[apiServerLabel] != "" || json.Unmarshal(o.Spec, &lease.Spec) != nil && len(o.Spec) > 0 {
+		return r, false
 	}
-	r.readable = true
-	r.holder = of.HolderIdentity
-	r.key = of.HolderKey
-	r.transitions = of.LeaderTransitions
-	r.lease = time.Duration(of.LeaseDurationSeconds) * time.Second
-	r.fresh = of.AcquireTime.Equal(&of.RenewTime)
+	// The log has no managedFields, so the key of an earlier holder counts.
+	snap := locks.LeaseSnapshot(lease)
+	r.set(snap, true) // a Lease without a record is a free lock
+	r.holder = inspect.Pod(r.holder, t.name)
+	r.named = snap.Strategy != "" && snap.Record.LeaseDurationSeconds == nominationSeconds
 	return r, true
+}
+
+// set sets what the record of the lock contains.
+func (r *content) set(snap locks.Snapshot, has bool) {
+	r.readable = has && snap.Unreadable == nil
+	r.holder = snap.Record.HolderIdentity
+	r.key = snap.Record.HolderKey
+	r.transitions = snap.Record.LeaderTransitions
+	r.lease = time.Duration(snap.Record.LeaseDurationSeconds) * time.Second
+	r.fresh = r.readable && snap.Record.AcquireTime.Equal(&snap.Record.RenewTime)
 }
 
 // podOf returns the pod of an identity: the identity without the UUID that client-go's users append.

@@ -3,6 +3,8 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // Changes describes the changes between two states of an election. A renewal is no change. before or after is nil if the lock did
@@ -33,8 +35,8 @@ func Changes(before, after *Election) (changes []string) {
 		add("coordinator requested a change to %s", b.Preferred)
 	}
 	switch {
-	case b.Request != nil && (a.Request == nil || *a.Request != *b.Request):
-		add("%s", b.Request.words())
+	case b.Request != nil && (a.Request == nil || differs(*a.Request, *b.Request)):
+		add("%s", requestWords(*b.Request))
 	case a.Request != nil && b.Request == nil && a.Holder == b.Holder && a.Transitions == b.Transitions:
 		add("handover request removed")
 	}
@@ -81,8 +83,14 @@ func (e *Election) named() string {
 	return e.Holder + " (" + e.Key + ")"
 }
 
-func (r Request) words() string {
-	to := cmp.Or(r.To, "any candidate")
+// differs ignores the seconds, which differ each time that a challenger repeats its request.
+func differs(a, b record.Request) bool {
+	a.Seconds = b.Seconds
+	return a != b
+}
+
+func requestWords(r record.Request) string {
+	to := cmp.Or(r.Identity, "any candidate")
 	switch {
 	case r.Refused != "":
 		return "leader refused to hand over to " + to + ": " + r.Refused

@@ -29,9 +29,9 @@ func (e Election) pods() Election {
 	e.apart = e.Holder != "" && !strings.HasSuffix(e.Holder, "."+e.Name)
 	e.Holder, e.Preferred, e.Former = Pod(e.Holder, e.Name), Pod(e.Preferred, e.Name), Pod(e.Former, e.Name)
 	if e.Request != nil {
-		to := *e.Request
-		to.To = Pod(to.To, e.Name)
-		e.Request = &to
+		r := *e.Request
+		r.Identity = Pod(r.Identity, e.Name)
+		e.Request = &r
 	}
 	return e
 }

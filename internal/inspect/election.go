@@ -11,8 +11,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // State is the state of a lock.
@@ -106,9 +104,10 @@ type Election struct {
 	HandsOver bool `json:"handsOver,omitempty"`
 	Unfit     bool `json:"unfit,omitempty"`
 	// Former is the leader of an earlier term whose marker remains. It may still be active.
-	Former  string   `json:"former,omitempty"`
-	Request *Request `json:"request,omitempty"`
-	Hold    *Hold    `json:"hold,omitempty"`
+	Former string `json:"former,omitempty"`
+	// Request and Hold are those of the current term, which candidates apply. Each text is on one line.
+	Request *record.Request `json:"request,omitempty"`
+	Hold    *record.Hold    `json:"hold,omitempty"`
 	// Candidates are in order of preference.
 	Candidates []Candidate `json:"candidates,omitempty"`
 	// Problems are sentences for an operator.
@@ -119,29 +118,6 @@ type Election struct {
 	Live Liveness `json:"live,omitempty"`
 	// Process is the state of the process that observes the election. It is nil if electionctl read the lock.
 	Process *Process `json:"process,omitempty"`
-}
-
-// Request is a handover request.
-type Request struct {
-	// To is the candidate that should lead. If empty, the leader should release the lock.
-	To        string `json:"to,omitempty"`
-	Key       string `json:"key,omitempty"`
-	Reason    string `json:"reason"`
-	Requester string `json:"requester,omitempty"`
-	Note      string `json:"note,omitempty"`
-	Accepted  bool   `json:"accepted"`
-	Refused   string `json:"refused,omitempty"`
-	// HoldSeconds is how long the new holder keeps the lock, or, after a step-down, how long the old one does not campaign.
-	HoldSeconds int `json:"holdSeconds,omitempty"`
-}
-
-// Hold prevents a change of the leader by rank.
-type Hold struct {
-	Reason    string `json:"reason"`
-	Requester string `json:"requester,omitempty"`
-	Note      string `json:"note,omitempty"`
-	// Seconds count from when a candidate first sees the hold.
-	Seconds int `json:"seconds"`
 }
 
 // Led reports whether the lock has a holder whose lease may not have expired.
@@ -266,26 +242,32 @@ func ofName(locks []Lock) []Election {
 // Of returns the election of one lock, without candidates and liveness.
 func Of(l Lock) Election {
 	s, r := l.Snapshot, l.Snapshot.Record
-	notes := admin.DecodeAnnotations(s)
+	snap, _ := s.Decode() // the version is shown as it is
+	marker := snap.Annotations.Marker
 	e := Election{
-		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(notes.Leads),
+		Namespace: l.Namespace, Name: l.Name, Lock: l.Kind, Program: l.program(snap.Acting()),
 		Since: instant(r.AcquireTime.Time), Renewed: instant(r.RenewTime.Time),
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
-		HandsOver: notes.Handover, Unfit: notes.Unfit, Former: notes.Former, Strategy: cmp.Or(s.Strategy, l.strategy), Preferred: s.PreferredHolder, inSpec: strategyInSpec(s),
-		invalid: notes.Invalid,
+		HandsOver: snap.Acting() && marker.Handover, Unfit: snap.Acting() && marker.Unfit, Former: snap.Former(), Strategy: cmp.Or(s.Strategy, l.strategy), Preferred: s.PreferredHolder, inSpec: strategyInSpec(s),
+		invalid: snap.Annotations.Invalid(s.Annotations),
 	}
 	e.setHolder(r.HolderIdentity, r.HolderKey)
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
-	e.State = state(s, notes)
+	e.State = state(snap)
 	e = e.judge(l)
-	if q := notes.Request; q.Holder != "" {
-		e.Request = &Request{
-			To: oneLine(q.Identity), Key: oneLine(q.Key), Reason: oneLine(q.Reason), Requester: oneLine(q.Requester), Note: oneLine(q.Note),
-			Accepted: q.Accepted, Refused: oneLine(q.Refused), HoldSeconds: q.HoldSeconds,
+	if snap.Addressed() {
+		r := snap.Annotations.Request.Bounded()
+		for _, text := range []*string{&r.Identity, &r.Key, &r.Reason, &r.Requester, &r.Note, &r.Refused} {
+			*text = oneLine(*text)
 		}
+		e.Request = &r
 	}
-	if h := notes.Hold; h.Seconds > 0 {
-		e.Hold = &Hold{Reason: oneLine(h.Reason), Requester: oneLine(h.Requester), Note: oneLine(h.Note), Seconds: h.Seconds}
+	if snap.OnHold() {
+		h := snap.Annotations.Hold.Bounded()
+		for _, text := range []*string{&h.Reason, &h.Requester, &h.Note} {
+			*text = oneLine(*text)
+		}
+		e.Hold = &h
 	}
 	if e.Strategy != "" {
 		e = e.pods()
@@ -318,17 +300,17 @@ func (e Election) problems(unreadable error) (all []string) {
 	return all
 }
 
-func state(s k8sresourcelock.Snapshot, notes admin.Annotations) State {
+func state(s record.Snapshot) State {
 	switch {
-	case s.Unreadable != nil:
+	case s.Content == record.Unreadable:
 		return Unreadable
-	case s.Raw == nil:
+	case s.Content == record.Missing:
 		return Empty
-	case s.Record.HolderIdentity == "":
+	case s.Record.Holder == "":
 		return Free
-	case notes.Leads:
+	case s.Acting():
 		return Leads
-	case notes.Nominated:
+	case s.Nominated():
 		return Nominated
 	}
 	return Holds

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -24,7 +25,7 @@ func TestOf_CoordinatedNames(t *testing.T) {
 	l := lease(t, "e", "a.e", "incumbent.dev/strategy", "x", "incumbent.dev/preferred-holder", "b.e", "incumbent.dev/handover-request",
 		`{"identity":"c.e","reason":"operator","requester":"ann","holder":"a.e","transitions":3,"seconds":15}`)
 	e := Of(l)
-	if e.Holder != "a" || e.Preferred != "b" || e.Request == nil || e.Request.To != "c" || e.Strategy != "x" {
+	if e.Holder != "a" || e.Preferred != "b" || e.Request == nil || e.Request.Identity != "c" || e.Strategy != "x" {
 		t.Errorf("got %+v", e)
 	}
 	if e.Identity("b") != "b.e" || e.Identity("") != "" {
@@ -41,7 +42,7 @@ func TestOf_CoordinatedNames(t *testing.T) {
 func TestOf_Fields(t *testing.T) {
 	e := Of(configMap(t, "e", recordOf("a", "stable", 3), "incumbent.dev/handover-request",
 		`{"identity":"b","key":"canary","reason":"operator","requester":"ann","note":"backup","holder":"a","transitions":3,"seconds":15}`))
-	if want := (Request{To: "b", Key: "canary", Reason: "operator", Requester: "ann", Note: "backup"}); e.Request == nil || *e.Request != want {
+	if want := (record.Request{Identity: "b", Key: "canary", Reason: "operator", Requester: "ann", Note: "backup", Holder: "a", Transitions: 3, Seconds: 15}); e.Request == nil || *e.Request != want {
 		t.Errorf("%+v, want %+v", e.Request, want)
 	}
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

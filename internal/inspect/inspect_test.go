@@ -65,7 +65,7 @@ func TestOf_AnnotationsOfOtherTerms(t *testing.T) {
 	of := func(term int) Election {
 		return Of(configMap(t, "e", recordOf("a", "stable", 3), "incumbent.dev/handover-request", fmt.Sprintf(request, term), "incumbent.dev/hold", fmt.Sprintf(hold, term)))
 	}
-	if e := of(3); e.Request == nil || e.Request.To != "b" || !e.Request.Accepted || e.Hold == nil || e.Hold.Note != "backup" {
+	if e := of(3); e.Request == nil || e.Request.Identity != "b" || !e.Request.Accepted || e.Hold == nil || e.Hold.Note != "backup" {
 		t.Errorf("%+v", e)
 	}
 	if e := of(2); e.Request != nil || e.Hold != nil {

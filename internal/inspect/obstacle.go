@@ -36,11 +36,11 @@ func (e Election) obstacles() (all []Obstacle) {
 	switch r := e.Request; {
 	case r == nil:
 	case r.Refused != "":
-		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.To, "any candidate"), r.Refused)
-	case r.To == "":
+		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.Identity, "any candidate"), r.Refused)
+	case r.Identity == "":
 		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", cmp.Or(r.Requester, "?"), r.HoldSeconds)
-	case e.absent(r.To):
-		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.To)
+	case e.absent(r.Identity):
+		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.Identity)
 	}
 	strategy, preferred := record.StrategyAnnotation, record.PreferredHolderAnnotation
 	if e.inSpec {

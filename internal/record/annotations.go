@@ -91,7 +91,7 @@ func (s Snapshot) Decode(annotations map[string]string) Snapshot {
 		Hold:    fromJSON[Hold](annotations[HoldAnnotation]),
 		Witness: parseWitnessRelease(annotations[WitnessReleaseAnnotation]),
 	}
-	s.Annotations.Nominated = s.nomination(annotations[NominatedAnnotation])
+	s.Annotations.Nominated = s.Nomination(annotations[NominatedAnnotation])
 	if s.Annotations.Nominated.Uncounted {
 		s.Record.Acquired = s.Record.Renewed // as in other nominations
 	}
@@ -130,11 +130,11 @@ func (a Annotations) Encode() map[string]string {
 	return annotations
 }
 
-// nomination returns the nominated holder and the term. The annotation has only the name. An incumbent nominee
+// Nomination returns the nominated holder and the term, given the annotation. The annotation has only the name. An incumbent nominee
 // removes it with its first write. A peer keeps it, but only the transfer of an operator nominates a peer, and
 // the hold of the transfer has the term. A coordinator writes no annotation and no acquireTime. The first own
 // write of the nominee sets acquireTime.
-func (s Snapshot) nomination(name string) Nomination {
+func (s Snapshot) Nomination(name string) Nomination {
 	if r := s.Record; s.Strategy && r.Holder != "" && r.Acquired == 0 {
 		return Nomination{Identity: r.Holder, Transitions: r.Transitions, Uncounted: true}
 	}

@@ -38,6 +38,12 @@ const (
 // AddressedTo reports whether the record belongs to the addressed term.
 func (r Request) AddressedTo(record Record) bool { return record.IsTerm(r.Holder, r.Transitions) }
 
+// Bounded returns the request with the HoldSeconds that candidates apply.
+func (r Request) Bounded() Request {
+	r.HoldSeconds = min(r.HoldSeconds, int(MaxHold/time.Second))
+	return r
+}
+
 // Renewed reports whether a challenger wrote r after old. The answer of the leader does not count.
 func (r Request) Renewed(old Request) bool {
 	again := old.Refused != "" && r.Refused == "" && !r.Accepted

@@ -8,6 +8,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -39,7 +40,7 @@ func sample() State {
 	peer.Transitions = 7
 	peer.Process.Fence = &fence.State{Answer: fence.Unclear, Detail: "binding is missing"}
 	peer.Process.Gate = "shut"
-	peer.Hold = &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
+	peer.Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
 	free := electionOf("istio-gateway-deployment", inspect.Lease, "", "", leaderelection.Status{})
 	free.Name += "-stable"
 	free.Ranked = false
@@ -76,7 +77,7 @@ func hostile() State {
 	e.Problems = []string{markup}
 	e.Process.Fence = &fence.State{Detail: markup, Answer: fence.Unclear}
 	e.Process.Gate = markup
-	e.Hold = &inspect.Hold{Requester: markup, Reason: markup}
+	e.Hold = &record.Hold{Requester: markup, Reason: markup}
 	e = e.With([]inspect.Candidate{{Identity: "b" + markup, Key: markup, Witness: markup}}, k8sleaderelection.DefaultRevision{})
 	return State{Identity: markup, Revision: markup, Version: markup, Elections: []inspect.Election{e}}
 }

@@ -16,7 +16,7 @@ func (p *Program) cancel() *cobra.Command {
 		anyHolder: true,
 		describe: func(e inspect.Election) string {
 			switch r := e.Request; {
-			case !byOperator(r):
+			case !byOperator(e):
 				return "the hold of the transfer will end, so rank will be in effect again"
 			case r.Accepted:
 				return e.Holder + " has accepted the request and stops its work; it will release the lock to any candidate"
@@ -25,10 +25,10 @@ func (p *Program) cancel() *cobra.Command {
 		},
 		check: func(_ context.Context, _ *clients, e inspect.Election, _ *seen) error {
 			switch {
-			case byOperator(e.Request) || e.Hold != nil && e.Hold.Reason == "transfer":
+			case byOperator(e) || e.Hold != nil && e.Hold.Reason == "transfer":
 				return nil
 			case e.Request != nil:
-				return withCode(Refused, "the request on %s is from the candidate %s, which repeats it; to keep the leader: %s", e.Name, e.Request.To, command("pause", e))
+				return withCode(Refused, "the request on %s is from the candidate %s, which repeats it; to keep the leader: %s", e.Name, e.Request.Identity, command("pause", e))
 			}
 			return withCode(Refused, "election %s has no request of an operator", e.Name)
 		},
@@ -38,7 +38,7 @@ func (p *Program) cancel() *cobra.Command {
 		"Removes the request from the lock, or the hold if the transfer is completed. This works also if the leader is stopped.", o)
 }
 
-func byOperator(r *inspect.Request) bool { return r != nil && r.Reason == "operator" }
+func byOperator(e inspect.Election) bool { return e.Request != nil && e.Request.Reason == "operator" }
 
 // command returns a command for an election, as the user can type it.
 func command(verb string, e inspect.Election) string {

@@ -102,7 +102,7 @@ func stateCell(e inspect.Election) cell {
 		}
 	}
 	if r := e.Request; r != nil {
-		words = append(words, requestWord(r))
+		words = append(words, requestWord(e))
 	}
 	if e.Hold != nil {
 		words = append(words, e.Hold.Reason)
@@ -114,8 +114,9 @@ func stateCell(e inspect.Election) cell {
 	return cell{text: strings.Join(words, ", "), colour: colour}
 }
 
-func requestWord(r *inspect.Request) string {
-	to := cmp.Or(r.To, "any candidate")
+func requestWord(e inspect.Election) string {
+	r := e.Request
+	to := cmp.Or(r.Identity, "any candidate")
 	switch {
 	case r.Refused != "":
 		return "refused handover to " + to

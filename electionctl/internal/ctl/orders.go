@@ -200,9 +200,9 @@ func (p *Program) pending(c *clients, before inspect.Election) string {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("the request may be on the lock (%v); %s", err, withdraw)
-	case byOperator(e.Request) && e.Request.Accepted:
+	case byOperator(e) && e.Request.Accepted:
 		return fmt.Sprintf("%s has accepted the request and is draining; to follow it: %s", e.Holder, command("watch", e))
-	case byOperator(e.Request):
+	case byOperator(e):
 		return fmt.Sprintf("the request is still on the lock, and %s may execute it; %s", e.Holder, withdraw)
 	}
 	return "the lock has no request now; to check it again: " + command("explain", before)
@@ -222,9 +222,9 @@ func executable(found []inspect.Election, anyHolder bool) error {
 		return withCode(Refused, "the holder %s is not leading yet, or is another elector; try again in %d s", e.Holder, e.LeaseSeconds)
 	case e.State != inspect.Leads:
 		return withCode(Refused, "election %s has no leader (state: %s)", e.Name, e.StateText())
-	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || byOperator(e.Request)):
+	case e.Request != nil && e.Request.Refused == "" && (e.Request.Accepted || byOperator(e)):
 		return withCode(Refused, "a handover to %s is in progress, requested by %s; follow it: %s; withdraw it: %s",
-			cmp.Or(e.Request.To, "any candidate"), cmp.Or(e.Request.Requester, "?"), command("watch", e), command("cancel", e))
+			cmp.Or(e.Request.Identity, "any candidate"), cmp.Or(e.Request.Requester, "?"), command("watch", e), command("cancel", e))
 	}
 	return nil
 }

@@ -1,33 +1,27 @@
 package coordination
 
 import (
-	"fmt"
-	"strings"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // A coordinator writes strategy and preferred holder into the spec of a Lease. It also writes them as annotations
 // (annotate) if the API server drops these fields.
 
 func strategyOf(l *coordinationv1.Lease) string {
-	if s := string(value(l.Spec.Strategy)); s != "" {
-		return s
-	}
-	return l.Annotations[record.StrategyAnnotation]
+	strategy, _ := k8sresourcelock.Coordination(l)
+	return strategy
 }
 
 func preferredHolder(l *coordinationv1.Lease) string {
 	if l == nil {
 		return ""
 	}
-	if preferred := value(l.Spec.PreferredHolder); preferred != "" {
-		return preferred
-	}
-	return l.Annotations[record.PreferredHolderAnnotation]
+	_, preferred := k8sresourcelock.Coordination(l)
+	return preferred
 }
 
 func clearPreferredHolder(l *coordinationv1.Lease) {
@@ -64,14 +58,10 @@ func fieldsDropped(sent, stored *coordinationv1.Lease) (dropped, known bool) {
 	return false, false
 }
 
-// isNominated reports whether another process wrote the holder, and the holder has not written the lock yet. A coordinator leaves
-// acquireTime empty. A leader that hands over sets the annotation. A marker of the record proves that the holder has written.
+// isNominated reports whether another process wrote the holder, and the holder has not written the lock yet.
 func isNominated(l *coordinationv1.Lease) bool {
-	holder := value(l.Spec.HolderIdentity)
-	marker := fmt.Sprintf("v1 %s %d ", holder, value(l.Spec.LeaseTransitions))
-	return l.Spec.AcquireTime == nil ||
-		l.Annotations[record.NominatedAnnotation] == holder && l.Spec.AcquireTime.Equal(l.Spec.RenewTime) &&
-			!strings.HasPrefix(l.Annotations[record.MarkerAnnotation]+" ", marker)
+	snap, _ := k8sresourcelock.LeaseSnapshot(l).Decode() // the version does not matter
+	return snap.Nominated()
 }
 
 func value[T any](p *T) (v T) {

@@ -82,7 +82,7 @@ func stateOf(l *coordinationv1.Lease) leaseState {
 	holder := value(l.Spec.HolderIdentity)
 	return leaseState{
 		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
-		nominated: holder != "" && isNominated(l),
+		nominated: isNominated(l),
 	}
 }
 

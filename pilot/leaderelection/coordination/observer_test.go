@@ -34,7 +34,10 @@ func TestIsNominated(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				record.NominatedAnnotation: c.nominated, record.MarkerAnnotation: c.marker,
 			}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: c.acquired, RenewTime: c.renewed},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: c.acquired, RenewTime: c.renewed,
+				Strategy: new(coordinationv1.OldestEmulationVersion),
+			},
 		}
 		if isNominated(l) != c.want {
 			t.Errorf("%s: nominated %v", name, !c.want)

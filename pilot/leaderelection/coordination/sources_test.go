@@ -51,7 +51,7 @@ func TestSightings_LeaseAgeBeforeTerm(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "x", UID: "l", ResourceVersion: "1"},
 			Spec: coordinationv1.LeaseSpec{
 				Strategy: new(coordinationv1.CoordinatedLeaseStrategy(DefaultRevision)), HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(15)),
-				AcquireTime: &metav1.MicroTime{}, RenewTime: &metav1.MicroTime{},
+				AcquireTime: microTime(0), RenewTime: microTime(time.Second),
 			},
 		}
 		e := election{Lease: lease, Alive: true, Candidates: []*coordinationv1beta1.LeaseCandidate{candidateOf("b")}}

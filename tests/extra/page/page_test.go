@@ -15,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -129,7 +130,7 @@ func press(t *testing.T, tab *tab, key string) {
 func fitsScreens(t *testing.T, b context.Context) {
 	c := newCrowd(4)
 	c.all[1].Process.Fence, c.all[1].Problems, c.all[1].Cluster = &fence.State{Answer: fence.Admitted}, []string{"first holds the configmap"}, "remote"
-	c.all[2].Hold = &inspect.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
+	c.all[2].Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
 	c.all[2] = c.all[2].With(append(c.all[2].Candidates, inspect.Candidate{Identity: "pilot-new", Key: "^canary"}), k8sleaderelection.DefaultRevision{})
 	c.all[3].State, c.all[3].Holder, c.all[3].Process.Acting, c.all[3].Process.Leading, c.all[3].Candidates = inspect.Free, "", false, false, nil
 	backgrounds := map[string]bool{}

@@ -69,7 +69,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 		Annotations:     annotationsOf(lease.Annotations),
 		Object:          &stored,
 	}
-	snap.Strategy, snap.PreferredHolder = coordination(lease)
+	snap.Strategy, snap.PreferredHolder = Coordination(lease)
 	if !carriesRecord(&lease.Spec) {
 		return snap
 	}
@@ -84,9 +84,9 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	return snap
 }
 
-// coordination returns the strategy and preferred holder of a coordinator, from the spec or from the annotations
+// Coordination returns the strategy and preferred holder of a coordinator, from the spec or from the annotations
 // that replace it.
-func coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
+func Coordination(lease *coordinationv1.Lease) (strategy, preferred string) {
 	strategy, preferred = string(ptr.Deref(lease.Spec.Strategy, "")), ptr.Deref(lease.Spec.PreferredHolder, "")
 	if strategy == "" {
 		strategy = lease.Annotations[record.StrategyAnnotation]

@@ -65,25 +65,13 @@ func sum(s core.Snapshot) uint64 {
 // commit makes v the present state with a new version and notifies the watchers.
 func (s *store) commit(v view) view {
 	s.commits++
-	v.snap.Annotations.Nominated = decoded(v.snap)
+	if n := v.snap.Annotations.Nominated; !n.Uncounted {
+		v.snap.Annotations.Nominated = v.snap.Nomination(n.Identity)
+	}
 	v.snap.Version = s.next()
 	s.now = v
 	s.w.notify(v)
 	return v
-}
-
-// decoded returns the nomination as the codec reads it. A hold for a transfer names the term.
-func decoded(s core.Snapshot) core.Nomination {
-	n, h := s.Annotations.Nominated, s.Annotations.Hold
-	switch {
-	case n.Identity == "":
-		return core.Nomination{}
-	case h.Reason == record.HoldForTransfer && h.Holder == n.Identity:
-		n.Transitions = h.Transitions
-	default:
-		n.Transitions = s.Record.Transitions
-	}
-	return n
 }
 
 // write applies a request as an API server does.
