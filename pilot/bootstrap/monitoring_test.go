@@ -27,7 +27,7 @@ var (
 	quoted      = regexp.MustCompile("`([^`]+)`")
 	formatVerb  = regexp.MustCompile(`%[a-z]`)
 	lockEvent   = regexp.MustCompile(`(?:r\.event|r\.termEvent|r\.warn|s\.event|lock\.RecordEvent)\((?:fmt\.Sprintf\()?(?:now, corev1\.EventType[A-Za-z]+, |r\.\w+, )?("[^"]+")|EventTypeWarning, "LeaderElection",\s*("[^"]+")`)
-	eventReason = regexp.MustCompile(`\tReason[A-Z][A-Za-z]* += "([A-Za-z]+)"`)
+	eventReason = regexp.MustCompile(`\t[Rr]eason[A-Z][A-Za-z]* += "([A-Za-z]+)"`)
 	description = regexp.MustCompile(`fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}`)
 	constLabel  = regexp.MustCompile(`([a-z]+)="`)
 )

@@ -21,8 +21,8 @@ const (
 	// conflictDelay is the time before a conflict is reported. A change of a tag can pass through one, if both a Service and a
 	// webhook have the tag.
 	conflictDelay = 5 * time.Second
-	// ReasonTagConflict is the reason of the Event on a webhook or Service whose tag belongs to another revision.
-	ReasonTagConflict = "TagConflict"
+	// reasonTagConflict is the reason of the Event on a webhook or Service whose tag belongs to another revision.
+	reasonTagConflict = "TagConflict"
 )
 
 // tags watches the tags of the server's revision for controllers of objects that select a revision.
@@ -122,7 +122,7 @@ func (s *site) claimEvent(ctx context.Context, about revisions.Claim, name, mess
 	}
 	s.events.once(ctx, name, &corev1.ObjectReference{
 		APIVersion: version.String(), Kind: about.Kind, Namespace: about.Namespace, Name: about.Name, UID: about.UID,
-	}, ReasonTagConflict, message)
+	}, reasonTagConflict, message)
 }
 
 // await waits until the tags are known. Before, all objects of a tag would appear to belong to another revision. The

@@ -58,12 +58,12 @@ func TestDefault(t *testing.T) {
 	e.istiod("istio-leader", record)
 	e.expect(e.run("default", "get"), Done, "none\n")
 	e.expect(e.run("default", "set", "canary", "--yes"), NotFound, "ELECTION", "webhook istio-revision-tag-default not found")
-	e.expect(e.run("default", "set", "Not_One", "--yes"), Misused, "", `invalid revision "Not_One"`)
+	e.expect(e.run("default", "set", "Not_One", "--yes"), misused, "", `invalid revision "Not_One"`)
 
 	e.tag("stable", 0, map[string]string{"app.kubernetes.io/part-of": "incumbent"})
 	e.expect(e.run("default", "get"), Done, "stable\n")
 	e.expect(e.run("default", "set", "stable", "--yes"), Done, "stable is already the default revision")
-	e.expect(e.run("default", "set", "canary"), Misused, "ELECTION", "use --yes")
+	e.expect(e.run("default", "set", "canary"), misused, "ELECTION", "use --yes")
 	e.expect(e.run("default", "get"), Done, "stable\n")
 	e.expect(e.answer("y\n", true, "default", "set", "canary"), Done, "The default revision is canary; it was stable", "will change to canary; it is now stable")
 	e.expect(e.run("default", "get"), Done, "canary\n")
@@ -98,8 +98,8 @@ func TestDoctor_Tags(t *testing.T) {
 		Name: "team-b-" + e.namespace, Labels: map[string]string{tagLabel: "prod-" + e.namespace},
 	}}, "canary")
 	result := e.run("doctor")
-	e.expect(result, Unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
-	e.expect(result, Unhealthy, "→ kubectl delete mutatingwebhookconfiguration team-b-NAMESPACE, or change its label istio.io/rev")
+	e.expect(result, unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
+	e.expect(result, unhealthy, "→ kubectl delete mutatingwebhookconfiguration team-b-NAMESPACE, or change its label istio.io/rev")
 }
 
 func TestDoctor(t *testing.T) {
@@ -143,9 +143,9 @@ func TestDoctor(t *testing.T) {
 		"s ahead of the API server",
 		"the clock of fast-stable-1 is 1h30m", // rounded down, because the API server stamps a write later
 	} {
-		e.expect(result, Unhealthy, want, "problems: ")
+		e.expect(result, unhealthy, want, "problems: ")
 	}
-	e.expect(e.run("doctor", "-o", "json"), Unhealthy, `"kind": "Finding"`)
+	e.expect(e.run("doctor", "-o", "json"), unhealthy, `"kind": "Finding"`)
 	e.expect(e.run("explain", "paused"), Done, "Obstacle: incumbent.dev/hold: pause by eve: ")
 }
 
@@ -172,8 +172,8 @@ func TestDoctor_Cluster(t *testing.T) {
 	validators := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	e.must(validators.Create(t.Context(), validator, metav1.CreateOptions{}))
 	result := e.run("doctor")
-	e.expect(result, Unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
-	e.expect(result, Unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
+	e.expect(result, unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
+	e.expect(result, unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
 	if err := validators.Delete(t.Context(), defaultValidator, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -199,16 +199,16 @@ func TestFence(t *testing.T) {
 	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
 	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
 	result := e.run("doctor")
-	e.expect(result, Unhealthy, "which is missing: all guarded writes are rejected")
-	e.expect(result, Unhealthy, " fence policies have bindings")
+	e.expect(result, unhealthy, "which is missing: all guarded writes are rejected")
+	e.expect(result, unhealthy, " fence policies have bindings")
 	unguarded := newEnvironment(t)
 	unguarded.istiod("work", current(record))
-	unguarded.expect(unguarded.run("doctor"), Unhealthy, "no fence installed for namespace NAMESPACE: only the client")
+	unguarded.expect(unguarded.run("doctor"), unhealthy, "no fence installed for namespace NAMESPACE: only the client")
 	permanent := permanentPrefix + "configmap"
 	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), Unhealthy, "policy incumbent-fence-keep.configmap or its binding is missing")
+	e.expect(e.run("doctor"), unhealthy, "policy incumbent-fence-keep.configmap or its binding is missing")
 	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
 	e.expect(e.run("doctor"), Done, "no fence installed")
 }
@@ -241,8 +241,8 @@ func TestFence_Discovered(t *testing.T) {
 	}
 	const repair = "electionctl fence install -n NAMESPACE --set release --lock configmap --service-account NAMESPACE/default --revisions 'stable' --other-service-account 'NAMESPACE/istiod,NAMESPACE/pilot-*'"
 	e.expect(e.run("fence", "verify", "--allow-unclear"), Failed, "FAILS    policy "+e.steady(gone)+" is installed: ", repair)
-	e.expect(e.run("doctor"), Unhealthy, "policy "+e.steady(gone)+" and its binding are missing")
-	e.expect(e.run("doctor"), Unhealthy, "→ "+repair)
+	e.expect(e.run("doctor"), unhealthy, "policy "+e.steady(gone)+" and its binding are missing")
+	e.expect(e.run("doctor"), unhealthy, "→ "+repair)
 	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
 	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "")
 	release := []byte(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"stable","meta.helm.sh/release-namespace":"istio-system"}}}`)
@@ -254,7 +254,7 @@ func TestFence_Discovered(t *testing.T) {
 	if err := admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), Unhealthy, "→ helm upgrade stable deploy/charts/pilot --namespace istio-system --reset-then-reuse-values\n")
+	e.expect(e.run("doctor"), unhealthy, "→ helm upgrade stable deploy/charts/pilot --namespace istio-system --reset-then-reuse-values\n")
 	e.expect(e.run("fence", "remove", "--set", "nothing"), Done, `fence "nothing" is not installed; release can be selected with --set`)
 	other := []string{"fence", "install", "--set", "other", "--revisions", "stable", "--service-account", "default", "--allow-unclear"}
 	e.expect(e.run(other...), Failed, "", "replace its guards with --replace")

@@ -70,7 +70,7 @@ func (c *clients) tag(ctx context.Context) (hook *admissionv1.MutatingWebhookCon
 
 func (p *Program) setDefault(ctx context.Context, revision string, yes bool) error {
 	if problems := validation.IsDNS1123Label(revision); len(problems) > 0 {
-		return withCode(Misused, "invalid revision %q: %s", revision, problems[0])
+		return withCode(misused, "invalid revision %q: %s", revision, problems[0])
 	}
 	c, err := p.connect()
 	if err != nil {

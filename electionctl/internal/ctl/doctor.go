@@ -158,7 +158,7 @@ func (p *Program) report(out *output, findings []finding) error {
 		return err
 	}
 	if problems > 0 {
-		return withCode(Unhealthy, "problems: %d", problems)
+		return withCode(unhealthy, "problems: %d", problems)
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ func explained(err error) error {
 	case strings.Contains(err.Error(), "getting credentials: "): // by the plugin of the context's user
 		return fmt.Errorf("failed to get credentials for the API server: %w; check the user of the context: kubectl config view --minify", err)
 	case isParse(err):
-		return withCode(Misused, "invalid address of the API server: %w; check --server and the context: kubectl config view --minify", err)
+		return withCode(misused, "invalid address of the API server: %w; check --server and the context: kubectl config view --minify", err)
 	case errors.As(err, new(*url.Error)) && errors.As(err, new(net.Error)):
 		return fmt.Errorf("API server does not respond: %w; check the context: kubectl cluster-info", err)
 	}

@@ -81,7 +81,7 @@ func (c *clients) findGone(ctx context.Context, found []inspect.Election) error 
 func notNegative(flag string, d *time.Duration) func(*cobra.Command, []string) error {
 	return func(*cobra.Command, []string) error {
 		if *d < 0 {
-			return withCode(Misused, "--%s: duration %v: must not be negative", flag, *d)
+			return withCode(misused, "--%s: duration %v: must not be negative", flag, *d)
 		}
 		return nil
 	}

@@ -48,11 +48,11 @@ func (p *Program) order(use, short, long string, o *order) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if length, err := cmd.Flags().GetDuration(o.flag); o.flag != "" && err == nil {
 				if err := admin.ValidateDuration(length); err != nil {
-					return withCode(Misused, "--%s: %w", o.flag, err)
+					return withCode(misused, "--%s: %w", o.flag, err)
 				}
 			}
 			if o.timeout <= 0 {
-				return withCode(Misused, "--timeout: duration %v: must be positive", o.timeout)
+				return withCode(misused, "--timeout: duration %v: must be positive", o.timeout)
 			}
 			return p.give(cmd.Context(), args[0], o)
 		},
@@ -255,7 +255,7 @@ func (p *Program) ask(ctx context.Context, what string, yes bool) error {
 		return nil
 	}
 	if !p.Interactive {
-		return withCode(Misused, "no terminal for the confirmation prompt; nothing was changed: use --yes")
+		return withCode(misused, "no terminal for the confirmation prompt; nothing was changed: use --yes")
 	}
 	fmt.Fprint(p.ErrOut, "Continue? [y/N] ")
 	answer := make(chan string, 1)

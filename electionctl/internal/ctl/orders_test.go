@@ -22,7 +22,7 @@ func TestOrders(t *testing.T) {
 			e.pod("b", "canary")
 			e.elect("work", "b", "canary", lock, nil)
 
-			e.expect(e.run("pause", "work"), Misused, "", "use --yes")
+			e.expect(e.run("pause", "work"), misused, "", "use --yes")
 			e.expect(e.answer("n\n", true, "pause", "work"), Refused, "", "Continue? [y/N]", "nothing was changed")
 			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "set a hold for 300 s (pause)", "a will keep the lock for 5m0s")
 			if got := e.run("explain", "work").out; !strings.Contains(got, "pause for 300 s by kubernetes-admin: backup") && !strings.Contains(got, ": backup") {
@@ -73,15 +73,15 @@ func TestOrders_Refused(t *testing.T) {
 		"istiod":       {[]string{"step-down", "istio-leader", "--yes"}, Refused, "istiod-stable-1 is istiod, which does not support this command"},
 		"client-go":    {[]string{"transfer", "operator", "--to", "x", "--yes"}, Refused, "is another elector such as client-go, which does not support this command: delete its pod (kubectl -n NAMESPACE delete pod operator-0), or"},
 		"no pod name":  {[]string{"pause", "forged", "--yes"}, Refused, "which does not support this command: stop its process, or"},
-		"timeout":      {[]string{"pause", "led", "--timeout", "0s", "--yes"}, Misused, "--timeout: duration 0s: must be positive"},
+		"timeout":      {[]string{"pause", "led", "--timeout", "0s", "--yes"}, misused, "--timeout: duration 0s: must be positive"},
 		"free":         {[]string{"pause", "free", "--yes"}, Refused, "election free has no leader (state: free)"},
 		"two locks":    {[]string{"pause", "both", "--yes"}, Refused, "a ConfigMap and a Lease named both"},
 		"another open": {[]string{"step-down", "open", "--yes"}, Refused, "a handover to b is in progress, requested by ann"},
 		"no hold":      {[]string{"resume", "led", "--yes"}, Refused, "election led has no hold to remove"},
-		"no --to":      {[]string{"transfer", "led", "--yes"}, Misused, `"to" not set`},
-		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, Misused, "--for: duration 1000h0m0s: must be between 1s and 168h0m0s"},
-		"hold":         {[]string{"transfer", "led", "--to", "x", "--hold", "0s"}, Misused, "--hold: duration 0s: must be between"},
-		"cool-down":    {[]string{"step-down", "led", "--cool-down", "-1s"}, Misused, "--cool-down: duration -1s: must be between"},
+		"no --to":      {[]string{"transfer", "led", "--yes"}, misused, `"to" not set`},
+		"too long":     {[]string{"pause", "led", "--for", "1000h", "--yes"}, misused, "--for: duration 1000h0m0s: must be between 1s and 168h0m0s"},
+		"hold":         {[]string{"transfer", "led", "--to", "x", "--hold", "0s"}, misused, "--hold: duration 0s: must be between"},
+		"cool-down":    {[]string{"step-down", "led", "--cool-down", "-1s"}, misused, "--cool-down: duration -1s: must be between"},
 		"alone":        {[]string{"step-down", "alone", "--cool-down", "1h", "--yes"}, Refused, "no other candidate of alone can lead for 10m0s (candidates: pilot-stable-2 (unfit)); to step down nevertheless, use --force"},
 		"no pod":       {[]string{"transfer", "led", "--to", "x", "--yes"}, NotFound, "for a candidate outside a pod, use --revision"},
 	} {
@@ -122,7 +122,7 @@ func TestPlanAndHistory(t *testing.T) {
 		e.expect(got, Done, "")
 		golden.File(t, "testdata/"+file, got.out)
 	}
-	e.expect(e.run("plan", "--kubeconfig", "absent"), Misused, "", "missing --default-revision") // before it connects
+	e.expect(e.run("plan", "--kubeconfig", "absent"), misused, "", "missing --default-revision") // before it connects
 	e.expect(e.run("history", "nothing"), NotFound, "", "election nothing not found")
 }
 

@@ -56,7 +56,7 @@ func (p *Program) forward(ctx context.Context, c *clients, pod, ports string, op
 	ready, stop := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{ports}, stop, ready, io.Discard, p.ErrOut)
 	if err != nil {
-		return withCode(Misused, "--port, --pod-port: %w", err)
+		return withCode(misused, "--port, --pod-port: %w", err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- forwarder.ForwardPorts() }()

@@ -35,7 +35,7 @@ func (p *Program) plan() *cobra.Command {
 	show := p.connected(out, func(ctx context.Context, c *clients, _ []string) error { return p.showPlan(ctx, c, out, revision) })
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if revision == "" {
-			return withCode(Misused, "missing --default-revision: %s", cmd.UseLine())
+			return withCode(misused, "missing --default-revision: %s", cmd.UseLine())
 		}
 		return show(cmd, args)
 	}

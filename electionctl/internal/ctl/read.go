@@ -68,17 +68,17 @@ func (p *Program) connected(out *output, run func(ctx context.Context, c *client
 // config returns the configuration of the selected context.
 func (p *Program) config() (*rest.Config, error) {
 	if _, err := clientcmd.ParseTimeout(*p.flags.Timeout); err != nil {
-		return nil, withCode(Misused, "--request-timeout=%s: give a number of seconds, or a duration such as 1s, 2m or 3h", *p.flags.Timeout)
+		return nil, withCode(misused, "--request-timeout=%s: give a number of seconds, or a duration such as 1s, 2m or 3h", *p.flags.Timeout)
 	}
 	config, err := p.flags.ToRESTConfig()
 	from := strings.Join(p.flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), ", ")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, withCode(Misused, "kubeconfig: %w; use --kubeconfig or set KUBECONFIG", err)
+		return nil, withCode(misused, "kubeconfig: %w; use --kubeconfig or set KUBECONFIG", err)
 	case err != nil:
-		return nil, withCode(Misused, "kubeconfig %s: %w; list its contexts: kubectl config get-contexts; to use another file: --kubeconfig or KUBECONFIG", from, err)
+		return nil, withCode(misused, "kubeconfig %s: %w; list its contexts: kubectl config get-contexts; to use another file: --kubeconfig or KUBECONFIG", from, err)
 	case config.Host == nowhere && *p.flags.APIServer == "":
-		return nil, withCode(Misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", from)
+		return nil, withCode(misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", from)
 	}
 	return config, nil
 }

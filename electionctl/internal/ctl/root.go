@@ -27,10 +27,10 @@ import (
 const (
 	Done = iota
 	Failed
-	Misused
+	misused
 	NotFound
 	Refused
-	Unhealthy
+	unhealthy
 	Interrupted = 130
 )
 
@@ -99,7 +99,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	}
 	err = explained(err)
 	if strings.HasPrefix(err.Error(), "required flag(s)") {
-		err = withCode(Misused, "%w: see --help", err)
+		err = withCode(misused, "%w: see --help", err)
 	}
 	fmt.Fprintln(p.ErrOut, "electionctl:", inOneLine(plain(err.Error())))
 	var exit interface{ ExitCode() int } // also of package audit
@@ -139,7 +139,7 @@ default revision. Move leadership to another candidate. Commands that only read 
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return withCode(Misused, "%w; see %s --help", err, cmd.CommandPath())
+		return withCode(misused, "%w; see %s --help", err, cmd.CommandPath())
 	})
 	p.flags.AddFlags(root.PersistentFlags())
 	hideRare(root.PersistentFlags())
@@ -188,7 +188,7 @@ func name() string {
 // onlyCommands rejects arguments of a command that has only subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return withCode(Misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
+		return withCode(misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
 	}
 	return nil
 }
@@ -198,9 +198,9 @@ func exactly(what ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(what):
-			return withCode(Misused, "missing argument %s: %s", what[len(args)], cmd.UseLine())
+			return withCode(misused, "missing argument %s: %s", what[len(args)], cmd.UseLine())
 		case len(args) > len(what):
-			return withCode(Misused, "unexpected argument %q: %s", args[len(what)], cmd.UseLine())
+			return withCode(misused, "unexpected argument %q: %s", args[len(what)], cmd.UseLine())
 		}
 		return nil
 	}

@@ -38,7 +38,7 @@ needs the permission to get, watch, create and update the Lease.`,
   electionctl run --election importer --once --grace 30s -- python3 importer.py`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return withCode(Misused, "missing argument PROGRAM: %s", cmd.UseLine())
+				return withCode(misused, "missing argument PROGRAM: %s", cmd.UseLine())
 			}
 			return nil
 		},
@@ -61,10 +61,10 @@ needs the permission to get, watch, create and update the Lease.`,
 
 func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	if config.Election == "" {
-		return withCode(Misused, "--election is missing: give the name of the election")
+		return withCode(misused, "--election is missing: give the name of the election")
 	}
 	if config.Grace < 0 {
-		return withCode(Misused, "--grace=%v is negative: give a positive duration", config.Grace)
+		return withCode(misused, "--grace=%v is negative: give a positive duration", config.Grace)
 	}
 	clients, err := p.connect()
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	var invalid run.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		return withCode(Misused, "%w", invalid)
+		return withCode(misused, "%w", invalid)
 	case err != nil:
 		return err
 	case status == nil || *status == (run.Status{}):

@@ -45,9 +45,9 @@ func (o *output) check() error {
 	_, err := o.flags.ToPrinter()
 	switch {
 	case genericclioptions.IsNoCompatiblePrinterError(err):
-		return withCode(Misused, "--output: %w, table, wide", err)
+		return withCode(misused, "--output: %w, table, wide", err)
 	case err != nil:
-		return withCode(Misused, "--output: %w", err)
+		return withCode(misused, "--output: %w", err)
 	}
 	return nil
 }

@@ -86,20 +86,20 @@ type parsed struct {
 // currentTemplate returns the template, or an error if the ConfigMap is invalid. Deployed objects do not
 // change then.
 func (c *Controller) currentTemplate() (*Template, error) {
-	configMap := c.configMaps.Get(c.config.Namespace, DefaultTemplateName)
+	configMap := c.configMaps.Get(c.config.Namespace, defaultTemplateName)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if configMap == nil {
 		if c.template.text != nil {
-			c.template = parsed{template: DefaultTemplate()}
+			c.template = parsed{template: defaultTemplate()}
 		}
 		return c.template.template, c.template.problem
 	}
-	text := configMap.Data[TemplateKey]
+	text := configMap.Data[templateKey]
 	if c.template.text == nil || *c.template.text != text {
 		c.template = parsed{text: &text}
-		source := fmt.Sprintf("key %s of ConfigMap %s/%s", TemplateKey, configMap.Namespace, configMap.Name)
-		c.template.template, c.template.problem = ParseTemplate(source, text)
+		source := fmt.Sprintf("key %s of ConfigMap %s/%s", templateKey, configMap.Namespace, configMap.Name)
+		c.template.template, c.template.problem = parseTemplate(source, text)
 	}
 	return c.template.template, c.template.problem
 }

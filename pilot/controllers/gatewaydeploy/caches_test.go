@@ -126,12 +126,12 @@ func TestCaches_Keep(t *testing.T) {
 	spec := gateway.GatewaySpec{GatewayClassName: "a"}
 	revision := slim("", "shop")
 	revision.Labels = map[string]string{"istio.io/rev": "canary"}
-	data := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "d", "other": "e"}
+	data := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", templateKey: "d", "other": "e"}
 	defaults, kept := meta("shop", "web"), slim("shop", "web")
 	defaults.Labels = map[string]string{ClassDefaultsLabel: "istio", "other": "label"}
 	kept.Labels, kept.CreationTimestamp = map[string]string{ClassDefaultsLabel: "istio"}, metav1.Unix(100, 0)
 	parameters := gateway.ParametersReference{Name: "a"}
-	overlays := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", TemplateKey: "", "other": ""}
+	overlays := map[string]string{"deployment": "a", "service": "b", "serviceAccount": "c", templateKey: "", "other": ""}
 	for name, c := range map[string]struct{ got, want any }{
 		"Gateway": {
 			keepGateway(&gateway.Gateway{ObjectMeta: meta("shop", "web"), Spec: spec, Status: gateway.GatewayStatus{Conditions: []metav1.Condition{{Type: "a"}, {Type: "Programmed", Status: "True", Reason: "a", ObservedGeneration: 9}}}}),
@@ -153,12 +153,12 @@ func TestCaches_Keep(t *testing.T) {
 			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: defaults, Data: data}), &corev1.ConfigMap{ObjectMeta: kept, Data: overlays},
 		},
 		"template": {
-			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("system", DefaultTemplateName), Data: data}),
-			&corev1.ConfigMap{ObjectMeta: slim("system", DefaultTemplateName), Data: data},
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("system", defaultTemplateName), Data: data}),
+			&corev1.ConfigMap{ObjectMeta: slim("system", defaultTemplateName), Data: data},
 		},
 		"template name in another namespace": {
-			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("shop", DefaultTemplateName), Data: data}),
-			&corev1.ConfigMap{ObjectMeta: slim("shop", DefaultTemplateName), Data: overlays},
+			c.keepConfigMap(&corev1.ConfigMap{ObjectMeta: meta("shop", defaultTemplateName), Data: data}),
+			&corev1.ConfigMap{ObjectMeta: slim("shop", defaultTemplateName), Data: overlays},
 		},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
@@ -176,19 +176,19 @@ func TestCurrentTemplate(t *testing.T) {
 			}
 			return c
 		}
-		configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: embedded}}
+		configMap := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: defaultTemplateName}, Data: map[string]string{templateKey: embedded}}
 		c := filled(configMap)
 		first, err := c.currentTemplate()
 		again, _ := c.currentTemplate()
-		if want := "key " + TemplateKey + " of ConfigMap system/" + DefaultTemplateName; err != nil || first.source != want || again != first {
+		if want := "key " + templateKey + " of ConfigMap system/" + defaultTemplateName; err != nil || first.source != want || again != first {
 			t.Errorf("%+v, %v, then %+v", first, err, again)
 		}
 		other := "other"
-		c.template = parsed{text: &other, template: DefaultTemplate(), problem: errors.New("other")}
+		c.template = parsed{text: &other, template: defaultTemplate(), problem: errors.New("other")}
 		if got, err := c.currentTemplate(); err != nil || got.source != first.source {
 			t.Errorf("after a change: %+v, %v", got, err)
 		}
-		configMap.Data = map[string]string{TemplateKey: "{{ .Name"}
+		configMap.Data = map[string]string{templateKey: "{{ .Name"}
 		if got, err := filled(configMap).currentTemplate(); err == nil {
 			t.Errorf("invalid template: %+v", got)
 		}

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// DefaultTemplateName is the name of the ConfigMap in the system namespace that replaces the built-in
+	// defaultTemplateName is the name of the ConfigMap in the system namespace that replaces the built-in
 	// template.
-	DefaultTemplateName = "istio-gateway-template"
-	// TemplateKey is the key of the template in the ConfigMap.
-	TemplateKey = "template.yaml"
+	defaultTemplateName = "istio-gateway-template"
+	// templateKey is the key of the template in the ConfigMap.
+	templateKey = "template.yaml"
 	// proxyImage is the image of Istio's own templates. A webhook replaces it by the proxy image.
 	proxyImage = "auto"
 )

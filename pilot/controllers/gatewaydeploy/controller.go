@@ -59,7 +59,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	config = config.withDefaults()
-	c := &Controller{config: config, template: parsed{template: DefaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	c := &Controller{config: config, template: parsed{template: defaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Gateway cannot be deployed", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
@@ -194,7 +194,7 @@ func (c *Controller) affected(configMap *corev1.ConfigMap) []key {
 }
 
 func (c *Controller) isTemplate(configMap *corev1.ConfigMap) bool {
-	return configMap.Namespace == c.config.Namespace && configMap.Name == DefaultTemplateName
+	return configMap.Namespace == c.config.Namespace && configMap.Name == defaultTemplateName
 }
 
 // defaults returns the ConfigMap with the defaults of a class, or nil. Of several it returns the oldest.
@@ -234,7 +234,7 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 		return nil
 	}
 	view, current := c.view(of, gw)
-	plan := Decide(view)
+	plan := decide(view)
 	if !*current {
 		return nil // a cache is stale, and its next event causes a reconcile
 	}

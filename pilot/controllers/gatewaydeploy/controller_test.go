@@ -229,7 +229,7 @@ func TestReconcile_ProblemEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSending(t, play(t))
 		gone := key{Namespace: "shop", Name: "gone"}
-		s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(ReasonInvalidName, "too long"))
+		s.problems.Report(gone, reference(play(t, named("gone")).Gateway), problemf(reasonInvalidName, "too long"))
 		if _, err := s.takes(t, gone); err != nil || s.log.Count("Gateway can be deployed again") != 1 {
 			t.Errorf("%v, the log:\n%s", err, &s.log)
 		}
@@ -237,11 +237,11 @@ func TestReconcile_ProblemEnds(t *testing.T) {
 		s.failing(gone, denied)
 		s.failing(web, denied)
 		s.failing(web, errors.New("no connection"))
-		if want := []string{"gone " + ReasonInvalidName + ": too long", "web " + ReasonWriteFailed + ": " + denied.Error()}; !slices.Equal(s.events, want) {
+		if want := []string{"gone " + reasonInvalidName + ": too long", "web " + reasonWriteFailed + ": " + denied.Error()}; !slices.Equal(s.events, want) {
 			t.Errorf("Events: %q", s.events)
 		}
 		// A stale cache does not end a problem.
-		s.problems.Report(web, reference(s.Gateway), problemf(ReasonInvalidName, "too long"))
+		s.problems.Report(web, reference(s.Gateway), problemf(reasonInvalidName, "too long"))
 		s.rejects = func(string, string) *apierrors.StatusError {
 			return apierrors.NewConflict(schema.GroupResource{}, "x", nil)
 		}
@@ -334,9 +334,9 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				}, "gateway.networking.k8s.io/v1", "GatewayClass"), []string{"namespaces/shop/gateways/web"}},
 				{"services", newer(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "Service"), []string{"made " + ReasonNotManaged, "namespaces/shop/gateways/made"}},
 				{"configmaps", newer(&corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: DefaultTemplateName}, Data: map[string]string{TemplateKey: "text"},
+					ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: defaultTemplateName}, Data: map[string]string{templateKey: "text"},
 				}, "v1", "ConfigMap"), []string{"made " + ReasonInvalidTemplate, "namespaces/shop/gateways/made"}},
-				{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/denied", "denied " + ReasonWriteFailed}},
+				{"gateways", newer(play(t, named("denied")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/denied", "denied " + reasonWriteFailed}},
 			} {
 				server.Put(x.o)
 				expect("event of "+x.kind, x.want...)

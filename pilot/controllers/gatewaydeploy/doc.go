@@ -1,7 +1,7 @@
 // Package gatewaydeploy deploys Gateways of the Gateway API: it creates a ServiceAccount, a Service and
 // a Deployment for each Gateway from a template, and an autoscaler and a budget on request.
 //
-// Decide is a pure function with all rules. From a Gateway and the caches it computes the desired
+// decide is a pure function with all rules. From a Gateway and the caches it computes the desired
 // objects and one action for each:
 //
 //	missing                               create

@@ -28,8 +28,8 @@ const (
 	ManagedBy = "istio.io-gateway-controller"
 	// GatewayLabel is the label with the name of the Gateway on created objects.
 	GatewayLabel = "gateway.networking.k8s.io/gateway-name"
-	// ClassLabel is the label with the class of the Gateway on created objects.
-	ClassLabel = "gateway.networking.k8s.io/gateway-class-name"
+	// classLabel is the label with the class of the Gateway on created objects.
+	classLabel = "gateway.networking.k8s.io/gateway-class-name"
 	// ClassDefaultsLabel marks a ConfigMap in the system namespace as overlay for all Gateways of a class.
 	ClassDefaultsLabel = "gateway.istio.io/defaults-for-class"
 
@@ -106,11 +106,11 @@ func labelValue[T ~string](name T) string { return short(string(name), validatio
 // server would reject each object on each attempt.
 func (n names) problem() *Problem {
 	if wrong := validation.IsDNS1123Label(n.workload); len(wrong) > 0 {
-		return problemf(ReasonInvalidName, "invalid name %q of Service and Deployment (%d characters): %s; set a name with annotation %s",
+		return problemf(reasonInvalidName, "invalid name %q of Service and Deployment (%d characters): %s; set a name with annotation %s",
 			n.workload, len(n.workload), strings.Join(wrong, ", "), NameOverride)
 	}
 	if wrong := validation.IsDNS1123Subdomain(n.account); len(wrong) > 0 {
-		return problemf(ReasonInvalidName, "invalid ServiceAccount name %q: %s; set a name with annotation %s",
+		return problemf(reasonInvalidName, "invalid ServiceAccount name %q: %s; set a name with annotation %s",
 			n.account, strings.Join(wrong, ", "), accountOverride)
 	}
 	return nil

@@ -28,13 +28,13 @@ func TestNames(t *testing.T) {
 		"64 characters":   {[]func(*gateway.Gateway){named(long + "b")}, strings.Repeat("a", 54) + "-e30aa4fa", long + "b-istio", ""},
 		"dots":            {[]func(*gateway.Gateway){named("shop.example.com")}, label("shop.example.com-istio"), "shop.example.com-istio", ""},
 		"253 characters":  {[]func(*gateway.Gateway){named(strings.Repeat("a", 253))}, label(strings.Repeat("a", 253) + "-istio"), short(strings.Repeat("a", 253)+"-istio", 253), ""},
-		"name in Unicode": {[]func(*gateway.Gateway){annotated(NameOverride, "tür")}, "", "", ReasonInvalidName},
+		"name in Unicode": {[]func(*gateway.Gateway){annotated(NameOverride, "tür")}, "", "", reasonInvalidName},
 		"a class of 64 characters": {[]func(*gateway.Gateway){func(gw *gateway.Gateway) {
 			gw.Spec.GatewayClassName = gateway.ObjectName(strings.Repeat("c", 64))
 		}, annotated(NameOverride, "edge"), annotated(accountOverride, "sa")}, "edge", "sa", ""},
-		"invalid name":                   {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", ReasonInvalidName},
-		"invalid account":                {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", ReasonInvalidName},
-		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(NameOverride, "a\"\nkind: Secret")}, "", "", ReasonInvalidName},
+		"invalid name":                   {[]func(*gateway.Gateway){annotated(NameOverride, "No_Name")}, "", "", reasonInvalidName},
+		"invalid account":                {[]func(*gateway.Gateway){annotated(accountOverride, "No_Name")}, "", "", reasonInvalidName},
+		"a name that breaks out of YAML": {[]func(*gateway.Gateway){annotated(NameOverride, "a\"\nkind: Secret")}, "", "", reasonInvalidName},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, c.change...)

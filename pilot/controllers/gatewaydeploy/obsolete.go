@@ -39,7 +39,7 @@ func (v View) abandoned() []Step {
 			return nil
 		}
 		return slices.DeleteFunc(v.former(nothing), func(s Step) bool {
-			return s.read.GetLabels()[ClassLabel] == labelValue(gw.Spec.GatewayClassName)
+			return s.read.GetLabels()[classLabel] == labelValue(gw.Spec.GatewayClassName)
 		})
 	case manual(gw):
 		return v.former(nothing)

@@ -71,7 +71,7 @@ func TestObsolete(t *testing.T) {
 		"foreign class, adopted": {func(p *played) {
 			class(p, "example.com/c")
 			programmed(p.Gateway, 0)
-			p.objects["Service/web-istio"].GetLabels()[ClassLabel] = "other"
+			p.objects["Service/web-istio"].GetLabels()[classLabel] = "other"
 		}, "delete delete"},
 		"manual deployment":             {func(p *played) { addresses(gateway.HostnameAddressType)(p.Gateway) }, deleted},
 		"two addresses":                 {func(p *played) { addresses(gateway.IPAddressType, gateway.IPAddressType)(p.Gateway) }, kept},

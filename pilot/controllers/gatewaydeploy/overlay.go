@@ -121,7 +121,7 @@ func identity() [][]string {
 	for _, name := range identityFields {
 		paths = append(paths, []string{"metadata", name})
 	}
-	for _, label := range []string{ManagedLabel, GatewayLabel, ClassLabel} {
+	for _, label := range []string{ManagedLabel, GatewayLabel, classLabel} {
 		paths = append(paths, []string{"metadata", "labels", label})
 	}
 	return paths
@@ -142,7 +142,7 @@ func identityChanged(before, after map[string]any) string {
 // identify sets the labels and the owner reference of a rendered document.
 func identify(document map[string]any, gw *gateway.Gateway) error {
 	for _, label := range [][2]string{
-		{ManagedLabel, ManagedBy}, {GatewayLabel, labelValue(gw.Name)}, {ClassLabel, labelValue(gw.Spec.GatewayClassName)},
+		{ManagedLabel, ManagedBy}, {GatewayLabel, labelValue(gw.Name)}, {classLabel, labelValue(gw.Spec.GatewayClassName)},
 	} {
 		if err := unstructured.SetNestedField(document, label[1], "metadata", "labels", label[0]); err != nil {
 			return fmt.Errorf("metadata.labels: %w", err)

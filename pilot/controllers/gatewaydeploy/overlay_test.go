@@ -26,7 +26,7 @@ func TestOverlay(t *testing.T) {
 		"is empty":                               {"service", "", ""},
 		"removes the label":                      {"service", "metadata: {labels: {gateway.istio.io/managed: null}}", ManagedLabel},
 		"removes all labels":                     {"service", "metadata: {labels: null}", ManagedLabel},
-		"changes the class label":                {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", ClassLabel},
+		"changes the class label":                {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", classLabel},
 		"changes the Gateway label":              {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-name: b}}", GatewayLabel},
 		"is not YAML":                            {"service", "a: [", "key service: yaml: "},
 		"is not an object":                       {"service", "text", "key service"},

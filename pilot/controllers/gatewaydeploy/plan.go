@@ -60,7 +60,7 @@ type Plan struct {
 	Steps []Step
 }
 
-// View is the input of Decide, which does not modify it.
+// View is the input of decide, which does not modify it.
 type View struct {
 	// Gateway is the Gateway to deploy.
 	Gateway *gateway.Gateway
@@ -85,8 +85,8 @@ type View struct {
 	Revision string
 }
 
-// Decide returns the plan for a Gateway.
-func Decide(v View) Plan {
+// decide returns the plan for a Gateway.
+func decide(v View) Plan {
 	if v.foreign() {
 		return Plan{Foreign: true}
 	}
@@ -274,7 +274,7 @@ func (v View) values(called names) Values {
 	annotations, podAnnotations := metadata(gw.Annotations, texts(in.Annotations))
 	maps.Copy(podLabels, map[string]string{
 		"sidecar.istio.io/inject": "false",
-		GatewayLabel:              labelValue(gw.Name), ClassLabel: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
+		GatewayLabel:              labelValue(gw.Name), classLabel: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
 	})
 	podAnnotations["istio.io/rev"] = v.Revision
 	ports := portsOf(gw)

@@ -91,7 +91,7 @@ func TestDecide_NewGateway(t *testing.T) {
 		if len(owners) != 1 || owners[0].UID != "uid-1" || owners[0].Kind != "Gateway" || owners[0].APIVersion != "gateway.networking.k8s.io/v1" || owners[0].Controller != nil {
 			t.Errorf("the owners of the %s are %+v", kind, owners)
 		}
-		for key, want := range map[string]string{ManagedLabel: ManagedBy, GatewayLabel: "web", ClassLabel: "istio"} {
+		for key, want := range map[string]string{ManagedLabel: ManagedBy, GatewayLabel: "web", classLabel: "istio"} {
 			if got := o.GetLabels()[key]; got != want {
 				t.Errorf("label %s of the %s is %q, want %q", key, kind, got, want)
 			}
@@ -308,14 +308,14 @@ func TestDecide_InvalidManagedFields(t *testing.T) {
 	fields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":1}`)
 	o.SetManagedFields(fields)
 	step := p.plan().Steps[1]
-	if step.Action != Leave || step.Problem == nil || step.Problem.Reason != ReasonWriteFailed || !strings.Contains(step.Problem.Message, "read managedFields of Service shop/web-istio") {
+	if step.Action != Leave || step.Problem == nil || step.Problem.Reason != reasonWriteFailed || !strings.Contains(step.Problem.Message, "read managedFields of Service shop/web-istio") {
 		t.Errorf("%+v, %v", step, step.Problem)
 	}
 }
 
 func TestRecord(t *testing.T) {
 	p := problemf(ReasonNotManaged, "not managed")
-	rejected := problemf(ReasonWriteFailed, "quota: used 5")
+	rejected := problemf(reasonWriteFailed, "quota: used 5")
 	for name, c := range map[string]struct {
 		before   string
 		problems []*Problem

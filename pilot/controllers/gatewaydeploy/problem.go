@@ -4,8 +4,8 @@ import "incumbent.dev/incumbent/pilot/controllers/reconcile"
 
 // Reasons of problems and of their Events.
 const (
-	// ReasonInvalidName means that the name of an object would be invalid.
-	ReasonInvalidName = "InvalidName"
+	// reasonInvalidName means that the name of an object would be invalid.
+	reasonInvalidName = "InvalidName"
 	// ReasonInvalidTemplate means that the template is invalid.
 	ReasonInvalidTemplate = "InvalidTemplate"
 	// ReasonInvalidParameters means that parametersRef or the class defaults are invalid.
@@ -15,10 +15,10 @@ const (
 	ReasonUnknownParameter = "UnknownParameter"
 	// ReasonNotManaged means that an object of the same name exists without the managed label.
 	ReasonNotManaged = "NotManaged"
-	// ReasonNameTaken means that an object of the same name belongs to another Gateway.
-	ReasonNameTaken = "NameTaken"
-	// ReasonWriteFailed means that a write failed.
-	ReasonWriteFailed = "WriteFailed"
+	// reasonNameTaken means that an object of the same name belongs to another Gateway.
+	reasonNameTaken = "NameTaken"
+	// reasonWriteFailed means that a write failed.
+	reasonWriteFailed = "WriteFailed"
 )
 
 // Problem is the reason why a request in a Gateway is not fulfilled.

@@ -20,14 +20,14 @@ const maxProblem = 2048
 // failing records an Event when the API server starts to reject writes for a Gateway.
 func (c *Controller) failing(of key, err error) {
 	if gw := c.gateways.Get(of.Namespace, of.Name); gw != nil && rejection(err) != nil {
-		c.problems.Failed(reference(gw), ReasonWriteFailed, err)
+		c.problems.Failed(reference(gw), reasonWriteFailed, err)
 	}
 }
 
 // rejection returns the problem that the API server rejects a write, or nil. Other errors are transient.
 func rejection(err error) *Problem {
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		return problemf(ReasonWriteFailed, "%v", err)
+		return problemf(reasonWriteFailed, "%v", err)
 	}
 	return nil
 }
@@ -42,7 +42,7 @@ func reference(gw *gateway.Gateway) *corev1.ObjectReference {
 func record(gw *gateway.Gateway, problems []*Problem) string {
 	text := reconcile.ProblemText(problems)
 	before := gw.Annotations[ProblemAnnotation]
-	if rejected := ReasonWriteFailed + ": "; strings.HasPrefix(text, rejected) && strings.HasPrefix(before, rejected) {
+	if rejected := reasonWriteFailed + ": "; strings.HasPrefix(text, rejected) && strings.HasPrefix(before, rejected) {
 		return before
 	}
 	return strings.ToValidUTF8(text[:min(len(text), maxProblem)], "")

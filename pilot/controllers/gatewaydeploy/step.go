@@ -41,7 +41,7 @@ func (v View) step(kind Kind, called names, document map[string]any, autoscaled 
 	}
 	same, err := kind.upToDate(present, document)
 	if err != nil {
-		s.Problem = problemf(ReasonWriteFailed, "%v", err)
+		s.Problem = problemf(reasonWriteFailed, "%v", err)
 		return s
 	}
 	if !same {
@@ -62,7 +62,7 @@ func (v View) conflict(s Step, present metav1.Object, chosen bool) *Problem {
 		return problemf(ReasonNotManaged, "%s %s/%s exists without label %s and is not changed; delete it, or set another name with annotation %s",
 			s.Kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
-		return problemf(ReasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
+		return problemf(reasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
 			s.Kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], NameOverride)
 	}
 	return nil

@@ -50,17 +50,17 @@ type Template struct {
 	parsed *template.Template
 }
 
-// DefaultTemplate returns the built-in template.
-func DefaultTemplate() *Template {
-	t, err := ParseTemplate("built-in template", embedded)
+// defaultTemplate returns the built-in template.
+func defaultTemplate() *Template {
+	t, err := parseTemplate("built-in template", embedded)
 	if err != nil {
 		panic(err) // excluded by a test
 	}
 	return t
 }
 
-// ParseTemplate parses a template. source describes its origin in errors.
-func ParseTemplate(source, text string) (*Template, error) {
+// parseTemplate parses a template. source describes its origin in errors.
+func parseTemplate(source, text string) (*Template, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, fmt.Errorf("%s is empty; delete it to use the built-in template", source)
 	}

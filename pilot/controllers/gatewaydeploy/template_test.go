@@ -46,7 +46,7 @@ func TestTemplate_Invalid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := play(t)
 			var err error
-			if p.Template, err = ParseTemplate("ConfigMap s/t", c.text); err != nil {
+			if p.Template, err = parseTemplate("ConfigMap s/t", c.text); err != nil {
 				t.Fatal(err)
 			}
 			plan := p.plan()
@@ -59,7 +59,7 @@ func TestTemplate_Invalid(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", " \n", "{{ .Name", "{{ nosuch .Name }}"} {
-		if _, err := ParseTemplate("ConfigMap s/t", text); err == nil || !strings.Contains(err.Error(), "ConfigMap s/t") {
+		if _, err := parseTemplate("ConfigMap s/t", text); err == nil || !strings.Contains(err.Error(), "ConfigMap s/t") {
 			t.Errorf("template %q: %v", text, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestTemplate_NullAnnotations(t *testing.T) {
 	p := play(t)
 	_, others, _ := strings.Cut(embedded, "\n---\n")
 	var err error
-	if p.Template, err = ParseTemplate("ConfigMap s/t", `apiVersion: v1
+	if p.Template, err = parseTemplate("ConfigMap s/t", `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: {{ .ServiceAccount | quote }}, namespace: {{ .Namespace | quote }}, labels: {}, annotations: null}
 ---
@@ -126,7 +126,7 @@ func TestTemplate_PortsAndAddress(t *testing.T) {
 // All values are available, including values that the built-in template does not use.
 func TestTemplate_Values(t *testing.T) {
 	text := `metadata: {annotations: {all: {{ printf "%s %s %s %s %s %s %s %s %s %s" .Gateway .Class .Namespace .UID .Name .ServiceAccount .Image .Revision .ServiceType .Listen | quote }}}}`
-	template, err := ParseTemplate("a test", text)
+	template, err := parseTemplate("a test", text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
 	p.View = View{
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
-		Template: DefaultTemplate(), Revision: "canary",
+		Template: defaultTemplate(), Revision: "canary",
 		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
 		Existing:   func(kind Kind, name string) metav1.Object { return p.objects[string(kind)+"/"+name] },
 		Owned: func(kind Kind) (all []metav1.Object) {
@@ -103,7 +103,7 @@ func (p *played) settle() {
 
 func (p *played) plan() Plan {
 	p.t.Helper()
-	plan := Decide(p.View)
+	plan := decide(p.View)
 	if plan.Problem != nil && plan.Problem.Reason != ReasonUnknownParameter && len(plan.Steps) > 0 {
 		p.t.Errorf("a plan with a problem has steps: %+v", plan)
 	}

@@ -74,7 +74,7 @@ func TestUnknownClass(t *testing.T) {
 					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == ClassName })
 				}
 				p := unknownClass(v, g)
-				if got := p != nil; got != (want && ours) || got && (p.Reason != ReasonUnknownClass || !strings.Contains(p.Message, class)) {
+				if got := p != nil; got != (want && ours) || got && (p.Reason != reasonUnknownClass || !strings.Contains(p.Message, class)) {
 					t.Errorf("class %s, revision %s, istio exists %v: %v", class, revision, exists, p)
 				}
 			}
@@ -102,7 +102,7 @@ func TestUnknownRevision(t *testing.T) {
 			v.namespace("infra").Labels = map[string]string{revisionLabel: test.namespace}
 		}
 		p := unknownRevision(v, g)
-		if got := p != nil; got != test.want || got && (p.Reason != ReasonUnknownRevision || !strings.Contains(p.Message, "prod")) {
+		if got := p != nil; got != test.want || got && (p.Reason != reasonUnknownRevision || !strings.Contains(p.Message, "prod")) {
 			t.Errorf("%s: %v", name, p)
 		}
 	}

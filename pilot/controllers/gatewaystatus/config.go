@@ -18,14 +18,14 @@ const (
 
 // Reasons of Events.
 const (
-	// ReasonUnknownClass means that the class of a Gateway does not exist.
-	ReasonUnknownClass = "UnknownClass"
-	// ReasonUnknownRevision means that the revision label of a Gateway names no revision and no tag.
-	ReasonUnknownRevision = "UnknownRevision"
-	// ReasonStatusFull means that the status of a route is limited to fewer entries than needed.
-	ReasonStatusFull = "StatusFull"
-	// ReasonNotWritten means that a status update failed.
-	ReasonNotWritten = "StatusNotWritten"
+	// reasonUnknownClass means that the class of a Gateway does not exist.
+	reasonUnknownClass = "UnknownClass"
+	// reasonUnknownRevision means that the revision label of a Gateway names no revision and no tag.
+	reasonUnknownRevision = "UnknownRevision"
+	// reasonStatusFull means that the status of a route is limited to fewer entries than needed.
+	reasonStatusFull = "StatusFull"
+	// reasonNotWritten means that a status update failed.
+	reasonNotWritten = "StatusNotWritten"
 )
 
 // Config configures a Controller.

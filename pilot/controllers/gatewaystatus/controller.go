@@ -91,7 +91,7 @@ func (c *Controller) reconcile(ctx context.Context, k key) error {
 // failing records an Event when writes for an object start to fail.
 func (c *Controller) failing(k key, err error) {
 	if o := c.object(k); o != nil {
-		c.problems.Failed(reference(k, o), ReasonNotWritten, err)
+		c.problems.Failed(reference(k, o), reasonNotWritten, err)
 	}
 }
 

@@ -72,7 +72,7 @@ func unknownClass(v view, g *gateway.Gateway) *problem {
 	if class == ClassName || v.class(class) != nil || !mine(v, g.ObjectMeta) {
 		return nil
 	}
-	return problemf(ReasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
+	return problemf(reasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
 }
 
 // unknownRevision returns a problem if the revision label of a Gateway names no revision and no tag, or nil. The
@@ -87,7 +87,7 @@ func unknownRevision(v view, g *gateway.Gateway) *problem {
 	if revision == "" || v.claimed(revision) {
 		return nil
 	}
-	return problemf(ReasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
+	return problemf(reasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
 }
 
 // meta returns the metadata that is kept of all objects.

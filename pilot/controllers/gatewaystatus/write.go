@@ -228,7 +228,7 @@ func full(left int) *problem {
 	if left == 0 {
 		return nil
 	}
-	return problemf(ReasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
+	return problemf(reasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
 }
 
 // indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.

@@ -28,5 +28,5 @@ func unknownClass(mode Mode, ingress *networkingv1.Ingress, named *networkingv1.
 	if mode != Strict || annotated || named != nil || ingress.Spec.IngressClassName == nil {
 		return nil
 	}
-	return reconcile.Problemf(ReasonUnknownClass, "IngressClass %s does not exist; create it or set another class", *ingress.Spec.IngressClassName)
+	return reconcile.Problemf(reasonUnknownClass, "IngressClass %s does not exist; create it or set another class", *ingress.Spec.IngressClassName)
 }

@@ -64,7 +64,7 @@ func TestUnknownClass(t *testing.T) {
 		if test.annotated {
 			i.Annotations = map[string]string{classAnnotation: ""}
 		}
-		if got := unknownClass(test.mode, i, test.named); (got != nil) != test.want || got != nil && (got.Reason != ReasonUnknownClass || !strings.Contains(got.Message, name)) {
+		if got := unknownClass(test.mode, i, test.named); (got != nil) != test.want || got != nil && (got.Reason != reasonUnknownClass || !strings.Contains(got.Message, name)) {
 			t.Errorf("%s: %v", what, got)
 		}
 	}

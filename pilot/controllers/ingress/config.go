@@ -29,10 +29,10 @@ const (
 	// ControllerName is the controller of our IngressClasses.
 	ControllerName = "istio.io/ingress-controller"
 
-	// ReasonUnknownClass is the reason of the Event on an Ingress whose IngressClass does not exist.
-	ReasonUnknownClass = "UnknownClass"
-	// ReasonNotWritten is the reason of the Event on an Ingress whose status cannot be written.
-	ReasonNotWritten = "StatusNotWritten"
+	// reasonUnknownClass is the reason of the Event on an Ingress whose IngressClass does not exist.
+	reasonUnknownClass = "UnknownClass"
+	// reasonNotWritten is the reason of the Event on an Ingress whose status cannot be written.
+	reasonNotWritten = "StatusNotWritten"
 
 	classAnnotation = "kubernetes.io/ingress.class"
 	name            = "ingress controller"

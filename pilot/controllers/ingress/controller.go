@@ -200,6 +200,6 @@ func (c *Controller) missing() apirequest.Condition {
 // failing records an Event with the error on an Ingress.
 func (c *Controller) failing(name key, err error) {
 	if ingress := c.ingresses.Get(name.Namespace, name.Name); ingress != nil {
-		c.problems.Failed(ingress, ReasonNotWritten, err)
+		c.problems.Failed(ingress, reasonNotWritten, err)
 	}
 }

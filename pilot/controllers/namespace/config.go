@@ -18,8 +18,8 @@ const (
 	ConfigMapName = "istio-ca-root-cert"
 	// BundleKey is the key of the bundle in the ConfigMap. Its value is PEM.
 	BundleKey = "root-cert.pem"
-	// ReasonNotWritten is the reason of the Event on a ConfigMap that cannot be written, or that another writer reverts.
-	ReasonNotWritten = "BundleNotWritten"
+	// reasonNotWritten is the reason of the Event on a ConfigMap that cannot be written, or that another writer reverts.
+	reasonNotWritten = "BundleNotWritten"
 
 	// configLabel marks created ConfigMaps in the same way as istiod.
 	configLabel = "istio.io/config"

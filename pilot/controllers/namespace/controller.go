@@ -88,7 +88,7 @@ func (c *Controller) failing(name string, err error) {
 		about = have
 	}
 	if active(c.namespaces.Get("", name)) {
-		c.problems.Failed(reconcile.Reference("v1", "ConfigMap", about), ReasonNotWritten, err)
+		c.problems.Failed(reconcile.Reference("v1", "ConfigMap", about), reasonNotWritten, err)
 	}
 }
 

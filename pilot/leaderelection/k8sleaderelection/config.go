@@ -16,9 +16,9 @@ import (
 // random number in [0,1). RenewDeadline must be greater than RetryPeriod × JitterFactor.
 const JitterFactor = 1.2
 
-// DefaultMaxClockDrift is the default maximum relative error of clock rates. Clocks of computers stay below 0.0005, even
+// defaultMaxClockDrift is the default maximum relative error of clock rates. Clocks of computers stay below 0.0005, even
 // without NTP.
-const DefaultMaxClockDrift = 0.02
+const defaultMaxClockDrift = 0.02
 
 // KeyComparisonFunc reports whether this candidate outranks a live holder with existingKey in its record, and may preempt
 // it. The elector calls it for every input, so it must be fast and must not block. Call LeaderElector.Refresh when its
@@ -100,7 +100,7 @@ type LeaderElectionConfig struct {
 	// PreemptImmediately skips settling after a preemption, as Istio's elector does. Then two candidates may act at the
 	// same time.
 	PreemptImmediately bool
-	// MaxClockDrift is the maximum relative error of this machine's clock rates. The default is DefaultMaxClockDrift.
+	// MaxClockDrift is the maximum relative error of this machine's clock rates. The default is defaultMaxClockDrift.
 	MaxClockDrift float64
 	// Gate, if set, rejects writes outside the validity. The elector sets it.
 	Gate Gate
@@ -243,7 +243,7 @@ func (c LeaderElectionConfig) validateLimits() (errs []error) {
 // withDefaults returns a copy with defaults for zero fields.
 func (c LeaderElectionConfig) withDefaults() LeaderElectionConfig {
 	if c.MaxClockDrift == 0 {
-		c.MaxClockDrift = DefaultMaxClockDrift
+		c.MaxClockDrift = defaultMaxClockDrift
 	}
 	t := c.timing()
 	c.DrainLimit = t.DrainLimit
