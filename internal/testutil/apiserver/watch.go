@@ -18,7 +18,7 @@ import (
 // stream is the body of an open watch. A read waits for the next event.
 type stream struct {
 	s        *Server
-	ctx      context.Context //nolint:containedctx // of the request
+	ctx      context.Context // of the request
 	end      context.CancelFunc
 	matches  func(key string, o object) bool
 	next     int    // index in the history
