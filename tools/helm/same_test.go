@@ -23,6 +23,7 @@ import (
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // trial describes a release by the values of the chart, and by the server that it runs.
@@ -55,25 +56,25 @@ var memberless = map[string]string{"ENABLE_MEMBER_LEASE": "false"}
 
 var trials = map[string]trial{
 	"defaults":   {},
-	"a revision": {release: "anything", values: "revision: canary", config: bootstrap.Config{Revision: "canary"}},
+	"a revision": {release: "anything", values: "revision: canary", config: bootstrap.Config{Config: leaderelection.Config{Revision: "canary"}}},
 	"a name": {
 		values: "name: plane", name: "plane", fence: install.Config{Others: []string{"plane-*"}},
 	},
 	"leases": {
-		values: "elections: {lock: lease}", config: bootstrap.Config{Lock: "lease"}, args: []string{"--lock=lease"},
+		values: "elections: {lock: lease}", config: bootstrap.Config{LockType: "lease"}, args: []string{"--lock=lease"},
 	},
 	"coordinated": {
 		values: "elections: {lock: lease, strategy: incumbent.dev/DefaultRevision}",
-		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
+		config: bootstrap.Config{LockType: "lease", ElectionStrategy: "incumbent.dev/DefaultRevision", Coordinator: true},
 		args:   []string{"--lock=lease", "--election-strategy=incumbent.dev/DefaultRevision"}, env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"}),
 	},
 	"fence for coordinated candidates of other releases": {
-		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{Lock: "lease"}, args: []string{"--lock=lease"},
+		values: "{elections: {lock: lease}, fence: {coordinated: true}}", config: bootstrap.Config{LockType: "lease"}, args: []string{"--lock=lease"},
 		fence: install.Config{Coordinated: true},
 	},
 	"coordinated by another release": {
 		values: "{elections: {lock: lease, strategy: mine, coordinator: false}, fence: {mode: audit}, gatewayAPI: {deployment: false}}",
-		config: bootstrap.Config{Lock: "lease", ElectionStrategy: "mine", DisableGatewayDeployment: true},
+		config: bootstrap.Config{LockType: "lease", ElectionStrategy: "mine", DisableGatewayDeployment: true},
 		args:   []string{"--lock=lease", "--election-strategy=mine"}, env: map[string]string{"PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER": "false"},
 		fence: install.Config{Mode: "audit"},
 	},
@@ -82,14 +83,14 @@ var trials = map[string]trial{
 		env: fenced(map[string]string{"ENABLE_COORDINATOR": "true"}),
 	},
 	"both lock types": {
-		values: "elections: {lock: multi}", config: bootstrap.Config{Lock: "multi"}, args: []string{"--lock=multi"},
+		values: "elections: {lock: multi}", config: bootstrap.Config{LockType: "multi"}, args: []string{"--lock=multi"},
 	},
 	"timing": {
 		values: "elections: {leaseDuration: 40s, renewDeadline: 30s, retryPeriod: 5s}",
 		args:   []string{"--lease-duration=40s", "--renew-deadline=30s", "--retry-period=5s"},
 	},
 	"one node": {
-		values: "elections: {enabled: false}", config: bootstrap.Config{DisableElections: true}, env: map[string]string{"ENABLE_LEADER_ELECTION": "false"}, golden: "one-node",
+		values: "elections: {enabled: false}", config: bootstrap.Config{Config: leaderelection.Config{Disabled: true}}, env: map[string]string{"ENABLE_LEADER_ELECTION": "false"}, golden: "one-node",
 		unfenced: true,
 	},
 	"no fence": {
@@ -122,7 +123,7 @@ var trials = map[string]trial{
 		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}),
 	},
 	"no Gateway API and leases": {
-		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, Lock: "lease", DisableMember: true},
+		values: "{gatewayAPI: {enabled: false}, elections: {lock: lease}, fence: {mode: audit}}", config: bootstrap.Config{DisableGatewayAPI: true, LockType: "lease", DisableMember: true},
 		args: []string{"--lock=lease"}, env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"},
 		fence: install.Config{Mode: "audit"},
 	},
@@ -216,7 +217,7 @@ func (c trial) made(t *testing.T) []runtime.Object {
 			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: meta("", name+".istio-system"), Rules: manifests.ClusterRules(rights),
 		},
 	}
-	if !c.config.DisableElections {
+	if !c.config.Disabled {
 		objects = append(objects, role(name+"-operator", manifests.OperatorRules(rights)))
 		for _, lock := range bootstrap.GuardedLeases(c.config) {
 			objects = append(objects, &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: meta("istio-system", lock)})
@@ -311,7 +312,7 @@ func TestChart_NotShared(t *testing.T) {
 func (c trial) policies(t *testing.T, name string) (objects []runtime.Object) {
 	t.Helper()
 	f, account := c.fence, name+"-"+c.config.Revision
-	f.Namespace, f.Lock, f.Revisions, f.ServiceAccounts = "istio-system", c.config.Lock, []string{c.config.Revision}, []string{account}
+	f.Namespace, f.Lock, f.Revisions, f.ServiceAccounts = "istio-system", c.config.LockType, []string{c.config.Revision}, []string{account}
 	f.Coordinated = f.Coordinated || c.config.ElectionStrategy != ""
 	f.Coordinators = coordinators(f.Coordinated)
 	f.Elections = bootstrap.FencedElections(c.config)
