@@ -19,36 +19,25 @@ import (
 // kindsEvery is the interval at which a row checks whether its kinds are served. There is no event for that.
 const kindsEvery = 5 * time.Second
 
-// olderLooks is the number of checks that must find only older versions before they are logged. During an installation the
-// API server can serve one version a moment before another.
-const olderLooks = 2
-
-// awaitKinds waits until the API server serves all kinds. It logs missing kinds once, and once more if only older versions
+// awaitKinds waits until the API server serves all kinds. It logs the missing kinds when they change, and whether only older versions
 // are served. If discovery fails, a kind counts as served: the caches of the controller report that.
 func (s *site) awaitKinds(ctx context.Context, lock string, kinds []schema.GroupVersionResource, log *slog.Logger) error {
-	logged := false
-	older := 0
+	var reported apirequest.Reported[string]
 	for {
 		missing := s.missing(kinds)
 		if len(kinds) > 0 {
 			s.metrics.missing.WithLabelValues(lock).Set(float64(len(missing)))
 		}
+		names := s.describe(ctx, missing)
+		_, changed := reported.Change(lock, strings.Join(names, " "))
 		if len(missing) == 0 {
-			if logged {
+			if changed {
 				log.Info("all CustomResourceDefinitions are served")
 			}
 			return nil
 		}
-		names, others := s.describe(ctx, missing, older < olderLooks)
-		if others {
-			older++
-		}
-		if !logged || others && older == olderLooks {
+		if changed {
 			log.Warn("waiting for missing CustomResourceDefinitions", "missing", names)
-			if others {
-				older = olderLooks
-			}
-			logged = true
 		}
 		if err := apirequest.Pause(ctx, kindsEvery); err != nil {
 			return fmt.Errorf("wait for the CustomResourceDefinitions of %v: %w", names, err)
@@ -75,19 +64,16 @@ func (s *site) serves(kind schema.GroupVersionResource) (served, known bool) {
 	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == kind.Resource }), true
 }
 
-// describe returns the names of kinds. With look it adds other served versions, and reports whether there are any.
-func (s *site) describe(ctx context.Context, kinds []schema.GroupVersionResource, look bool) (names []string, others bool) {
+// describe returns the names of kinds, with other versions of them that are served.
+func (s *site) describe(ctx context.Context, kinds []schema.GroupVersionResource) (names []string) {
 	for _, kind := range kinds {
 		name := kind.Resource + "." + kind.Group
-		if look {
-			if versions := s.versions(ctx, kind); len(versions) > 0 {
-				others = true
-				name = fmt.Sprintf("%s/%s (only %s is served: install a newer definition)", name, kind.Version, strings.Join(versions, ", "))
-			}
+		if versions := s.versions(ctx, kind); len(versions) > 0 {
+			name = fmt.Sprintf("%s/%s (only %s is served: install a newer definition)", name, kind.Version, strings.Join(versions, ", "))
 		}
 		names = append(names, name)
 	}
-	return names, others
+	return names
 }
 
 // versions returns the served versions of a kind. It is empty if discovery fails.

@@ -33,7 +33,7 @@ type tags struct {
 	log     *slog.Logger
 	// event records an Event about a claim, once for all processes.
 	event    func(ctx context.Context, about revisions.Claim, name, message string)
-	reported map[string]string // the reported conflicts, by tag
+	reported apirequest.Reported[string] // the conflicts, by tag
 }
 
 // followTags creates the tag watcher if a row needs it.
@@ -55,7 +55,7 @@ func (s *site) followTags(rows []election) {
 func newTags(watcher revisions.Tags, log *slog.Logger, event func(context.Context, revisions.Claim, string, string)) *tags {
 	t := &tags{
 		watcher: watcher, known: make(chan struct{}), changed: make(chan struct{}, 1),
-		log: log, event: event, reported: map[string]string{},
+		log: log, event: event,
 	}
 	once := sync.OnceFunc(func() { close(t.known) })
 	watcher.AddHandler(func(sets.Set[string]) {
@@ -92,11 +92,11 @@ func (t *tags) report(ctx context.Context) {
 }
 
 func (t *tags) reportNow(ctx context.Context) {
-	now := map[string]string{}
+	now := sets.New[string]()
 	for _, conflict := range t.watcher.Conflicts() {
 		tag, text := conflict.Used.Tag, conflict.String()
-		now[tag] = text
-		if t.reported[tag] == text {
+		now.Insert(tag)
+		if _, changed := t.reported.Change(tag, text); !changed {
 			continue
 		}
 		t.log.Warn("several revisions claim a tag", "tag", tag, "used", conflict.Used.String(), "conflict", text)
@@ -106,12 +106,12 @@ func (t *tags) reportNow(ctx context.Context) {
 			t.event(ctx, other, fmt.Sprintf("tag-conflict.%s.%x", other.UID, sum.Sum64()), fmt.Sprintf("%s. Delete it (%s) or change its label istio.io/rev.", text, other.DeleteCommand()))
 		}
 	}
-	for tag := range t.reported {
-		if now[tag] == "" {
+	for _, tag := range t.reported.Keys() {
+		if !now.Has(tag) {
+			t.reported.Change(tag, "")
 			t.log.Info("only one revision claims the tag now", "tag", tag)
 		}
 	}
-	t.reported = now
 }
 
 // claimEvent records an Event about a claim.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // LeaderLabel is the label of the Pod that leads an election. Its value is the name of the lock. See Config.LabelPod.
@@ -67,11 +69,11 @@ func (p *podLabel) serve(ctx context.Context) {
 	defer ticker.Stop()
 	last := labelChange{ctx: ctx}
 	err := p.patch(ctx, false)
-	for logged := false; ; {
-		if err != nil && !logged {
+	var reported apirequest.Reported[string]
+	for {
+		if reported.Failed("label", err) {
 			p.cfg.Logger.Warn("failed to label the Pod; retrying", "election", p.cfg.lockName(), "pod", p.cfg.LabelPod, "set", last.set, "err", err)
 		}
-		logged = err != nil
 		select {
 		case <-ctx.Done():
 			return

@@ -107,7 +107,7 @@ func (c Config) predecessorName() string { return c.lockName() + " (predecessor)
 
 // readPredecessor reads the old lock, and repeats that after RetryPeriod until it succeeds. An error means that ctx has ended.
 func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock) (k8sresourcelock.Snapshot, error) {
-	logged := ""
+	var reported apirequest.Reported[string]
 	for {
 		call, cancel := context.WithTimeout(ctx, l.cfg.RenewDeadline)
 		snapshot, err := lock.Read(call)
@@ -115,8 +115,7 @@ func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock
 		if err == nil || ctx.Err() != nil {
 			return snapshot, ctx.Err()
 		}
-		if text := err.Error(); text != logged {
-			logged = text
+		if reported.Failed("read", err) {
 			l.cfg.Logger.Warn("failed to read the predecessor's lock; run functions wait. Grant get, watch and update on it.",
 				"election", l.cfg.lockName(), "lock", lock.Describe(), "err", err)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -67,10 +68,9 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 	defer running.Wait()
 	defer cancel()
 	for _, informer := range c.informers() {
-		last := "" // repeated errors are printed once
+		var reported apirequest.Reported[string]
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
-			if ctx.Err() == nil && err.Error() != last {
-				last = err.Error()
+			if ctx.Err() == nil && reported.Failed("watch", err) {
 				fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: watch interrupted; retrying: %v", err)))
 			}
 		})

@@ -12,13 +12,13 @@ import (
 type failures[K comparable] struct {
 	log *slog.Logger
 
-	mu     sync.Mutex
-	reason map[K]string   // by key
-	keys   map[string]int // number of failing keys, by reason
+	mu      sync.Mutex
+	reasons apirequest.Reported[K]
+	keys    map[string]int // number of failing keys, by reason
 }
 
 func newFailures[K comparable](log *slog.Logger) *failures[K] {
-	return &failures[K]{log: log, reason: map[K]string{}, keys: map[string]int{}}
+	return &failures[K]{log: log, keys: map[string]int{}}
 }
 
 // note records the result of one reconcile. It reports whether the key started to fail, or fails
@@ -26,21 +26,21 @@ func newFailures[K comparable](log *slog.Logger) *failures[K] {
 func (f *failures[K]) note(key K, err error) (started bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	before := f.reason[key]
 	now := apirequest.Reason(err)
+	before, changed := f.reasons.Change(key, now)
+	if !changed {
+		return false
+	}
 	if now != "" {
-		f.reason[key] = now
 		f.keys[now]++
 		if f.keys[now] == 1 {
 			f.log.Warn("reconcile failed; retrying", "key", key, "err", err)
 		}
-	} else {
-		delete(f.reason, key)
 	}
 	if before != "" {
 		if f.keys[before]--; f.keys[before] == 0 {
 			f.log.Info("reconcile succeeded again", "key", key, "reason", before)
 		}
 	}
-	return now != "" && now != before
+	return now != ""
 }

@@ -4,11 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Event records a Kubernetes Event, like Eventf of record.EventRecorder. It does not wait for the
@@ -44,10 +45,8 @@ func ProblemText(all []*Problem) string {
 // Problems tracks the problems of each key. It reports a change of them in the log and as Events
 // on the object.
 type Problems[K comparable] struct {
-	config ProblemsConfig
-
-	mu       sync.Mutex
-	reported map[K]string
+	config   ProblemsConfig
+	reported apirequest.Reported[K]
 }
 
 // ProblemsConfig configures Problems.
@@ -65,15 +64,15 @@ func NewProblems[K comparable](config ProblemsConfig) *Problems[K] {
 	if config.Event == nil {
 		config.Event = func(runtime.Object, string, string, string, ...any) {}
 	}
-	return &Problems[K]{config: config, reported: map[K]string{}}
+	return &Problems[K]{config: config}
 }
 
 // Report sets the problems of a key. It ignores nil problems. about is the object of the Events; it
 // may be nil if there is no problem.
 func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
 	now := ProblemText(all)
-	switch before := p.change(key, now); {
-	case now == before:
+	switch _, changed := p.reported.Change(key, now); {
+	case !changed:
 	case now == "":
 		p.config.Logger.Info(p.config.Over, "key", key)
 	default:
@@ -89,18 +88,6 @@ func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
 // Failed records an Event with the error of a failed write. It is for Config.Failing.
 func (p *Problems[K]) Failed(about runtime.Object, reason string, err error) {
 	p.config.Event(about, corev1.EventTypeWarning, reason, "%v", err)
-}
-
-func (p *Problems[K]) change(key K, now string) (before string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before = p.reported[key]
-	if now == "" {
-		delete(p.reported, key)
-	} else {
-		p.reported[key] = now
-	}
-	return before
 }
 
 // Reference returns a reference for an Event. An event recorder cannot derive the names of all kinds.

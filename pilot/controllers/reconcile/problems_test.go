@@ -42,11 +42,11 @@ func TestProblems_ReportChanges(t *testing.T) {
 	if found, solved := strings.Count(log.String(), "problem found"), strings.Count(log.String(), "problems solved"); found != 5 || solved != 1 {
 		t.Errorf("logged %d and %d times:\n%s", found, solved, &log)
 	}
-	if n := len(problems.reported); n != 1 {
+	if n := len(problems.reported.Keys()); n != 1 {
 		t.Errorf("%d keys tracked", n)
 	}
 	problems.Report("a", nil)
-	if n := len(problems.reported); n != 0 {
+	if n := len(problems.reported.Keys()); n != 0 {
 		t.Errorf("%d keys tracked after the last report", n)
 	}
 	NewProblems[string](ProblemsConfig{Logger: slog.New(slog.DiscardHandler)}).Report("a", about, first)

@@ -121,7 +121,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 	log := o.Logger.With("lock", r.Namespace+"/"+r.Name, "holder", r.Holder, "transitions", r.Transitions)
 	ctx, cancel := context.WithTimeout(ctx, max(r.Lease, time.Second))
 	defer cancel()
-	logged := ""
+	var reported apirequest.Reported[string]
 	var rejected clients
 	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
 		to, err := connect(rejected)
@@ -140,8 +140,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 		case err == nil:
 			log.Info("lock of a process that has ended has changed; not releasing it", "why", why)
 			return
-		case err.Error() != logged && ctx.Err() == nil:
-			logged = err.Error()
+		case ctx.Err() == nil && reported.Failed("release", err):
 			log.Warn("failed to release the lock of a process that has ended; retrying while its lease lasts", "err", err)
 		}
 		if apirequest.Pause(ctx, pause) != nil {

@@ -27,7 +27,7 @@ var errFinal = errors.New("not retried")
 // retry calls until call succeeds, ctx ends, or the error wraps errFinal. It logs each new error, and reports success.
 func retry(ctx context.Context, logger *slog.Logger, doing string, call func(context.Context) error) bool {
 	backoff := apirequest.Backoff(firstPause, lastPause)
-	said := ""
+	var reported apirequest.Reported[string]
 	for {
 		callCtx, cancel := context.WithTimeout(ctx, callTimeout)
 		err := call(callCtx)
@@ -38,9 +38,8 @@ func retry(ctx context.Context, logger *slog.Logger, doing string, call func(con
 		if ctx.Err() != nil {
 			return false
 		}
-		if text := err.Error(); text != said {
+		if _, changed := reported.Change(doing, err.Error()); changed {
 			logger.Warn("step of node failed; retrying", "doing", doing, "err", err)
-			said = text
 		}
 		if errors.Is(err, errFinal) || apirequest.Pause(ctx, backoff.Step()) != nil {
 			return false
