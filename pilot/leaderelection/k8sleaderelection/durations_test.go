@@ -24,10 +24,10 @@ func passOf(before, after core.State, acknowledged core.Op) *change {
 
 func TestHandoverDuration(t *testing.T) {
 	following := core.State{Phase: core.Following}
-	requesting := core.State{Phase: core.Following, Requesting: core.Requests{Wanted: true}}
+	requesting := core.State{Phase: core.Following, Handover: core.Handover{Requesting: core.Requests{Wanted: true}}}
 	settling := core.State{Phase: core.Settling}
 	leading := core.State{Phase: core.Leading}
-	handingOver := core.State{Phase: core.Draining, Drain: core.Drain{HandOver: true}}
+	handingOver := core.State{Phase: core.Draining, Leadership: core.Leadership{Drain: core.Drain{HandOver: true}}}
 	draining := core.State{Phase: core.Draining}
 	requested := func(since core.Instant) durations { return durations{requestedSince: since} }
 	given := func(since core.Instant) durations { return durations{handingOverSince: since} }
@@ -73,9 +73,9 @@ func TestLeaderlessSince(t *testing.T) {
 		exists    bool
 		now, want core.Instant
 	}{"held": {true, expired - 1, 0}, "expired": {true, now, expired}, "absent": {false, now, now}} {
-		s := core.State{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
+		s := core.State{Sight: core.Sight{Known: core.Current, Since: core.Since{Record: seen}, Snap: core.Snapshot{
 			Exists: c.exists, Content: record.Readable, Record: core.Record{Holder: "x", Lease: 40 * time.Second},
-		}}
+		}}}
 		if got := r.leaderlessSince(&change{in: core.Input{Now: core.ClockReading{Mono: c.now}}, after: s}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}

@@ -75,7 +75,7 @@ func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, 
 func TestReportPhase(t *testing.T) {
 	r, o, log := reporting(t)
 	r.claim = core.Nominated
-	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Running: true}})
+	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Leadership: core.Leadership{Running: true}}})
 	o.wants(t, "leading", "phase e settling leading why", "on e", "term e true nominated")
 	if strings.Count(log.String(), "claim=nominated") != 1 {
 		t.Errorf("log %s", log)
@@ -86,7 +86,7 @@ func TestReportPhase(t *testing.T) {
 	}{"validity lost": {core.ValidityLost, nil}, "record lost": {core.RecordLost, nil}, "failed function": {core.NotLost, errors.New("x")}, "stopped": {}} {
 		r.term(&core.State{Phase: core.Leading}, nil)
 		o.lines = nil
-		r.term(&core.State{Phase: core.Draining, Why: "why", Drain: core.Drain{Lost: c.lost}}, c.failure)
+		r.term(&core.State{Phase: core.Draining, Why: "why", Leadership: core.Leadership{Drain: core.Drain{Lost: c.lost}}}, c.failure)
 		o.wants(t, name, "off e", "term e false why")
 		r.term(&core.State{Phase: core.Following}, nil)
 		o.wants(t, name+", following")
@@ -116,7 +116,7 @@ func TestReportCall(t *testing.T) {
 func TestReportOnce(t *testing.T) {
 	stuck := 0
 	r, _, log := reporting(t, func(c *LeaderElectionConfig) { c.OnStuckDrain = func() { stuck++ } })
-	before := core.State{Phase: core.Draining, Running: true}
+	before := core.State{Phase: core.Draining, Leadership: core.Leadership{Running: true}}
 	for i := range 3 {
 		after := before
 		after.Drain.Overdue = true
@@ -146,7 +146,7 @@ func TestReportRecord(t *testing.T) {
 	see := func(content core.Content, lease time.Duration, lock k8sresourcelock.Snapshot) string {
 		log.Reset()
 		for range 2 {
-			s := core.State{Learned: 1, Snap: core.Snapshot{Exists: true, Content: content, Record: core.Record{Holder: "x", Lease: lease}}}
+			s := core.State{Sight: core.Sight{Learned: 1, Snap: core.Snapshot{Exists: true, Content: content, Record: core.Record{Holder: "x", Lease: lease}}}}
 			r.record(&change{after: s, lock: lock})
 		}
 		return log.String()
@@ -227,10 +227,10 @@ func TestShowRecord(t *testing.T) {
 		"marker of another holder": {marker("y", 3, true), 0},
 		"marker of another term":   {marker("x", 3, true), 0},
 	} {
-		s := core.State{Snap: core.Snapshot{
+		s := core.State{Sight: core.Sight{Snap: core.Snapshot{
 			Exists: true, Content: record.Readable, Annotations: c.annotations,
 			Record: core.Record{Holder: "x", Key: "k", Lease: time.Minute, Transitions: 4, Acquired: 1, Renewed: 2},
-		}}
+		}}}
 		want := view{actsUntil: c.actsUntil, status: Status{Holder: "x", HolderKey: "k", Transitions: 4}}
 		var got view
 		if got.showRecord(&s, until); got != want {

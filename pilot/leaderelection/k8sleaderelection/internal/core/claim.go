@@ -1,5 +1,329 @@
 package core
 
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
+
+// Claim has what keeps this candidate from acquiring the lock, or from acting after it has acquired the lock.
+type Claim struct {
+	SyncBy    Instant // end of the wait for the default revision, set at the first step
+	Earlier   Earlier
+	Displaced Displaced
+	BackOff   BackOff
+}
+
+// Earlier is the time until which earlier holders may still act.
+type Earlier struct {
+	Until    Instant // a holder whose term did not end well may act until then
+	Away     Away    // leader whose lock was deleted last
+	SettleAt Instant // end of settling, set when the acquiring write was sent
+}
+
+// Away is an incumbent leader whose lock object was deleted while it acted. If its own marker is in the next
+// object, its previous run functions have returned.
+type Away struct {
+	Holder string
+	Prior  Instant // Earlier.Until without this leader
+	Until  Instant // Earlier.Until with this leader
+}
+
+// Displaced delays a candidate that lost its lock to another one, until the default changes.
+type Displaced struct {
+	NotBefore Instant // no preempting before
+	Times     uint8   // in a row, without a term in between
+	ByEqual   bool    // by an equal key, which must not be preempted
+}
+
+// BackOff is a time without campaigning.
+type BackOff struct {
+	Until    Instant
+	CoolDown Instant // the same by a request; it does not apply while no other candidate acquires the lock
+	Steps    uint8   // step-downs in a row
+}
+
+// observeClaim records until when earlier holders may act, and whether this candidate was displaced.
+func (c Config) observeClaim(s State, v sighting) Claim {
+	claim := s.Claim
+	if s.Known != Unread && v.changed {
+		claim = c.displaced(s, v)
+	}
+	if hasFormer(v.Snapshot, c.Self) && !(v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)) && !(v.follows && v.Annotations.Marker == s.Snap.Annotations.Marker) {
+		// It is recorded here because an edit may remove the marker. For a leader that this process displaced,
+		// see claimed.
+		claim = claim.addEarlier(v.since.Former.After(c.lease(v.Record)))
+	}
+	return claim
+}
+
+// displaced records until when the present holder may act, if v shows that its term did not end well.
+func (c Config) displaced(s State, v sighting) Claim {
+	next := v.Snapshot
+	// After a restore, a nominee may have acted before.
+	unchanged := record.SameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
+	if unchanged || endedWell(s.Snap, next) {
+		return s.Claim
+	}
+	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
+		// The leader whose lock was deleted acts in the new one, and there was no other reason to wait since.
+		s.Earlier.Until = s.Earlier.Away.Prior
+		s.Earlier.Away = Away{}
+	}
+	if until := c.displacedActsUntil(s, v); until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
+		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
+		s.Earlier.Until = until
+	} else {
+		s.Claim = s.addEarlier(until)
+	}
+	if s.Snap.Held() && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap) && next.Held() {
+		s.Displaced = c.displacement(s, next, v.at)
+	}
+	return s.Claim
+}
+
+// displacedActsUntil returns until when the holder that v displaced may act. Zero: it does not act.
+func (c Config) displacedActsUntil(s State, v sighting) Instant {
+	next := v.Snapshot
+	until := c.mayActUntil(s)
+	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && next.UID == s.Snap.UID) || next.ByCoordinator() && !v.follows) {
+		// The first own write of the nominee may have been missed.
+		until = c.ExpiresAt(s).After(c.PeerGrace)
+	}
+	acquired := next.Held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
+		next.Record.Transitions >= after(s.Snap.Record.Transitions) || // a lower number is a restore
+		v.follows && next.Version > s.Snap.Version
+	switch {
+	case until == 0:
+	case acquired && next.Acting():
+		until = 0 // the new leader has waited for it
+	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
+		until = 0 // it acts in a recreated lock, so its previous run functions have ended
+	case !acquired:
+		// It may have renewed until now without being observed.
+		until = until.After(s.Since.Record.Until(v.at))
+	}
+	return until
+}
+
+// endedWell reports whether b shows that the term in a ended after its run functions returned: by a drained
+// release or a handover. A marker that the holder in a had found does not show how its own term ended.
+func endedWell(a, b Snapshot) bool {
+	if !b.Exists || a.UID != b.UID || b.Version < a.Version || b.Content != record.Readable {
+		return false
+	}
+	if m := b.Annotations.Marker; m != (Marker{}) && (a.Acting() || m != a.Annotations.Marker) {
+		return false
+	}
+	if b.Record.Holder == "" {
+		return b.Record.Transitions == a.Record.Transitions
+	}
+	if b.ByCoordinator() {
+		// Only the leader itself removes its marker, in its drained release.
+		return a.Acting() && b.Annotations.Marker == (Marker{}) && b.Record.Transitions == a.Record.Transitions
+	}
+	return b.Nominated() && b.Record.Transitions == after(a.Record.Transitions)
+}
+
+// displacement returns Displaced after next displaced this candidate. Two candidates with different defaults
+// outrank each other. Without a pause they would alternate.
+func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
+	d := s.Displaced
+	if s.Phase == Leading {
+		d.Times = 0
+	}
+	return Displaced{
+		NotBefore: now.After(c.preemptPause(d.Times)),
+		Times:     min(d.Times+1, maxBackOffShift),
+		ByEqual:   d.ByEqual || s.Phase != Following && next.Record.Key == c.Key,
+	}
+}
+
+// addEarlier records that a holder may act until then, even if the leader that is away returns.
+func (claim Claim) addEarlier(until Instant) Claim {
+	claim.Earlier.Until = max(claim.Earlier.Until, until)
+	if claim.Earlier.Away != (Away{}) {
+		claim.Earlier.Away.Prior = max(claim.Earlier.Away.Prior, until)
+	}
+	return claim
+}
+
+// preemptPause returns how long a candidate that was displaced n times in a row does not preempt: first long
+// enough for both to learn the new default, then long enough for the other to settle.
+func (c Config) preemptPause(n uint8) time.Duration {
+	if n == 0 {
+		return c.Retry
+	}
+	return (c.Lease + c.PeerGrace + c.Retry) << (n - 1)
+}
+
+// mayActUntil returns the last instant at which the recorded holder may act. Zero: it does not act.
+func (c Config) mayActUntil(s State) Instant {
+	snap := s.Snap
+	switch mine := snap.Record.Holder == c.Self; {
+	case snap.Exists && snap.Content == record.Unreadable:
+		return c.ExpiresAt(s)
+	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
+		// An own drained term, or the term of a previous process with this identity that had begun to act.
+		mine && !s.Own.Duplicate && (s.Own.wrote(snap) || snap.Acting()):
+		return 0
+	case mine || snap.Acting() && !c.ignoresRequests(s):
+		return c.ExpiresAt(s)
+	}
+	return c.ExpiresAt(s).After(c.PeerGrace)
+}
+
+// settledAt returns the earliest time at which this candidate may act if it acquired the lock now.
+func (c Config) settledAt(s State) Instant {
+	if c.Immediate && s.Snap.Held() && !hasFormer(s.Snap, c.Self) {
+		return 0
+	}
+	return max(s.Earlier.Until, c.mayActUntil(s))
+}
+
+// claimed records the end of settling when the acquiring write is sent, because a watch event of this write may arrive before
+// its reply. Even if the write fails, the holders may act until then.
+func (c Config) claimed(s State) Claim {
+	s.Earlier.SettleAt = c.settledAt(s)
+	s.Earlier.Until = max(s.Earlier.Until, s.Earlier.SettleAt)
+	return s.Claim
+}
+
+// decideClaim acquires the lock if that is allowed, and otherwise waits.
+func (c Config) decideClaim(s State, now ClockReading, a Action) Action {
+	at, why := c.earliestAcquire(s, now.Mono)
+	switch {
+	case at > now.Mono:
+		return c.decideWaiting(s, now, a, at, why)
+	case now.Mono < s.Effort.Writes.Next:
+		// No polls here: the next write shows the state of the lock.
+		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
+	}
+	record, annotations := c.claim(s, now)
+	a.Unprefer = c.unprefers(s, now.Mono)
+	return a.write(Acquire, s.Snap, record, annotations).withReason(why)
+}
+
+// decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder whose expiry matters, it also
+// polls.
+func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, why Reason) Action {
+	if !s.Watch || s.Snap.Held() && why != BarredFromLock {
+		if now.Mono >= s.PollAt {
+			return c.read(s, now, a, Polling)
+		}
+		a = a.wake(s.PollAt)
+	}
+	switch {
+	case why == BackingOff || why == NotFit || why == BarredFromLock || why == Unsynced:
+	case s.Snap.Held():
+		why = HeldByOther
+	case why == NoCoordinator:
+		why = NotNamed
+	}
+	return a.wake(at).withReason(why)
+}
+
+// earliestAcquire returns the earliest time at which this candidate may acquire the lock, and the reason why
+// it may or must wait.
+func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
+	switch {
+	case s.Barred:
+		return Never, BarredFromLock
+	case s.Unfit:
+		return Never, NotFit
+	}
+	at, why = c.acquireTime(s)
+	at, why = c.coordinatedAcquireTime(s, at, why)
+	if until := c.backOffEnds(s); at < until && until > now && !(c.IsNominee(s) && c.transferred(s)) {
+		at = until
+		why = BackingOff
+	}
+	if !c.IsNominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
+		// A leader that cannot judge requests has to be preempted, which costs a lease.
+		return s.SyncBy, Unsynced
+	}
+	return at, why
+}
+
+// acquireTime returns the earliest time to acquire the lock and the reason.
+func (c Config) acquireTime(s State) (Instant, Reason) {
+	snap := s.Snap
+	switch {
+	case !snap.Exists:
+		return c.freeAcquireTime(s), Created
+	case snap.Content == record.Missing:
+		return c.freeAcquireTime(s), Filled
+	case snap.Content == record.Unreadable:
+		return c.withRankDelay(s, c.ExpiresAt(s)), Replaced
+	case snap.Record.Holder == "" && !c.Coordinated && c.followsCoordinator(s):
+		// An uncoordinated candidate leaves time for the coordinator.
+		return max(c.freeAcquireTime(s), s.Since.Record.After(c.Retry)), Free
+	case snap.Record.Holder == "":
+		return c.freeAcquireTime(s), Free
+	case snap.Record.Holder == c.Self && !s.Own.Duplicate:
+		return 0, Reclaimed
+	case snap.Nominated():
+		return c.withRankDelay(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
+	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
+		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
+	}
+	return c.withRankDelay(s, c.ExpiresAt(s)), Expired
+}
+
+// coordinatedAcquireTime adjusts the time of acquireTime in a coordinated election. An uncoordinated candidate
+// leaves a lease for the preferred candidate.
+func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
+	switch uncoordinated := c.uncoordinatedTime(s); {
+	case why == Reclaimed:
+	case !c.Coordinated && why == Free && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self:
+		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
+	case c.Coordinated && uncoordinated > at:
+		return c.withRankDelay(s, uncoordinated), NoCoordinator
+	}
+	return at, why
+}
+
+// freeAcquireTime returns when a free lock may be acquired. A candidate that would have to settle waits for a
+// RetryPeriod, because the leader of a deleted lock only has to drain. Lower ranks wait for the rank delay.
+func (c Config) freeAcquireTime(s State) Instant {
+	return max(min(s.Since.Record.After(c.Retry), c.settledAt(s)), c.withRankDelay(s, s.Since.Record))
+}
+
+// withRankDelay delays an event that all candidates react to, so that the highest rank acts first.
+func (c Config) withRankDelay(s State, at Instant) Instant {
+	if c.isHighestRank(s) {
+		return at
+	}
+	return at.After(c.RankDelay)
+}
+
+// BackingOff reports whether this candidate does not campaign after a step-down.
+func (c Config) BackingOff(s State, now Instant) bool { return now < c.backOffEnds(s) }
+
+// backOffEnds returns when this candidate campaigns again. An operator may have requested a cool-down from each
+// candidate. So a cool-down ends after the lock was free or expired for a lease.
+func (c Config) backOffEnds(s State) Instant {
+	idle := s.Since.Idle
+	if !s.Snap.Idle() {
+		idle = c.ExpiresAt(s)
+	}
+	return max(s.BackOff.Until, min(s.BackOff.CoolDown, idle.After(c.Lease)))
+}
+
+// IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.
+func (c Config) IsNominee(s State) bool {
+	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Own.Duplicate
+}
+
+// unrequestedNomination reports whether another process wrote this candidate as holder although it sent no
+// request or does not want the lock now. A coordinator names candidates without a request. An unfit candidate
+// releases the lock again.
+func (c Config) unrequestedNomination(s State, now Instant) bool {
+	named := c.Coordinated && !c.transferred(s)
+	unwanted := named && now < c.backOffEnds(s) || !named && !s.Requesting.Wanted && !c.transferred(s)
+	return c.IsNominee(s) && (s.Unfit || s.Barred || unwanted)
+}
+
 // claim returns the write that begins a term. It has the own marker only if this candidate may act after its
 // acknowledgement.
 func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
@@ -17,7 +341,7 @@ func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 
 // nextTransition returns the transitions of a new term. A new object begins at 0, and an object without a
 // record at 1, as with client-go and istiod. If the record was removed, the last readable number counts.
-func (s State) nextTransition() int {
+func (s Sight) nextTransition() int {
 	if !s.Snap.Exists {
 		return 0
 	}
@@ -31,29 +355,4 @@ const maxTransitions = 1<<31 - 1
 // lower number. Terms then differ by token, holder and marker.
 func after(transitions int) int {
 	return max(transitions, min(transitions+1, maxTransitions))
-}
-
-// renewal returns the own record with a new renew time.
-func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
-	record := s.Snap.Record
-	record.Renewed = c.ownStamp(s, now.Wall)
-	record.Lease = c.Lease
-	record.Key = c.Key
-	return record, c.annotations(s, record, now, s.Marked || now.Mono >= s.Earlier.SettleAt)
-}
-
-// annotations returns the annotations next to the own record. While settling, the marker of the earlier leader
-// stays, because the next holder has to wait for it too.
-func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
-	annotations := Annotations{Hold: s.activeHold(record, now.Mono)}
-	switch m := s.Snap.Annotations.Marker; {
-	case act:
-		annotations.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
-		if s.Phase != Following && s.Snap.Addressed() {
-			annotations.Request = s.Snap.Annotations.Request
-		}
-	case m.Identity != c.Self:
-		annotations.Marker = m
-	}
-	return annotations
 }

@@ -8,10 +8,22 @@
 //   - advance makes the phase changes that follow.
 //   - decide returns the action. It reads only its arguments.
 //
+// Each part calls the topics, in the order that step.go states. The file of a topic has a part of State, what the
+// topic learns from an input, what it decides, and tests:
+//
+//	sight         the lock as this candidate sees it
+//	own           recognizes own records
+//	claim         when this candidate may acquire the lock, and when it may act
+//	handover      requests of challengers and the answers of leaders
+//	hold          commands of an operator to keep the holder
+//	coordination  the coordinator of a coordinated election
+//	term          the phases of a term, from the acquisition to the release
+//	effort        calls, and the pauses after failed calls
+//
 // The state diagram in docs shows the phases and the reasons for each transition. TestDecideEnumerated
 // generates it.
 //
-// A challenger that outranks an incumbent leader sends it a handover request (request.go). The leader accepts,
+// A challenger that outranks an incumbent leader sends it a handover request. The leader accepts,
 // drains, and then writes the challenger as holder instead of releasing. The challenger acts only after its
 // own first write.
 //

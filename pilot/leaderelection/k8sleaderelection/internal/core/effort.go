@@ -2,6 +2,30 @@ package core
 
 import "time"
 
+// Call is the API call in flight.
+type Call struct {
+	Op        Op
+	Sent      ClockReading
+	Base      uint64 // version that guards the write
+	Learned   uint32 // State.Learned when the call was sent
+	Record    Record
+	Marker    bool // the write has the own marker
+	BeforeGap bool // a Read that was sent before the present watch began
+}
+
+// Succeeded reports whether the input is the successful reply to the call. A write that did not change the
+// version does not count.
+func (c Call) Succeeded(in Input) bool {
+	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
+}
+
+// Efforts has an Effort for each kind of call.
+type Efforts struct {
+	Reads    Effort
+	Writes   Effort // all writes except requests
+	Requests Effort // of requests
+}
+
 // Effort is the success of one kind of call. Reads, writes and requests are separate: a successful read does
 // not show that writes work.
 type Effort struct {
@@ -10,13 +34,6 @@ type Effort struct {
 	Base      uint64  // version that guarded the last of these
 	Next      Instant // not before
 	Last      Instant // last failure
-}
-
-// Efforts has an Effort for each kind of call.
-type Efforts struct {
-	Reads    Effort
-	Writes   Effort // all writes except requests
-	Requests Effort // of requests
 }
 
 // of returns the Effort of the kind of op.
@@ -29,6 +46,34 @@ func (e *Efforts) of(op Op) *Effort {
 	case NoOp, Acquire, Renew, Release, HandOver:
 	}
 	return &e.Writes
+}
+
+// replied processes the end of the call in flight.
+func (c Config) replied(s State, in Input) State {
+	call := s.Flight
+	s.Flight = Call{}
+	if in.Result == OK && !call.Succeeded(in) {
+		in.Result = Unknown
+	}
+	if in.Result != OK {
+		s = c.failed(s, call, in)
+		if call.Sent.Mono < s.Since.Record {
+			s = c.withoutPauses(s) // it was nominated during the call
+		}
+		return s
+	}
+	s.Sight = c.pollAfter(s.Sight, in)
+	s.Requesting.AnsweredAt = in.Now.Mono
+	*s.Effort.of(call.Op) = Effort{}
+	// A reply to a call that was sent after the last change is newer, even with a lower version: a store can
+	// be restored.
+	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
+		if call.Op == Read && s.Known == StaleGap && !call.BeforeGap {
+			s.Known = Stale
+		}
+		s = c.observe(s, in)
+	}
+	return c.acknowledged(s, call, in)
 }
 
 // failed processes a call without a usable reply.

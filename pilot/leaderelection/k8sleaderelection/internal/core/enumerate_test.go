@@ -131,9 +131,9 @@ func TestDecideEnumerated(t *testing.T) {
 func (c Config) enumerate(t *testing.T, snap Snapshot) transitions {
 	n, visited, found := 0, 0, transitions{}
 	start := State{
-		Why: before, Snap: snap, Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: around(1, time.Second),
-		Own: Own{Renewed: around(0, time.Second)}, Since: Since{Hold: testNow.Mono, Request: testNow.Mono},
-		GiveWay: snap.Preferred != "", CoordinatorSeen: true,
+		Why: before, Default: DefaultRevision{Synced: true, Revision: "stable"}, Own: Own{Renewed: around(0, time.Second)},
+		Sight:        Sight{Snap: snap, Since: Since{Hold: testNow.Mono, Request: testNow.Mono}, PollAt: around(1, time.Second)},
+		Coordination: Coordination{GiveWay: snap.Preferred != "", CoordinatorSeen: true},
 	}
 	states(start, func(s *State) {
 		if n++; n%visitEvery != 0 || t.Failed() {

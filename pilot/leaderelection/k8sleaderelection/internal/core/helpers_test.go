@@ -1,6 +1,7 @@
 package core
 
 import (
+	"testing"
 	"time"
 
 	"incumbent.dev/incumbent/internal/record"
@@ -154,8 +155,8 @@ func calling(s State, op Op) State {
 func seenAt(n int, snap Snapshot) State {
 	at := testNow.Mono - Instant(time.Duration(n)*time.Second)
 	return State{
-		Known: Current, Watch: true, Snap: snap, Since: Since{Record: at, Request: at, Hold: at},
-		Default: DefaultRevision{Synced: true, Revision: "stable"}, PollAt: Never,
+		Default: DefaultRevision{Synced: true, Revision: "stable"},
+		Sight:   Sight{Known: Current, Watch: true, Snap: snap, Since: Since{Record: at, Request: at, Hold: at}, PollAt: Never},
 	}
 }
 
@@ -169,7 +170,7 @@ func seconds(n float64) Instant { return testNow.Mono.After(time.Duration(n * fl
 
 // follower has seen the lock at testNow and watches it.
 func follower(c Config, snap Snapshot, revision string) State {
-	s := State{Watch: true, Default: DefaultRevision{Synced: true, Revision: revision}}
+	s := State{Default: DefaultRevision{Synced: true, Revision: revision}, Sight: Sight{Watch: true}}
 	return c.observe(s, Input{Kind: Seen, Now: testNow, Snap: snap})
 }
 
@@ -189,3 +190,22 @@ func ours(s State, phase Phase) State {
 
 // nowStamp is the stamp of a write at testNow.
 const nowStamp = Stamp(1_780_000_000e6)
+
+// decided has the fields of an action that tests compare.
+type decided struct {
+	op   Op
+	why  Reason
+	wake float64 // from testNow; -1: never
+}
+
+func (d decided) check(t *testing.T, name string, a Action) {
+	t.Helper()
+	wake := Never
+	if d.wake >= 0 {
+		wake = seconds(d.wake)
+	}
+	if a.Op != d.op || a.Why != d.why || d.op == NoOp && a.Wake != wake {
+		t.Errorf("%s: %s because %s, wakes in %v; want %s because %s, in %v",
+			name, a.Op, a.Why, testNow.Mono.Until(a.Wake), d.op, d.why, testNow.Mono.Until(wake))
+	}
+}

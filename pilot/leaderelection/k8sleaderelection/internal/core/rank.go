@@ -23,3 +23,17 @@ func Outranks(ours, theirs string, def DefaultRevision) bool {
 	}
 	return ourRev == theirRev && ourRev != "" && !ourRemote && theirRemote
 }
+
+// outranks reports whether this candidate may acquire the lock of the live holder.
+func (c Config) outranks(s State) bool {
+	if c.External {
+		return s.Beats && !(s.Displaced.ByEqual && s.Snap.Record.Key == c.Key)
+	}
+	return c.Ranked && Outranks(c.Key, s.Snap.Record.Key, s.Default)
+}
+
+// isHighestRank reports whether no candidate can outrank this one.
+func (c Config) isHighestRank(s State) bool {
+	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
+	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
+}

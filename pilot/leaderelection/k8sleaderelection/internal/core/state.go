@@ -1,6 +1,23 @@
 package core
 
-import "time"
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
+
+// The lock object is decoded by package record.
+type (
+	Record      = record.Record
+	Stamp       = record.Stamp
+	Content     = record.Content
+	Marker      = record.Marker
+	Nomination  = record.Nomination
+	Request     = record.Request
+	Hold        = record.Hold
+	Annotations = record.Annotations
+	Snapshot    = record.Snapshot
+)
 
 // Config has the constants of an elector. LeaderElectionConfig documents the fields that both have.
 type Config struct {
@@ -11,7 +28,7 @@ type Config struct {
 	Immediate bool // act immediately after preempting, as Istio's elector does
 	Release   bool // release after a drained stop; if false, the lease expires
 	OneCycle  bool // a lost term ends the elector
-	// Coordinated: a coordinator names the leader. See coordinated.go.
+	// Coordinated: a coordinator names the leader. See coordination.go.
 	Coordinated bool
 	Resolution  Stamp // unit of the times in the lock; zero: a second
 }
@@ -134,184 +151,39 @@ type Input struct {
 	Jitter     uint8           // random delay of the next poll; 255 is almost all of JitterFactor
 }
 
-// Term is an uninterrupted period of leadership. The zero value is no term.
-type Term struct {
-	UID         string
-	Transitions int
-	Token       uint64 // version of the first own write of the term: the fencing token
-}
-
-// Call is the API call in flight.
-type Call struct {
-	Op        Op
-	Sent      ClockReading
-	Base      uint64 // version that guards the write
-	Learned   uint32 // State.Learned when the call was sent
-	Record    Record
-	Marker    bool // the write has the own marker
-	BeforeGap bool // a Read that was sent before the present watch began
-}
-
-// Succeeded reports whether the input is the successful reply to the call. A write that did not change the
-// version does not count.
-func (c Call) Succeeded(in Input) bool {
-	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
-}
-
-// State is the whole state of an elector. It is comparable.
+// State is the whole state of an elector. It is comparable. Its parts belong to topics. The file of a topic has
+// what the topic learns from an input, and what it decides.
+//
+// Some fields are valid only in some phases. All other fields are valid in every phase.
+//
+//	Sight                after the first read: Known is not Unread
+//	Earlier.SettleAt     Settling. It is set when the acquiring write is sent
+//	Requesting.Wanted    Following, from the first request
+//	Term, BeganAt        Settling to Releasing. Term is zero in Releasing if the lock was never acquired
+//	Validity             Settling, Leading, Draining. It is zero after the term was lost
+//	Marked               Leading, Draining, Releasing
+//	Running              Leading, Draining. It is also set in Done if the run functions are stuck
+//	GiveWay              Settling to Releasing
+//	Drain.StepDown       Leading to Releasing
+//	Drain, other fields  Draining, Releasing
+//	Flight               every phase but Done, while Flight.Op is not NoOp
 type State struct {
 	Phase    Phase
-	Why      Reason  // reason of the last phase change
-	Stopping bool    // the elector must end
-	Unfit    bool    // this process should not lead if another candidate can
-	Barred   bool    // it observes the lock and does not campaign; a term ends with a release
-	SyncBy   Instant // end of the wait for the default revision, set at the first step
-	Absent   Instant // since when the coordinator is absent; zero: it is not
-	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.
-	CoordinatorSeen bool
+	Why      Reason // reason of the last phase change
+	Stopping bool   // the elector must end
+	Unfit    bool   // this process should not lead if another candidate can
+	Barred   bool   // this candidate observes the lock and does not campaign; a term ends with a release
+	Default  DefaultRevision
+	Beats    bool // of the last Input
 
-	// Observations of the lock.
-	Known   Knowledge
-	Snap    Snapshot
-	Since   Since
-	Learned uint32  // number of changes of Snap
-	Count   int     // last transitions that could be read
-	PollAt  Instant // next poll
-	Watch   bool    // a watch is up
-	Default DefaultRevision
-	Beats   bool // of the last Input
-
-	// Between terms.
-	Earlier    Earlier
-	Requesting Requests
-	Displaced  Displaced
-	Failed     FailedNominees
-	BackOff    BackOff
-
-	// Own calls.
+	Sight
+	Own Own
+	Claim
+	Handover
+	Coordination
+	Leadership
 	Flight Call
 	Effort Efforts
-	Own    Own
-
-	// The term.
-	Term     Term
-	Validity Validity
-	Marked   bool    // the own marker was acknowledged in this term
-	Running  bool    // run functions were started and have not all returned
-	BeganAt  Instant // start of the term
-	GiveWay  bool    // a coordinator has begun to prefer another candidate in this term
-	Drain    Drain
-}
-
-// Gate returns the time until which writes may pass. Zero: the gate is closed.
-func (s State) Gate() Validity {
-	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
-		return s.Validity
-	}
-	return Validity{}
-}
-
-// Knowledge is how current Snap is.
-type Knowledge uint8
-
-const (
-	// Unread: the lock was not read yet.
-	Unread Knowledge = iota
-	// Current: Snap is the newest that an event or reply showed.
-	Current
-	// Stale: a newer version exists. Snap can only be used for a renewal, which is guarded by its version.
-	Stale
-	// StaleGap: Stale, and a watch began after the last read was sent. Only a read that was sent later shows
-	// objects that were deleted before the watch.
-	StaleGap
-)
-
-// Outdated reports whether a newer version exists.
-func (k Knowledge) Outdated() bool { return k >= Stale }
-
-// Since has the times at which parts of the lock were first seen as they are.
-type Since struct {
-	Record  Instant // last change of the record
-	Request Instant
-	Hold    Instant // last change of the hold
-	Former  Instant // last change of the marker of another term
-	Idle    Instant // the lock had no holder that has written, since then
-
-	Preferred Instant // last change of the candidate that a coordinator prefers
-}
-
-// Earlier is the time until which earlier holders may still act.
-type Earlier struct {
-	Until    Instant // a holder whose term did not end well may act until then
-	Away     Away    // leader whose lock was deleted last
-	SettleAt Instant // end of settling, set when the acquiring write was sent
-}
-
-// Requests is the state of the own handover requests.
-type Requests struct {
-	Wanted     bool    // this candidate has sent a request and still wants the lock
-	NotBefore  Instant // no request before
-	Count      uint32  // own requests in a row that did not lead to a term
-	AnsweredAt Instant // last reply of the store; a watch may be later
-	// Ignored is the time during which the holder renewed without answering own requests: see ignoresRequests.
-	Ignored time.Duration
-}
-
-// Displaced delays a candidate that lost its lock to another one, until the default changes.
-type Displaced struct {
-	NotBefore Instant // no preempting before
-	Times     uint8   // in a row, without a term in between
-	ByEqual   bool    // by an equal key, which must not be preempted
-}
-
-// BackOff is a time without campaigning.
-type BackOff struct {
-	Until    Instant
-	CoolDown Instant // the same by a request; it does not apply while no other candidate acquires the lock
-	Steps    uint8   // step-downs in a row
-}
-
-// Own has the writes in the name of this candidate.
-type Own struct {
-	Stamps  [4]Stamp // renew stamps of the latest writes, with or without reply
-	Unseen  uint8    // number of Stamps that were made for the present version
-	Acked   Stamp    // stamp of the newest own record that was seen stored
-	Renewed Instant  // send time of the last acknowledged write
-	// AcquireUnknown: an acquire without reply may have been stored.
-	AcquireUnknown bool
-	// Duplicate: another live process writes with this identity.
-	Duplicate bool
-}
-
-// Drain is the state of the end of a term. It can be both a step-down and a handover. If neither, the elector
-// stops, or the term is lost.
-type Drain struct {
-	StepDown bool // the lock is released although the elector continues; a back-off follows
-	HandOver bool // a request was accepted
-	Lost     Loss
-	Until    Instant       // deadline of the run functions or, in Releasing, of the release
-	Overdue  bool          // run functions did not return within the limit
-	CoolDown time.Duration // time without campaigning afterwards
-	Sent     bool          // a release or handover was sent and may have been stored
-}
-
-// Loss is how a term lost its right to act. The gate of a lost term never opens again.
-type Loss uint8
-
-const (
-	NotLost Loss = iota
-	// ValidityLost: the validity has ended. The record is renewed until the run functions have returned.
-	ValidityLost
-	// RecordLost: the record was seen not to belong to this term. This is final.
-	RecordLost
-)
-
-// Away is an incumbent leader whose lock object was deleted while it acted. If its own marker is in the next
-// object, its previous run functions have returned.
-type Away struct {
-	Holder string
-	Prior  Instant // Earlier.Until without this leader
-	Until  Instant // Earlier.Until with this leader
 }
 
 // Action is the complete desired state. Applying it twice is harmless.
@@ -325,4 +197,17 @@ type Action struct {
 	Run         bool     // run functions should be running
 	Wake        Instant
 	Why         Reason
+}
+
+func (a Action) withReason(why Reason) Action { a.Why = why; return a }
+
+// wake sets the wake-up to at if that is earlier.
+func (a Action) wake(at Instant) Action { a.Wake = min(a.Wake, at); return a }
+
+func (a Action) write(op Op, base Snapshot, r Record, n Annotations) Action {
+	a.Op = op
+	a.Base = base
+	a.Record = r
+	a.Annotations = n
+	return a
 }

@@ -16,13 +16,42 @@ import (
 // is ignored.
 const coordinatorLeases = 3
 
+// preferenceTime is how long a preference counts. A coordinator also waits 5 s for the preferred candidate.
+const preferenceTime = 5 * time.Second
+
+// Coordination has what this candidate knows of the coordinator.
+type Coordination struct {
+	Absent Instant // since when the coordinator is absent; zero: it is not
+	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.
+	CoordinatorSeen bool
+	GiveWay         bool // a coordinator has begun to prefer another candidate in this term
+}
+
+// absence processes a Coordinator input.
+func (o Coordination) absence(in Input) Coordination {
+	switch {
+	case !in.Absent:
+		o.Absent = 0
+	case o.Absent == 0:
+		o.Absent = max(1, in.Now.Mono)
+	}
+	return o
+}
+
+// observeCoordination processes nominations and preferences of a coordinator.
+func (c Config) observeCoordination(s State, v sighting) Coordination {
+	o := s.Coordination
+	if v.Preferred != s.Snap.Preferred {
+		o.GiveWay = v.Held() && v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)
+	}
+	o.CoordinatorSeen = o.CoordinatorSeen || v.ByCoordinator()
+	return o
+}
+
 // followsCoordinator reports whether strategy and preference count. Strangers can write both.
 func (c Config) followsCoordinator(s State) bool {
 	return s.Snap.Strategy && (c.Coordinated || s.CoordinatorSeen)
 }
-
-// preferenceTime is how long a preference counts. A coordinator also waits 5 s for the preferred candidate.
-const preferenceTime = 5 * time.Second
 
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
 // hold takes precedence. A preference ends one term only, so it does not count if it is older than the term.
@@ -34,19 +63,6 @@ func (c Config) prefersOther(s State, now Instant) bool {
 // the lock in time.
 func (c Config) unprefers(s State, now Instant) bool {
 	return s.Snap.Preferred != "" && s.Phase < Draining && now >= s.Since.Preferred.After(preferenceTime)
-}
-
-// handoverTarget returns the request of the candidate to hand over to. The zero value: release instead.
-func (c Config) handoverTarget(s State, now Instant) Request {
-	r := s.Snap.Annotations.Request
-	switch {
-	case !c.ownsTerm(s):
-	case r.Identity != "" && s.requested(now) && (r.Accepted || c.grants(s, now)):
-		return r
-	case c.Coordinated && c.prefersOther(s, now):
-		return Request{Identity: s.Snap.Preferred}
-	}
-	return Request{}
 }
 
 // uncoordinatedTime returns when a candidate in a coordinated election may act as without a coordinator,
@@ -70,17 +86,4 @@ func (c Config) uncoordinatedTime(s State) Instant {
 // leader, only a Coordinator input counts.
 func (c Config) Uncoordinated(s State, now Instant) bool {
 	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedTime(s)
-}
-
-// coordinatedAcquireTime adjusts the time of acquireTime in a coordinated election. An uncoordinated candidate
-// leaves a lease for the preferred candidate.
-func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
-	switch uncoordinated := c.uncoordinatedTime(s); {
-	case why == Reclaimed:
-	case !c.Coordinated && why == Free && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self:
-		return max(at, s.Since.Record.After(c.Lease)), NoCoordinator
-	case c.Coordinated && uncoordinated > at:
-		return c.withRankDelay(s, uncoordinated), NoCoordinator
-	}
-	return at, why
 }

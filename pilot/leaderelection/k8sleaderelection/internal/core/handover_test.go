@@ -1,0 +1,128 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
+
+// The answer of a leader does not renew a request.
+func TestRequestRenewed_Accepted(t *testing.T) {
+	refused := lock("mine, asked").Annotations.Request
+	refused.Refused = refusedNoRank
+	accepted := refused
+	accepted.Refused, accepted.Accepted = "", true
+	if accepted.Renewed(refused) {
+		t.Error("an acceptance after a refusal renewed the request")
+	}
+}
+
+func TestRequestContent(t *testing.T) {
+	for name, c := range map[string]struct {
+		key, theirs, reason string
+	}{
+		"default revision": {"stable", "canary", record.ForDefaultRevision},
+		"local":            {"stable", "^stable", record.ForLocalOverRemote},
+		"no rank":          {"canary", "canary", record.ForUnfit},
+	} {
+		config := testConfig()
+		config.Key = c.key
+		s := seenAt(0, lock("lower, hands over", func(s *Snapshot) { s.Record.Key = c.theirs }))
+		s.Requesting.Count = 2
+		want := Request{
+			Identity: "a", Key: c.key, Reason: c.reason, Requester: "a", Holder: "b", Transitions: 3,
+			Seconds: 4 + 2, // two RetryPeriods plus a different number for each request
+		}
+		if got := config.request(s); got != want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	higher := asked(func(r *Request) { r.Key = "best" })
+	local := asked(func(r *Request) { r.Key = "stable" })
+	held := func(s *Snapshot) { s.Annotations.Hold = Hold{Holder: "a", Transitions: 3, Seconds: 10} }
+	for name, c := range map[string]struct {
+		lock   Snapshot // its request expires after 15 s
+		age    int
+		ranked bool
+		accept bool
+		refuse string
+		again  Instant
+	}{
+		"hold":               {lock("mine, asked", higher, held), 9, true, false, refusedHeld, testNow.Mono},
+		"no rank, hold ends": {lock("mine, asked", held), 10, true, false, refusedNoRank, testNow.Mono},
+		"hold ends now":      {lock("mine, asked", higher, held), 10, true, true, "", testNow.Mono},
+		"other term":         {lock("mine, asked", higher, to("a", 4)), 0, true, false, "", Never},
+		"unranked":           {lock("mine, asked", local), 1, false, false, refusedNoRank, testNow.Mono},
+	} {
+		config := testConfig()
+		config.Patience = time.Second
+		if config.Ranked = c.ranked; !c.ranked {
+			config.Key = "^stable"
+		}
+		s := seenAt(c.age, c.lock)
+		s.Default.Revision = "best"
+		accept, refuse, again := config.judge(s, testNow.Mono)
+		if accept != c.accept || refuse != c.refuse || again != c.again {
+			t.Errorf("%s: accept %v, refuse %q, look again in %v", name, accept, refuse, testNow.Mono.Until(again))
+		}
+	}
+}
+
+// The lease of a nomination differs from the own lease of the nominee, so that its first write changes the record.
+func TestHandover_Record(t *testing.T) {
+	c := testConfig()
+	for name, x := range map[string]struct {
+		lock Snapshot
+		hold Hold
+	}{
+		"operator": {
+			lock("mine, to transfer", asked(func(r *Request) { r.Requester, r.Note = "kubectl", "maintenance" })),
+			Hold{Holder: "b", Transitions: 4, Seconds: 60, Requester: "kubectl", Reason: record.HoldForTransfer, Note: "maintenance"},
+		},
+		"operator, no duration": {
+			lock("mine, to transfer", asked(func(r *Request) { r.HoldSeconds = 0 })),
+			Hold{Holder: "b", Transitions: 4, Seconds: 1, Reason: record.HoldForTransfer},
+		},
+	} {
+		s := ours(seenAt(0, x.lock), Releasing)
+		s.Count = 3
+		a := c.decide(s, testNow)
+		want := Record{Holder: "b", Key: "canary", Lease: 16 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 4}
+		if a.Op != HandOver || a.Record != want || a.Annotations != (Annotations{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
+			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Annotations)
+		}
+	}
+}
+
+func TestFailedNominees(t *testing.T) {
+	was := FailedNominees{Names: [4]string{"c"}, Until: testNow.Mono, Steps: 1}
+	failed := FailedNominees{Names: [4]string{"b", "c"}, Until: seconds(20), Steps: 2}
+	was5MinutesAgo := was
+	was5MinutesAgo.Until = seconds(-301)
+	for name, x := range map[string]struct {
+		was, next Snapshot
+		state     FailedNominees
+		want      FailedNominees
+	}{
+		"it fails again":         {lock("nominated"), lock("free", newer), FailedNominees{Names: [4]string{"c", "b"}, Until: testNow.Mono, Steps: 5}, FailedNominees{Names: [4]string{"c", "b"}, Until: seconds(300), Steps: 5}},
+		"first failure for long": {lock("nominated"), lock("free", newer), was5MinutesAgo, FailedNominees{Names: [4]string{"b"}, Until: seconds(10), Steps: 1}},
+		"it acquires":            {lock("nominated"), lock("equal", newer), was, FailedNominees{}},
+		"a label":                {lock("nominated"), lock("nominated", newer), was, was},
+		"this candidate":         {lock("nominated me"), lock("free", newer), was, was},
+		"named by a coordinator": {lock("nominated", func(s *Snapshot) { s.Annotations.Nominated.Uncounted = true }), lock("free", newer), was, was},
+	} {
+		s := seenAt(0, x.was)
+		s.Failed = x.state
+		if got := testConfig().failedNominees(s, x.next, testNow.Mono); got != x.want {
+			t.Errorf("%s: %+v, want %+v", name, got, x.want)
+		}
+	}
+	full := FailedNominees{Names: [4]string{"b", "c", "d", "e"}, Until: seconds(10)}
+	if now := testNow.Mono; !failed.include("c", now) || failed.include("d", now) || failed.include("b", seconds(20)) || !full.include("x", now) {
+		t.Error("wrong challengers are refused")
+	}
+}

@@ -1,0 +1,202 @@
+package core
+
+import (
+	"time"
+
+	"incumbent.dev/incumbent/internal/record"
+)
+
+// JitterFactor is the factor of client-go: a poll is due after RetryPeriod times 1 to 2.2.
+const JitterFactor = 1.2
+
+// Sight is the lock as this candidate sees it.
+type Sight struct {
+	Known   Knowledge
+	Snap    Snapshot
+	Since   Since
+	Learned uint32  // number of changes of Snap
+	Count   int     // last transitions that could be read
+	PollAt  Instant // next poll
+	Watch   bool    // a watch is up
+}
+
+// Knowledge is how current Snap is.
+type Knowledge uint8
+
+const (
+	// Unread: the lock was not read yet.
+	Unread Knowledge = iota
+	// Current: Snap is the newest that an event or reply showed.
+	Current
+	// Stale: a newer version exists. Snap can only be used for a renewal, which is guarded by its version.
+	Stale
+	// StaleGap: Stale, and a watch began after the last read was sent. Only a read that was sent later shows
+	// objects that were deleted before the watch.
+	StaleGap
+)
+
+// Outdated reports whether a newer version exists.
+func (k Knowledge) Outdated() bool { return k >= Stale }
+
+// Since has the times at which parts of the lock were first seen as they are.
+type Since struct {
+	Record  Instant // last change of the record
+	Request Instant
+	Hold    Instant // last change of the hold
+	Former  Instant // last change of the marker of another term
+	Idle    Instant // the lock had no holder that has written, since then
+
+	Preferred Instant // last change of the candidate that a coordinator prefers
+}
+
+// sighting is a snapshot that replaces the known one. It has the differences that several topics need.
+type sighting struct {
+	Snapshot
+	at      Instant
+	since   Since
+	changed bool // the record was written
+	// follows: a coordinator named the holder directly after the known record. A watch shows each change in order.
+	// Without a watch, renewals may have been missed.
+	follows bool
+}
+
+// sighting compares the snapshot of an input with the known one.
+func (c Config) sighting(s State, in Input) sighting {
+	v := sighting{Snapshot: in.Snap, at: in.Now.Mono}
+	v.Annotations.Nominated = nominationIn(s.Snap, in.Snap)
+	if !v.Exists {
+		// So a late event from before the deletion differs from a new object.
+		v.Version = max(v.Version, s.Snap.Version)
+	}
+	v.changed = s.Known == Unread || !record.SameRecord(s.Snap, v.Snapshot) || v.Version < s.Snap.Version
+	v.follows = in.Kind == Seen && s.Known == Current && v.ByCoordinator() && v.UID == s.Snap.UID
+	v.since = c.since(s, v)
+	return v
+}
+
+// since returns the times of the changes. Only a change of the record restarts the lease of its holder.
+func (c Config) since(s State, v sighting) Since {
+	since := s.Since
+	if v.Idle() && (s.Known == Unread || !s.Snap.Idle()) {
+		since.Idle = v.at
+		if s.Snap.Held() {
+			since.Idle = min(v.at, c.ExpiresAt(s))
+		}
+	}
+	if v.changed {
+		since.Record = v.at
+	}
+	if v.Preferred != s.Snap.Preferred {
+		since.Preferred = v.at
+	}
+	if v.Annotations.Request.Renewed(s.Snap.Annotations.Request) {
+		since.Request = v.at
+	}
+	if v.Annotations.Hold != s.Snap.Annotations.Hold {
+		since.Hold = v.at
+	}
+	if !hasFormer(s.Snap, c.Self) || s.Snap.Annotations.Marker != v.Annotations.Marker || v.Version < s.Snap.Version {
+		since.Former = v.at
+	}
+	return since
+}
+
+// observe replaces the known snapshot.
+func (s Sight) observe(v sighting) Sight {
+	if v.Exists && v.Content == record.Readable {
+		s.Count = v.Record.Transitions
+	}
+	if s.Known != StaleGap {
+		s.Known = Current
+	}
+	s.Snap = v.Snapshot
+	s.Since = v.since
+	s.Learned++
+	return s
+}
+
+// nominationIn returns the nomination in next, which follows s. The annotation has no term, and peers never
+// remove it. So an annotation that was seen when it did not count (another holder, no holder, or a renewal) still belongs to
+// that term, unless a hold of an operator names the new one. A nomination is written together with its record, so an annotation that
+// appears later is forged.
+func nominationIn(s, next Snapshot) Nomination {
+	was := s.Annotations.Nominated
+	is := next.Annotations.Nominated
+	appeared := s.Held() && s.UID == next.UID && s.Record == next.Record && was.Identity != is.Identity
+	if appeared || next.Acting() {
+		return Nomination{}
+	}
+	named := next.Annotations.Hold.Reason == record.HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
+	left := s.UID == next.UID && was.Identity == is.Identity && !s.Nominated()
+	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
+		return was
+	}
+	return is
+}
+
+// hasFormer reports whether there is a marker of another term and another candidate. The own marker does not count: a
+// process ends its run functions before it campaigns again.
+func hasFormer(s Snapshot, self string) bool {
+	return s.Former() != "" && s.Former() != self
+}
+
+// watching processes the begin or the end of a watch.
+func (c Config) watching(s State, in Input) State {
+	s.Watch = in.Kind == Watching
+	if s.Watch && in.Gap && s.Known != Unread {
+		s.Known = StaleGap
+		s.Flight.BeforeGap = s.Flight.Op == Read
+	}
+	s.Sight = c.pollAfter(s.Sight, in)
+	return s
+}
+
+// pollAfter sets the next poll. With a watch it is due after two silent RetryPeriods, because a live holder
+// would have written.
+func (c Config) pollAfter(s Sight, in Input) Sight {
+	wait := c.Retry + time.Duration(float64(c.Retry)*JitterFactor*float64(in.Jitter)/256)
+	s.PollAt = in.Now.Mono.After(wait)
+	if s.Watch {
+		s.PollAt = s.PollAt.After(c.Retry)
+	}
+	return s
+}
+
+// outdated reports whether a watch event is older than the known snapshot.
+func (s Sight) outdated(snap Snapshot) bool {
+	if s.Known == Unread {
+		return false
+	}
+	return snap.Version < s.Snap.Version || snap.Version == s.Snap.Version && !s.Snap.Exists
+}
+
+// lease returns the longer of the recorded and the own lease, within a bound.
+func (c Config) lease(r Record) time.Duration {
+	return max(c.Lease, min(r.Lease, c.LeaseBound()))
+}
+
+// LeaseBound returns the longest lease of another holder that counts.
+func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
+
+// ExpiresAt returns the expiry of the recorded lease by the own clock.
+func (c Config) ExpiresAt(s State) Instant {
+	return s.Since.Record.After(c.lease(s.Snap.Record))
+}
+
+// ActsUntil returns until when the recorded holder acts. Zero: it does not act. For this candidate the phase
+// counts.
+func (c Config) ActsUntil(s State) Instant {
+	if s.Snap.Idle() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
+		return 0
+	}
+	return c.ExpiresAt(s)
+}
+
+// read reads the lock when the back-off allows it.
+func (c Config) read(s State, now ClockReading, a Action, why Reason) Action {
+	if now.Mono < s.Effort.Reads.Next {
+		return a.wake(s.Effort.Reads.Next).withReason(Retrying)
+	}
+	a.Op = Read
+	return a.withReason(why)
+}
