@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -34,6 +36,9 @@ type Config struct {
 
 // LockTypeCheck looks for locks of the other type with the names of this server's elections. A released lock and a
 // lock that a migration holds are ignored. A lock that no process renews is reported as stale.
+//
+// A server with Leases does not report another incumbent that holds the ConfigMap, because it may migrate. If it uses only
+// ConfigMaps, it reports the holder of the Lease itself, within checkEvery.
 type LockTypeCheck struct {
 	config    Config
 	held      *prometheus.GaugeVec
@@ -95,17 +100,21 @@ func (c *LockTypeCheck) wakeUp() {
 	}
 }
 
+// checkEvery is the interval of checks while this process leads by a ConfigMap, in RetryPeriods.
+const checkEvery = 4
+
 // Run checks all elections at the start and whenever a term begins or ends, and repeats checks that are not finished.
 func (c *LockTypeCheck) Run(ctx context.Context) error {
 	for {
-		unfinished := false
+		wait := time.Duration(math.MaxInt64)
 		for _, le := range c.elections {
-			unfinished = c.check(ctx, le, time.Now()) || unfinished
+			if c.check(ctx, le, time.Now()) {
+				wait = c.config.RetryPeriod
+			} else if s := le.Status(); s.Leading && s.LockType == leaderelection.LockTypeConfigMap.String() {
+				wait = min(wait, checkEvery*c.config.RetryPeriod)
+			}
 		}
-		retry := time.NewTimer(c.config.RetryPeriod)
-		if !unfinished {
-			retry.Stop()
-		}
+		retry := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			retry.Stop()
@@ -128,7 +137,7 @@ func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElec
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.found[le]
-	after, unfinished := before.next(snap, err, now)
+	after, unfinished := before.next(snap, err, now, migrates(snap, status))
 	c.found[le] = after
 	switch {
 	case ctx.Err() != nil:
@@ -150,32 +159,36 @@ func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElec
 }
 
 // next returns the observation after a further read, and whether another read is needed.
-func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Time) (next observation, again bool) {
+func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Time, migrates bool) (next observation, again bool) {
 	if err != nil {
 		o.failed = true
 		return o, !apierrors.IsForbidden(err)
 	}
-	record := snap.Record
+	found := snap.Record
 	raw := string(snap.Raw)
-	if record.HolderIdentity == "" || heldByMigration(snap) {
+	if found.HolderIdentity == "" || migrates {
 		return observation{}, false
 	}
-	lease := time.Duration(record.LeaseDurationSeconds) * time.Second
+	lease := time.Duration(found.LeaseDurationSeconds) * time.Second
 	switch {
 	case o.since.IsZero():
-		return observation{record: record, raw: raw, since: now}, true
+		return observation{record: found, raw: raw, since: now}, true
 	case o.raw != raw:
-		return observation{record: record, raw: raw, since: now, renewed: true}, true
+		return observation{record: found, raw: raw, since: now, renewed: true}, true
 	case now.Sub(o.since) <= lease:
 		o.failed = false
 		return o, true
 	}
-	return observation{record: record, raw: raw, since: o.since, stale: true}, false
+	return observation{record: found, raw: raw, since: o.since, stale: true}, false
 }
 
-// heldByMigration reports whether the holder also holds the other lock type.
-func heldByMigration(snap k8sresourcelock.Snapshot) bool {
-	return strings.HasPrefix(snap.Annotations["incumbent.dev/multilock"], "v1 "+snap.Record.HolderIdentity+" ")
+// migrates reports whether the holder of the other lock may use both types. The holder of the Lease then also holds the ConfigMap. The
+// holder of the ConfigMap is an incumbent: another process may hold the Lease.
+func migrates(other k8sresourcelock.Snapshot, status leaderelection.Status) bool {
+	if status.LockType == leaderelection.LockTypeLease.String() {
+		return strings.HasPrefix(other.Annotations[record.MarkerAnnotation], "v1 "+other.Record.HolderIdentity+" ")
+	}
+	return other.Record.HolderIdentity == status.Holder
 }
 
 func otherType(lockType string) string {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -39,38 +40,38 @@ var (
 
 func TestObservation(t *testing.T) {
 	begin := time.Now()
-	record := func(content string, annotations map[string]string) locks.Snapshot {
+	record := func(content string) locks.Snapshot {
 		return locks.Snapshot{
 			Exists: true, Record: locks.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 10, LeaderTransitions: 3},
-			Raw: []byte(content), Annotations: annotations,
+			Raw: []byte(content),
 		}
 	}
-	released := record("r", nil)
+	released := record("r")
 	released.Record.HolderIdentity = ""
 	type read struct {
 		snap  locks.Snapshot
 		err   error
 		after time.Duration
+		moves bool
 		again bool
 		want  string
 	}
-	first := read{snap: record("1", nil), again: true, want: "seen"}
-	renewed := read{snap: record("2", nil), again: true, want: "renewed"}
+	first := read{snap: record("1"), again: true, want: "seen"}
+	renewed := read{snap: record("2"), again: true, want: "renewed"}
 	for name, reads := range map[string][]read{
-		"no lock":          {{}},
-		"released":         {{snap: released}},
-		"renewed":          {first, renewed, renewed, {snap: released}},
-		"stale":            {first, {snap: record("1", nil), after: 10 * time.Second, again: true, want: "seen"}, {snap: record("1", nil), after: 11 * time.Second, want: "stale"}},
-		"holder died":      {first, renewed, {snap: record("2", nil), after: 11 * time.Second, want: "stale"}},
-		"multi":            {{snap: record("1", map[string]string{"incumbent.dev/multilock": "v1 x 3 uid"})}},
-		"multi of another": {{snap: record("1", map[string]string{"incumbent.dev/multilock": "v1 y 3"}), again: true, want: "seen"}},
-		"forbidden":        {{err: forbidden, want: "failed"}},
-		"away":             {{err: errAway, again: true, want: "failed"}, first},
+		"no lock":     {{}},
+		"released":    {{snap: released}},
+		"renewed":     {first, renewed, renewed, {snap: released}},
+		"stale":       {first, {snap: record("1"), after: 10 * time.Second, again: true, want: "seen"}, {snap: record("1"), after: 11 * time.Second, want: "stale"}},
+		"holder died": {first, renewed, {snap: record("2"), after: 11 * time.Second, want: "stale"}},
+		"migrates":    {first, {snap: record("2"), moves: true}},
+		"forbidden":   {{err: forbidden, want: "failed"}},
+		"away":        {{err: errAway, again: true, want: "failed"}, first},
 	} {
 		var o observation
 		for i, r := range reads {
 			var again bool
-			o, again = o.next(r.snap, r.err, begin.Add(r.after))
+			o, again = o.next(r.snap, r.err, begin.Add(r.after), r.moves)
 			got := map[bool]string{true: "seen"}[!o.since.IsZero()]
 			for word, holds := range map[string]bool{"renewed": o.renewed, "stale": o.stale, "failed": o.failed} {
 				if holds {
@@ -80,6 +81,28 @@ func TestObservation(t *testing.T) {
 			if got != r.want || again != r.again {
 				t.Errorf("%s, read %d: %q, again %v", name, i, got, again)
 			}
+		}
+	}
+}
+
+// A process that uses both types, or may use both, is no problem.
+func TestMigrates(t *testing.T) {
+	const configmap, lease = "configmap", "lease"
+	for name, x := range map[string]struct {
+		ours, holder, marker string
+		want                 bool
+	}{
+		"the holder of our ConfigMap holds the Lease": {configmap, "a", "", true},
+		"another process holds the Lease":             {configmap, "b", "v1 b 3 handover", false},
+		"an incumbent holds the ConfigMap":            {lease, "b", "v1 b 3 handover", true},
+		"an istiod holds the ConfigMap":               {lease, "b", "", false},
+		"an istiod left the marker of an incumbent":   {lease, "b", "v1 a 3 handover", false},
+	} {
+		other := locks.Snapshot{Exists: true, Record: locks.LeaderElectionRecord{HolderIdentity: x.holder}, Annotations: map[string]string{record.MarkerAnnotation: x.marker}}
+		ours := leaderelection.Status{LockType: x.ours}
+		ours.Holder = "a"
+		if got := migrates(other, ours); got != x.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

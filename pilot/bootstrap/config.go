@@ -182,13 +182,17 @@ func (c Config) validateAddresses(wrong func(format string, args ...any)) {
 	}
 }
 
+// lockMulti is the LockType of a migration: the lock is a Lease, and the ConfigMap of the same name is its held predecessor.
+const lockMulti = "multi"
+
 func lockType(name string) (leaderelection.LockType, error) {
-	for _, known := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
-		if name == known.String() || name == "" {
-			return known, nil
-		}
+	switch name {
+	case "", leaderelection.LockTypeConfigMap.String():
+		return leaderelection.LockTypeConfigMap, nil
+	case leaderelection.LockTypeLease.String(), lockMulti:
+		return leaderelection.LockTypeLease, nil
 	}
-	return 0, fmt.Errorf("%q is neither configmap nor lease", name)
+	return 0, fmt.Errorf("%q is not one of configmap, multi, lease", name)
 }
 
 // restConfig returns the client configuration of the cluster.

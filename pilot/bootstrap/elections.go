@@ -273,6 +273,9 @@ func (s *site) electionConfig(row election) leaderelection.Config {
 	c.PerRevision = row.perRevision
 	c.Lock = lock
 	c.Predecessor = row.predecessor
+	if s.config.LockType == lockMulti && !row.lease {
+		c.Predecessor = &leaderelection.Predecessor{Name: row.lockName(c.Revision), Lock: leaderelection.LockTypeConfigMap, Hold: true}
+	}
 	c.Coordination = s.config.coordination(row)
 	c.DefaultWatcher = s.watcher
 	c.EventRecorder = s.events

@@ -54,6 +54,14 @@ func TestElectionConfig(t *testing.T) {
 	if got := s.electionConfig(election{}); got.Lock != leaderelection.LockTypeConfigMap || got.Predecessor != nil {
 		t.Errorf("a row without: %v, %v", got.Lock, got.Predecessor)
 	}
+	s.config.LockType = "multi"
+	if got := s.electionConfig(election{lease: true, predecessor: before}); got.Lock != leaderelection.LockTypeLease || got.Predecessor != before {
+		t.Errorf("multi, a row with its own lock type: %v, %v", got.Lock, got.Predecessor)
+	}
+	both := leaderelection.Predecessor{Name: "an-election", Lock: leaderelection.LockTypeConfigMap, Hold: true}
+	if got := s.electionConfig(election{id: "an-election"}); got.Lock != leaderelection.LockTypeLease || *got.Predecessor != both {
+		t.Errorf("multi, a row without: %v, %+v", got.Lock, got.Predecessor)
+	}
 	kinds := map[string]string{}
 	for _, row := range table {
 		for _, kind := range row.kinds {
@@ -164,11 +172,12 @@ func TestLockTypeCheck(t *testing.T) {
 	config.LockType = "lease"
 	second := start(t, config, newController().rows())
 	const text = "another installation uses a different lock type"
-	await(t, "the second reports it", func() bool {
-		return second.metric(t, fmt.Sprintf("incumbent_election_other_lock_held{name=%q}", electionID)) == "1" &&
-			second.lines.Count("level=WARN", text, "holder=first") == 1 && slices.Contains(second.election(t).Problems, "first holds the configmap")
+	await(t, "the first reports it", func() bool {
+		return first.metric(t, fmt.Sprintf("incumbent_election_other_lock_held{name=%q}", electionID)) == "1" &&
+			first.lines.Count("level=WARN", text, "holder=second") == 1 && slices.Contains(first.election(t).Problems, "second holds the lease")
 	})
-	for lock, want := range map[string]bool{"configmap": true, "lease": true} {
+	second.leads(t)
+	for lock, want := range map[string]bool{"configmap": true, "lease": true, "multi": false} {
 		config := goodConfig()
 		config.LockType = lock
 		if s := mustNew(t, config, nil); (s.lockTypes != nil) != want {

@@ -170,7 +170,7 @@ func newSite(config Config, elections *leaderelection.Set, rows []election) (*si
 	}
 	s.events = newEvents(s.own, config.Identity, s.log)
 	s.fence = s.newSelfTest()
-	if !config.Disabled && config.LockType != "multi" {
+	if !config.Disabled && config.LockType != lockMulti {
 		s.lockTypes = migration.NewLockTypeCheck(migration.Config{
 			Client: s.own, Events: s.events, Registry: s.metrics, Logger: s.log, RetryPeriod: config.RetryPeriod,
 		})

@@ -33,7 +33,7 @@ type Options struct {
 
 const (
 	// callTimeout bounds each request, with the connection. After the grace and one request without a response, a parent
-	// has time for a second connection. A MultiLock needs two requests for each call.
+	// has time for a second connection.
 	callTimeout = 2 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
 	firstRetry = 20 * time.Millisecond
