@@ -164,9 +164,6 @@ func preferredHolder(object string) string {
 		object, annotation(object, record.PreferredHolderAnnotation))
 }
 
-// commandPrefix is the prefix of the annotations of incumbent.
-const commandPrefix = "incumbent.dev/"
-
 // sameCommands is true for a write that changes no annotation of incumbent, and not the key of a Lease. The key is part of the record: with
 // an invalid key the record is unreadable, which ends the term of the leader.
 var sameCommands = func() string {
@@ -175,7 +172,7 @@ var sameCommands = func() string {
 	keeps := func(object, other string) string {
 		return fmt.Sprintf("(!("+have+") || %[1]s.metadata.annotations.all(k, !k.startsWith(%[3]s) && k != %[4]s || "+
 			"%[2]s != null && has(%[2]s.metadata.annotations) && k in %[2]s.metadata.annotations && %[1]s.metadata.annotations[k] == %[2]s.metadata.annotations[k]))",
-			object, other, quote(commandPrefix), quote(k8sresourcelock.LeaseHolderKey))
+			object, other, quote(record.Prefix), quote(k8sresourcelock.LeaseHolderKey))
 	}
 	return keeps("object", "oldObject") + " && " + keeps("oldObject", "object")
 }()
@@ -225,7 +222,7 @@ func (s single) lockRules() []admissionv1.Validation {
 		judge(unless(sameField("metadata.ownerReferences")+" && "+sameField("metadata.finalizers")),
 			"only an operator may change ownerReferences and finalizers of a lock", ""),
 		judge(unless("variables.candidate || variables.coordinator || variables.sameCommands || variables.operates"),
-			fmt.Sprintf("a change of annotations %s* or %s requires the verb %s on this object", commandPrefix, k8sresourcelock.LeaseHolderKey, OperateVerb), "' (' + request.userInfo.username + ')'"),
+			fmt.Sprintf("a change of annotations %s* or %s requires the verb %s on this object", record.Prefix, k8sresourcelock.LeaseHolderKey, OperateVerb), "' (' + request.userInfo.username + ')'"),
 		judge(unless("variables.newBulk <= variables.limit || variables.newBulk <= variables.oldBulk + variables.growth"),
 			"annotations, labels and data that are not the record are too large", "' (' + string(variables.newBulk) + ' bytes, limit ' + string(variables.limit) + ')'"),
 		judge(unless(fmt.Sprintf("variables.candidate && !variables.same || variables.newManagers <= (variables.candidate ? %d : %d) || variables.newManagers <= variables.oldManagers", candidatesManagers, othersManagers)),

@@ -144,6 +144,65 @@ func TestNomination_Term(t *testing.T) {
 	}
 }
 
+// A nomination counts until the first own write of the nominee, which changes renewTime, writes a marker or begins another term.
+func TestNominated(t *testing.T) {
+	for name, c := range map[string]struct {
+		acquired, renewed Stamp
+		nominated, marker string
+		want              bool
+	}{
+		"by a coordinator":                  {0, 5, "", "", true},
+		"by a coordinator, a former leader": {0, 5, "", "v1 a 3", true},
+		"by a leader":                       {5, 5, "a", "", true},
+		"peer that kept the annotation":     {5, 6, "a", "", false},
+		"leader that kept the annotation":   {5, 5, "a", "v1 a 3", false},
+		"marker of an earlier term":         {5, 5, "a", "v1 a 2", true},
+		"annotation names another":          {5, 5, "b", "", false},
+		"renewed, without the annotation":   {5, 6, "", "", false},
+		"acquired now, without annotations": {5, 5, "", "", false},
+	} {
+		snap := Snapshot{Exists: true, Content: Readable, Strategy: true, Record: Record{Holder: "a", Transitions: 3, Acquired: c.acquired, Renewed: c.renewed}}
+		snap = snap.Decode(map[string]string{NominatedAnnotation: c.nominated, MarkerAnnotation: c.marker})
+		if snap.Nominated() != c.want || snap.Idle() != c.want {
+			t.Errorf("%s: nominated %v", name, !c.want)
+		}
+	}
+}
+
+// A marker counts for its holder and term. Otherwise it names a leader that was displaced. A request and a hold count for
+// their term only.
+func TestAnnotations_CountInTheirTerm(t *testing.T) {
+	held := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Transitions: 3, Acquired: 5, Renewed: 6}}
+	for name, c := range map[string]struct {
+		holder              string
+		term                int
+		acting, asked, held bool
+	}{
+		"this term":      {"a", 3, true, true, true},
+		"another term":   {"a", 2, false, false, false},
+		"another holder": {"c", 3, false, false, false},
+	} {
+		snap := held.Decode(Annotations{
+			Marker:  Marker{Identity: c.holder, Transitions: c.term},
+			Request: Request{Identity: "b", Holder: c.holder, Transitions: c.term, Reason: ForUnfit},
+			Hold:    Hold{Holder: c.holder, Transitions: c.term, Seconds: 9, Reason: HoldForPause},
+		}.Encode())
+		if snap.Acting() != c.acting || (snap.Former() == "") != c.acting || snap.Addressed() != c.asked || snap.OnHold() != c.held {
+			t.Errorf("%s: %+v", name, snap)
+		}
+	}
+}
+
+func TestBounded(t *testing.T) {
+	const most = int(MaxHold / time.Second)
+	if h, r := (Hold{Seconds: most + 1}).Bounded(), (Request{HoldSeconds: most + 1}).Bounded(); h.Seconds != most || r.HoldSeconds != most {
+		t.Errorf("%+v, %+v", h, r)
+	}
+	if h := (Hold{Seconds: -1}).Bounded(); h.Seconds != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for identity, want := range map[string]string{
 		"pod-a": "", strings.Repeat("x", 253): "",

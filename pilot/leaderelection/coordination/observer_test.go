@@ -7,42 +7,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/internal/record"
 )
 
 func microTime(after time.Duration) *metav1.MicroTime {
 	return &metav1.MicroTime{Time: epoch.Add(after)}
-}
-
-func TestIsNominated(t *testing.T) {
-	for name, c := range map[string]struct {
-		acquired, renewed *metav1.MicroTime
-		nominated, marker string
-		want              bool
-	}{
-		"by a coordinator":                  {nil, microTime(0), "", "", true},
-		"by a leader":                       {microTime(0), microTime(0), "a", "", true},
-		"peer that kept the annotation":     {microTime(0), microTime(time.Second), "a", "", false},
-		"leader that kept the annotation":   {microTime(0), microTime(0), "a", "v1 a 3", false},
-		"marker of an earlier term":         {microTime(0), microTime(0), "a", "v1 a 2", true},
-		"annotation names another":          {microTime(0), microTime(0), "b", "", false},
-		"renewed, without the annotation":   {microTime(0), microTime(time.Second), "", "", false},
-		"acquired now, without annotations": {microTime(0), microTime(0), "", "", false},
-	} {
-		l := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-				record.NominatedAnnotation: c.nominated, record.MarkerAnnotation: c.marker,
-			}},
-			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: new("a"), LeaseTransitions: new(int32(3)), AcquireTime: c.acquired, RenewTime: c.renewed,
-				Strategy: new(coordinationv1.OldestEmulationVersion),
-			},
-		}
-		if isNominated(l) != c.want {
-			t.Errorf("%s: nominated %v", name, !c.want)
-		}
-	}
 }
 
 func TestIsPinged(t *testing.T) {
