@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -10,19 +11,37 @@ import (
 // defaultRevision is the strategy that can be predicted from member Leases.
 const defaultRevision = "incumbent.dev/DefaultRevision"
 
-// Pod returns the Pod of an identity. In a coordinated election the identity is "<pod>.<lock>" (coordination.CandidateName).
+// Pod returns the Pod of an identity. The identity of a candidate that requests a strategy is "<pod>.<lock>" (coordination.CandidateName).
 func Pod(identity, lock string) string { return strings.TrimSuffix(identity, "."+lock) }
 
 // Identity returns the identity of a Pod's candidate in the lock.
 func (e Election) Identity(pod string) string {
-	if !e.Coordinated() || pod == "" {
+	if pod == "" || e.apart || e.Strategy == "" && !requestStrategy(e.Candidates) {
 		return pod
 	}
 	return pod + "." + e.Name
 }
 
 // Coordinated reports whether a coordinator chooses the leader. A Lease keeps its strategy if the candidates are no longer coordinated.
-func (e Election) Coordinated() bool { return e.Strategy != "" && !e.apart }
+func (e Election) Coordinated() bool { return e.Strategy != "" && !e.apart && e.Uncoordinated == "" }
+
+func requestStrategy(candidates []Candidate) bool {
+	return slices.ContainsFunc(candidates, func(c Candidate) bool { return c.Strategy != "" })
+}
+
+// among returns the election with candidates.
+func (e Election) among(candidates []Candidate) Election {
+	e.Candidates = candidates
+	if e.Strategy == "" && requestStrategy(candidates) {
+		e = e.pods()
+	}
+	for _, c := range candidates {
+		if !c.Late && c.Uncoordinated != "" {
+			e.Uncoordinated = c.Uncoordinated
+		}
+	}
+	return e
+}
 
 // pods replaces candidate names with Pod names.
 func (e Election) pods() Election {

@@ -44,3 +44,29 @@ func TestIf_Coordinated(t *testing.T) {
 		t.Errorf("unknown candidates: %+v", got)
 	}
 }
+
+// Without LeaseCandidates the election is ranked, whether or not an old strategy remains on the lock. The identities in the lock are
+// still names of LeaseCandidates.
+func TestElections_Uncoordinated(t *testing.T) {
+	const why = "the API server does not serve LeaseCandidates"
+	of := func(identity, revision string) Candidate {
+		return Candidate{Namespace: "istio-system", Election: "e", Identity: identity, Key: revision, Warm: true, Fit: true, Strategy: defaultRevision, Uncoordinated: why}
+	}
+	candidates := []Candidate{of("a", "stable"), of("b", "canary")}
+	for name, annotations := range map[string][]string{"no strategy": nil, "old strategy": {"incumbent.dev/strategy", defaultRevision}} {
+		l := lease(t, "e", "a.e", append(annotations, "incumbent.dev/leader", "v1 a.e 3 handover")...)
+		d := k8sleaderelection.DefaultRevision{Synced: true, Revision: "canary"}
+		e := Elections([]Lock{l}, candidates, d)[0]
+		if e.Coordinated() || e.Uncoordinated != why || e.Holder != "a" || e.Identity("b") != "b.e" || !e.Known(true) {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if o := e.If(d, true); o.Move != HandOver || o.Leader != "b" {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+	candidates[0].Uncoordinated = ""
+	candidates[1].Late = true
+	if e := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision)}, candidates, k8sleaderelection.DefaultRevision{})[0]; !e.Coordinated() {
+		t.Errorf("a late member decides: %+v", e)
+	}
+}

@@ -56,6 +56,8 @@ type Candidate struct {
 	Witness string `json:"witness,omitempty"`
 	// Strategy is the requested strategy of the coordinator. It is empty if the candidate is not coordinated.
 	Strategy string `json:"strategy,omitempty"`
+	// Uncoordinated is the reason why no coordinator chooses the leader although the candidate requests a strategy.
+	Uncoordinated string `json:"uncoordinated,omitempty"`
 }
 
 // able reports whether it can lead.
@@ -74,13 +76,15 @@ type Election struct {
 	// that should replace the holder.
 	Strategy  string `json:"strategy,omitempty"`
 	Preferred string `json:"preferred,omitempty"`
-	// apart is true if the Lease has a strategy, but the holder is not coordinated.
+	// Uncoordinated is the reason why no coordinator chooses the leader although candidates request a strategy.
+	Uncoordinated string `json:"uncoordinated,omitempty"`
+	// apart is true if the election has a strategy, but the holder is not coordinated.
 	apart bool
 	// inSpec is true if Strategy and Preferred are fields of the Lease. Otherwise they are annotations.
 	inSpec bool
 	// invalid has the annotations of incumbent with invalid values.
 	invalid []string
-	// Holder is the recorded holder; in a coordinated election, its Pod. Key is its key, which Revision and Remote decode.
+	// Holder is the recorded holder; if candidates request a strategy, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
 	Revision string `json:"revision,omitempty"`
@@ -213,7 +217,7 @@ func Elections(locks []Lock, candidates []Candidate, d k8sleaderelection.Default
 // With returns the election with its candidates, in order of preference for the default revision d, and its obstacles. If no
 // candidate has a member Lease, the candidates are unknown.
 func (e Election) With(candidates []Candidate, d k8sleaderelection.DefaultRevision) Election {
-	e.Candidates = candidates
+	e = e.among(candidates)
 	e.Candidates = inOrder(candidates, e.byRank(), d)
 	e.Obstacles = e.obstacles()
 	return e

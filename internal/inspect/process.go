@@ -27,6 +27,7 @@ type Process struct {
 func FromStatus(s leaderelection.Status, now time.Time) Election {
 	e := observed(s)
 	e.Ranked = s.Ranked
+	e.Uncoordinated = s.Uncoordinated
 	e.Process = &Process{Status: s}
 	if s.ValidFor > 0 {
 		e.Process.ValidUntil = now.Add(s.ValidFor)

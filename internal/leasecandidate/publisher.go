@@ -35,7 +35,7 @@ const (
 	// retryPeriod is the pause after the second of two failures in short succession.
 	retryPeriod = 5 * time.Second
 	// unservedPeriod is the initial interval between checks for the LeaseCandidate API. It doubles after each check, up to
-	// longestUnserved. The coordinator relies on longestUnserved (coordination.publishPeriod).
+	// longestUnserved.
 	unservedPeriod  = 30 * time.Second
 	longestUnserved = 5 * time.Minute
 	// maxPublishAttempts is the maximum number of attempts to update the LeaseCandidate on conflict.
@@ -61,6 +61,9 @@ type Config struct {
 	Strategy string
 	// Labels are the labels for strategies, such as coordination.RevisionLabel. Labels that others set on the object are preserved.
 	Labels map[string]string
+	// SetUnserved is called with true if the API server does not serve LeaseCandidates, and with false when it does again. It must
+	// not block. Optional.
+	SetUnserved func(bool)
 	// Logger logs when publishing begins to fail and when it succeeds again. The default is slog.Default.
 	Logger *slog.Logger
 }
@@ -141,7 +144,7 @@ type Publisher struct {
 	// ping is the pingTime of the last version that this process wrote.
 	ping     *metav1.MicroTime
 	trouble  *apirequest.Trouble
-	unserved bool // it was logged that LeaseCandidates are not served
+	unserved bool // see Config.SetUnserved
 
 	unfit   atomic.Bool
 	changed chan struct{} // signals a change of unfit; has capacity 1
@@ -181,12 +184,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := p.serve(ctx)
 		p.report(ctx, err)
-		if !apierrors.IsNotFound(err) {
+		if !isUnserved(err) {
 			unserved = unservedPeriod
 		}
 		// The first retry is immediate, because a coordinator waits only five seconds for an answer.
 		switch {
-		case apierrors.IsNotFound(err):
+		case isUnserved(err):
 			_ = apirequest.Pause(ctx, unserved)
 			unserved = min(2*unserved, longestUnserved)
 		case time.Since(ended) < retryPeriod:
@@ -261,8 +264,7 @@ func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.Le
 // write creates or updates the object. An object of another election is replaced, because leaseName is immutable.
 func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
 	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
-	// With an unexpected response the resource is not served, otherwise the object does not exist.
-	absent := apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	absent := apierrors.IsNotFound(err) && !isUnserved(err)
 	if err == nil && have.Spec.LeaseName != p.cfg.Lease {
 		err = p.objects.Delete(ctx, have.Name, *metav1.NewPreconditionDeleteOptions(string(have.UID)))
 		absent = err == nil
@@ -343,14 +345,36 @@ func (p *Publisher) report(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	unserved := apierrors.IsNotFound(err)
-	if unserved && !p.unserved {
-		p.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); not publishing one")
+	unserved := isUnserved(err)
+	if unserved != p.unserved && (unserved || err == nil) {
+		p.setUnserved(unserved)
 	}
-	p.unserved = unserved
 	if !unserved { // most API servers do not serve them, so that is no problem
 		p.trouble.Tried(publishVerb, err)
 	}
+}
+
+func (p *Publisher) setUnserved(unserved bool) {
+	p.unserved = unserved
+	if unserved {
+		p.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); the election is not coordinated")
+	} else {
+		p.cfg.Logger.Info("API server serves LeaseCandidates; the election is coordinated")
+	}
+	if p.cfg.SetUnserved != nil {
+		p.cfg.SetUnserved(unserved)
+	}
+}
+
+// isUnserved reports whether the API server does not serve LeaseCandidates: the path does not exist, so the response is no Status, or
+// a Status without a kind. The Status for a missing object has its kind.
+func isUnserved(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Kind == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // remove deletes the object. If that fails, the object is deleted with its Pod.

@@ -8,6 +8,5 @@
 //	  {"name":"istio-leader","candidate":true,"warm":true,"fit":true}]}
 //
 // A Publisher writes the Lease every 30 seconds and when its content changes, reads nothing, and deletes the Lease at its end. List
-// and Parse read it. Member.Late helps to judge whether a member is alive. The content is a claim of its writer. It decides nothing,
-// except in a coordinated election on an API server that does not serve LeaseCandidates (package coordination).
+// and Parse read it. Member.Late helps to judge whether a member is alive. The content is a claim of its writer. It decides nothing.
 package members

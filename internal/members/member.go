@@ -40,8 +40,6 @@ type State struct {
 	Cluster  Cluster `json:"cluster"`
 	// Version is the version of the program.
 	Version string `json:"version,omitempty"`
-	// EmulationVersion is the emulation version in coordinated elections. The default is Version.
-	EmulationVersion string `json:"emulationVersion,omitempty"`
 	// Witness is parent or sidecar. It is empty if no witness releases the locks after the process has ended.
 	Witness string `json:"witness,omitempty"`
 	// Elections are its elections in the namespace of its Lease.
@@ -61,6 +59,8 @@ type Election struct {
 	BackingOff bool `json:"backingOff,omitempty"`
 	// Strategy is the requested strategy of the coordinator (package coordination). It is empty if the election is not coordinated.
 	Strategy string `json:"strategy,omitempty"`
+	// Uncoordinated is why no coordinator chooses the leader although the process requests a strategy.
+	Uncoordinated string `json:"uncoordinated,omitempty"`
 }
 
 // Member is a parsed member Lease.

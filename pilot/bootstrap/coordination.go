@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -74,21 +75,28 @@ func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	return c, nil
 }
 
-// coordinatorLook is the interval at which the state of the coordinator's election is checked, without requests.
-const coordinatorLook = time.Second
+const (
+	// coordinatorLook is the interval at which the state of the coordinator's election is checked, without requests.
+	coordinatorLook = time.Second
+	// coordinatorLeases is the number of lease durations after which a coordinator counts as absent.
+	coordinatorLeases = 3
+)
 
 // followCoordinator informs the coordinated elections of the site if the election of the coordinator has no leader. On other
 // servers the elections detect that themselves.
 func (s *site) followCoordinator(ctx context.Context) error {
+	var absent time.Duration
 	for apirequest.Pause(ctx, coordinatorLook) == nil {
 		i := slices.IndexFunc(s.mine, func(le *leaderelection.LeaderElection) bool {
 			return le.Status().ElectionID == leaderelection.Coordinator
 		})
-		now := s.mine[i].Status()
-		absent := now.Phase == "following" && !now.Acting
+		absent += coordinatorLook
+		if now := s.mine[i].Status(); now.Phase != "following" || now.Acting {
+			absent = 0
+		}
 		for _, le := range s.mine {
 			if le.Status().Strategy != "" {
-				le.SetCoordinatorAbsent(absent)
+				le.SetCoordinatorAbsent(absent >= coordinatorLeases*cmp.Or(s.config.LeaseDuration, leaderelection.DefaultLeaseDuration))
 			}
 		}
 	}
@@ -122,7 +130,7 @@ func (s *site) publish() (err error) {
 }
 
 func (s *site) memberState() members.State {
-	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version, EmulationVersion: s.config.EmulationVersion}
+	state := members.State{Revision: s.config.Revision, Cluster: members.Local, Version: ReadBuild().Version}
 	if s.config.Remote {
 		state.Cluster = members.Remote
 	}
@@ -134,7 +142,7 @@ func (s *site) memberState() members.State {
 	}
 	for _, le := range s.mine {
 		now := le.Status()
-		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy})
+		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy, Uncoordinated: now.Uncoordinated})
 	}
 	slices.SortFunc(state.Elections, func(a, b members.Election) int { return strings.Compare(a.Name, b.Name) })
 	return state

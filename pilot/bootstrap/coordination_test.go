@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -54,8 +55,8 @@ func (e *environment) lease(t *testing.T, name string) *coordinationv1.Lease {
 	return l
 }
 
-// TestCoordinator uses an API server without LeaseCandidates, so member Leases are the candidates. The coordinator creates
-// the lock and writes its holder. When its process ends, the next coordinator writes the next holder.
+// The API server serves LeaseCandidates and has no coordinator. The coordinator creates the lock and writes its holder. When its
+// process ends, the next coordinator writes the next holder.
 func TestCoordinator(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
@@ -75,8 +76,12 @@ func TestCoordinator(t *testing.T) {
 	}
 	b := start(t, e.coordinatedConfig(t, "b"), rowsOfB)
 	await(t, "b is a candidate", func() bool {
+		_, err := e.admin.Kube().CoordinationV1beta1().LeaseCandidates(e.home).Get(t.Context(), "b."+electionID, metav1.GetOptions{})
+		return err == nil
+	})
+	await(t, "b is a warm member", func() bool {
 		l := e.lease(t, "incumbent-member-b")
-		return strings.Contains(l.Annotations["incumbent.dev/member-state"], `"warm":true,"fit":true,"strategy"`)
+		return strings.Contains(l.Annotations["incumbent.dev/member-state"], `"warm":true,"fit":true,"strategy":"incumbent.dev/DefaultRevision"}`)
 	})
 	a.stop(t)
 	await(t, "b coordinates", holds(leaderelection.Coordinator, "b"))
@@ -96,18 +101,16 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
-		state := members.State{Revision: "r", Cluster: members.Local, Version: "1.2.0", EmulationVersion: emulated, Elections: []members.Election{
-			{Name: "oldest", Candidate: true, Warm: true, Fit: true, Strategy: coordination.OldestEmulationVersion},
-		}}
-		member, err := members.New(members.Config{
-			Client: e.admin.Kube(), Namespace: e.home, Identity: name, State: func() members.State { return state }, Logger: slog.New(slog.DiscardHandler),
+		candidate, err := leasecandidate.New(leasecandidate.Config{
+			Client: e.admin.Kube(), Namespace: e.home, Lease: "oldest", Pod: name, BinaryVersion: "1.2.0", EmulationVersion: emulated,
+			Strategy: coordination.OldestEmulationVersion, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { _ = member.Run(ctx) })
+		running.Go(func() { _ = candidate.Run(ctx) })
 		t.Cleanup(func() { cancel(); running.Wait() })
 	}
 	config := e.coordinatedConfig(t, "d")
@@ -119,7 +122,8 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 		return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == "m-1.oldest" && l.Annotations[record.StrategyAnnotation] == coordination.OldestEmulationVersion
 	})
 	await(t, "its own emulation version is published", func() bool {
-		return strings.Contains(e.lease(t, "incumbent-member-d").Annotations["incumbent.dev/member-state"], `"emulationVersion":"0.0.0-1"`)
+		c, err := e.admin.Kube().CoordinationV1beta1().LeaseCandidates(e.home).Get(t.Context(), "d."+electionID, metav1.GetOptions{})
+		return err == nil && c.Spec.EmulationVersion == "0.0.0-1"
 	})
 	s.stop(t)
 }

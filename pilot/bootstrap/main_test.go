@@ -11,5 +11,5 @@ import (
 func TestMain(m *testing.M) {
 	// istio.io/pkg/log starts OpenCensus' worker when it is imported.
 	view.Stop()
-	cluster.Main(m, cluster.Options{WithoutControllers: true})
+	cluster.Main(m, cluster.Options{WithoutControllers: true, APIServerArgs: []string{"--runtime-config=coordination.k8s.io/v1beta1=true"}})
 }

@@ -163,6 +163,9 @@ func (s *site) annotate(e *inspect.Election, le *leaderelection.LeaderElection) 
 	if p.Rejected != "" {
 		e.Problems = append(e.Problems, "the API server rejects this process as holder: "+p.Rejected)
 	}
+	if p.Uncoordinated != "" {
+		e.Problems = append(e.Problems, "the election is not coordinated: "+p.Uncoordinated)
+	}
 	if problem := s.lockTypes.Problem(le); problem != "" {
 		e.Problems = append(e.Problems, problem)
 	}

@@ -88,10 +88,13 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	if l.cfg.Coordination == nil {
 		return func() {}, nil
 	}
-	publisher, err := leasecandidate.New(l.cfg.publication(client))
+	config := l.cfg.publication(client)
+	config.SetUnserved = l.setUnserved
+	publisher, err := leasecandidate.New(config)
 	if err != nil {
 		return nil, err
 	}
+	l.setUnserved(false)
 	l.checkFailed.Store(l.fitness() != nil) // until the first fitness check
 	l.publisher.Store(publisher)
 	l.publishFitness()
@@ -157,11 +160,36 @@ func (o fitObserver) StatusChanged(name string) {
 	}
 }
 
-// SetCoordinatorAbsent sets whether the coordinator of a coordinated election is absent. If it is absent
-// for three lease durations, candidates acquire the lock by rank. The method does not block.
+// SetCoordinatorAbsent sets whether the coordinator of a coordinated election is absent. While it is absent, this candidate
+// ignores it and acquires the lock by rank. The method does not block.
 func (l *LeaderElection) SetCoordinatorAbsent(absent bool) {
-	l.absent.Store(absent)
+	l.setUncoordinated(func() { l.absent = absent })
+}
+
+// setUnserved records whether the API server does not serve LeaseCandidates. Without them, no coordinator knows the candidates.
+func (l *LeaderElection) setUnserved(unserved bool) {
+	l.setUncoordinated(func() { l.unserved = unserved })
+}
+
+func (l *LeaderElection) setUncoordinated(set func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	set()
 	if e := l.elector.Load(); e != nil {
-		e.SetCoordinatorAbsent(absent)
+		e.SetCoordinatorAbsent(l.absent || l.unserved)
 	}
+}
+
+// uncoordinated returns why no coordinator chooses the leader of a coordinated election. It is empty if one does.
+func (l *LeaderElection) uncoordinated() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.cfg.Coordination == nil:
+	case l.unserved:
+		return "the API server does not serve LeaseCandidates"
+	case l.absent:
+		return "the coordinator is absent"
+	}
+	return ""
 }

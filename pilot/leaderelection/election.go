@@ -43,7 +43,6 @@ type LeaderElection struct {
 	lockClient  kubernetes.Interface // of the current or last run
 	running     atomic.Bool
 	warmed      atomic.Bool // in the current or last run
-	absent      atomic.Bool // the coordinator is absent
 	// publisher publishes the LeaseCandidate of the current or last run. It is nil if the election is not coordinated.
 	publisher atomic.Pointer[leasecandidate.Publisher]
 	// checkFailed and backingOff are the reasons to publish it as unfit.
@@ -59,6 +58,8 @@ type LeaderElection struct {
 	functions []func(context.Context) error
 	names     []string // of functions, for logs
 	warmups   []func(context.Context) error
+	absent    bool // the coordinator is absent
+	unserved  bool // the API server does not serve LeaseCandidates
 	checks    []func(context.Context) error
 }
 
@@ -117,8 +118,8 @@ func (l *LeaderElection) connect(client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	elector.SetCoordinatorAbsent(l.absent.Load())
 	l.elector.Store(elector)
+	l.setUncoordinated(func() {})
 	return nil
 }
 

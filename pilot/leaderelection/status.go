@@ -29,6 +29,9 @@ type Status struct {
 	Warm    bool `json:"warm"`
 	// Strategy is the strategy of a coordinated election. It is empty for other elections.
 	Strategy string `json:"-"`
+	// Uncoordinated is the reason why a coordinated election runs as without a coordinator. It is empty if a coordinator chooses
+	// the leader.
+	Uncoordinated string `json:"-"`
 	// Ranked is true if candidates of the default revision outrank others.
 	Ranked bool `json:"-"`
 }
@@ -45,6 +48,7 @@ func (l *LeaderElection) Status() Status {
 	}
 	if l.cfg.Coordination != nil {
 		s.Strategy = l.cfg.Coordination.Strategy
+		s.Uncoordinated = l.uncoordinated()
 	}
 	if l.cfg.Disabled {
 		s.Phase = Disabled

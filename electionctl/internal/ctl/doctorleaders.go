@@ -20,6 +20,10 @@ import (
 // leaders reports elections without a live leader, and elections that would have none if their leader stopped.
 func leaders(ctx context.Context, x *examination) (denied error) {
 	for _, e := range x.elections {
+		if e.Uncoordinated != "" {
+			x.add(warning, "see docs/coordination.md, or start the servers without --election-strategy",
+				"%s/%s is not coordinated, although its candidates request it: %s", e.Namespace, e.Name, e.Uncoordinated)
+		}
 		err := x.leader(ctx, e)
 		if err != nil && !apierrors.IsForbidden(err) {
 			return err

@@ -119,10 +119,13 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
 	w.line("  state        %s", stateWords(e))
-	if e.Strategy != "" && !e.Coordinated() {
-		w.line("  strategy     %s, not in effect: the holder is not coordinated", e.Strategy)
-	} else if e.Strategy != "" {
+	switch {
+	case e.Uncoordinated != "":
+		w.line("  coordinated  no: %s", e.Uncoordinated)
+	case e.Coordinated():
 		w.line("  coordinated  by %s", e.Strategy)
+	case e.Strategy != "":
+		w.line("  coordinated  no: the holder does not request %s", e.Strategy)
 	}
 	if e.Live != "" {
 		w.line("  alive        %s", liveWords[e.Live])

@@ -99,3 +99,19 @@ func TestMembers(t *testing.T) {
 		t.Error(o)
 	}
 }
+
+// An API server without LeaseCandidates does not coordinate an election although its candidates request it.
+func TestUncoordinated(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", strings.ReplaceAll(record, "istiod", "a.istio-leader"), "incumbent.dev/leader", "v1 a.istio-leader 3 handover")
+	for _, pod := range []string{"a", "b"} {
+		e.memberOf(pod, "stable", "", 0, members.Election{
+			Name: "istio-leader", Candidate: true, Warm: true, Fit: true, Strategy: "incumbent.dev/DefaultRevision",
+			Uncoordinated: "the API server does not serve LeaseCandidates",
+		})
+	}
+	e.expect(e.run("explain", "istio-leader"), Done, "coordinated  no: the API server does not serve LeaseCandidates")
+	if got := e.run("doctor"); !strings.Contains(got.out, "istio-leader is not coordinated, although its candidates request it: the API server does not serve LeaseCandidates") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -61,8 +61,7 @@ func (c Config) Validate() error {
 // All state comes from the objects, except for the time since which they are unchanged. A Controller records this time for locks
 // from Warm on, also between its terms. For candidates it starts again in each term.
 //
-// The candidates are LeaseCandidates. If the API server does not serve them, the candidates are members
-// that request a strategy, and the Controller also creates the locks.
+// If the API server does not serve LeaseCandidates, there are no candidates, and the Controller changes no lock.
 type Controller struct {
 	cfg        Config
 	leases     cache.SharedIndexInformer
@@ -87,7 +86,7 @@ func New(cfg Config) (*Controller, error) {
 		cfg.Logger = slog.Default()
 	}
 	c := &Controller{cfg: cfg, seen: newSightings()}
-	c.leases = coordinationv1informers.NewLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{byElection: c.seen.memberElections})
+	c.leases = coordinationv1informers.NewLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{})
 	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
 		cache.Indexers{byElection: candidateElection})
 	if err := c.candidates.SetWatchErrorHandlerWithContext(ignoreUnserved); err != nil {
@@ -144,7 +143,7 @@ func (c *Controller) Close() {
 
 // Refresh reports that the Situation changed.
 func (c *Controller) Refresh() {
-	for _, name := range c.elections() {
+	for _, name := range c.candidates.GetIndexer().ListIndexFuncValues(byElection) {
 		c.enqueue(name)
 	}
 }

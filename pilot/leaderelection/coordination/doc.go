@@ -10,5 +10,5 @@
 //
 // A Controller is the coordinator of a namespace. For each election it executes a plan: which candidates to ping, which
 // candidate to name as holder, or which candidate the holder should hand over to. If the API server does not serve
-// LeaseCandidates, the members are the candidates: each process publishes a Lease with the elections that it can lead.
+// LeaseCandidates, elections are not coordinated: candidates acquire the lock by rank.
 package coordination

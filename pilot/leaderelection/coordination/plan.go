@@ -28,8 +28,6 @@ type election struct {
 	// Lease is the lock. It is nil if the lock does not exist. A plan does not create it.
 	Lease      *coordinationv1.Lease
 	Candidates []*coordinationv1beta1.LeaseCandidate
-	// Alive is true if all candidates are known to be alive, so that no ping is needed. This is the case with members.
-	Alive bool
 	// Annotate is true if the API server drops strategy and preferredHolder of a Lease and does not create locks.
 	Annotate  bool
 	Situation Situation
@@ -128,7 +126,7 @@ func (o *observer) choose(now, wall time.Time, e election, available []*coordina
 			clearPreferredHolder(p.Lease)
 		}
 	case live && o.mustWait(now, best.Name, e.Lease, p):
-	case e.Alive || o.poll(now, available, p):
+	case o.poll(now, available, p):
 		p.name(best.Name, live, wall, e)
 	}
 }

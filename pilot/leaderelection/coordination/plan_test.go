@@ -21,6 +21,15 @@ type scenario struct {
 	wall     time.Time
 	observer observer
 	e        election
+	alive    bool // all candidates have just answered a ping
+}
+
+// answered records an answer of all candidates, so that no ping is needed.
+func (o *observer) answered(now time.Time, e election) {
+	o.observe(now, e)
+	for _, c := range o.candidates {
+		c.answered = now
+	}
 }
 
 func newScenario(t testing.TB, names ...string) *scenario {
@@ -42,7 +51,7 @@ func newScenario(t testing.TB, names ...string) *scenario {
 // newLed returns a scenario without pings in which the first candidate leads.
 func newLed(t testing.TB, names ...string) *scenario {
 	s := newScenario(t, names...)
-	s.e.Alive = true
+	s.alive = true
 	s.e.Annotate = true
 	s.step()
 	s.renew()
@@ -51,6 +60,9 @@ func newLed(t testing.TB, names ...string) *scenario {
 
 // step executes the plan. The candidates answer pings, except for the silent ones.
 func (s *scenario) step(silent ...string) plan {
+	if s.alive {
+		s.observer.answered(s.now, s.e)
+	}
 	p := s.observer.plan(s.now, s.wall, s.e, Own())
 	if p.Lease != nil {
 		s.e.Lease = s.stored(p.Lease)
@@ -180,7 +192,7 @@ func TestPlan_NamesAndPrefers(t *testing.T) {
 func TestPlan_RefusalBeforeWatchEvent(t *testing.T) {
 	for _, delayed := range []bool{false, true} {
 		s := newScenario(t, "a", "b")
-		s.e.Alive = true
+		s.alive = true
 		before := s.e.Lease
 		named := s.step().Lease
 		named.ResourceVersion = "2"
@@ -206,7 +218,7 @@ func TestPlan_FreeLockAfterFailedPreference(t *testing.T) {
 			s.e.Lease.Spec.Strategy = nil
 			s.e.Lease.Annotations = map[string]string{record.StrategyAnnotation: DefaultRevision}
 		}
-		s.e.Alive = true
+		s.alive = true
 		s.e.Annotate = true
 		s.step()
 		s.renew()
@@ -322,7 +334,7 @@ func TestPlan_Errors(t *testing.T) {
 // A nominee that acquires the lock late still leads, and is not asked to hand over.
 func TestPlan_LateNominee(t *testing.T) {
 	s := newScenario(t, "a", "b")
-	s.e.Alive = true
+	s.alive = true
 	s.step()
 	s.wantLock("a", "")
 	late := s.e.Lease
@@ -351,7 +363,7 @@ func TestPlan_UnfitBest(t *testing.T) {
 // A leader that hands over writes its own lease duration. The nominee still has only an election duration.
 func TestPlan_NominationLimit(t *testing.T) {
 	s := newScenario(t, "a", "b")
-	s.e.Alive = true
+	s.alive = true
 	s.step()
 	s.edit(func(l *coordinationv1.Lease) {
 		l.Spec.HolderIdentity = new("b")
@@ -389,7 +401,7 @@ func TestPlan_RenewTimeFarAhead(t *testing.T) {
 // The strategy may be an annotation from an API server without the feature. An API server with the feature requires it in the spec.
 func TestPlan_StrategyFromAnnotation(t *testing.T) {
 	s := newScenario(t, "a", "b")
-	s.e.Alive = true
+	s.alive = true
 	s.e.Lease.Spec.Strategy = nil
 	s.e.Lease.Annotations = map[string]string{record.StrategyAnnotation: DefaultRevision}
 	s.step()
@@ -431,7 +443,7 @@ func TestPlan_WithdrawnByOther(t *testing.T) {
 // Replicas of a Deployment can have the same creation time. The name does not end a term.
 func TestPlan_SameAge(t *testing.T) {
 	s := newScenario(t, "b")
-	s.e.Alive = true
+	s.alive = true
 	s.step()
 	s.wantLock("b", "")
 	other := s.e.Candidates[0].DeepCopy()
@@ -488,7 +500,7 @@ func TestPlan_Again(t *testing.T) {
 
 func TestPlan_RefusalBackOff(t *testing.T) {
 	s := newScenario(t, "a")
-	s.e.Alive = true
+	s.alive = true
 	s.e.Annotate = true
 	for _, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
 		s.step()

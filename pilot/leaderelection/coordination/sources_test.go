@@ -1,8 +1,11 @@
 package coordination
 
 import (
+	"bytes"
+	"errors"
 	"log/slog"
-	"slices"
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +19,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-
-	"incumbent.dev/incumbent/internal/members"
 )
 
 func candidateOf(name string) *coordinationv1beta1.LeaseCandidate {
@@ -54,11 +55,12 @@ func TestSightings_LeaseAgeBeforeTerm(t *testing.T) {
 				AcquireTime: microTime(0), RenewTime: microTime(time.Second),
 			},
 		}
-		e := election{Lease: lease, Alive: true, Candidates: []*coordinationv1beta1.LeaseCandidate{candidateOf("b")}}
+		e := election{Lease: lease, Candidates: []*coordinationv1beta1.LeaseCandidate{candidateOf("b")}}
 		c := &Controller{seen: newSightings()}
 		wantHolder := func(when string, o *observer, want string) {
 			t.Helper()
 			got := ""
+			o.answered(time.Now(), e)
 			if p := o.plan(time.Now(), time.Now(), e, Own()); p.Lease != nil {
 				got = *p.Lease.Spec.HolderIdentity
 			}
@@ -104,76 +106,29 @@ func TestEventHandler_MissedDeletion(t *testing.T) {
 	}
 }
 
-func memberLease(t *testing.T, c *Controller, pod, state string) *coordinationv1.Lease {
-	t.Helper()
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: members.LeaseName(pod), Namespace: "n", ResourceVersion: "1", Labels: map[string]string{members.Label: members.LabelValue},
-			Annotations: map[string]string{members.StateAnnotation: state},
-		},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &pod, LeaseDurationSeconds: new(int32(3600)), RenewTime: &metav1.MicroTime{Time: time.Now()}},
-	}
-	c.seen.record(lease)
-	if err := c.leases.GetIndexer().Add(lease); err != nil {
+// While the API server does not serve LeaseCandidates, an election has no candidates, although the cache has the former ones.
+func TestElection_Unserved(t *testing.T) {
+	c := controllerOf(t, &rest.Config{Host: "http://unused"})
+	w := newTerm(c, nil)
+	if err := c.candidates.GetIndexer().Add(candidateOf("a.x")); err != nil {
 		t.Fatal(err)
 	}
-	return lease
-}
-
-const memberState = `{"revision":"stable","cluster":"local","version":"1.0.0","elections":[{"name":"x","candidate":true,"warm":true,"fit":true,"strategy":"` + DefaultRevision + `"}]}`
-
-// A member remains a candidate while its Lease changes, also if its clock is set back.
-func TestSightings_MemberClockSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := controllerOf(t, &rest.Config{Host: "http://unused"})
-		w := &term{Controller: c}
-		lease := memberLease(t, c, "a", memberState)
-		for range 3 {
-			time.Sleep(time.Hour)
-			renewed := lease.DeepCopy()
-			renewed.Spec.RenewTime.Time = renewed.Spec.RenewTime.Add(-time.Hour)
-			c.eventHandler().OnUpdate(lease, renewed)
-			lease = renewed
-			if all, _ := w.memberCandidates("x"); len(all) != 1 {
-				t.Error("no candidate after a renewal")
-			}
+	var log bytes.Buffer
+	c.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	resource := schema.GroupResource{Resource: "leasecandidates"}
+	noStatus := apierrors.NewGenericServerResponse(http.StatusNotFound, "GET", resource, "", "404 page not found", 0, true)
+	noKind := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
+	missing := apierrors.NewNotFound(resource, "n")
+	for _, step := range []struct {
+		err        error
+		candidates int
+	}{{nil, 1}, {noStatus, 0}, {noKind, 0}, {errors.New("connection refused"), 0}, {nil, 1}, {missing, 1}, {noKind, 0}} {
+		c.recordServed(step.err)
+		if e := w.election("x", Situation{}); len(e.Candidates) != step.candidates {
+			t.Errorf("after %v: %d candidates, want %d", step.err, len(e.Candidates), step.candidates)
 		}
-		time.Sleep(time.Hour + memberTolerance)
-		c.eventHandler().OnUpdate(lease, lease) // a resync
-		if all, _ := w.memberCandidates("x"); len(all) != 0 {
-			t.Error("candidate without renewals")
-		}
-	})
-}
-
-// When the API server begins to serve LeaseCandidates, members remain the candidates until all have had time to publish themselves.
-func TestElection_PublishPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := controllerOf(t, &rest.Config{Host: "http://unused"})
-		w := &term{Controller: c}
-		wantCandidates := func(when string, minAgain, maxAgain time.Duration, want ...string) {
-			t.Helper()
-			e, again := w.election("x", Situation{})
-			var names []string
-			for _, candidate := range e.Candidates {
-				names = append(names, candidate.Name)
-			}
-			slices.Sort(names)
-			if !slices.Equal(names, want) || again < minAgain || again > maxAgain {
-				t.Errorf("%s: %v, again after %v", when, names, again)
-			}
-		}
-		for _, pod := range []string{"a", "b"} {
-			memberLease(t, c, pod, memberState)
-		}
-		c.recordServed(apierrors.NewNotFound(schema.GroupResource{}, ""))
-		wantCandidates("not served", 0, 2*time.Hour, "a.x", "b.x")
-		c.recordServed(nil)
-		if err := c.candidates.GetIndexer().Add(candidateOf("b.x")); err != nil {
-			t.Fatal(err)
-		}
-		wantCandidates("one is published", 1, publishPeriod, "a.x", "b.x")
-		time.Sleep(publishPeriod)
-		wantCandidates("after the period", 0, 0, "b.x")
-	})
+	}
+	if text := log.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, "does not serve LeaseCandidates") {
+		t.Errorf("log:\n%s", text)
+	}
 }

@@ -1,11 +1,9 @@
 package coordination
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
-
-	"incumbent.dev/incumbent/internal/members"
 )
 
 const (
@@ -27,8 +23,6 @@ const (
 	requestTimeout = 5 * time.Second
 	// probePeriod is the time between two checks of whether the API server keeps the fields of a coordinated Lease.
 	probePeriod = 30 * time.Second
-	// memberTolerance is how much later than its duration a member's renewal may be seen.
-	memberTolerance = 10 * time.Second
 )
 
 // term is one term of a Controller.
@@ -65,11 +59,11 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 	if !known {
 		return time.Second, nil
 	}
-	e, again := t.election(name, situation)
+	e := t.election(name, situation)
 	if len(e.Candidates) == 0 && (e.Lease == nil || strategyOf(e.Lease) == "") {
 		delete(t.observers, name)
 		delete(t.problems, name)
-		return again, nil
+		return 0, nil
 	}
 	o := t.observers[name]
 	if o == nil {
@@ -78,17 +72,15 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 	}
 	created, retry, err := t.createLock(ctx, name, e)
 	if created && err == nil {
-		return again, nil
+		return 0, nil
 	}
 	var p plan
 	if err == nil {
 		p = o.plan(time.Now(), time.Now(), e, t.cfg.Strategies)
 		err = t.write(ctx, o, e, p)
 	}
-	for _, d := range []time.Duration{again, retry} {
-		if d > 0 {
-			p.within(d)
-		}
+	if retry > 0 {
+		p.within(retry)
 	}
 	if ctx.Err() == nil {
 		t.report(name, e, errors.Join(append(p.Invalid, p.Err, err)...))
@@ -96,91 +88,29 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 	return p.Again, err
 }
 
-// election returns the state of an election, and when it changes although no object does.
-func (t *term) election(name string, situation Situation) (e election, again time.Duration) {
-	e = election{Situation: situation, Lease: t.lease(name), Annotate: t.seen.dropsFields.Load()}
-	published := t.leaseCandidates(name)
-	byMembers, left := t.useMembers()
-	if byMembers {
-		e.Candidates, again = t.memberCandidates(name)
-	}
-	if !byMembers || left > 0 && allPublished(e.Candidates, published) {
-		e.Candidates = published
-		return e, 0
-	}
-	e.Alive = true
-	e.Annotate = true
-	if left > 0 && (again == 0 || left < again) {
-		again = left
-	}
-	return e, again
-}
-
-// allPublished reports whether each candidate from a member has a LeaseCandidate.
-func allPublished(byMembers, published []*coordinationv1beta1.LeaseCandidate) bool {
-	return !slices.ContainsFunc(byMembers, func(m *coordinationv1beta1.LeaseCandidate) bool {
-		return !slices.ContainsFunc(published, func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Name == m.Name })
-	})
+// election returns the state of an election.
+func (t *term) election(name string, situation Situation) election {
+	return election{Situation: situation, Lease: t.lease(name), Candidates: t.leaseCandidates(name), Annotate: t.seen.dropsFields.Load()}
 }
 
 func (t *term) lease(name string) *coordinationv1.Lease {
 	object, exists, _ := t.leases.GetIndexer().GetByKey(t.cfg.Namespace + "/" + name)
-	if lease, ok := object.(*coordinationv1.Lease); exists && ok && lease.Labels[members.Label] != members.LabelValue {
+	if lease, ok := object.(*coordinationv1.Lease); exists && ok {
 		return lease
 	}
 	return nil
 }
 
+// leaseCandidates returns the candidates of an election. If the API server stops to serve LeaseCandidates, the cache is outdated.
 func (t *term) leaseCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate) {
+	if t.unserved() {
+		return nil
+	}
 	objects, _ := t.candidates.GetIndexer().ByIndex(byElection, name)
 	for _, object := range objects {
 		all = append(all, object.(*coordinationv1beta1.LeaseCandidate))
 	}
 	return all
-}
-
-// memberCandidates returns the members of the election that request a strategy, are warm, and renewed in time. It also returns
-// when the next of them is due to renew.
-func (t *term) memberCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate, again time.Duration) {
-	objects, _ := t.leases.GetIndexer().ByIndex(byElection, name)
-	for _, object := range objects {
-		lease := object.(*coordinationv1.Lease)
-		m, err := t.seen.member(lease)
-		if err != nil {
-			continue
-		}
-		part, _ := m.Part(name)
-		left := time.Until(t.seen.renewedAt(lease.Name).Add(m.Duration + memberTolerance))
-		if !part.Warm || left <= 0 {
-			continue
-		}
-		if again == 0 || left < again {
-			again = left
-		}
-		all = append(all, fromMember(lease, m, part))
-	}
-	return all, again
-}
-
-// fromMember returns a member as a LeaseCandidate of one of its elections. The labels of the member's Lease, which an operator
-// may set, are copied.
-func fromMember(lease *coordinationv1.Lease, m members.Member, part members.Election) *coordinationv1beta1.LeaseCandidate {
-	version := strings.TrimPrefix(m.Version, "v")
-	c := &coordinationv1beta1.LeaseCandidate{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: CandidateName(m.Identity, part.Name), Namespace: lease.Namespace, UID: lease.UID, CreationTimestamp: lease.CreationTimestamp,
-			Labels: map[string]string{},
-		},
-		Spec: coordinationv1beta1.LeaseCandidateSpec{
-			LeaseName: part.Name, BinaryVersion: version, EmulationVersion: cmp.Or(m.EmulationVersion, version),
-			Strategy: coordinationv1.CoordinatedLeaseStrategy(part.Strategy),
-		},
-	}
-	maps.Copy(c.Labels, lease.Labels)
-	c.Labels[RevisionLabel] = m.Revision
-	c.Labels[LocationLabel] = string(m.Cluster)
-	c.Labels[FitLabel] = fmt.Sprint(part.Fit)
-	return c
 }
 
 // createLock creates the lock, or writes the strategy on a lock without one, if the API server's coordinator does not. A dry-run
@@ -230,7 +160,7 @@ func (c *Controller) recordFields(sent, stored *coordinationv1.Lease) {
 	if !known || c.seen.dropsFields.Swap(drops) == drops {
 		return
 	}
-	if drops && !c.unserved() {
+	if drops {
 		c.cfg.Logger.Info("API server drops strategy and preferredHolder of a Lease; using annotations and creating locks")
 	}
 	c.Refresh()
@@ -342,15 +272,13 @@ func (t *term) event(about runtime.Object, eventType, reason, message string, ar
 	}
 }
 
-// objects returns the objects of the election in the API server. Candidates from members are not.
+// objects returns the lock and the candidates.
 func (e election) objects() (all []runtime.Object) {
 	if e.Lease != nil {
 		all = append(all, e.Lease)
 	}
 	for _, c := range e.Candidates {
-		if c.ResourceVersion != "" {
-			all = append(all, c)
-		}
+		all = append(all, c)
 	}
 	return all
 }

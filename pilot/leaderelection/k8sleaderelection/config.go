@@ -83,7 +83,7 @@ type LeaderElectionConfig struct {
 	SyncWait time.Duration
 	// Coordinated leaves the choice of the leader to a coordinator: Kubernetes (KEP-4355) or package coordination. It
 	// requires a LeaseLock. The candidate waits until it is nominated, and hands over to the preferred holder of the
-	// Lease. If no coordinator chose a leader, or it was absent (see SetCoordinatorAbsent), for three lease durations,
+	// Lease. If no coordinator chose a leader for three lease durations, or it is absent (see SetCoordinatorAbsent),
 	// candidates acquire the lock as without a coordinator.
 	Coordinated bool
 	// DrainLimit is how long run functions may take to return after the end of the validity or the loss of the record.

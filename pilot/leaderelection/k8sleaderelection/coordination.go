@@ -8,7 +8,7 @@ import (
 func (r *reporter) coordination(c *change) {
 	before := &c.before.Snap
 	after := &c.after.Snap
-	if r.core.Coordinated && (after.ByCoordinator() || after.Preferred != "" || c.before.Absent != 0 && c.after.Absent == 0) {
+	if r.core.Coordinated && (after.ByCoordinator() || after.Preferred != "" || c.before.Absent && !c.after.Absent) {
 		r.resolved(topicCoordinator, "coordinator chooses the leader again")
 	}
 	switch {
@@ -19,7 +19,7 @@ func (r *reporter) coordination(c *change) {
 	case !r.core.Coordinated:
 		r.resolved(topicCoordinator, "lock is no longer coordinated")
 	case r.core.Uncoordinated(c.after, c.in.Now.Mono):
-		r.warnOnce(topicCoordinator, "absent", "coordinator chose no leader for three lease durations; candidates are ranked by key")
+		r.warnOnce(topicCoordinator, "absent", "no coordinator chooses the leader; candidates are ranked by key")
 	case before.Strategy && !after.Strategy && after.Exists && before.UID == after.UID:
 		r.warnOnce(topicStrategy, "removed", "strategy was removed from the lock, probably by istiod. Coordinate all electors of the lock or none.",
 			"holder", after.Record.Holder)

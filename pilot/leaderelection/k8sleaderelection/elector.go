@@ -157,8 +157,8 @@ func (le *LeaderElector) IsLeader() bool {
 // GetLeader returns the holder in the last known record, or "" if there is none.
 func (le *LeaderElector) GetLeader() string { return le.view.Load().status.Holder }
 
-// SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is absent. After three lease
-// durations of absence, candidates acquire the lock without it. It does not block and may be called before Run.
+// SetCoordinatorAbsent sets whether the coordinator of a Coordinated election is absent. While it is absent, this candidate
+// ignores it and acquires the lock by rank. The method does not block and may be called before Run.
 func (le *LeaderElector) SetCoordinatorAbsent(absent bool) {
 	if le.absent.Swap(absent) != absent {
 		le.signal(coordinatorChanged)

@@ -1,41 +1,13 @@
 package coordinated
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
-
-// member publishes the member Lease of a candidate until it stops.
-func (w *world) member(pod, revision string, c *candidate) {
-	w.t.Helper()
-	publisher, err := members.New(members.Config{
-		Client: c.client.Kube(), Namespace: w.home, Identity: pod, Logger: slog.New(slog.DiscardHandler),
-		State: func() members.State {
-			now := c.election.Status()
-			return members.State{Revision: revision, Cluster: members.Local, Version: "1.0.0", Elections: []members.Election{
-				{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, Strategy: now.Strategy},
-			}}
-		},
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	end, withdraw := c.stop, w.background(func(ctx context.Context) { _ = publisher.Run(ctx) })
-	c.stop = func() { end(); withdraw() }
-	w.await(pod+" is a warm member", func() bool {
-		l, err := w.admin.Kube().CoordinationV1().Leases(w.home).Get(w.t.Context(), "incumbent-member-"+pod, metav1.GetOptions{})
-		return err == nil && strings.Contains(l.Annotations["incumbent.dev/member-state"], `"candidate":true,"warm":true,"fit":true,"strategy"`)
-	})
-}
 
 // restart restarts the API server with other arguments.
 func (w *world) restart(args ...string) {
@@ -58,7 +30,7 @@ type stage struct {
 }
 
 // TestFeatureSwitched disables and enables the feature while an election runs. The leader does not change. Without
-// LeaseCandidates the coordinator chooses among members. Without the feature it uses annotations.
+// LeaseCandidates the election is not coordinated. Without the feature the coordinator uses annotations.
 func TestFeatureSwitched(t *testing.T) {
 	on := stage{feature, true, true}
 	s := &switched{world: newWorld(t), now: on, leader: "stable", processes: map[string]*process{}}
@@ -75,11 +47,20 @@ func TestFeatureSwitched(t *testing.T) {
 	off, served := stage{}, stage{[]string{"--runtime-config=coordination.k8s.io/v1beta1=true"}, true, false}
 	for _, next := range []stage{off, served, on} {
 		s.restart(next.args...)
+		again := next.candidates && !s.now.candidates
 		s.now = next
 		if led := s.processes[s.leader]; !led.leads.Load() {
 			t.Errorf("the leader stopped after the restart:\n%s", led.log.String())
 		}
+		if again {
+			s.replace()
+		}
 		s.changeDefaults()
+	}
+	for _, p := range s.processes {
+		if n := p.log.Count("API server does not serve LeaseCandidates"); n > 1 {
+			t.Errorf("logged %d times:\n%s", n, p.log.String())
+		}
 	}
 }
 
@@ -107,7 +88,6 @@ func (s *switched) start(revision string) {
 	s.n++
 	pod := fmt.Sprintf("%s-%d", revision, s.n)
 	s.processes[revision] = &process{s.candidate(pod, revision), pod}
-	s.member(pod, revision, s.processes[revision].candidate)
 }
 
 // coordinate replaces the coordinator.
@@ -120,17 +100,33 @@ func (s *switched) coordinate() {
 	s.coordinator = s.coordinateAs(s.identity(fmt.Sprintf("coordinator-%d", s.n), s.chooser))
 }
 
-// changeDefaults changes the default revision immediately. If LeaseCandidates are served, it changes it again with a new process and
-// a new coordinator, which do not wait for the publish period.
+// replace replaces all processes. Running processes notice only after half a minute that LeaseCandidates are served again.
+func (s *switched) replace() {
+	s.t.Helper()
+	s.start(s.follower())
+	s.coordinate()
+	s.processes[s.leader].stop()
+	s.await("the new process leads", s.processes[s.follower()].leads.Load)
+	former := s.leader
+	s.leader = s.follower()
+	s.start(former)
+}
+
+// changeDefaults changes the default revision twice: with the running processes, and with a new process and a new coordinator.
 func (s *switched) changeDefaults() {
 	s.t.Helper()
-	s.changeDefault()
-	if !s.now.candidates {
-		return
+	for _, p := range s.processes {
+		s.await("process detects whether LeaseCandidates are served", func() bool {
+			return (p.election.Status().Uncoordinated == "") == s.now.candidates
+		})
 	}
+	s.changeDefault()
 	s.start(s.follower())
-	s.await("new process is published", func() bool { return s.leaseCandidate(s.processes[s.follower()].pod) != nil })
 	s.coordinate()
+	s.await("new process takes part", func() bool {
+		p := s.processes[s.follower()]
+		return s.now.candidates && s.leaseCandidate(p.pod) != nil || !s.now.candidates && p.election.Status().Uncoordinated != ""
+	})
 	s.changeDefault()
 	if strategy := string(ptr.Deref(s.lease().Spec.Strategy, "")); s.now.spec && strategy != coordination.DefaultRevision {
 		s.t.Errorf("strategy in the spec: %q", strategy)

@@ -12,8 +12,7 @@ import (
 // A coordinator uses its wall clock, so it can name a candidate while the previous leader lives. The nominee
 // therefore acquires the lock by an own write and settles, unless it knows that the previous term has ended.
 
-// coordinatorLeases is the number of lease durations after which a coordinator that is absent or does not act
-// is ignored.
+// coordinatorLeases is the number of lease durations after which a coordinator that does not act is ignored.
 const coordinatorLeases = 3
 
 // preferenceTime is how long a preference counts. A coordinator also waits 5 s for the preferred candidate.
@@ -21,21 +20,10 @@ const preferenceTime = 5 * time.Second
 
 // Coordination has what this candidate knows of the coordinator.
 type Coordination struct {
-	Absent Instant // since when the coordinator is absent; zero: it is not
+	Absent bool // the coordinator is absent
 	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.
 	CoordinatorSeen bool
 	GiveWay         bool // a coordinator has begun to prefer another candidate in this term
-}
-
-// absence processes a Coordinator input.
-func (o Coordination) absence(in Input) Coordination {
-	switch {
-	case !in.Absent:
-		o.Absent = 0
-	case o.Absent == 0:
-		o.Absent = max(1, in.Now.Mono)
-	}
-	return o
 }
 
 // observeCoordination processes nominations and preferences of a coordinator.
@@ -50,7 +38,7 @@ func (c Config) observeCoordination(s State, v sighting) Coordination {
 
 // followsCoordinator reports whether strategy and preference count. Strangers can write both.
 func (c Config) followsCoordinator(s State) bool {
-	return s.Snap.Strategy && (c.Coordinated || s.CoordinatorSeen)
+	return s.Snap.Strategy && !s.Absent && (c.Coordinated || s.CoordinatorSeen)
 }
 
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
@@ -68,18 +56,14 @@ func (c Config) unprefers(s State, now Instant) bool {
 // uncoordinatedTime returns when a candidate in a coordinated election may act as without a coordinator,
 // because the coordinator is absent or does not act.
 func (c Config) uncoordinatedTime(s State) Instant {
-	if !c.Coordinated {
+	if !c.Coordinated || s.Absent {
 		return 0
 	}
 	needed := s.Since.Record
 	if s.Snap.Content == record.Unreadable || s.Snap.Held() {
 		needed = c.ExpiresAt(s)
 	}
-	at := needed.After(coordinatorLeases * c.Lease)
-	if s.Absent != 0 {
-		at = min(at, s.Absent.After(coordinatorLeases*c.Lease))
-	}
-	return at
+	return needed.After(coordinatorLeases * c.Lease)
 }
 
 // Uncoordinated reports whether a candidate in a coordinated election acts as without a coordinator now. For a

@@ -41,7 +41,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Bar:
 		s.Barred = in.Barred
 	case Coordinator:
-		s.Coordination = s.absence(in)
+		s.Absent = in.Absent
 	}
 	return s
 }

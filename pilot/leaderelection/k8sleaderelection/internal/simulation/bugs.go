@@ -267,7 +267,7 @@ var coordinatedBugs = []Bug{
 	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, beforeIf(func(x *decision) bool {
 		return x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self
 	}, func(x *decision) {
-		x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), 0
+		x.s.Since.Record, x.s.Absent = max(x.s.Since.Record, x.in.Now.Mono), false
 	})},
 }
 

@@ -206,8 +206,9 @@ func (w *world) checkSettled() {
 	}
 }
 
-// postponed repeats checkSettled later, once, if a leader refuses the requests of nominees that failed before
-// the calm, or if a coordinator prefers a candidate again after a pause.
+// postponed repeats checkSettled later if a leader refuses the requests of nominees that failed before
+// the calm, or if a coordinator prefers a candidate again after a pause. It does so twice at most, because a coordinator pauses longer
+// while the leader refuses.
 func (w *world) postponed() bool {
 	rest := w.rest
 	for _, n := range w.nodes {
@@ -220,10 +221,10 @@ func (w *world) postponed() bool {
 			rest = max(rest, until.add(w.timing.bound()))
 		}
 	}
-	if rest == w.rest || w.waited {
+	if rest == w.rest || w.waited == 2 {
 		return false
 	}
-	w.waited = true
+	w.waited++
 	w.rest = rest
 	w.end = w.rest.add(w.timing.quiet)
 	w.at(w.rest, w.checkSettled)

@@ -27,9 +27,8 @@ type witness struct {
 	oustedAt  core.Instant
 	oustedKey string
 
-	named    bool // a coordinator has named a holder
-	absent   bool // it was informed that the coordinator is gone
-	absentAt core.Instant
+	named  bool // a coordinator has named a holder
+	absent bool // it was informed that the coordinator is gone
 }
 
 // shown records a view that is newer than all before.
@@ -73,9 +72,6 @@ func (t *witness) observe(in core.Input) {
 	case core.Fitness:
 		t.unfit = in.Unfit
 	case core.Coordinator:
-		if in.Absent && !t.absent {
-			t.absentAt = in.Now.Mono
-		}
 		t.absent = in.Absent
 	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop, core.Bar:
 	}
@@ -96,11 +92,6 @@ func (t *witness) paused(now core.Instant) bool {
 	h := t.snap.Annotations.Hold
 	return t.snap.Exists && h.Holder != "" && h.Holder == t.snap.Record.Holder && h.Transitions == t.snap.Record.Transitions &&
 		now < t.holdAt.After(time.Duration(h.Seconds)*time.Second)
-}
-
-// alone reports whether p was informed three leases ago that the coordinator is gone.
-func (t *witness) alone(p *process) bool {
-	return t.absent && t.absentAt.Until(p.now().Mono) >= 3*p.cfg.Lease
 }
 
 // addressed reports whether the request is addressed to the recorded term.

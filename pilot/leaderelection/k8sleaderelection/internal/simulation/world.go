@@ -48,7 +48,7 @@ type world struct {
 
 	timing          timing
 	calm, end       Time
-	waited          bool // see postponed
+	waited          int  // see postponed
 	rest            Time // end of the bound
 	aborted         bool
 	defaultRevision core.DefaultRevision
