@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/blang/semver/v4"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/apirequest"
-	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -21,17 +21,26 @@ import (
 
 // coordination returns how a coordinator chooses the leader of a row. It is nil if the row is not coordinated. A strategy
 // chooses between revisions, so elections of one revision are not coordinated.
-func (c Config) coordination(row election) *leaderelection.Coordination {
+func (c Config) coordination(row election) *coordination.CandidateConfig {
 	if c.ElectionStrategy == "" || row.perRevision || row.uncoordinated || c.Disabled {
 		return nil
 	}
-	how := &leaderelection.Coordination{
-		Strategy: c.ElectionStrategy, BinaryVersion: leasecandidate.Version(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
+	how := &coordination.CandidateConfig{
+		Strategy: c.ElectionStrategy, BinaryVersion: semanticVersion(ReadBuild().Version), EmulationVersion: c.EmulationVersion,
 	}
 	if !c.Remote { // a Pod of another cluster cannot be an owner
 		how.PodUID = types.UID(c.PodUID)
 	}
 	return how
+}
+
+// semanticVersion returns text without a leading v, and 0.0.0 if it is no semantic version.
+func semanticVersion(text string) string {
+	text = strings.TrimPrefix(text, "v")
+	if _, err := semver.Parse(text); err != nil {
+		return "0.0.0"
+	}
+	return text
 }
 
 // candidateRights allows a LeaseCandidate for each coordinated election. Its name is not known before the Pod exists, so only
@@ -53,7 +62,7 @@ func coordinatorRights(Config) manifests.Rights {
 // coordinator creates the coordinator.
 func coordinator(client kube.Client, config Config, tools tools) (job, error) {
 	// Its client has no rate limit, because controllers send many requests when a term starts.
-	quiet, err := kube.NewClient(leasecandidate.WithoutWarnings(client.RESTConfig()), kube.WithRateLimit(-1, 0))
+	quiet, err := kube.NewClient(client.RESTConfig(), kube.WithRateLimit(-1, 0))
 	if err != nil {
 		return nil, err
 	}

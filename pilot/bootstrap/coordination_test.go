@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
@@ -101,9 +100,9 @@ func TestCoordinator_OldestEmulationVersion(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	for name, emulated := range map[string]string{"m-1": "1.1.0", "m-2": "1.2.0"} {
-		candidate, err := leasecandidate.New(leasecandidate.Config{
-			Client: e.admin.Kube(), Namespace: e.home, Lease: "oldest", Pod: name, BinaryVersion: "1.2.0", EmulationVersion: emulated,
-			Strategy: coordination.OldestEmulationVersion, Logger: slog.New(slog.DiscardHandler),
+		candidate, err := coordination.NewPublisher(coordination.PublisherConfig{
+			CandidateConfig: coordination.CandidateConfig{BinaryVersion: "1.2.0", EmulationVersion: emulated, Strategy: coordination.OldestEmulationVersion},
+			Client:          e.admin.Kube(), Namespace: e.home, Lease: "oldest", Pod: name, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -167,5 +166,16 @@ func TestMemberLease(t *testing.T) {
 	config.DisableMember = true
 	if mustNew(t, config, nil).member != nil {
 		t.Error("a member Lease although it is disabled")
+	}
+}
+
+func TestSemanticVersion(t *testing.T) {
+	for text, want := range map[string]string{
+		"v1.2.3": "1.2.3", "1.2.3": "1.2.3", "1.2.3-rc.1+build": "1.2.3-rc.1+build", "v0.0.0-20261123142546-43643c5aaaaa+dirty": "0.0.0-20261123142546-43643c5aaaaa+dirty",
+		"(devel)": "0.0.0", "": "0.0.0", "1.2": "0.0.0", "01.2.3": "0.0.0", "1.02.3": "0.0.0", " 1.2.3": "0.0.0", "1.2.3 ": "0.0.0", "vv1.2.3": "0.0.0", "1.2.x": "0.0.0", "1..3": "0.0.0",
+	} {
+		if got := semanticVersion(text); got != want {
+			t.Errorf("semanticVersion(%q) = %q, want %q", text, got, want)
+		}
 	}
 }

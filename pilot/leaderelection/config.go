@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -72,9 +73,11 @@ type Config struct {
 	// Predecessor is the lock that guarded the run functions in earlier versions. The election
 	// is not active while another process holds it. Optional.
 	Predecessor *Predecessor
-	// Coordination lets a coordinator choose the leader. Optional. It requires LockTypeLease, and
-	// excludes Predecessor and PreemptImmediately.
-	Coordination *Coordination
+	// Coordination lets a coordinator (package coordination) choose the leader. The process publishes a LeaseCandidate while it takes
+	// part, and acquires the lock when the coordinator names it. Its identity in the lock is coordination.CandidateName. On an API
+	// server without LeaseCandidates the election is not coordinated (Status.Uncoordinated). Optional. It requires LockTypeLease,
+	// and excludes Predecessor and PreemptImmediately.
+	Coordination *coordination.CandidateConfig
 
 	// LeaseDuration is the time after which other candidates may acquire a lock that is not renewed,
 	// in whole seconds. Default: 30 s.

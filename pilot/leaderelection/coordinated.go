@@ -8,31 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
-
-// Coordination lets a coordinator (package coordination) choose the leader of an election. The process
-// publishes a LeaseCandidate while it takes part, and acquires the lock when the coordinator names it. Its
-// identity in the lock is "<identity>.<lock>", see coordination.CandidateName.
-type Coordination struct {
-	// Strategy is the strategy that this candidate requests, for example coordination.DefaultRevision. Required.
-	Strategy string
-	// BinaryVersion is the semantic version of the program, without a leading "v". Required.
-	BinaryVersion string
-	// EmulationVersion is the semantic version that the program emulates. Default: BinaryVersion.
-	EmulationVersion string
-	// PodUID is the UID of the Pod named Identity, which becomes the owner of the LeaseCandidate. If
-	// empty, the LeaseCandidate has no owner.
-	PodUID types.UID
-	// Labels are additional labels of the LeaseCandidate, for strategies of other coordinators. The labels
-	// for revision, location and fitness are always set.
-	Labels map[string]string
-}
 
 var (
 	errCoordinationLock        = errors.New("Coordination requires Lock LockTypeLease: a coordinator uses only Leases")                      //nolint:staticcheck // field name
@@ -54,8 +34,7 @@ func (c Config) validateCoordination() error {
 	if c.PreemptImmediately {
 		errs = append(errs, errCoordinationPreempt)
 	}
-	publish := c.publication(nil)
-	if err := publish.ValidateCandidate(); err != nil {
+	if err := c.candidate().Validate(c.Namespace, c.lockName(), c.Identity); err != nil {
 		errs = append(errs, fmt.Errorf("Coordination: %w", err))
 	}
 	return errors.Join(errs...)
@@ -69,18 +48,16 @@ func (c Config) holder() string {
 	return coordination.CandidateName(c.Identity, c.lockName())
 }
 
-// publication returns the configuration of this candidate's LeaseCandidate.
-func (c Config) publication(client kubernetes.Interface) leasecandidate.Config {
-	labels := map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: coordination.LocationLocal}
+// candidate returns the published candidate, with the labels that are always set.
+func (c Config) candidate() coordination.CandidateConfig {
+	candidate := *c.Coordination
+	location := coordination.LocationLocal
 	if c.Remote {
-		labels[coordination.LocationLabel] = coordination.LocationRemote
+		location = coordination.LocationRemote
 	}
-	maps.Copy(labels, c.Coordination.Labels)
-	return leasecandidate.Config{
-		Client: client, Namespace: c.Namespace, Lease: c.lockName(), Pod: c.Identity, PodUID: c.Coordination.PodUID,
-		BinaryVersion: c.Coordination.BinaryVersion, EmulationVersion: c.Coordination.EmulationVersion, Strategy: c.Coordination.Strategy,
-		Labels: labels, Logger: c.Logger,
-	}
+	candidate.Labels = map[string]string{coordination.RevisionLabel: c.Revision, coordination.LocationLabel: location}
+	maps.Copy(candidate.Labels, c.Coordination.Labels)
+	return candidate
 }
 
 // publish publishes the LeaseCandidate until ctx ends or end is called. end waits until publishing has ended.
@@ -88,9 +65,10 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	if l.cfg.Coordination == nil {
 		return func() {}, nil
 	}
-	config := l.cfg.publication(client)
-	config.SetUnserved = l.setUnserved
-	publisher, err := leasecandidate.New(config)
+	publisher, err := coordination.NewPublisher(coordination.PublisherConfig{
+		CandidateConfig: l.cfg.candidate(), Client: client, Namespace: l.cfg.Namespace, Lease: l.cfg.lockName(), Pod: l.cfg.Identity,
+		SetUnserved: l.setUnserved, Logger: l.cfg.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}

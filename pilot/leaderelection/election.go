@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/errlist"
-	"incumbent.dev/incumbent/internal/leasecandidate"
+	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -44,7 +44,7 @@ type LeaderElection struct {
 	running     atomic.Bool
 	warmed      atomic.Bool // in the current or last run
 	// publisher publishes the LeaseCandidate of the current or last run. It is nil if the election is not coordinated.
-	publisher atomic.Pointer[leasecandidate.Publisher]
+	publisher atomic.Pointer[coordination.Publisher]
 	// checkFailed and backingOff are the reasons to publish it as unfit.
 	checkFailed, backingOff atomic.Bool
 	// followOnce adds the handler to a default watcher from which handlers cannot be removed.

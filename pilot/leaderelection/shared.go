@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"sync"
 
-	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -77,7 +76,7 @@ func newShared(client kube.Client) (*shared, error) {
 		return nil, errors.New("client has no RESTConfig: create it with kube.NewClient, or set LockClient")
 	}
 	var err error
-	if s.client, err = kube.NewClient(leasecandidate.WithoutWarnings(k8sresourcelock.ClientConfig(config)), kube.WithOwnConnections()); err != nil {
+	if s.client, err = kube.NewClient(k8sresourcelock.ClientConfig(config), kube.WithOwnConnections()); err != nil {
 		return nil, err
 	}
 	s.locks.Client = s.client.Kube().CoordinationV1()

@@ -34,7 +34,8 @@ type client struct {
 }
 
 // NewClient returns a client for a copy of the configuration. It sends no request, so it succeeds if the API server is down. It
-// returns an error if the configuration or an option is invalid or a named file cannot be read.
+// returns an error if the configuration or an option is invalid or a named file cannot be read. It drops warnings about the version of
+// LeaseCandidates.
 //
 // FreshConnections describes the connections of the client.
 func NewClient(config *rest.Config, opts ...Option) (Client, error) {
@@ -47,6 +48,7 @@ func NewClient(config *rest.Config, opts ...Option) (Client, error) {
 			return nil, fmt.Errorf("make client for %s: %w", config.Host, err)
 		}
 	}
+	dropWarnings(c.config)
 	// connect needs the wrappers of the configuration without fresh.
 	c.wraps = c.config.WrapTransport
 	if c.config.Transport == nil {

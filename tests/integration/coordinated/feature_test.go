@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
@@ -87,7 +88,7 @@ func (s *switched) start(revision string) {
 	}
 	s.n++
 	pod := fmt.Sprintf("%s-%d", revision, s.n)
-	s.processes[revision] = &process{s.candidate(pod, revision), pod}
+	s.processes[revision] = &process{s.candidate(pod, revision, func(c *leaderelection.Config) { c.DefaultWatcher = s.world.revision }), pod}
 }
 
 // coordinate replaces the coordinator.

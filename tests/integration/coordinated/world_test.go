@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/leasecandidate"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
@@ -52,7 +51,7 @@ func newWorld(t testing.TB) *world {
 // connect returns a client whose connections end with the test.
 func (w *world) connect(config *rest.Config) kube.Client {
 	w.t.Helper()
-	client, err := kube.NewClient(leasecandidate.WithoutWarnings(config), kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
+	client, err := kube.NewClient(config, kube.WithRateLimit(-1, 0), kube.WithOwnConnections())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -124,7 +123,7 @@ func (w *world) candidateAs(config *rest.Config, pod, revision string, change ..
 		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LockTypeLease,
 		// Longer than a restart of the API server.
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
-		Coordination: &leaderelection.Coordination{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
+		Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
 		Logger:       slog.New(slog.NewTextHandler(&c.log, nil)),
 	}
 	for _, f := range change {

@@ -1,4 +1,4 @@
-package leasecandidate
+package coordinated
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 type published struct {
 	t      *testing.T
 	client kubernetes.Interface
-	cfg    Config
+	cfg    coordination.PublisherConfig
 	log    harness.Log
 	before func(*http.Request) // called before each request
 	end    func()
@@ -54,17 +54,20 @@ func publish(t *testing.T) *published {
 			return inner.RoundTrip(r)
 		})
 	})
-	p.cfg = Config{
-		Client: clientOf(t, counted), Namespace: c.Namespace(t), Lease: "istio-leader", Pod: "pod-a", PodUID: "u",
-		BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
-		Labels: map[string]string{coordination.RevisionLabel: "canary"}, Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
+	p.cfg = coordination.PublisherConfig{
+		CandidateConfig: coordination.CandidateConfig{
+			PodUID: "u", BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
+			Labels: map[string]string{coordination.RevisionLabel: "canary"},
+		},
+		Client: clientOf(t, counted), Namespace: c.Namespace(t), Lease: "istio-leader", Pod: "pod-a",
+		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
 	return p
 }
 
 func (p *published) run() {
 	p.t.Helper()
-	publisher, err := New(p.cfg)
+	publisher, err := coordination.NewPublisher(p.cfg)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -204,33 +207,33 @@ func TestPublisher_ExistingObject(t *testing.T) {
 }
 
 // Validation rejects everything that the API server rejects.
-func TestConfig_Invalid(t *testing.T) {
+func TestPublisherConfig_Invalid(t *testing.T) {
 	p := publish(t)
-	for want, change := range map[string]func(*Config){
-		"Client is required":    func(c *Config) { c.Client = nil },
-		`namespace "A"`:         func(c *Config) { c.Namespace = "A" },
-		`lease ""`:              func(c *Config) { c.Lease = "" },
-		`pod "a/b"`:             func(c *Config) { c.Pod = "a/b" },
-		`name "aaaa`:            func(c *Config) { c.Pod = strings.Repeat("a", 245) },
-		`label "a b"`:           func(c *Config) { c.Labels = map[string]string{"a b": "c"} },
-		`label a "b c"`:         func(c *Config) { c.Labels = map[string]string{"a": "b c"} },
-		`strategy ""`:           func(c *Config) { c.Strategy = "" },
-		`strategy "Oldest"`:     func(c *Config) { c.Strategy = "Oldest" },
-		`strategy "a/"`:         func(c *Config) { c.Strategy = "a/" },
-		"use 1.2.0":             func(c *Config) { c.BinaryVersion = "v1.2.0" },
-		`version "1.2"`:         func(c *Config) { c.BinaryVersion = "1.2" },
-		`version ""`:            func(c *Config) { c.BinaryVersion = "" },
-		`version "01.2.0"`:      func(c *Config) { c.BinaryVersion = "01.2.0" },
-		`version "1.2.0 "`:      func(c *Config) { c.EmulationVersion = "1.2.0 " },
-		"is higher than binary": func(c *Config) { c.EmulationVersion = "1.2.1" },
-		"requires a version above 0.0.0": func(c *Config) {
+	for want, change := range map[string]func(*coordination.PublisherConfig){
+		"Client is required":    func(c *coordination.PublisherConfig) { c.Client = nil },
+		`namespace "A"`:         func(c *coordination.PublisherConfig) { c.Namespace = "A" },
+		`lease ""`:              func(c *coordination.PublisherConfig) { c.Lease = "" },
+		`pod "a/b"`:             func(c *coordination.PublisherConfig) { c.Pod = "a/b" },
+		`name "aaaa`:            func(c *coordination.PublisherConfig) { c.Pod = strings.Repeat("a", 245) },
+		`label "a b"`:           func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a b": "c"} },
+		`label a "b c"`:         func(c *coordination.PublisherConfig) { c.Labels = map[string]string{"a": "b c"} },
+		`strategy ""`:           func(c *coordination.PublisherConfig) { c.Strategy = "" },
+		`strategy "Oldest"`:     func(c *coordination.PublisherConfig) { c.Strategy = "Oldest" },
+		`strategy "a/"`:         func(c *coordination.PublisherConfig) { c.Strategy = "a/" },
+		"use 1.2.0":             func(c *coordination.PublisherConfig) { c.BinaryVersion = "v1.2.0" },
+		`version "1.2"`:         func(c *coordination.PublisherConfig) { c.BinaryVersion = "1.2" },
+		`version ""`:            func(c *coordination.PublisherConfig) { c.BinaryVersion = "" },
+		`version "01.2.0"`:      func(c *coordination.PublisherConfig) { c.BinaryVersion = "01.2.0" },
+		`version "1.2.0 "`:      func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.0 " },
+		"is higher than binary": func(c *coordination.PublisherConfig) { c.EmulationVersion = "1.2.1" },
+		"requires a version above 0.0.0": func(c *coordination.PublisherConfig) {
 			c.EmulationVersion = "0.0.0"
 			c.Strategy = coordination.OldestEmulationVersion
 		},
 	} {
 		cfg := p.cfg
 		change(&cfg)
-		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "candidate ") {
+		if _, err := coordination.NewPublisher(cfg); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "candidate ") {
 			t.Errorf("%s: %v", want, err)
 		}
 		if want == "Client is required" || cfg.Namespace == "A" {
@@ -249,7 +252,7 @@ func TestConfig_Invalid(t *testing.T) {
 			t.Errorf("%s: the API server accepts it", want)
 		}
 	}
-	if _, err := New(p.cfg); err != nil {
+	if _, err := coordination.NewPublisher(p.cfg); err != nil {
 		t.Error(err)
 	}
 }

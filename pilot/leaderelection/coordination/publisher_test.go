@@ -1,4 +1,4 @@
-package leasecandidate
+package coordination
 
 import (
 	"context"
@@ -45,9 +45,9 @@ func ping(s *apiserver.Server, fails int) {
 
 func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func()) {
 	log = &harness.Log{}
-	publisher, err := New(Config{
-		Client: server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", BinaryVersion: "1.2.0", Strategy: "a/b",
-		Logger: slog.New(slog.NewTextHandler(log, nil)),
+	publisher, err := NewPublisher(PublisherConfig{
+		CandidateConfig: CandidateConfig{BinaryVersion: "1.2.0", Strategy: "a/b"},
+		Client:          server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

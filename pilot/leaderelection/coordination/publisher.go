@@ -1,4 +1,4 @@
-package leasecandidate
+package coordination
 
 import (
 	"cmp"
@@ -26,12 +26,9 @@ import (
 	clientv1beta1 "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
 
 	"incumbent.dev/incumbent/internal/apirequest"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
 const (
-	// requestTimeout limits one request.
-	requestTimeout = 5 * time.Second
 	// retryPeriod is the pause after the second of two failures in short succession.
 	retryPeriod = 5 * time.Second
 	// unservedPeriod is the initial interval between checks for the LeaseCandidate API. It doubles after each check, up to
@@ -44,71 +41,52 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// Config configures a Publisher.
-type Config struct {
-	// Client reads and writes the LeaseCandidate.
-	Client kubernetes.Interface
-	// Namespace and Lease identify the lock.
-	Namespace, Lease string
-	// Pod is the name of this process. PodUID is the UID of its Pod, which becomes the owner of the LeaseCandidate. It is empty outside
-	// a Pod.
-	Pod    string
-	PodUID types.UID
-	// BinaryVersion and EmulationVersion are semantic versions without leading v. EmulationVersion is at most BinaryVersion,
-	// which is the default.
-	BinaryVersion, EmulationVersion string
-	// Strategy is the strategy that this candidate requests, such as coordination.DefaultRevision.
+// CandidateConfig describes a process as a candidate of coordinated elections.
+type CandidateConfig struct {
+	// Strategy is the strategy that the candidate requests, for example DefaultRevision. Required.
 	Strategy string
-	// Labels are the labels for strategies, such as coordination.RevisionLabel. Labels that others set on the object are preserved.
+	// BinaryVersion is the semantic version of the program, without a leading "v". Required.
+	BinaryVersion string
+	// EmulationVersion is the semantic version that the program emulates. It is at most BinaryVersion, which is the default.
+	EmulationVersion string
+	// PodUID is the UID of the Pod of the process, which becomes the owner of the LeaseCandidate. If empty, the LeaseCandidate has
+	// no owner.
+	PodUID types.UID
+	// Labels are labels of the LeaseCandidate for strategies, for example RevisionLabel. Labels that others set on the object are
+	// preserved.
 	Labels map[string]string
-	// SetUnserved is called with true if the API server does not serve LeaseCandidates, and with false when it does again. It must
-	// not block. Optional.
-	SetUnserved func(bool)
-	// Logger logs when publishing begins to fail and when it succeeds again. The default is slog.Default.
-	Logger *slog.Logger
 }
 
-func (c Config) name() string { return coordination.CandidateName(c.Pod, c.Lease) }
-
-// Validate returns an error that lists everything that the API server would reject.
-func (c Config) Validate() error {
-	err := c.ValidateCandidate()
-	if c.Client == nil {
-		err = errors.Join(fmt.Errorf("candidate %s: Client is required", c.name()), err)
-	}
-	return err
-}
-
-// ValidateCandidate validates everything except Client.
-func (c Config) ValidateCandidate() error {
+// Validate returns an error that lists everything that the API server would reject in a LeaseCandidate of the pod for the lease.
+func (c CandidateConfig) Validate(namespace, lease, pod string) error {
 	var errs []error
 	add := func(field, value string, problems []string) {
 		for _, problem := range problems {
 			errs = append(errs, fmt.Errorf("%s %q: %s", field, value, problem))
 		}
 	}
-	add("namespace", c.Namespace, validation.IsDNS1123Label(c.Namespace))
-	add("lease", c.Lease, validation.IsDNS1123Subdomain(c.Lease))
-	add("pod", c.Pod, validation.IsDNS1123Subdomain(c.Pod))
-	add("name", c.name(), validation.IsConfigMapKey(c.name()))
+	name := CandidateName(pod, lease)
+	add("namespace", namespace, validation.IsDNS1123Label(namespace))
+	add("lease", lease, validation.IsDNS1123Subdomain(lease))
+	add("pod", pod, validation.IsDNS1123Subdomain(pod))
+	add("name", name, validation.IsConfigMapKey(name))
 	for key, value := range c.Labels {
 		add("label", key, validation.IsQualifiedName(key))
 		add("label "+key, value, validation.IsValidLabelValue(value))
 	}
 	errs = append(errs, c.validateStrategy(), c.validateVersions())
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("candidate %s in namespace %q: %w", c.name(), c.Namespace, err)
+		return fmt.Errorf("candidate %s in namespace %q: %w", name, namespace, err)
 	}
 	return nil
 }
 
-func (c Config) validateStrategy() error {
-	if c.Strategy == coordination.OldestEmulationVersion {
+func (c CandidateConfig) validateStrategy() error {
+	if c.Strategy == OldestEmulationVersion {
 		return nil
 	}
 	if !strings.Contains(c.Strategy, "/") {
-		return fmt.Errorf("strategy %q: use %s, %s, or a qualified name such as example.com/Zone",
-			c.Strategy, coordination.DefaultRevision, coordination.OldestEmulationVersion)
+		return fmt.Errorf("strategy %q: use %s, %s, or a qualified name such as example.com/Zone", c.Strategy, DefaultRevision, OldestEmulationVersion)
 	}
 	for _, problem := range validation.IsQualifiedName(c.Strategy) {
 		return fmt.Errorf("strategy %q: %s", c.Strategy, problem)
@@ -116,7 +94,7 @@ func (c Config) validateStrategy() error {
 	return nil
 }
 
-func (c Config) validateVersions() error {
+func (c CandidateConfig) validateVersions() error {
 	binary, err := parseVersion(c.BinaryVersion)
 	if err != nil {
 		return fmt.Errorf("binary version: %w", err)
@@ -127,32 +105,52 @@ func (c Config) validateVersions() error {
 		return fmt.Errorf("emulation version: %w", err)
 	case emulation.GT(binary):
 		return fmt.Errorf("emulation version %s is higher than binary version %s", c.emulation(), c.BinaryVersion)
-	case c.Strategy == coordination.OldestEmulationVersion && emulation.EQ(semver.Version{}):
-		return fmt.Errorf("emulation version %s: %s requires a version above 0.0.0", c.emulation(), coordination.OldestEmulationVersion)
+	case c.Strategy == OldestEmulationVersion && emulation.EQ(semver.Version{}):
+		return fmt.Errorf("emulation version %s: %s requires a version above 0.0.0", c.emulation(), OldestEmulationVersion)
 	}
 	return nil
 }
 
-func (c Config) emulation() string { return cmp.Or(c.EmulationVersion, c.BinaryVersion) }
+func (c CandidateConfig) emulation() string { return cmp.Or(c.EmulationVersion, c.BinaryVersion) }
 
-// Publisher maintains a process's LeaseCandidate for one election and answers pings.
+// PublisherConfig configures a Publisher.
+type PublisherConfig struct {
+	CandidateConfig
+	// Client reads and writes the LeaseCandidate.
+	Client kubernetes.Interface
+	// Namespace and Lease identify the lock. Pod is the name of this process.
+	Namespace, Lease, Pod string
+	// SetUnserved is called with true if the API server does not serve LeaseCandidates, and with false when it does again. It must
+	// not block. Optional.
+	SetUnserved func(bool)
+	// Logger logs when publishing begins to fail and when it succeeds again. The default is slog.Default.
+	Logger *slog.Logger
+}
+
+func (c PublisherConfig) name() string { return CandidateName(c.Pod, c.Lease) }
+
+// Publisher maintains a process's LeaseCandidate for one election. It writes the object when its content changes, answers the pings of
+// a coordinator, and deletes the object at its end. It sends no other requests.
 type Publisher struct {
-	cfg     Config
+	cfg     PublisherConfig
 	objects clientv1beta1.LeaseCandidateInterface
 	// published is true once this process has written the object. Before, the object may be from an earlier process.
 	published bool
 	// ping is the pingTime of the last version that this process wrote.
 	ping     *metav1.MicroTime
 	trouble  *apirequest.Trouble
-	unserved bool // see Config.SetUnserved
+	unserved bool // see PublisherConfig.SetUnserved
 
 	unfit   atomic.Bool
 	changed chan struct{} // signals a change of unfit; has capacity 1
 }
 
-// New validates the configuration and starts nothing.
-func New(cfg Config) (*Publisher, error) {
-	if err := cfg.Validate(); err != nil {
+// NewPublisher validates the configuration and starts nothing.
+func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
+	if cfg.Client == nil {
+		return nil, fmt.Errorf("candidate %s: Client is required", cfg.name())
+	}
+	if err := cfg.Validate(cfg.Namespace, cfg.Lease, cfg.Pod); err != nil {
 		return nil, err
 	}
 	if cfg.Logger == nil {
@@ -291,8 +289,8 @@ func (p *Publisher) wanted(have *coordinationv1beta1.LeaseCandidate) *coordinati
 		o.Labels = map[string]string{}
 	}
 	maps.Copy(o.Labels, p.cfg.Labels)
-	if _, labelled := o.Labels[coordination.FitLabel]; labelled || p.unfit.Load() {
-		metav1.SetMetaDataLabel(&o.ObjectMeta, coordination.FitLabel, strconv.FormatBool(!p.unfit.Load()))
+	if _, labelled := o.Labels[FitLabel]; labelled || p.unfit.Load() {
+		metav1.SetMetaDataLabel(&o.ObjectMeta, FitLabel, strconv.FormatBool(!p.unfit.Load()))
 	}
 	if p.cfg.PodUID != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.cfg.Pod, UID: p.cfg.PodUID}}
@@ -317,7 +315,7 @@ func answerTo(ping *metav1.MicroTime, now time.Time) *metav1.MicroTime {
 
 // isPinged reports whether a ping is unanswered. Each new pingTime is a ping, because the coordinator's clock may be days behind.
 func (p *Publisher) isPinged(spec coordinationv1beta1.LeaseCandidateSpec) bool {
-	return spec.PingTime != nil && (!spec.PingTime.Equal(p.ping) || spec.RenewTime == nil || spec.RenewTime.Before(spec.PingTime))
+	return spec.PingTime != nil && !spec.PingTime.Equal(p.ping) || isPinged(spec)
 }
 
 // answer writes renewTime if a ping is unanswered. On conflict the watch delivers the newer version, which is answered then.
@@ -357,24 +355,13 @@ func (p *Publisher) report(ctx context.Context, err error) {
 func (p *Publisher) setUnserved(unserved bool) {
 	p.unserved = unserved
 	if unserved {
-		p.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); the election is not coordinated")
+		p.cfg.Logger.Info("API server does not serve LeaseCandidates (k8s.io/v1beta1); the election is not coordinated")
 	} else {
 		p.cfg.Logger.Info("API server serves LeaseCandidates; the election is coordinated")
 	}
 	if p.cfg.SetUnserved != nil {
 		p.cfg.SetUnserved(unserved)
 	}
-}
-
-// isUnserved reports whether the API server does not serve LeaseCandidates: the path does not exist, so the response is no Status, or
-// a Status without a kind. The Status for a missing object has its kind.
-func isUnserved(err error) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
-		return false
-	}
-	details := status.Status().Details
-	return details == nil || details.Kind == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // remove deletes the object. If that fails, the object is deleted with its Pod.
