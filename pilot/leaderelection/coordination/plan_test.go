@@ -573,3 +573,22 @@ func (p plan) String() string {
 	}
 	return fmt.Sprintf("ping %v, delete %v, lease %s, error %v", names(p.Ping), names(p.Delete), lease, p.Err)
 }
+
+// A recreated lock is another lock: its nominee did not refuse, and its lease begins again.
+func TestPlan_RecreatedLock(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.alive = true
+	s.step()
+	s.wantNothing("a is named")
+	s.release()
+	s.edit(func(l *coordinationv1.Lease) { l.UID = "recreated" })
+	s.step()
+	s.wantLock("a", "")
+	s.renew()
+	s.wantNothing("a leads")
+	s.sleep(14 * time.Second)
+	s.edit(func(l *coordinationv1.Lease) { l.UID = "recreated again" })
+	s.wantNothing("same record, another lock")
+	s.sleep(14 * time.Second)
+	s.wantNothing("the lease of the other lock")
+}

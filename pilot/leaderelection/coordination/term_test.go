@@ -168,3 +168,30 @@ func TestReconcile_DelayedWatch(t *testing.T) {
 		})
 	}
 }
+
+// A candidate may answer while the coordinator deletes its object. So the deletion applies only to the version that did not answer.
+func TestReconcile_DeletesOneVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		candidate := candidateOf("a.x")
+		candidate.UID = "u"
+		candidate.Spec.PingTime = new(metav1.NowMicro())
+		server := apiserver.New()
+		w := coordinating(t, server, coordinatedSpec, candidate)
+		for range 2 {
+			if _, err := w.reconcile(t.Context(), "x"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(candidateDuration)
+		}
+		var deletions []string
+		for _, r := range server.Requests() {
+			if r.Verb == "delete" {
+				preconditions, _ := r.Body["preconditions"].(map[string]any)
+				deletions = append(deletions, fmt.Sprint(r.Name, preconditions["uid"], preconditions["resourceVersion"]))
+			}
+		}
+		if want := "a.xu2"; len(deletions) != 1 || deletions[0] != want {
+			t.Errorf("deletions %q, want %q", deletions, want)
+		}
+	})
+}
