@@ -50,8 +50,8 @@ func FromStatus(s leaderelection.Status, now time.Time) Election {
 }
 
 // Acting reports whether the holder may act, as the process observes it: it is not only nominated, it does not settle, and its lease
-// has not expired.
-func (e Election) Acting() bool { return e.Process.Acting && e.Led() }
+// has not expired. It is false if no process observes the election.
+func (e Election) Acting() bool { return e.Process != nil && e.Process.Acting && e.Led() }
 
 // observed returns the election of the lock object that an elector has seen.
 func observed(s leaderelection.Status) Election {

@@ -48,7 +48,7 @@ type Config struct {
 
 	// Address is the listen address for health, metrics and the state of elections.
 	Address string
-	// DebugAddress is the listen address for the elections page (package debug). If empty, there is no page.
+	// DebugAddress is the listen address for the elections page (package page). If empty, there is no page.
 	DebugAddress string
 	// CABundle is the file that the namespace controller copies to every namespace.
 	CABundle string

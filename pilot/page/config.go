@@ -38,11 +38,11 @@ const (
 func (c Config) Validate() error {
 	var errs []error
 	if c.Source == nil {
-		errs = append(errs, errors.New("debug: Source is missing"))
+		errs = append(errs, errors.New("page: Source is missing"))
 	}
 	if c.Address != "" {
 		if _, _, err := net.SplitHostPort(c.Address); err != nil {
-			errs = append(errs, fmt.Errorf("debug: Address %q: %w; give host:port, such as 127.0.0.1:15016", c.Address, err))
+			errs = append(errs, fmt.Errorf("page: Address %q: %w; give host:port, such as 127.0.0.1:15016", c.Address, err))
 		}
 	}
 	return errors.Join(errs...)

@@ -62,9 +62,9 @@ func New(config Config) (*Page, error) {
 	}, nil
 }
 
-var errAgain = errors.New("debug: the page is already running")
+var errAgain = errors.New("page is already running")
 
-var errEnded = errors.New("debug: the page has ended")
+var errEnded = errors.New("page has ended")
 
 // Run publishes frames until ctx ends. It returns when all streams have ended, which they do immediately.
 func (p *Page) Run(ctx context.Context) error {
