@@ -66,8 +66,8 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		"own older state":                        {acting, lock("equal", older), ranOn},
 		"preempted":                              {acting, lock("equal", newer, to("c", 4), marked("", 0)), 15},
 		// The first own write of a nominee may have been missed.
-		"nominated, deleted":   {nominee, gone, ranOn},
-		"nominated, recreated": {nominee, lock("equal", newer, recreation, to("c", 0), marked("c", 0)), ranOn},
+		"nominated, deleted":   {nominee, gone, ranOn + 1},
+		"nominated, recreated": {nominee, lock("equal", newer, recreation, to("c", 0), marked("c", 0)), ranOn + 1},
 	} {
 		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
 		want := Instant(0)
@@ -82,7 +82,7 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		}
 	}
 	c.PeerGrace = 7 * time.Second
-	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Earlier.Until != seconds(ranOn+7) {
+	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Earlier.Until != seconds(ranOn+1+7) {
 		t.Errorf("nominee that may be a peer: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 }

@@ -260,9 +260,7 @@ func (c Config) handoverTarget(s State, now Instant) Request {
 func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
 	stamp := s.Snap.Record.Renewed.Next(now.Wall, 0)
 	next := Record{
-		// The lease differs from the own one. So the first write of a peer changes the record even within the
-		// same second.
-		Holder: r.Identity, Key: r.Key, Lease: c.Lease + time.Second,
+		Holder: r.Identity, Key: r.Key, Lease: c.nominationLease(),
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
 	annotations := Annotations{Nominated: Nomination{Identity: r.Identity, Transitions: next.Transitions}}

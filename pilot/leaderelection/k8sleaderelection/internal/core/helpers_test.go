@@ -136,6 +136,7 @@ func nominated(holder string, transitions int) func(*Snapshot) {
 		to(holder, transitions)(s)
 		s.Annotations = Annotations{Nominated: Nomination{Identity: holder, Transitions: transitions}}
 		s.Record.Acquired = s.Record.Renewed
+		s.Record.Lease = testConfig().nominationLease()
 	}
 }
 

@@ -226,7 +226,7 @@ func (s *scenario) input(kind string, args []string) (Input, error) {
 // snapshot parses a lock, for example "@7 b/3 canary stamp=9 marker=b/3", "@7 absent" or "@7 written".
 func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	snap := Snapshot{Exists: true, UID: "u", Content: record.Readable}
-	stamp, renewed := 0, false
+	stamp, renewed, leased := 0, false, false
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		var err error
@@ -254,6 +254,7 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 			snap.Record.Renewed = Stamp(stamp)
 		case name == "lease":
 			snap.Record.Lease, err = time.ParseDuration(value)
+			leased = true
 		case name == "marker":
 			snap.Annotations.Marker, err = marker(value)
 		case name == "request":
@@ -285,6 +286,9 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	}
 	if snap.Annotations.Nominated.Identity != "" && !renewed {
 		snap.Record.Acquired = snap.Record.Renewed // not written since
+		if !leased && !snap.Annotations.Nominated.Uncounted {
+			snap.Record.Lease = 16 * time.Second
+		}
 	}
 	if snap.Exists {
 		snap.Sum = uint64(snap.Record.Renewed)<<8 ^ uint64(snap.Record.Transitions)<<4 ^ uint64(len(snap.Record.Holder))<<2 ^ uint64(snap.Content)

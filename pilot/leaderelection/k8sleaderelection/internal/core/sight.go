@@ -63,7 +63,7 @@ type sighting struct {
 // sighting compares the snapshot of an input with the known one.
 func (c Config) sighting(s State, in Input) sighting {
 	v := sighting{Snapshot: in.Snap, at: in.Now.Mono}
-	v.Annotations.Nominated = nominationIn(s.Snap, in.Snap)
+	v.Annotations.Nominated = c.nominationIn(s.Snap, in.Snap)
 	if !v.Exists {
 		// So a late event from before the deletion differs from a new object.
 		v.Version = max(v.Version, s.Snap.Version)
@@ -115,24 +115,42 @@ func (s Sight) observe(v sighting) Sight {
 	return s
 }
 
-// nominationIn returns the nomination in next, which follows s. The annotation has no term, and peers never
-// remove it. So an annotation that was seen when it did not count (another holder, no holder, or a renewal) still belongs to
-// that term, unless a hold of an operator names the new one. A nomination is written together with its record, so an annotation that
-// appears later is forged.
-func nominationIn(s, next Snapshot) Nomination {
+// nominationIn returns the nomination in next, which follows s. Any user with the verb patch can write the annotation, and peers
+// never remove it. So it counts only together with its record, and ends with any change of the record:
+//
+//   - The record has the lease of a nomination. The holder itself may have another lease in its configuration.
+//   - The nomination was written together with the record, and the record is the same since.
+//   - An annotation that did not count earlier belongs to an earlier term, unless a hold of an operator names the new one.
+func (c Config) nominationIn(s, next Snapshot) Nomination {
 	was := s.Annotations.Nominated
 	is := next.Annotations.Nominated
-	appeared := s.Held() && s.UID == next.UID && s.Record == next.Record && was.Identity != is.Identity
-	if appeared || next.Acting() {
-		return Nomination{}
-	}
 	named := next.Annotations.Hold.Reason == record.HoldForTransfer && next.Annotations.Hold.Holder == is.Identity
-	left := s.UID == next.UID && was.Identity == is.Identity && !s.Nominated()
-	if left && !named && !is.Uncounted && was.Transitions <= is.Transitions {
+	switch {
+	case is == Nomination{} || next.Acting():
+		return Nomination{}
+	case s.UID == next.UID && s.Held() && s.Record == next.Record && was.Identity != is.Identity: // it appeared later
+		return ended(is)
+	case is.Uncounted:
+		return is
+	case next.Record.Holder != c.Self && next.Record.Lease != c.nominationLease():
+		return ended(is)
+	case record.SameHolder(s, next) && s.Record.Transitions == next.Record.Transitions && (s.Record != next.Record || !s.Nominated()):
+		return ended(is)
+	case s.UID == next.UID && was.Identity == is.Identity && !s.Nominated() && !named && was.Transitions <= is.Transitions:
 		return was
 	}
 	return is
 }
+
+// nominationLease is the lease in a record that names a nominee. It differs from the own lease, so that the first write of a peer
+// changes the record even within the same second, and so that no edit of annotations makes another record a nomination.
+func (c Config) nominationLease() time.Duration { return c.Lease + time.Second }
+
+// ended returns a nomination of no term. It keeps the name, because the annotation may remain on the lock.
+func ended(n Nomination) Nomination { return Nomination{Identity: n.Identity, Transitions: noTerm} }
+
+// noTerm is less than the transitions of each record.
+const noTerm = -1
 
 // hasFormer reports whether there is a marker of another term and another candidate. The own marker does not count: a
 // process ends its run functions before it campaigns again.

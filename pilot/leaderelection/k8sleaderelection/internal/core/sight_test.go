@@ -20,7 +20,7 @@ func TestObserve_Age(t *testing.T) {
 // The annotation of a nomination names no term. If it was seen with another holder, it belongs to an earlier term.
 func TestNominationLeftBehind(t *testing.T) {
 	at := func(holder, nominee string, term int) Snapshot {
-		s := Snapshot{Exists: true, Content: record.Readable, UID: "x", Record: Record{Holder: holder, Transitions: term, Acquired: 7, Renewed: 7}}
+		s := Snapshot{Exists: true, Content: record.Readable, UID: "x", Record: Record{Holder: holder, Transitions: term, Lease: 16 * time.Second, Acquired: 7, Renewed: 7}}
 		if nominee != "" {
 			s.Annotations.Nominated = Nomination{Identity: nominee, Transitions: term} // as decoded
 		}
@@ -34,6 +34,13 @@ func TestNominationLeftBehind(t *testing.T) {
 	pause.Annotations.Hold.Reason = record.HoldForPause
 	renewed := at("b", "b", 4)
 	renewed.Record.Renewed++
+	again := at("b", "b", 4)
+	again.Record.Acquired, again.Record.Renewed = 9, 9
+	ours := at("a", "a", 4)
+	ours.Record.Lease = 30 * time.Second
+	leads := at("b", "b", 4)
+	leads.Record.Lease = 15 * time.Second
+	unnamed := at("b", "", 4)
 	remade := at("d", "b", 4)
 	remade.UID = "y"
 	for name, c := range map[string]struct {
@@ -45,6 +52,11 @@ func TestNominationLeftBehind(t *testing.T) {
 		"of a later term, undone": {at("d", "b", 6), at("b", "b", 5), true},
 		"hold names its term":     {at("d", "b", 4), transfer, true},
 		"hold of another":         {at("d", "b", 4), others, false},
+		"used, equal times again": {at("b", "b", 4), again, false},
+		"renewed, times restored": {renewed, again, false},
+		"lease of a leader":       {Snapshot{}, leads, false},
+		"own other lease":         {Snapshot{}, ours, true},
+		"written later":           {unnamed, at("b", "b", 4), false},
 		"hold for a pause":        {at("d", "b", 4), pause, false},
 	} {
 		c.next.Version = 9
