@@ -69,9 +69,13 @@ func campaign(ctx context.Context, client *witness.Client) error {
 			return err
 		}
 	}
+	var predecessor *leaderelection.Predecessor
+	if name := os.Getenv("HELD"); name != "" {
+		predecessor = &leaderelection.Predecessor{Name: name, Lock: leaderelection.LockTypeConfigMap, Hold: true}
+	}
 	set := leaderelection.NewSet()
 	config := leaderelection.Config{
-		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), Lock: kind,
+		Namespace: os.Getenv("NAMESPACE"), Identity: os.Getenv("CANDIDATE"), Lock: kind, Predecessor: predecessor,
 		LeaseDuration: duration, RenewDeadline: duration / 2, RetryPeriod: duration / 4,
 		Witness: client.For("", func() bool { return os.Getenv("FENCED") != "" }),
 		Logger:  slog.New(slog.NewTextHandler(os.Stderr, nil)),

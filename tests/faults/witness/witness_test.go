@@ -62,6 +62,22 @@ func TestDeath_Releases(t *testing.T) {
 	}
 }
 
+// The witness releases both locks of an election with a held predecessor.
+func TestDeath_HeldPredecessor(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, "leases")
+	p := s.leader("a", "FENCED=yes", "HELD="+election)
+	p.signal(syscall.SIGKILL)
+	p.Exit(t)
+	old, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, record := s.state(), old.Annotations["control-plane.alpha.kubernetes.io/leader"]; state != "free" || !strings.HasPrefix(record, `{"holderIdentity":"",`) {
+		t.Errorf("the Lease is %s, the ConfigMap has the record %s", state, record)
+	}
+}
+
 // A lock that has changed, or that the witness cannot write, is not released. Package core tests which changes count.
 func TestDeath_DoesNotRelease(t *testing.T) {
 	for name, c := range map[string]struct {

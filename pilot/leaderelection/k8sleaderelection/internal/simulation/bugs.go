@@ -93,7 +93,7 @@ func BugNamed(name string) (Bug, bool) {
 
 // AllBugs returns the planted defects.
 func AllBugs() []Bug {
-	return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs, witnessBugs)
+	return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs, witnessBugs, heldBugs)
 }
 
 // termBugs change how a term begins, continues and ends.

@@ -125,7 +125,7 @@ func (w *world) checkNominee(nomination view) {
 func (w *world) anyFollower() bool {
 	for _, n := range w.nodes {
 		p := n.p
-		if p == nil || p.s.Phase != core.Following || p.seen.unfit || n.trouble() || !n.attends() || p.awaitsDefault() {
+		if p == nil || p.s.Phase != core.Following || p.seen.unfit || p.barred || n.trouble() || !n.attends() || p.awaitsDefault() {
 			continue
 		}
 		// A candidate that would have to settle waits for one RetryPeriod.
@@ -154,7 +154,7 @@ func (c *checks) leaderChanged() {
 	if c.settledOnce && w.mode.Barred == 0 {
 		w.violate(Prompt, "the leader changed without a cause")
 	}
-	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && leaders > 0 && idle > w.timing.idle()+w.mode.uncoordinatedTime(w.timing) {
+	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && w.outer == nil && leaders > 0 && idle > w.timing.idle()+w.mode.uncoordinatedTime(w.timing) {
 		w.violate(Prompt, "no leader for %v without a cause", idle)
 	}
 	c.leaderless = w.now
@@ -166,6 +166,10 @@ func (c *checks) leaderChanged() {
 // checkSettled is called at the end of the bound: the candidate of the highest rank leads, and nothing may
 // change afterwards.
 func (w *world) checkSettled() {
+	if w.outer != nil {
+		w.checkInside()
+		return
+	}
 	if w.postponed() {
 		return
 	}

@@ -24,11 +24,17 @@ func (p *process) mayAct() bool {
 	if p.ended {
 		return false
 	}
-	return p.gate != (core.Validity{}) && p.n.clocks.left(p.gate, p.w.now) > 0 || p.alive && !p.starved()
+	if in := p.n.inner; in != nil {
+		return in.p != nil && in.p.mayAct() || p.alive && !p.starved()
+	}
+	return p.openUntil() != (core.Validity{}) && p.n.clocks.left(p.openUntil(), p.w.now) > 0 || p.alive && !p.starved()
 }
 
 // starved reports whether p was paused and its run functions outlived validity and drain limit.
 func (p *process) starved() bool {
+	if o := p.outside(); o != nil && o.starved() {
+		return true
+	}
 	return p.pausedAt >= p.ackedAt && p.outlived()
 }
 
@@ -46,6 +52,7 @@ func (p *process) outlived() bool {
 // start is called when p is about to start its run functions.
 func (c *checks) start(p *process) {
 	w := c.w
+	c.startInside(p)
 	if p.alive {
 		w.violate(OneTerm, "%v starts run functions while the previous ones run", p)
 	}
@@ -134,7 +141,7 @@ func (c *checks) action(p *process, in core.Input, v view, a core.Action) {
 	}
 	if p.turns++; p.turns == 150 {
 		w.violate(Quiet, "%v: a hot loop, 150 steps in 200ms", p)
-		w.end, w.aborted = w.now, true // stop, it would never end
+		w.root().end, w.root().aborted = w.now, true // stop, it would never end
 	}
 }
 

@@ -13,6 +13,9 @@
 // release the lock of an ended process (releaser.go), or nodes whose
 // writes as holder are rejected.
 //
+// In modes with held nodes, a process campaigns for a second lock inside the terms of the first one (held.go), next to processes that use
+// only the first lock or only the second.
+//
 // The checks read only the truth of the model: the running functions, the stored writes, and the
 // snapshots shown to a process. So they do not depend on the state of the core. Each check is named by a promise.
 // Planted bugs (bugs.go, handoverbugs.go) wrap Step. TestPlantedBugs requires that each bug is found by its

@@ -50,6 +50,9 @@ type Mode struct {
 	WrongClock    float64 // a coordinator treats a live holder as expired
 	Uncoordinated float64 // the processes of a node are not coordinated
 
+	Held    float64 // a node campaigns for a second lock inside its terms
+	NewOnly int     // nodes that use only the second lock
+
 	Peers    float64 // a node runs another elector
 	ClientGo bool    // a client-go elector instead of istiod
 	Convert  float64 // an ended process is replaced by one of the other kind
@@ -112,6 +115,15 @@ var Modes = []Mode{
 	{
 		Name: "witness", Ranked: true, Witness: 0.8, Losses: 3, Flips: 3, Stops: 16, Edits: 3, Pauses: 2, Orders: 1, Cuts: 2,
 		Net: 0.05, Late: 0.05, Forbidden: 0.1, LateStart: 0.3,
+	},
+	{Name: "held", Ranked: true, Held: 0.7, Peers: 0.3, Flips: 4, Stops: 10, Labels: 2, LateStart: 0.3},
+	{
+		Name: "held-bad", Ranked: true, Held: 0.7, Peers: 0.2, Flips: 4, Stops: 8, Edits: 2, Pauses: 3, Outages: 3, Cuts: 3,
+		Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.1, Fail: 0.1, LateStart: 0.3,
+	},
+	{
+		Name: "held-new", Ranked: true, Held: 1, NewOnly: 2, Flips: 4, Stops: 10, Pauses: 3, Outages: 3, Cuts: 3,
+		Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.1, Fail: 0.1, LateStart: 0.3,
 	},
 	{Name: "witness-mixed", Ranked: true, Witness: 0.7, Peers: 0.3, Flips: 3, Stops: 12, Labels: 2, LateStart: 0.2},
 }

@@ -12,8 +12,9 @@ import (
 type node struct {
 	w             *world
 	name          string
+	outer, inner  *node // of a process with two locks: see held.go
 	key           string
-	clocks        clocks
+	clocks        *clocks
 	apiDown       Time // it does not reach the store before
 	p             *process
 	kind          *peerKind // nil: incumbent
@@ -43,7 +44,7 @@ func (w *world) newNode() *node {
 	if w.chance(w.mode.Remote) {
 		n.key = "^" + n.key
 	}
-	n.clocks = clocks{
+	n.clocks = &clocks{
 		rate:     1 + (2*w.rng.Float64()-1)*maxSkew,
 		monoZero: w.rng.Int64N(int64(1000 * time.Hour)),
 		bootZero: int64(time.Hour) + w.rng.Int64N(int64(1000*time.Hour)),
@@ -85,8 +86,13 @@ func (n *node) do(what waiting) {
 
 // pause stops the process (SIGSTOP) or the whole machine (suspend).
 func (n *node) pause(d time.Duration, suspend bool) {
-	if n.paused {
+	if n = n.root(); n.paused {
 		return
+	}
+	if n.inner != nil {
+		n.inner.paused = true
+		n.inner.pauses++
+		n.inner.noticePause()
 	}
 	n.w.tracef("%s paused for %v, suspended: %v", n.name, d, suspend)
 	n.paused = true
@@ -105,15 +111,23 @@ func (n *node) pause(d time.Duration, suspend bool) {
 
 // resume executes the events that waited, in random order. Watch events keep their order.
 func (n *node) resume() {
-	if !n.paused {
+	if n = n.root(); !n.paused {
 		return
 	}
 	n.w.tracef("%s resumes", n.name)
-	n.paused = false
-	n.pauses++
 	if n.clocks.asleepAt >= 0 {
 		n.clocks.wake(n.w.now)
 	}
+	n.proceed()
+	if n.inner != nil {
+		n.inner.proceed()
+	}
+}
+
+// proceed executes the events that waited.
+func (n *node) proceed() {
+	n.paused = false
+	n.pauses++
 	n.noticePause()
 	held := n.held
 	n.held = nil
@@ -139,13 +153,16 @@ func (n *node) noticePause() {
 	}
 }
 
-func (n *node) idle() bool { return n.p == nil && n.q == nil }
+func (n *node) idle() bool {
+	return n.p == nil && n.q == nil && (n.inner == nil || n.inner.p == nil)
+}
 
 func (w *world) anyProcess() bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool { return !n.idle() })
 }
 
 func (n *node) stop() {
+	n = n.root()
 	if n.p != nil {
 		n.p.stop()
 	}
@@ -159,21 +176,31 @@ func (n *node) leads() bool { return n.p != nil && n.p.work || n.q != nil && n.q
 
 // start begins a new process with the same name.
 func (n *node) start() {
+	n = n.root()
 	if !n.idle() || n.paused || n.retired {
 		return
 	}
 	n.started++
-	w := n.w
 	if n.kind != nil {
 		n.startPeer()
 		return
 	}
+	n.startProcess()
+	if n.inner != nil {
+		n.inner.started++
+		n.inner.startProcess()
+	}
+}
+
+func (n *node) startProcess() {
+	w := n.w
 	p := &process{
 		w: w, n: n, id: n.name, key: n.key, serial: len(w.procs) + 1,
 		cfg: n.config(), step: stepOf(w.Bug), pausedAt: -1, troubledAt: w.now,
 		forbidden: w.chance(w.mode.Forbidden), blind: w.chance(w.mode.Blind), efforts: newEfforts(w.now),
 	}
 	p.startedAt = p.now().Mono
+	p.s.Barred, p.barred = n.outer != nil, n.outer != nil
 	if w.chance(w.mode.Lag) {
 		p.lag = w.timing.retry + w.within(2*w.timing.retry)
 	}
@@ -215,6 +242,15 @@ func (n *node) config() core.Config {
 
 // kill ends the process and its run functions immediately.
 func (n *node) kill(why string) {
+	n = n.root()
+	n.end(why)
+	if n.inner != nil {
+		n.inner.end(why)
+	}
+}
+
+// end ends the process of one lock.
+func (n *node) end(why string) {
 	if q := n.q; q != nil {
 		n.w.tracef("%s ends: %s", q, why)
 		q.ended, q.leads = true, false

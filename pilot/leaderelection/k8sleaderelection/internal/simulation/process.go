@@ -29,6 +29,8 @@ type process struct {
 	timer    int // number of the current timer
 
 	watching, forbidden bool
+	barred              bool          // from the inner lock
+	releaseBy           Time          // the release of the outer lock does not wait longer
 	blind               bool          // it never learns the default revision
 	unfit               bool          // result of its fitness check
 	lag                 time.Duration // constant delay of its watch
@@ -107,8 +109,12 @@ func (p *process) input(in core.Input, v view) {
 	if w.chance(0.05) {
 		p.apply(a)
 	}
+	p.innerChanged()
 	if p.s.Phase == core.Done && !p.ended {
-		p.n.kill("done: " + string(p.s.Why))
+		p.n.end("done: " + string(p.s.Why))
+		if in := p.n.inner; in != nil && in.p != nil {
+			in.p.stop()
+		}
 		if p.cfg.OneCycle {
 			w.restartLater(p.n, w.within(3*time.Second))
 		}
@@ -158,6 +164,13 @@ func (p *process) setTimer(wake core.Instant, timer int) {
 }
 
 func (p *process) setWork(a core.Action) {
+	if p.n.inner != nil {
+		p.setCampaign(a)
+		return
+	}
+	if a.Gate != (core.Validity{}) {
+		a.Gate = p.openUntil()
+	}
 	switch {
 	case a.Run && !p.work:
 		p.startWork()
@@ -216,6 +229,7 @@ func (p *process) planReturn(d time.Duration) {
 			p.w.checks.busyAt = p.w.now
 			p.w.tracef("%s: run functions returned", p)
 			p.input(core.Input{Kind: core.Drained}, view{})
+			p.innerChanged()
 		})
 	})
 }

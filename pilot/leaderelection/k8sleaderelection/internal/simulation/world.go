@@ -35,14 +35,15 @@ type Result struct {
 
 type world struct {
 	Options
-	rng   *rand.Rand
-	mode  Mode
-	now   Time
-	queue queue
-	store store
-	nodes []*node
-	procs []*process // all incumbent processes, oldest first
-	peers int        // number of peers
+	rng          *rand.Rand
+	mode         Mode
+	outer, inner *world // of the two locks: see held.go
+	now          Time
+	queue        queue
+	store        store
+	nodes        []*node
+	procs        []*process // all incumbent processes, oldest first
+	peers        int        // number of peers
 
 	coordinators []*coordinator
 
@@ -123,6 +124,7 @@ func Run(o Options) Result {
 	if !w.aborted {
 		w.checkEnd()
 	}
+	w.addInnerResult()
 	return w.result
 }
 
@@ -148,6 +150,7 @@ func (w *world) build() {
 		w.after(start, func() { n.start() })
 	}
 	w.addCoordinators()
+	w.addInner()
 }
 
 func (w *world) revision() string {
@@ -165,11 +168,14 @@ func (w *world) play() {
 			return
 		}
 		w.now = e.at
+		if w.inner != nil {
+			w.inner.now = e.at
+		}
 		e.what()
 	}
 }
 
-func (w *world) at(t Time, what func()) { w.queue.push(max(t, w.now), what) }
+func (w *world) at(t Time, what func()) { w.root().queue.push(max(t, w.now), what) }
 
 func (w *world) after(d time.Duration, what func()) { w.at(w.now.add(d), what) }
 
@@ -196,6 +202,9 @@ func (w *world) setDefault(revision string) {
 	w.tracef("default revision is now %s", revision)
 	for _, n := range w.nodes {
 		w.sendDefault(n, w.within(3*time.Second))
+	}
+	if w.inner != nil {
+		w.inner.setDefault(revision)
 	}
 }
 

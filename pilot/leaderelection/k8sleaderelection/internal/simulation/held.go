@@ -1,0 +1,211 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// A held process campaigns for two locks, as an election of package leaderelection with a held predecessor. The second lock has a
+// world of its own: with its store, its checks, and a node for each held node. Both worlds have one time. The nodes of a process have
+// the same clocks, pauses, and end. The other processes of the outer world use only the first lock, the others of the inner world
+// only the second. They never run together.
+
+// heldBugs are defects of the composition. They do not change Step.
+var heldBugs = []Bug{
+	{"held-drained-early", "held", OneAtATime, nil},
+	{"held-not-barred", "held-bad", OneAtATime, nil},
+	{"held-gate-ignores-outer", "held-bad", Validity, nil},
+	{"held-bar-ignored", "held-bad", OneAtATime, before(func(x *decision) { x.s.Barred = false })},
+	{"held-settling-acts", "held-new", Settling, before(func(x *decision) {
+		if x.s.Barred {
+			x.s.Earlier.Until = 0
+		}
+	})},
+}
+
+func (w *world) hasHeld(bug string) bool { return w.Bug != nil && w.Bug.Name == "held-"+bug }
+
+func (w *world) root() *world {
+	if w.outer != nil {
+		return w.outer
+	}
+	return w
+}
+
+// root returns the node of the first lock.
+func (n *node) root() *node {
+	if n.outer != nil {
+		return n.outer
+	}
+	return n
+}
+
+// addInner creates the world of the second lock.
+func (w *world) addInner() {
+	if w.mode.Held == 0 {
+		return
+	}
+	m := w.mode
+	m.Peers, m.Flips, m.Stops, m.Pauses, m.Fail, m.Held = 0, 0, 0, 0, 0, 0
+	in := &world{Options: w.Options, rng: rand.New(rand.NewPCG(w.Seed, 0x68656c64)), mode: m, outer: w, timing: w.timing, syncWait: w.syncWait, refuses: w.refuses}
+	w.inner = in
+	in.result.Mode = w.mode.Name
+	in.calm, in.rest, in.end = w.calm, w.rest.add(w.timing.bound()), w.end.add(w.timing.bound())
+	w.end = in.end
+	in.store.w, in.checks.w = in, in
+	in.checks.handovers.left, in.checks.nominations.left = handoverBudget, handoverBudget
+	in.defaultRevision = w.defaultRevision
+	for i, n := range w.nodes {
+		if n.kind == nil && (i == 0 || w.chance(w.mode.Held)) {
+			n.inner = in.newNode()
+			n.inner.name, n.inner.key, n.inner.clocks, n.inner.outer = n.name, n.key, n.clocks, n
+		}
+	}
+	for i := range w.mode.NewOnly {
+		n := in.newNode()
+		n.name = "new-" + string(rune('a'+i))
+		in.after(w.within(w.timing.faults/2), n.start)
+		in.after(w.timing.faults/2+w.within(w.timing.faults/2), func() {
+			n.stop()
+			in.restartLater(n, w.within(20*time.Second))
+		})
+	}
+	in.planFaults()
+	in.at(in.calm, in.beginCalm)
+	in.at(in.rest, in.checkSettled)
+}
+
+func (w *world) addInnerResult() {
+	if in := w.inner; in != nil {
+		w.result.Steps += in.result.Steps
+		w.result.Terms += in.result.Terms
+		w.result.Violations = append(w.result.Violations, in.result.Violations...)
+	}
+}
+
+// outside returns the process of the first lock, or nil.
+func (p *process) outside() *process {
+	if p.n.outer == nil {
+		return nil
+	}
+	return p.n.outer.p
+}
+
+// openUntil is the gate of the run functions.
+func (p *process) openUntil() core.Validity {
+	if p.n.outer == nil || p.w.hasHeld("gate-ignores-outer") {
+		return p.gate
+	}
+	o := p.outside()
+	if o == nil {
+		return core.Validity{}
+	}
+	return core.Validity{Mono: min(p.gate.Mono, o.gate.Mono), Boot: min(p.gate.Boot, o.gate.Boot), Wall: min(p.gate.Wall, o.gate.Wall)}
+}
+
+// setCampaign is setWork of the outer process: its run function lets the inner process campaign.
+func (p *process) setCampaign(a core.Action) {
+	in := p.n.inner.p
+	switch {
+	case a.Run && !p.work:
+		p.startWork()
+		p.releaseBy = 0
+		p.bar(false)
+	case !a.Run && p.work:
+		p.work = false
+		p.w.checks.leaderChanged()
+		if !p.w.hasHeld("not-barred") {
+			p.bar(true)
+		}
+		if p.w.hasHeld("drained-early") || in == nil {
+			p.campaignEnds()
+		}
+	}
+	if in == nil || a.Gate != (core.Validity{}) {
+		return
+	}
+	if in.alive && in.n.clocks.left(in.openUntil(), p.w.now) > 0 {
+		p.w.violate(Validity, "the gate of %v is open outside the validity of the first lock", in)
+	}
+	// The drain limit of the lost outer term counts.
+	if limit := p.cfg.DrainLimit * 8 / 10; in.alive && !in.work && in.returnAt > p.w.now.add(limit) {
+		in.planReturn(p.w.within(limit))
+	}
+}
+
+// bar bars the inner process, or ends that. Its loop receives it a moment later.
+func (p *process) bar(barred bool) {
+	in := p.n.inner.p
+	p.w.after(time.Millisecond, func() {
+		p.n.run(func() {
+			if in == nil || in.ended {
+				return
+			}
+			in.barred = barred
+			in.stopAsked = in.stopAsked || barred
+			in.w.happened(2)
+			in.input(core.Input{Kind: core.Bar, Barred: barred}, view{})
+		})
+	})
+}
+
+// innerChanged ends the campaign when the inner process is idle. While the outer lock can be released, it waits for the release of the
+// inner lock.
+func (p *process) innerChanged() {
+	o := p.outside()
+	if o == nil || p.ended || o.ended || o.work || !o.alive || !p.barred || p.alive || p.work {
+		return
+	}
+	if o.releaseBy == 0 {
+		o.releaseBy = p.w.now.add(p.cfg.Validity / 2)
+		p.w.at(o.releaseBy, func() { p.n.run(p.innerChanged) })
+	}
+	if p.s.Phase != core.Following && o.gate != (core.Validity{}) && p.w.now < o.releaseBy {
+		return
+	}
+	o.campaignEnds()
+}
+
+func (p *process) campaignEnds() {
+	p.returns++
+	turn := p.returns
+	p.w.after(0, func() {
+		p.n.run(func() {
+			if p.returns != turn || p.ended || !p.alive || p.work {
+				return
+			}
+			p.alive, p.acting = false, nil
+			p.w.checks.busyAt = p.w.now
+			p.input(core.Input{Kind: core.Drained}, view{})
+		})
+	})
+}
+
+// startInside checks that a held process leads only in a term of the first lock.
+func (c *checks) startInside(p *process) {
+	if p.n.outer == nil {
+		return
+	}
+	if o := p.outside(); o == nil || !o.alive {
+		c.w.violate(OneAtATime, "%v starts outside a term of the first lock", p)
+	}
+	for _, q := range c.w.outer.procs { // of the first lock only
+		if o := p.outside(); o != nil && q.n.inner == nil && q.mayAct() && !q.duplicated() && !o.unknowable(q) && !q.unknowableTerm(o.acked) {
+			c.w.violate(OneAtATime, "%v starts while %v may act", p, q)
+		}
+	}
+}
+
+// checkInside is checkSettled of the second lock: a process leads by one of the locks.
+func (w *world) checkInside() {
+	for _, n := range append(w.nodes, w.outer.nodes...) {
+		if n.inner == nil && n.leads() {
+			return
+		}
+	}
+	if w.anyProcess() || w.outer.anyProcess() {
+		w.violate(Prompt, "no process leads by one of the two locks %v after the calm began", w.now.since(w.calm))
+	}
+}
