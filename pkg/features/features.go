@@ -54,16 +54,14 @@ func (f *Features) variables() []variable {
 			"If false, the server does not create ServiceAccounts, Services and Deployments for Gateways."),
 		boolean(&f.EnableGatewayAPIGatewayClassController, "PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", true,
 			"If false, the server does not create a missing GatewayClass istio."),
-		text(&f.Revision, "REVISION", "", validation.IsDNS1123Label,
-			"The revision of the control plane. Empty means \"default\"."),
+		text(&f.Revision, "REVISION", "", validation.IsDNS1123Label, "The revision of the control plane. Empty means \"default\"."),
 		text(&f.PodName, "POD_NAME", "", validation.IsDNS1123Subdomain,
 			"The identity of the process in elections, unique among live processes. Usually metadata.name from the downward API."),
 		text(&f.PodUID, "POD_UID", "", nil,
 			"The UID of the Pod POD_NAME, which owns the member Lease. Usually metadata.uid from the downward API."),
 		text(&f.PodNamespace, "POD_NAMESPACE", "istio-system", validation.IsDNS1123Label,
 			"The namespace of the control plane and its locks. Usually metadata.namespace from the downward API."),
-		text(&f.ClusterID, "CLUSTER_ID", "Kubernetes", nil,
-			"The name of the cluster of the control plane."),
+		text(&f.ClusterID, "CLUSTER_ID", "Kubernetes", nil, "The name of the cluster of the control plane."),
 		text(&f.Kubeconfig, "KUBECONFIG", "", nil,
 			"Kubeconfig files to merge, separated by colons. If empty, the service account of the pod."),
 		text(&f.ElectionLock, "LEADER_ELECTION_LOCK", "configmap", oneOf("configmap", "multi", "lease"),
@@ -72,8 +70,7 @@ func (f *Features) variables() []variable {
 			"Time after which a candidate acquires a lock that is not renewed. Whole seconds."),
 		duration(&f.RenewDeadline, environment.RenewDeadline, environment.DefaultRenewDeadline,
 			"How long a leader may act after it sent its last acknowledged renewal."),
-		duration(&f.RetryPeriod, environment.RetryPeriod, environment.DefaultRetryPeriod,
-			"Interval between renewals of a leader."),
+		duration(&f.RetryPeriod, environment.RetryPeriod, environment.DefaultRetryPeriod, "Interval between renewals of a leader."),
 	}
 }
 
