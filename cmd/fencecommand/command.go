@@ -50,6 +50,7 @@ func Command(options Options) *cobra.Command {
 	installCmd := does("install", "Install or update the fence and wait until it is in effect")
 	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait")
 	installCmd.Flags().BoolVar(&config.Replace, "replace", false, "replace guards of another set for the same locks, or of this set for other service accounts")
+	installCmd.Flags().BoolVar(&config.Stored, "stored", false, "install the declarations of the installed fence again, and ignore the flags for declarations except --mode")
 	verify := does("verify", "Check the fence with dry-run writes as the leader and as other pods")
 	verify.Flags().BoolVar(&config.Strict, "strict", false, "require that every check was made and passed; needs mode deny and a leader")
 	for _, cmd := range []*cobra.Command{installCmd, verify} {

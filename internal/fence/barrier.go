@@ -12,7 +12,7 @@ import (
 func Barrier(set, nonce, namespace string) (Pair, *corev1.ConfigMap) {
 	name := "incumbent-fence-barrier-" + nonce
 	p := part{
-		set: set, shared: true, what: "barrier",
+		set: set, shared: true, what: "barrier-" + nonce,
 		rules: rules("", nil, []string{"configmaps"}, []string{"CREATE"}, []string{name}),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			Validations: []admissionv1.Validation{{Expression: "false", Message: "the API server has loaded the policies"}},

@@ -178,17 +178,19 @@ func orNothing(value string, check func(string) []string) []string {
 	return check(value)
 }
 
-// single is a declaration with one lock object.
+// single is a declaration with one lock object. RevisionWord is replaced.
 type single struct {
 	Declaration
 	lock string
+	// declared is the declaration with at most this revision, before RevisionWord is replaced in guards.
+	declared Declaration
 }
 
 // split returns one declaration per lock, with the default mode.
 func (d Declaration) split() []single {
 	d.Mode = cmp.Or(d.Mode, Deny)
 	if len(d.Revisions) == 0 {
-		return []single{{Declaration: d, lock: d.Election}}
+		return []single{{Declaration: d, lock: d.Election, declared: d}}
 	}
 	var all []single
 	for _, revision := range d.Revisions {
@@ -200,6 +202,8 @@ func (d Declaration) split() []single {
 		for _, account := range d.Others {
 			one.Others = append(one.Others, strings.ReplaceAll(account, RevisionWord, revision))
 		}
+		one.declared = one.Declaration
+		one.declared.Revisions, one.declared.Guards = []string{revision}, d.Guards
 		for _, g := range d.Guards {
 			one.Guards = append(one.Guards, g.inRevision(revision))
 		}
@@ -229,17 +233,13 @@ func user(account string) string {
 
 // mayHold is true for requests of users that may hold the lock.
 func (s single) mayHold() string {
-	users, clauses := s.users(), []string{""}
+	if len(s.Others) == 0 {
+		return isOneOf(s.users())
+	}
+	var others []string
 	for _, account := range s.Others {
-		if begin, open := strings.CutSuffix(user(account), "*"); open {
-			clauses = append(clauses, "request.userInfo.username.startsWith("+quote(begin)+")")
-		} else {
-			users = append(users, user(account))
-		}
+		others = append(others, user(account))
 	}
-	clauses[0] = isOneOf(users)
-	if len(clauses) == 1 {
-		return clauses[0]
-	}
-	return "(" + strings.Join(clauses, " || ") + ")"
+	const name = "request.userInfo.username"
+	return "(" + isOneOf(s.users()) + " || " + quoteAll(others) + ".exists(o, o.endsWith('*') ? " + name + ".startsWith(o.replace('*', '')) : " + name + " == o))"
 }

@@ -23,6 +23,6 @@ func ExampleRender() {
 	_, err = fence.Render("istio-system", fence.Declaration{Election: "istio-leader", Namespace: "istio-system", Lock: fence.Lease})
 	fmt.Println(err)
 	// Output:
-	// incumbent-fence.istio-system.istio-leader.lease.work-36e256ce03
+	// incumbent-fence.istio-system.istio-leader.lease.work.deny-bf3d05b157
 	// fence for election "istio-leader": no service accounts: give the accounts of the candidates, such as istio-system/pilot
 }

@@ -21,10 +21,6 @@ const (
 	PolicyPrefix = "incumbent-fence."
 	// SetLabel is a label with the name of the set.
 	SetLabel = "incumbent.dev/fence"
-	// LocksAnnotation lists the lock objects of a policy as "lease namespace/name", separated by commas.
-	// AccountsAnnotation lists its service accounts.
-	LocksAnnotation    = "incumbent.dev/fence-locks"
-	AccountsAnnotation = "incumbent.dev/fence-accounts"
 	// keepPrefix is the prefix of the permanent policies, which keep informers of the API server running.
 	keepPrefix = "incumbent-fence-keep."
 )
@@ -75,6 +71,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	if err := errors.Join(append(errs, distinct(locks)...)...); err != nil {
 		return Set{}, err
 	}
+	slices.SortFunc(locks, func(a, b single) int { return strings.Compare(a.where(), b.where()) }) // stored declarations have no order
 	for _, kind := range []LockKind{ConfigMap, Lease} {
 		if slices.ContainsFunc(locks, func(s single) bool { return s.Lock == kind }) {
 			set.Permanent = append(set.Permanent, permanent(kind))
@@ -84,8 +81,8 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		if !s.WithoutLockGuard {
 			set.Locks = append(set.Locks, s.lockGuard(name))
 		}
-		for _, g := range s.Guards { // one policy each, because guards select different objects
-			set.Work = append(set.Work, s.holderOnly(name, g, locks))
+		for i := range s.Guards { // one policy each, because guards select different objects
+			set.Work = append(set.Work, s.holderOnly(name, i, locks))
 		}
 	}
 	set.Locks = unique(slices.Concat(set.Locks, aroundLocks(name, locks), aroundNamespaces(name, locks), memberGuards(name, locks), candidateGuards(name, locks)))
@@ -136,7 +133,7 @@ func long(set Set) error {
 	var errs []error
 	for _, p := range set.All() {
 		for _, problem := range validation.IsDNS1123Subdomain(p.Name()) {
-			errs = append(errs, fmt.Errorf("%s: policy name %q: %s", p.Policy.Annotations[LocksAnnotation], p.Name(), problem))
+			errs = append(errs, fmt.Errorf("policy name %q: %s", p.Name(), problem))
 		}
 	}
 	return errors.Join(errs...)
@@ -149,8 +146,9 @@ type part struct {
 	about []single
 	// shared is true if the policy concerns several locks.
 	shared bool
-	// what is the part of the name that describes the policy.
-	what string
+	// what is the part of the name that describes the policy. guard is the declared guard, if any, as far as it is part of the name.
+	what  string
+	guard *Guard
 	// rules select the writes, except those of exclude.
 	rules, exclude []admissionv1.NamedRuleWithOperations
 	spec           admissionv1.ValidatingAdmissionPolicySpec
@@ -164,8 +162,13 @@ type part struct {
 
 // pair names and completes a part.
 //
-// The name contains the set and a digest of the content. So sets never share policies. A changed declaration becomes a new
-// policy, and the old one stays in effect until the new one is. A name by position would change its meaning after an insertion.
+// A name contains the set, the lock or the namespace, the mode, and a digest of the guard and of the form of rules and binding. So the
+// name determines everything that the policy and its binding must have in common, and the objects that they select. If these change,
+// the result is another policy, and the old one stays in effect until the new one is. Sets never share policies. The expressions are
+// not part of the name: they can be replaced in one write of one object, which is never in effect in part. A name by position would
+// change its meaning after an insertion.
+//
+// The digest contains no name of a lock, namespace, revision or account. So a chart can contain names with placeholders.
 func (p part) pair() Pair {
 	p.mode = cmp.Or(p.mode, Deny)
 	if p.spec.FailurePolicy == nil {
@@ -185,8 +188,10 @@ func (p part) pair() Pair {
 			p.spec.Validations[i].Reason = &reason
 		}
 		meta.Labels[SetLabel] = p.set
-		meta.Annotations = p.annotations()
-		meta.Name = PolicyPrefix + p.set + "." + p.lockName() + p.what + "-" + digest(p.set, p.spec, binding)
+		if len(p.about) > 0 {
+			meta.Annotations = map[string]string{DeclarationsAnnotation: stored(p.about)}
+		}
+		meta.Name = PolicyPrefix + p.set + "." + p.lockName() + p.what + "." + string(p.mode) + "-" + p.digest(binding)
 	} else {
 		meta.Name = keepPrefix + p.what
 	}
@@ -215,16 +220,6 @@ func (p part) lockName() string {
 	return s.Namespace + "." + s.lock + "." + string(s.Lock) + "."
 }
 
-func (p part) annotations() map[string]string {
-	var locks, accounts []string
-	for _, s := range p.about {
-		locks = append(locks, s.where())
-		accounts = append(accounts, s.ServiceAccounts...)
-	}
-	slices.Sort(accounts)
-	return map[string]string{LocksAnnotation: strings.Join(locks, ","), AccountsAnnotation: strings.Join(slices.Compact(accounts), ",")}
-}
-
 // actions returns the validation actions for violations.
 func (m Mode) actions() []admissionv1.ValidationAction {
 	switch m {
@@ -246,16 +241,24 @@ func (m Mode) missing() *admissionv1.ParameterNotFoundActionType {
 	return &action
 }
 
-// digest returns a digest of the JSON with sorted keys, so that the chart can compute the same names without Go types.
-func digest(content ...any) string {
-	raw, err := json.Marshal(content)
-	var plain any
-	if err == nil {
-		err = json.Unmarshal(raw, &plain)
+// digest returns a digest of the guard and of the form of the policy and its binding.
+func (p part) digest(binding admissionv1.ValidatingAdmissionPolicyBindingSpec) string {
+	rules := slices.Clone(p.rules)
+	for i := range rules {
+		rules[i].ResourceNames = nil
 	}
-	if err == nil {
-		raw, err = json.Marshal(plain)
+	form := binding.DeepCopy()
+	form.ValidationActions = nil
+	if form.ParamRef != nil {
+		form.ParamRef = &admissionv1.ParamRef{}
 	}
+	if within := form.MatchResources; within != nil {
+		within.ObjectSelector.MatchLabels = nil
+		for i := range within.NamespaceSelector.MatchExpressions {
+			within.NamespaceSelector.MatchExpressions[i].Values = nil
+		}
+	}
+	raw, err := json.Marshal([]any{p.guard, rules, p.spec.MatchConstraints.MatchPolicy, p.spec.ParamKind, form})
 	if err != nil {
 		panic(fmt.Sprintf("a policy has no JSON form: %v", err)) // these types always have one
 	}

@@ -124,12 +124,14 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 	for _, p := range set.Work {
 		if p.Policy.Spec.ParamKind == nil {
 			conditions := p.Policy.Spec.MatchConditions
-			got = append(got, p.Name()[:strings.LastIndex(p.Name(), "-")]+" of "+p.Policy.Annotations[fence.LocksAnnotation]+": "+conditions[len(conditions)-1].Expression+" ("+p.Policy.Spec.Validations[0].Message+")")
+			got = append(got, p.Name()[:strings.LastIndex(p.Name(), "-")]+" of "+strings.Join(fence.Locks(p.Policy), ",")+": "+conditions[len(conditions)-1].Expression+" ("+p.Policy.Spec.Validations[0].Message+")")
 		}
 	}
 	want := []string{
-		"incumbent-fence.s.collection of configmap istio-system/istio-leader,configmap istio-system/two: oldObject == null || oldObject.metadata.name in ['x', 'y'] (objects guarded by configmap istio-system/istio-leader, configmap istio-system/two cannot be deleted as a collection: delete them by name)",
-		"incumbent-fence.s.istio-system.three.configmap.collection of configmap istio-system/three: oldObject == null || oldObject.metadata.name in ['x'] (objects guarded by configmap istio-system/three cannot be deleted as a collection: delete them by name)",
+		"incumbent-fence.s.collection.deny of configmap istio-system/istio-leader,configmap istio-system/three,configmap istio-system/two: oldObject == null" +
+			" || request.userInfo.username in ['system:serviceaccount:istio-system:pilot'] && oldObject.metadata.name in ['x', 'y']" +
+			" || request.userInfo.username in ['system:serviceaccount:istio-system:other'] && oldObject.metadata.name in ['x']" +
+			" (objects guarded by configmap istio-system/istio-leader, configmap istio-system/three, configmap istio-system/two cannot be deleted as a collection: delete them by name)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -140,7 +142,7 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 		more.Election = fmt.Sprint("more-", i)
 		many = append(many, more)
 	}
-	for n, want := range map[int]string{3: "configmap istio-system/more-0", 5: "configmap istio-system/more-0 and 2 more"} {
+	for n, want := range map[int]string{3: "configmap istio-system/two", 5: "configmap istio-system/more-1 and 2 more"} {
 		set := render(t, "s", many[:n]...)
 		message := set.Work[len(set.Work)-1].Policy.Spec.Validations[0].Message
 		if len(set.Work) != n+1 || !strings.HasSuffix(message, want+" cannot be deleted as a collection: delete them by name") {

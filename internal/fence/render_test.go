@@ -100,7 +100,7 @@ func TestRender_ModesOfOneNamespace(t *testing.T) {
 	for _, p := range slices.Concat(set.Locks, set.Work) {
 		if p.Binding.Spec.ValidationActions[0] == admissionv1.Deny {
 			denies++
-			if about := p.Policy.Annotations[fence.LocksAnnotation]; about != "lease ns/one" {
+			if about := strings.Join(fence.Locks(p.Policy), ","); about != "lease ns/one" {
 				t.Errorf("%s about %s denies", p.Name(), about)
 			}
 		}

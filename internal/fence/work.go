@@ -69,14 +69,15 @@ func each(all []string) (once []string) {
 //
 // The holder's writes are admitted by a condition, not by the validation, because the API server evaluates validations and
 // messages of each write that meets the conditions.
-func (s single) holderOnly(set string, g Guard, locks []single) Pair {
+func (s single) holderOnly(set string, i int, locks []single) Pair {
+	g := s.Guards[i]
 	var exclude []admissionv1.NamedRuleWithOperations
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
 		exclude = lockRules(locks)
 	}
 	where := s.where()
 	return part{
-		set: set, about: []single{s}, what: "work", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		set: set, about: []single{s}, what: "work", guard: &s.declared.Guards[i], mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
 		rules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names), exclude: exclude,
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			ParamKind: paramKind(s.Lock),
@@ -97,15 +98,11 @@ func (s single) holderOnly(set string, g Guard, locks []single) Pair {
 }
 
 // collections returns policies that reject deletions of collections by the accounts. Such a request has no name, so rules
-// with names do not match it. Guards that differ only in names and locks share a policy, because each policy costs every
+// with names do not match it. Guards that select the same kinds share a policy, because each policy costs every
 // request time and each API server a megabyte.
 func collections(set string, locks []single) []Pair {
-	type guarded struct {
-		s single
-		Guard
-	}
 	alike := func(a, b guarded) bool {
-		return slices.Equal(a.s.users(), b.s.users()) && a.s.Mode == b.s.Mode && a.Group == b.Group && slices.Equal(a.Versions, b.Versions) &&
+		return a.s.Mode == b.s.Mode && a.Group == b.Group && slices.Equal(a.Versions, b.Versions) &&
 			slices.Equal(a.resources(), b.resources()) && slices.Equal(a.Namespaces, b.Namespaces) && maps.Equal(a.Labels, b.Labels)
 	}
 	var named []guarded
@@ -118,44 +115,56 @@ func collections(set string, locks []single) []Pair {
 	}
 	var pairs []Pair
 	for _, group := range grouped(named, alike) {
-		var about []single
-		var names []string
-		for _, one := range group {
-			if !slices.ContainsFunc(about, func(s single) bool { return s.where() == one.s.where() }) {
-				about = append(about, one.s)
-			}
-			names = append(names, one.Names...)
-		}
-		pairs = append(pairs, group[0].s.noCollection(set, group[0].Guard, each(names), about))
+		pairs = append(pairs, noCollection(set, group))
 	}
 	return pairs
+}
+
+// guarded is a guard with its lock.
+type guarded struct {
+	s single
+	Guard
 }
 
 // mostNamed is the maximum number of locks in a message.
 const mostNamed = 3
 
-// noCollection returns the policy for guards that differ only in names.
-func (s single) noCollection(set string, g Guard, names []string, about []single) Pair {
-	var wheres []string
-	for _, lock := range about[:min(len(about), mostNamed)] {
-		wheres = append(wheres, lock.where())
+// noCollection returns the policy for guards that differ only in accounts and names.
+func noCollection(set string, all []guarded) Pair {
+	var about []single
+	var wheres, users, clauses []string
+	for _, one := range all {
+		if !slices.ContainsFunc(about, func(s single) bool { return s.where() == one.s.where() }) {
+			about = append(about, one.s)
+			wheres = append(wheres, one.s.where())
+		}
 	}
-	guarded := "objects guarded by " + strings.Join(wheres, ", ")
-	if more := len(about) - mostNamed; more > 0 {
-		guarded += fmt.Sprintf(" and %d more", more)
+	for _, same := range grouped(all, func(a, b guarded) bool { return slices.Equal(a.s.users(), b.s.users()) }) {
+		var names []string
+		for _, one := range same {
+			names = append(names, one.Names...)
+		}
+		users = append(users, same[0].s.users()...)
+		clauses = append(clauses, isOneOf(same[0].s.users())+" && oldObject.metadata.name in "+quoteAll(each(names)))
 	}
+	message := "objects guarded by " + strings.Join(wheres[:min(len(wheres), mostNamed)], ", ")
+	if more := len(wheres) - mostNamed; more > 0 {
+		message += fmt.Sprintf(" and %d more", more)
+	}
+	g := all[0].Guard
 	return part{
-		set: set, about: about, shared: len(about) > 1, what: "collection", mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		set: set, about: about, shared: true, what: "collection", mode: all[0].s.Mode, namespaces: g.Namespaces, labels: g.Labels,
+		guard: &Guard{Group: g.Group, Versions: g.Versions, Resources: g.resources(), Namespaces: g.Namespaces, Labels: g.Labels},
 		rules: rules(g.Group, g.Versions, g.resources(), []string{"DELETE"}, nil),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			MatchConditions: []admissionv1.MatchCondition{
-				{Name: "candidate", Expression: isOneOf(s.users())},
+				{Name: "candidate", Expression: isOneOf(each(users))},
 				{Name: "collection", Expression: nameless},
-				{Name: "guarded", Expression: "oldObject == null || oldObject.metadata.name in " + quoteAll(names)},
+				{Name: "guarded", Expression: "oldObject == null || " + strings.Join(clauses, " || ")},
 			},
 			Validations: []admissionv1.Validation{{
 				Expression: "false",
-				Message:    guarded + " cannot be deleted as a collection: delete them by name",
+				Message:    message + " cannot be deleted as a collection: delete them by name",
 			}},
 		},
 	}.pair()

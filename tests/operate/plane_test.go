@@ -222,7 +222,7 @@ func (p *plane) guards() (names []string) {
 	policies, err := p.Kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(p.t.Context(), metav1.ListOptions{LabelSelector: fence.SetLabel})
 	p.must(err)
 	for _, policy := range policies.Items {
-		if strings.Contains(policy.Annotations[fence.LocksAnnotation], watched) {
+		if strings.Contains(strings.Join(fence.Locks(&policy), " "), watched) {
 			names = append(names, policy.Name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -13,18 +14,25 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
-// pair is a policy and its binding in the chart. The templates insert the names of the release and of its content.
+// pair is a policy and its binding in the chart, with placeholders.
 type pair struct {
-	// Name has no digest of the content.
 	Name string `json:"name"`
 	// Variants are the lock types and disabled controllers of the fences that contain the policy.
 	Variants []string `json:"variants"`
 	// Keeps marks a permanent policy, which belongs to no release. Denies marks a policy of fences in mode deny.
-	Keeps   bool           `json:"keeps,omitempty"`
-	Denies  bool           `json:"denies,omitempty"`
-	Locks   string         `json:"locks,omitempty"`
+	Keeps  bool `json:"keeps,omitempty"`
+	Denies bool `json:"denies,omitempty"`
+	// Locks are the locks whose declarations the policy contains.
+	Locks   []string       `json:"locks,omitempty"`
 	Policy  map[string]any `json:"policy"`
 	Binding map[string]any `json:"binding"`
+}
+
+// modeFields are the fields of a policy and its binding that depend on the mode.
+type modeFields struct {
+	FailurePolicy *admissionv1.FailurePolicyType           `json:"the-failure-policy"`
+	Actions       []admissionv1.ValidationAction           `json:"the-actions"`
+	Missing       *admissionv1.ParameterNotFoundActionType `json:"the-missing"`
 }
 
 func plain(t testing.TB, value any) (content map[string]any) {
@@ -54,43 +62,79 @@ func coordinators(coordinated bool) []string {
 	return []string{"system:apiserver"}
 }
 
+// variant returns the policies of a variant of the chart.
+func variant(t *testing.T, lock, without, mode string) fence.Set {
+	t.Helper()
+	kind, coordinated := strings.CutSuffix(lock, " coordinated")
+	config := install.Config{
+		Namespace: "the-namespace", Lock: kind, Mode: mode, Coordinated: coordinated, Coordinators: coordinators(coordinated), ServiceAccounts: []string{"the-account"}, Others: []string{"the-others"},
+		Revisions: []string{"the-revision"}, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayDeployment: without != ""}),
+	}
+	declarations, err := config.Declarations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := fence.Render("the-set", declarations...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// withPlaceholders replaces the fields that depend on the mode.
+func withPlaceholders(p fence.Pair) {
+	policy, missing := admissionv1.FailurePolicyType("the-failure-policy"), admissionv1.ParameterNotFoundActionType("the-missing")
+	p.Policy.Spec.FailurePolicy = &policy
+	p.Binding.Spec.ValidationActions = []admissionv1.ValidationAction{"the-actions"}
+	if p.Binding.Spec.ParamRef != nil {
+		p.Binding.Spec.ParamRef.ParameterNotFoundAction = &missing
+	}
+}
+
 // The chart contains the policies that package fence renders.
 func TestChart_Fence(t *testing.T) {
-	var all []pair
+	var chart struct {
+		Modes map[string]modeFields `json:"modes"`
+		// Declarations are those of each variant, by lock.
+		Declarations map[string]map[string]string `json:"declarations"`
+		Policies     []pair                       `json:"policies"`
+	}
+	chart.Modes, chart.Declarations = map[string]modeFields{}, map[string]map[string]string{}
+	for _, mode := range []string{"deny", "warn", "audit"} {
+		p := variant(t, "configmap", "", mode).Work[0]
+		chart.Modes[mode] = modeFields{p.Policy.Spec.FailurePolicy, p.Binding.Spec.ValidationActions, p.Binding.Spec.ParamRef.ParameterNotFoundAction}
+	}
 	for _, lock := range []string{"configmap", "lease", "lease coordinated", "multi"} {
 		for _, without := range []string{"", " without gateway deployment"} {
-			kind, coordinated := strings.CutSuffix(lock, " coordinated")
-			config := install.Config{
-				Namespace: "the-namespace", Lock: kind, Coordinated: coordinated, Coordinators: coordinators(coordinated), ServiceAccounts: []string{"the-account"}, Others: []string{"the-others-*"},
-				Revisions: []string{"the-revision"}, Elections: bootstrap.FencedElections(bootstrap.Config{DisableGatewayDeployment: without != ""}),
-			}
-			declarations, err := config.Declarations()
-			if err != nil {
-				t.Fatal(err)
-			}
-			set, err := fence.Render("the-set", declarations...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			set, declared := variant(t, lock, without, "deny"), map[string]string{}
+			chart.Declarations[lock+without] = declared
 			for i, p := range set.All() {
-				one := pair{
-					Name: p.Name(), Variants: []string{lock + without}, Keeps: i < len(set.Permanent), Locks: p.Policy.Annotations[fence.LocksAnnotation],
-					Policy: plain(t, p.Policy.Spec), Binding: plain(t, p.Binding.Spec),
-				}
-				delete(one.Binding, "policyName")
+				one := pair{Name: p.Name(), Variants: []string{lock + without}, Keeps: i < len(set.Permanent)}
 				if !one.Keeps {
-					one.Name = one.Name[:strings.LastIndex(one.Name, "-")]
-					one.Denies = strings.HasSuffix(one.Name, ".namespace")
+					withPlaceholders(p)
+					one.Name = strings.Replace(one.Name, ".deny-", ".the-mode-", 1)
+					one.Denies = strings.Contains(one.Name, ".namespace.")
+					one.Locks = fence.Locks(p.Policy)
+					var texts []json.RawMessage
+					if err := json.Unmarshal([]byte(p.Policy.Annotations[fence.DeclarationsAnnotation]), &texts); err != nil {
+						t.Fatal(err)
+					}
+					for i, lock := range one.Locks {
+						declared[lock] = strings.Replace(string(texts[i]), `"mode":"deny"`, `"mode":"the-mode"`, 1)
+					}
 				}
-				if j := slices.IndexFunc(all, one.like); j >= 0 {
-					all[j].Variants = append(all[j].Variants, one.Variants...)
+				one.Policy = plain(t, p.Policy.Spec)
+				one.Binding = plain(t, p.Binding.Spec)
+				delete(one.Binding, "policyName")
+				if j := slices.IndexFunc(chart.Policies, one.like); j >= 0 {
+					chart.Policies[j].Variants = append(chart.Policies[j].Variants, one.Variants...)
 				} else {
-					all = append(all, one)
+					chart.Policies = append(chart.Policies, one)
 				}
 			}
 		}
 	}
-	content, err := yaml.Marshal(all)
+	content, err := yaml.Marshal(chart)
 	if err != nil {
 		t.Fatal(err)
 	}

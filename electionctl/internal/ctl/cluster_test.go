@@ -216,7 +216,7 @@ func TestFence(t *testing.T) {
 // TestFence_Discovered checks a set with the options of the chart by its label only.
 func TestFence_Discovered(t *testing.T) {
 	e := newEnvironment(t)
-	e.expect(e.run("fence", "verify"), Failed, "", "no fence of the elections of pilot server is installed for namespace NAMESPACE")
+	e.expect(e.run("fence", "verify"), Failed, "", "no fence is installed for namespace NAMESPACE")
 	e.pod("pilot-1", "stable") // creates the service account
 	e.istiod("istio-namespace-controller-election", strings.ReplaceAll(record, "istiod-stable-1", "pilot-1"))
 	set := []string{"--set", "release", "--revisions", "stable", "--service-account", "default", "--other-service-account", "pilot-*,istiod", "--allow-unclear"}
@@ -231,7 +231,7 @@ func TestFence_Discovered(t *testing.T) {
 	}
 	gone := ""
 	for _, p := range policies.Items {
-		if strings.Contains(p.Name, ".lock-") && strings.Contains(p.Name, "istio-namespace") {
+		if strings.Contains(p.Name, ".lock.") && strings.Contains(p.Name, "istio-namespace") {
 			gone = p.Name
 		}
 	}
@@ -239,11 +239,11 @@ func TestFence_Discovered(t *testing.T) {
 		admission.ValidatingAdmissionPolicyBindings().Delete(t.Context(), gone, metav1.DeleteOptions{})); err != nil {
 		t.Fatal(err)
 	}
-	const repair = "electionctl fence install -n NAMESPACE --set release --lock configmap --service-account NAMESPACE/default --revisions 'stable' --other-service-account 'NAMESPACE/istiod,NAMESPACE/pilot-*'"
+	const repair = "electionctl fence install -n NAMESPACE --set release --stored"
 	e.expect(e.run("fence", "verify", "--allow-unclear"), Failed, "FAILS    policy "+e.steady(gone)+" is installed: ", repair)
 	e.expect(e.run("doctor"), unhealthy, "policy "+e.steady(gone)+" and its binding are missing")
 	e.expect(e.run("doctor"), unhealthy, "→ "+repair)
-	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
+	e.expect(e.run("fence", "install", "--set", "release", "--stored", "--allow-unclear"), Done, "applied")
 	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "")
 	release := []byte(`{"metadata":{"annotations":{"meta.helm.sh/release-name":"stable","meta.helm.sh/release-namespace":"istio-system"}}}`)
 	first := policies.Items[0].Name

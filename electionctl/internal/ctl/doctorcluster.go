@@ -15,7 +15,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
 // flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
@@ -177,7 +176,7 @@ func (x *examination) guarded(guards int) {
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.
 func (x *examination) concerns(p admissionv1.ValidatingAdmissionPolicy) bool {
-	return slices.ContainsFunc(strings.Split(p.Annotations[fence.LocksAnnotation], ","), func(lock string) bool {
+	return slices.ContainsFunc(fence.Locks(&p), func(lock string) bool {
 		_, lock, _ = strings.Cut(lock, " ")
 		namespace, _, _ := strings.Cut(lock, "/")
 		return slices.Contains(x.namespaces(), namespace)
@@ -196,18 +195,24 @@ func (r repairs) of(set string) string {
 func (x *examination) missing(ctx context.Context, policies []admissionv1.ValidatingAdmissionPolicy, bound map[string]admissionv1.ValidatingAdmissionPolicyBinding) (repairs, error) {
 	repair := repairs{}
 	for _, namespace := range x.namespaces() {
-		sets, err := install.Config{Namespace: namespace, Elections: bootstrap.FencedElections(bootstrap.Config{})}.Discover(ctx, x.c.kube)
+		sets, err := install.Config{Namespace: namespace}.Discover(ctx, x.c.kube)
 		if err != nil {
 			return nil, err
 		}
 		for _, d := range sets {
-			repair[d.Config.Set] = d.Repair
+			if repair[d.Name] != "" {
+				continue // it also guards locks in another namespace
+			}
+			repair[d.Name] = d.Repair
+			if d.Err != nil {
+				x.add(warning, d.Repair, "the fence %s cannot be compared with its declarations: %v", d.Name, d.Err)
+			}
 			policies := slices.DeleteFunc(append(d.Set.Locks, d.Set.Work...), func(p fence.Pair) bool {
 				_, hasBinding := bound[p.Name()] // a policy without binding is reported elsewhere
 				return hasBinding || slices.ContainsFunc(policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
 			})
 			if len(policies) > 0 {
-				x.add(problem, d.Repair, "%s", missingWords(d.Config.Set, policies))
+				x.add(problem, d.Repair, "%s", missingWords(d.Name, policies))
 			}
 		}
 	}
@@ -218,7 +223,7 @@ func (x *examination) missing(ctx context.Context, policies []admissionv1.Valida
 func missingWords(set string, missing []fence.Pair) string {
 	var locks []string
 	for _, p := range missing {
-		locks = append(locks, p.Policy.Annotations[fence.LocksAnnotation])
+		locks = append(locks, fence.Locks(p.Policy)...)
 	}
 	slices.Sort(locks)
 	what := "policy " + missing[0].Name() + " and its binding are missing"

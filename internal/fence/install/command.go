@@ -118,8 +118,10 @@ func (c Config) judge(findings []Finding) error {
 // Install installs or updates the fence and prints its changes. It returns after every API server enforces the
 // fence, or with an error after Wait.
 func (c Config) Install(ctx context.Context, out io.Writer) error {
-	set, declarations, err := c.render()
-	if err != nil {
+	render := func(context.Context, kubernetes.Interface) (fence.Set, []fence.Declaration, error) { return c.render() }
+	if c.Stored {
+		render = c.stored
+	} else if _, _, err := c.render(); err != nil {
 		return err
 	}
 	to, err := c.connect(ctx)
@@ -127,6 +129,10 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer to.close()
+	set, declarations, err := render(ctx, to.first())
+	if err != nil {
+		return err
+	}
 	if len(to.unreachable) > 0 {
 		// Old policies must not be removed before each API server has the new ones.
 		if err := c.judge(to.unreachable); err != nil {
@@ -185,21 +191,17 @@ func (c Config) verifyDiscovered(ctx context.Context, to *connection) (all []Fin
 		return nil, err
 	}
 	if len(sets) == 0 {
-		return nil, fmt.Errorf("no fence of the elections of pilot server is installed for namespace %s: install it, or give its declarations with --file", c.withDefaults().Namespace)
+		return nil, fmt.Errorf("no fence is installed for namespace %s: install it", c.withDefaults().Namespace)
 	}
 	for _, d := range sets {
-		if len(d.Set.All()) == 0 {
+		if d.Err != nil {
 			all = append(all, Finding{
-				Server: to.clients[0].RESTConfig().Host, What: "set " + d.Config.Set + " is installed as rendered", Verdict: Undecided,
-				Why: "another version or other declarations rendered it. Use that version, or give the declarations with --file",
+				Server: to.clients[0].RESTConfig().Host, What: "set " + d.Name + " is installed as declared", Verdict: Undecided,
+				Why: d.Err.Error() + ". Run `" + d.Repair + "`",
 			})
 			continue
 		}
-		declarations, err := d.Config.Declarations()
-		if err != nil {
-			return all, err
-		}
-		findings, err := to.verify(ctx, d.Set, declarations)
+		findings, err := to.verify(ctx, d.Set, d.Declarations)
 		for i, f := range findings {
 			if f.Verdict == Fails && strings.HasPrefix(f.What, "policy ") {
 				findings[i].Why = strings.ReplaceAll(f.Why, "`pilot fence install`", "`"+d.Repair+"`")

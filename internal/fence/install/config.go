@@ -27,6 +27,8 @@ type Config struct {
 	File string
 	// Elections are the elections of the servers.
 	Elections []Election
+	// Stored makes Install use the declarations of the installed set instead of File and Elections.
+	Stored bool
 	// Namespace of the control plane and its locks. The default is istio-system.
 	Namespace string
 	// Lock is "configmap", "lease" or "multi". With multi, elections move from ConfigMaps to Leases: the ConfigMap is the parameter
@@ -97,12 +99,17 @@ func (c Config) withDefaults() Config {
 // Declarations returns what the fence guards.
 func (c Config) Declarations() ([]fence.Declaration, error) {
 	all, err := c.declarations()
+	return c.inMode(all), err
+}
+
+// inMode sets the mode of declarations, if there is one.
+func (c Config) inMode(all []fence.Declaration) []fence.Declaration {
 	if c.Mode != "" {
 		for i := range all {
 			all[i].Mode = fence.Mode(c.Mode)
 		}
 	}
-	return all, err
+	return all
 }
 
 func (c Config) declarations() ([]fence.Declaration, error) {
@@ -195,11 +202,15 @@ func readDeclarations(name string) ([]fence.Declaration, error) {
 }
 
 func (c Config) render() (fence.Set, []fence.Declaration, error) {
-	declarations, err := c.Declarations()
+	declarations, err := c.declarations()
 	if err != nil {
 		return fence.Set{}, nil, err
 	}
-	set, err := fence.Render(c.withDefaults().Set, declarations...)
+	return c.renderAs(c.withDefaults().Set, declarations)
+}
+
+func (c Config) renderAs(name string, declarations []fence.Declaration) (fence.Set, []fence.Declaration, error) {
+	set, err := fence.Render(name, c.inMode(declarations)...)
 	return set, declarations, err
 }
 

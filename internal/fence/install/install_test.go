@@ -55,8 +55,8 @@ func TestApply_RevertsChanges(t *testing.T) {
 			delete(b.Labels, fence.SetLabel)
 		},
 		"an annotation": func(p *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
-			p.Annotations[fence.LocksAnnotation] = "none"
-			b.Annotations[fence.LocksAnnotation] = "none"
+			p.Annotations[fence.DeclarationsAnnotation] = "none"
+			b.Annotations[fence.DeclarationsAnnotation] = "none"
 		},
 		"a selector of a binding": func(_ *admissionv1.ValidatingAdmissionPolicy, b *admissionv1.ValidatingAdmissionPolicyBinding) {
 			b.Spec.MatchResources = &admissionv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}}
@@ -128,12 +128,16 @@ func TestApply_LockOfAnotherSet(t *testing.T) {
 			t.Errorf("%s was not replaced", w.policies.stored[i].Name)
 		}
 	})
+	// An earlier version stored the locks, but not the accounts.
 	inCluster(t, func(t *testing.T, w *world, client kubernetes.Interface, _ fence.Set) {
 		for _, p := range w.policies.stored {
-			delete(p.Annotations, fence.AccountsAnnotation)
+			p.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one"}
 		}
 		for _, b := range w.bindings.stored {
-			delete(b.Annotations, fence.AccountsAnnotation)
+			b.Annotations = map[string]string{"incumbent.dev/fence-locks": "lease home/one"}
+		}
+		if _, err := Apply(t.Context(), client, simple(t, "away", "home/p1")); err == nil || !strings.Contains(err.Error(), `already guarded by fence "home"`) {
+			t.Errorf("another set: %v", err)
 		}
 		if _, err := Apply(t.Context(), client, simple(t, home, "home/p2")); err != nil {
 			t.Errorf("the accounts are unknown: %v", err)

@@ -39,21 +39,14 @@ func (o object) set() string {
 }
 
 // locks returns the locks that the object concerns.
-func (o object) locks() []string { return listed(o, fence.LocksAnnotation) }
-
-func listed(o metav1.Object, annotation string) []string {
-	if value := o.GetAnnotations()[annotation]; value != "" {
-		return strings.Split(value, ",")
-	}
-	return nil
-}
+func (o object) locks() []string { return fence.Locks(o) }
 
 // shared returns the locks that the object and the set have in common.
 func (o object) shared(set fence.Set) []string {
 	var shared []string
 	for _, lock := range o.locks() {
 		for _, p := range slices.Concat(set.Locks, set.Work) {
-			if slices.Contains(listed(p.Policy, fence.LocksAnnotation), lock) {
+			if slices.Contains(fence.Locks(p.Policy), lock) {
 				shared = append(shared, lock)
 				break
 			}
@@ -110,10 +103,10 @@ func (all inventory) conflicts(set fence.Set) error {
 				strings.Join(shared, ", "), o.set())
 			continue
 		}
-		before := listed(o, fence.AccountsAnnotation)
+		before := fence.Accounts(o)
 		for _, p := range slices.Concat(set.Locks, set.Work) {
-			after := listed(p.Policy, fence.AccountsAnnotation)
-			same := slices.Equal(o.locks(), listed(p.Policy, fence.LocksAnnotation))
+			after := fence.Accounts(p.Policy)
+			same := slices.Equal(o.locks(), fence.Locks(p.Policy))
 			if same && len(before) > 0 && !slices.ContainsFunc(before, func(a string) bool { return slices.Contains(after, a) }) {
 				conflict("%s is guarded for %s, but the new service accounts are %s, so the current leader would be rejected. Correct --service-account, or confirm with --replace",
 					strings.Join(shared, ", "), strings.Join(before, ", "), strings.Join(after, ", "))
@@ -142,7 +135,7 @@ func scopes(client kubernetes.Interface, set fence.Set) error {
 			for _, resource := range rule.Resources {
 				main, _, _ := strings.Cut(resource, "/") // discovery has no subresources/*
 				if k, known := kinds[schema.GroupResource{Group: rule.APIGroups[0], Resource: main}]; known && !k.namespaced {
-					errs = append(errs, fmt.Errorf("%s guards %s by namespace, but they are cluster-scoped: use names or labels", strings.Join(listed(p.Policy, fence.LocksAnnotation), ", "), resource))
+					errs = append(errs, fmt.Errorf("%s guards %s by namespace, but they are cluster-scoped: use names or labels", strings.Join(fence.Locks(p.Policy), ", "), resource))
 				}
 			}
 		}

@@ -156,11 +156,4 @@ func TestObject_Set(t *testing.T) {
 			}
 		}
 	}
-	lists := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fence.LocksAnnotation: "lease a/b,configmap c/d"}}}
-	if got := (object{storable: lists}).locks(); len(got) != 2 || got[1] != "configmap c/d" {
-		t.Errorf("locks %q", got)
-	}
-	if got := (object{storable: &admissionv1.ValidatingAdmissionPolicy{}}).locks(); got != nil {
-		t.Errorf("no annotation, and the locks %q", got)
-	}
 }

@@ -46,7 +46,7 @@ func TestFence_LocksWithoutGuards(t *testing.T) {
 	eventually(t, "a leads", a.IsLeader)
 	b, quitB := enter("b", account, ingress, "canary")
 	eventually(t, "b follows", func() bool { id, _ := b.Leader(); return id == "a" })
-	s.refused("another account empties the lock of the ingress", steal(t, s, foreign, leaderelection.IngressController, true), leaderelection.IngressController, "only the holder")
+	s.refused("another account empties the lock of the ingress", steal(t, s, foreign, leaderelection.IngressController, true), "configmap "+s.namespace+"/"+leaderelection.IngressController)
 	watcher.Set("canary")
 	eventually(t, "b was handed the lock", b.IsLeader)
 	quitB()
@@ -57,18 +57,17 @@ func TestFence_LocksWithoutGuards(t *testing.T) {
 		ElectionID: leaderelection.GatewayStatusController, PerRevision: true, DefaultWatcher: watcher,
 		Predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
 	}
-	old, quitOld := enter("old", "istiod", legacy, "old")
+	old, _ := enter("old", "istiod", legacy, "old")
 	eventually(t, "the legacy candidate leads", old.IsLeader)
 	c, quitC := enter("c", account, status, "stable")
-	eventually(t, "c has joined the legacy election", func() bool { return c.Status().Holder == "c" && !c.IsLeader() })
-	quitOld()
+	watcher.Set("stable") // the legacy candidate hands over
 	eventually(t, "c leads", c.IsLeader)
 	eventually(t, "c has released the legacy lock", func() bool {
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), leaderelection.GatewayStatusController, metav1.GetOptions{})
 		return err == nil && strings.Contains(cm.Annotations[locks.LeaderElectionRecordAnnotationKey], `"holderIdentity":""`)
 	})
 	name := leaderelection.GatewayStatusController + "-stable"
-	s.refused("another account empties the lock of the status", steal(t, s, foreign, name, false), name, "only the holder")
+	s.refused("another account empties the lock of the status", steal(t, s, foreign, name, false), "lease "+s.namespace+"/"+name, "only the holder")
 	d, _ := enter("d", account, status, "stable")
 	eventually(t, "d follows", func() bool { id, _ := d.Leader(); return id == "c" })
 	quitC()

@@ -56,7 +56,7 @@ func TestReport_AuditLog(t *testing.T) {
 	})
 	for _, f := range []install.Found{would, was} {
 		if f.User != "system:serviceaccount:"+s.namespace+":"+account || f.Verb != "create" || !strings.Contains(f.Object, "configmaps "+s.namespace) ||
-			!strings.Contains(f.Message, "pod b is not the leader") || !strings.Contains(f.Policy, ".work-") || f.First.IsZero() || f.Last.Before(f.First) {
+			!strings.Contains(f.Message, "pod b is not the leader") || !strings.Contains(f.Policy, ".work.") || f.First.IsZero() || f.Last.Before(f.First) {
 			t.Errorf("got %+v", f)
 		}
 	}

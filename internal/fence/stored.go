@@ -1,0 +1,74 @@
+package fence
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// DeclarationsAnnotation contains the declarations of a policy as JSON, each with one lock. So the installed policies of a set
+	// contain its complete declaration.
+	DeclarationsAnnotation = "incumbent.dev/fence-declarations"
+	// earlierLocks is the annotation with the locks of a policy that a version without DeclarationsAnnotation installed.
+	earlierLocks = "incumbent.dev/fence-locks"
+)
+
+// stored returns the value of DeclarationsAnnotation.
+func stored(about []single) string {
+	var all []Declaration
+	for _, s := range about {
+		all = append(all, s.declared)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(fmt.Sprintf("a declaration has no JSON form: %v", err)) // this type always has one
+	}
+	return string(text)
+}
+
+// Declarations returns the declarations of an installed policy or binding. An earlier version stored none.
+func Declarations(o metav1.Object) (all []Declaration, err error) {
+	if text := o.GetAnnotations()[DeclarationsAnnotation]; text != "" {
+		err = json.Unmarshal([]byte(text), &all)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: decode annotation %s: %w", o.GetName(), DeclarationsAnnotation, err)
+	}
+	return all, err
+}
+
+// Locks returns the locks of an installed policy or binding, for example "lease istio-system/istio-leader".
+func Locks(o metav1.Object) (locks []string) {
+	all, _ := Declarations(o) // an unreadable annotation has no locks
+	for _, d := range all {
+		locks = append(locks, d.Locks()...)
+	}
+	if earlier := o.GetAnnotations()[earlierLocks]; len(locks) == 0 && earlier != "" {
+		return strings.Split(earlier, ",")
+	}
+	return locks
+}
+
+// Locks returns the locks of the declaration.
+func (d Declaration) Locks() (locks []string) {
+	for _, s := range d.split() {
+		locks = append(locks, s.where())
+	}
+	return locks
+}
+
+// Accounts returns the service accounts of the candidates of an installed policy or binding.
+func Accounts(o metav1.Object) (accounts []string) {
+	all, _ := Declarations(o) // an unreadable annotation has no accounts
+	for _, d := range all {
+		for _, s := range d.split() {
+			accounts = append(accounts, s.ServiceAccounts...)
+		}
+	}
+	slices.Sort(accounts)
+	return slices.Compact(accounts)
+}
