@@ -2,13 +2,14 @@ package reconcile_test
 
 import (
 	"context"
+	"fmt"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -55,7 +56,7 @@ func (c *controller) reconcile(ctx context.Context, key types.NamespacedName) er
 func desired(have *networkingv1.Ingress) *networkingv1.Ingress { return have.DeepCopy() }
 
 func ExampleNew() {
-	client, err := kube.NewClient(&rest.Config{Host: "https://127.0.0.1:6443"})
+	client, err := kube.NewClient(apiserver.New().Config()) // an API server in memory, for the example
 	if err != nil {
 		panic(err)
 	}
@@ -63,10 +64,12 @@ func ExampleNew() {
 	if err != nil {
 		panic(err)
 	}
-	ctx := context.Background()
+	ctx, stop := context.WithCancel(context.Background())
 	if err := c.loop.Warm(ctx); err != nil { // before this process leads
 		panic(err)
 	}
 	defer c.loop.Close()
-	_ = c.loop.Run(ctx) // while this process leads
+	stop()
+	fmt.Println(c.loop.Run(ctx)) // while this process leads
+	// Output: <nil>
 }
