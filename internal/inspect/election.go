@@ -236,7 +236,7 @@ func ofName(locks []Lock) []Election {
 	for i := range all {
 		if all[0].Led() && all[1].Led() && all[0].Holder != all[1].Holder {
 			all[i].Problems = append(all[i].Problems, fmt.Sprintf(
-				"a ConfigMap and a Lease of this name each have a holder, so two leaders can be active; migrate with --lock=multi (docs/migration.md); if this lock is unused: kubectl -n %s delete %s %s",
+				"a ConfigMap and a Lease of this name each have a holder, so two leaders can be active, unless the holder of the ConfigMap migrates with --lock=multi (docs/migration.md); if this lock is unused: kubectl -n %s delete %s %s",
 				all[i].Namespace, strings.ToLower(all[i].Lock), all[i].Name))
 		}
 	}

@@ -57,6 +57,9 @@ func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelecti
 	outer.RunFunctions = []func(context.Context) error{h.campaign}
 	outer.RunFunctionNames = []string{fmt.Sprintf("election %s (%s)", inner.Name, inner.RunFunctionNames[0])}
 	outer.FitnessCheck = h.fit
+	if w := inner.Witness; w != nil {
+		outer.Witness = lastWitness{w}
+	}
 	var err error
 	if h.inner, err = k8sleaderelection.NewLeaderElector(inner); err != nil {
 		return nil, err
@@ -202,6 +205,14 @@ func (h *held) status() k8sleaderelection.Status {
 		s.Object = inner.Object
 	}
 	return s
+}
+
+// lastWitness releases the lock after the other locks of the process.
+type lastWitness struct{ k8sleaderelection.Witness }
+
+func (w lastWitness) Register(t k8sleaderelection.WitnessedTerm) {
+	t.Last = true
+	w.Witness.Register(t)
 }
 
 // heldGate opens the gate of the election, for the term of the inner elector, while the validities of both electors last.

@@ -38,6 +38,8 @@ type WitnessedTerm struct {
 	Acquired    int64 `json:"acquired"`
 	// Lease is the lease duration. After it, a release has no use.
 	Lease time.Duration `json:"lease"`
+	// Last is set if the lock should be released after the other locks of the process.
+	Last bool `json:"last,omitempty"`
 }
 
 // Lock returns the lock of the term.

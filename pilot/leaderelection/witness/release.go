@@ -88,7 +88,7 @@ func (o Options) shared(cluster string) func(rejected clients) (clients, error) 
 }
 
 // release releases the terms of a process that has ended. It returns when each of them was released or has changed, or ctx ends.
-// least is the minimum grace.
+// least is the minimum grace. The last locks wait for the others, for a limited time.
 func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 	if len(all) == 0 {
 		return
@@ -101,18 +101,35 @@ func (o Options) release(ctx context.Context, all terms, least time.Duration) {
 		}
 	}
 	slots := make(chan struct{}, concurrent)
-	var running sync.WaitGroup
+	var running, first sync.WaitGroup
+	released := make(chan struct{}) // all locks except the last ones
 	for key, r := range all {
 		r.died = died
+		if !r.Last {
+			first.Add(1)
+		}
 		running.Go(func() {
+			if !r.Last {
+				defer first.Done()
+			}
 			if apirequest.Pause(ctx, max(r.Grace, least)) != nil {
 				return
+			}
+			if r.Last {
+				wait, cancel := context.WithTimeout(ctx, callTimeout)
+				select {
+				case <-released:
+				case <-wait.Done():
+				}
+				cancel()
 			}
 			slots <- struct{}{}
 			defer func() { <-slots }()
 			o.releaseOne(ctx, r, known[key.Cluster])
 		})
 	}
+	first.Wait()
+	close(released)
 	running.Wait()
 }
 

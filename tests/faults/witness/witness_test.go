@@ -3,6 +3,7 @@ package witness
 import (
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,7 +63,7 @@ func TestDeath_Releases(t *testing.T) {
 	}
 }
 
-// The witness releases both locks of an election with a held predecessor.
+// The witness releases both locks of an election with a held predecessor, the Lease first.
 func TestDeath_HeldPredecessor(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "leases")
@@ -75,6 +76,10 @@ func TestDeath_HeldPredecessor(t *testing.T) {
 	}
 	if state, record := s.state(), old.Annotations["control-plane.alpha.kubernetes.io/leader"]; state != "free" || !strings.HasPrefix(record, `{"holderIdentity":"",`) {
 		t.Errorf("the Lease is %s, the ConfigMap has the record %s", state, record)
+	}
+	first, _ := strconv.ParseUint(s.read().ResourceVersion, 10, 64)
+	if last, _ := strconv.ParseUint(old.ResourceVersion, 10, 64); first == 0 || last < first {
+		t.Errorf("the Lease was released in version %d, the ConfigMap in %d", first, last)
 	}
 }
 
