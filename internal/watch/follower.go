@@ -57,9 +57,8 @@ type Follower struct {
 	Ended func(End) (again bool)
 	// LongestPause is the longest pause between two connections.
 	LongestPause time.Duration
-	// ForbiddenPause is the pause while requests are forbidden. It follows some retries, because an API server that has just started
-	// forbids all requests until it has read its roles. If 0, it is LongestPause.
-	ForbiddenPause time.Duration
+	// Pause returns the pause after an error. backOff is the pause of the back-off. Optional.
+	Pause func(err error, backOff time.Duration) time.Duration
 
 	mu         sync.Mutex
 	disconnect context.CancelFunc // ends the current connection; nil if there is none
@@ -256,8 +255,8 @@ func (f *Follower) event(ctx context.Context, event apiwatch.Event, end *End) er
 // pause waits before the next connection.
 func (f *Follower) pause(ctx context.Context, failed int, err error) {
 	d := min(FirstPause<<min(max(failed-1, 0), 16), f.LongestPause)
-	if f.ForbiddenPause > 0 && d == f.LongestPause && apierrors.IsForbidden(err) {
-		d = f.ForbiddenPause
+	if f.Pause != nil {
+		d = f.Pause(err, d)
 	}
 	select {
 	case <-time.After(d/2 + rand.N(d)):

@@ -61,7 +61,7 @@ type Objects[T Object] struct {
 	Optional bool
 	// LongestPause is the longest pause after a failure.
 	LongestPause time.Duration
-	// PollInterval is the interval of reads while watching is forbidden.
+	// PollInterval is the interval of reads while watching is forbidden. If 0, it is LongestPause.
 	PollInterval time.Duration
 	// Tried receives the result of each request. The verb is list, get or watch.
 	Tried func(verb string, err error)
@@ -81,7 +81,7 @@ type Objects[T Object] struct {
 func (o *Objects[T]) Run(ctx context.Context) {
 	fromGet := false
 	f := Follower{
-		Watch: o.Source.Watch, Selection: o.selection(), LongestPause: o.LongestPause, ForbiddenPause: o.PollInterval,
+		Watch: o.Source.Watch, Selection: o.selection(), LongestPause: o.LongestPause, Pause: o.pause,
 		Read: func(ctx context.Context) (version string, err error) {
 			version, fromGet, err = o.read(ctx)
 			return version, err
@@ -102,6 +102,15 @@ func (o *Objects[T]) Run(ctx context.Context) {
 		},
 	}
 	f.Run(ctx)
+}
+
+// pause returns PollInterval while requests are forbidden. It follows some retries, because an API server that has just started forbids all
+// requests until it has read its roles.
+func (o *Objects[T]) pause(err error, backOff time.Duration) time.Duration {
+	if o.PollInterval > 0 && backOff == o.LongestPause && apierrors.IsForbidden(err) {
+		return o.PollInterval
+	}
+	return backOff
 }
 
 // readError is an error that was already reported.

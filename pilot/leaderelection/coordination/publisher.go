@@ -18,18 +18,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	clientv1beta1 "k8s.io/client-go/kubernetes/typed/coordination/v1beta1"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/watch"
 )
 
 const (
-	// retryPeriod is the pause after the second of two failures in short succession.
+	// retryPeriod is the longest pause after a failure. The first is short, because a coordinator waits only five seconds for an answer.
 	retryPeriod = 5 * time.Second
 	// unservedPeriod is the initial interval between checks for the LeaseCandidate API. It doubles after each check, up to
 	// longestUnserved.
@@ -141,8 +141,11 @@ type Publisher struct {
 	trouble  *apirequest.Trouble
 	unserved bool // see PublisherConfig.SetUnserved
 
-	unfit   atomic.Bool
-	changed chan struct{} // signals a change of unfit; has capacity 1
+	// unservedPause is the next pause if LeaseCandidates are not served.
+	unservedPause time.Duration
+	follower      watch.Follower
+
+	unfit atomic.Bool
 }
 
 // NewPublisher validates the configuration and starts nothing.
@@ -157,106 +160,88 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
-	return &Publisher{
-		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), changed: make(chan struct{}, 1),
+	p := &Publisher{
+		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), unservedPause: unservedPeriod,
 		trouble: apirequest.NewTrouble(cfg.Logger, map[string]string{publishVerb: "no coordinator sees this candidate"}),
-	}, nil
+	}
+	p.follower = watch.Follower{
+		Watch: p.objects.Watch, Selection: watch.ByName(cfg.name()), LongestPause: retryPeriod, Pause: p.pause,
+		Connected: p.connected, Event: p.event, Ended: p.ended,
+	}
+	return p, nil
 }
 
 // SetFit sets whether this process is fit to lead. The default is fit. It does not block.
 func (p *Publisher) SetFit(fit bool) {
-	if p.unfit.Swap(!fit) == !fit {
-		return
-	}
-	select {
-	case p.changed <- struct{}{}:
-	default:
+	if p.unfit.Swap(!fit) != !fit {
+		p.follower.Restart() // connected publishes the change
 	}
 }
 
 // Run publishes the LeaseCandidate until ctx ends, and then deletes it. It sends no request unless it is pinged. If the API server
 // does not serve LeaseCandidates or rejects the request, it logs that once and retries.
 func (p *Publisher) Run(ctx context.Context) error {
-	var ended time.Time
-	unserved := unservedPeriod
-	for ctx.Err() == nil {
-		err := p.serve(ctx)
-		p.report(ctx, err)
-		if !isUnserved(err) {
-			unserved = unservedPeriod
-		}
-		// The first retry is immediate, because a coordinator waits only five seconds for an answer.
-		switch {
-		case isUnserved(err):
-			_ = apirequest.Pause(ctx, unserved)
-			unserved = min(2*unserved, longestUnserved)
-		case time.Since(ended) < retryPeriod:
-			_ = apirequest.Pause(ctx, retryPeriod)
-		}
-		ended = time.Now()
-	}
+	p.follower.Run(ctx)
 	p.remove(ctx)
 	return nil
 }
 
-// serve publishes the object and answers pings until the watch ends.
-func (p *Publisher) serve(ctx context.Context) error {
-	object, err := p.publish(ctx)
-	if err != nil {
-		return err
-	}
-	p.published = true
-	w, err := p.objects.Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", p.cfg.name()).String(), ResourceVersion: object.ResourceVersion,
-	})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	p.report(ctx, nil)
-	for {
-		// The watch does not deliver the version that was read or written last.
-		if err := p.answer(ctx, object); err != nil {
+// connected publishes the object when a watch starts after a gap.
+func (p *Publisher) connected(ctx context.Context, gap bool) error {
+	if gap {
+		if err := p.publish(ctx); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-p.changed:
-			if object, err = p.publish(ctx); err != nil {
-				return err
-			}
-		case event, open := <-w.ResultChan():
-			if !open {
-				return nil
-			}
-			switch event.Type {
-			case watch.Added, watch.Modified:
-				object, _ = event.Object.(*coordinationv1beta1.LeaseCandidate)
-			case watch.Deleted:
-				if object, err = p.publish(ctx); err != nil {
-					return err
-				}
-			case watch.Error, watch.Bookmark:
-				return apierrors.FromObject(event.Object)
-			}
-		}
 	}
+	p.report(nil)
+	return nil
+}
+
+// event answers a ping. If that fails, the watch resumes before the event, so that the event is received again.
+func (p *Publisher) event(ctx context.Context, kind apiwatch.EventType, object watch.Object) error {
+	if kind == apiwatch.Deleted {
+		return p.publish(ctx)
+	}
+	candidate, ok := object.(*coordinationv1beta1.LeaseCandidate)
+	if !ok || candidate.Name != p.cfg.name() {
+		return nil
+	}
+	return p.answer(ctx, candidate)
+}
+
+func (p *Publisher) ended(end watch.End) (again bool) {
+	if !watch.IsExpired(end.Err) && !errors.Is(end.Err, watch.ErrNotAccepted) {
+		p.report(end.Err)
+	}
+	return true
+}
+
+// pause returns a longer pause while LeaseCandidates are not served.
+func (p *Publisher) pause(err error, backOff time.Duration) time.Duration {
+	if !isUnserved(err) {
+		p.unservedPause = unservedPeriod
+		return backOff
+	}
+	pause := p.unservedPause
+	p.unservedPause = min(2*pause, longestUnserved)
+	return pause
 }
 
 // publish writes the object. It retries on conflict immediately, because a coordinator may wait for an answer.
-func (p *Publisher) publish(ctx context.Context) (object *coordinationv1beta1.LeaseCandidate, err error) {
+func (p *Publisher) publish(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	var object *coordinationv1beta1.LeaseCandidate
 	for range maxPublishAttempts {
 		if object, err = p.write(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
 	}
 	if err == nil {
+		p.published = true
 		p.ping = object.Spec.PingTime
 	}
-	return object, err
+	return err
 }
 
 // write creates or updates the object. An object of another election is replaced, because leaseName is immutable.
@@ -339,10 +324,7 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 
 const publishVerb = "publish the LeaseCandidate"
 
-func (p *Publisher) report(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		return
-	}
+func (p *Publisher) report(err error) {
 	unserved := isUnserved(err)
 	if unserved != p.unserved && (unserved || err == nil) {
 		p.setUnserved(unserved)

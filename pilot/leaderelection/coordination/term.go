@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
@@ -30,12 +32,12 @@ type term struct {
 	*Controller
 	queue     workqueue.TypedRateLimitingInterface[string]
 	observers map[string]*observer
-	problems  map[string]string // logged problems by election
-	probed    time.Time         // when the API server was last probed
+	problems  apirequest.Reported[string] // by election
+	probed    time.Time                   // when the API server was last probed
 }
 
 func newTerm(c *Controller, queue workqueue.TypedRateLimitingInterface[string]) *term {
-	return &term{Controller: c, queue: queue, observers: map[string]*observer{}, problems: map[string]string{}}
+	return &term{Controller: c, queue: queue, observers: map[string]*observer{}}
 }
 
 // process reconciles one election and enqueues it again when the next plan is due.
@@ -62,7 +64,7 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 	e := t.election(name, situation)
 	if len(e.Candidates) == 0 && (e.Lease == nil || strategyOf(e.Lease) == "") {
 		delete(t.observers, name)
-		delete(t.problems, name)
+		t.problems.Change(name, "")
 		return 0, nil
 	}
 	o := t.observers[name]
@@ -289,14 +291,12 @@ func (t *term) report(name string, e election, err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if t.problems[name] == text {
+	if _, changed := t.problems.Change(name, text); !changed {
 		return
 	}
-	t.problems[name] = text
 	log := t.cfg.Logger.With("lease", name)
 	switch {
 	case err == nil:
-		delete(t.problems, name)
 		log.Info("problem of the election resolved")
 	case errors.Is(err, errStrategies), errors.Is(err, errUnknownStrategy):
 		log.Warn("cannot choose a leader", "err", err)
