@@ -1,8 +1,9 @@
 // Package watch follows one object, or a small set of objects of one kind, with list and watch requests.
 //
 // A Follower keeps one watch open. It resumes from the last version and reports each gap, so that the caller reads the objects itself.
-// Locks use it, because an elector sends its own reads. Objects is a Follower that lists its objects before each watch and keeps them. The
-// default revision, tags, and the candidates of the elections page use it.
+// Locks use it, because an elector sends its own reads. A candidate publishes
+// its LeaseCandidate again after a gap. Objects is a Follower that lists its objects before each watch and keeps them. The default revision,
+// tags, fences, and the candidates of the elections page use it.
 //
 //	        Read, or the last version        accepted
 //	pause ───────────────────────────▶ open ──────────▶ events ──▶ End
@@ -17,6 +18,6 @@
 //   - The API server ends each watch after a random time, so that watches that started together do not reconnect together.
 //   - A watch that the API server does not accept in time has failed, also if the connection is open.
 //
-// A controller with many objects, indexes and a work queue uses the informers of client-go instead: pilot/controllers/reconcile and
-// pilot/leaderelection/coordination.
+// A controller with many objects, indexes and a work queue uses the informers of client-go instead: pilot/controllers/reconcile, the
+// coordinator in pilot/leaderelection/coordination, and electionctl.
 package watch
