@@ -186,7 +186,7 @@ func (m *Manager) Warm(kinds ...client.Object) {
 // Add adds a runnable that runs in every replica. It returns an error if the runnable needs leader election.
 func (m *Manager) Add(r manager.Runnable) error {
 	if needsElection(r) {
-		return fmt.Errorf("add %s: it needs leader election. Add it to the manager of a term, in a function given to InTerms. "+
+		return fmt.Errorf("add runnable %T: it needs leader election. Add it to the manager of a term, in a function given to InTerms. "+
 			"If it may run in every replica, give it a method NeedLeaderElection that returns false", r)
 	}
 	return m.Manager.Add(r)

@@ -14,7 +14,7 @@ const bugSeeds = 5000
 var shownAt = map[string]uint64{
 	"own-name-without-marker": 2500, "denial-is-conflict": 1200, "release-while-settling": 1200, "former-marker-ignored": 900,
 	"no-answer-while-draining": 600, "late-events-delay-poll": 450, "waits-for-absent-coordinator": 290, "poll-shows-everything": 290,
-	"nomination-beside-marker": 200,
+	"nomination-without-record": 200,
 }
 
 // TestPlantedBugs shows that each check can fail. Each bug must be found by its check, in its mode.

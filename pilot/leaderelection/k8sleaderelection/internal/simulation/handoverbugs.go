@@ -98,9 +98,11 @@ var handoverBugs = []Bug{
 		x.again()
 	})},
 	{"equal-key-preempts-back", "external", NoFlapping, before(func(x *decision) { x.s.Displaced.ByEqual = false })},
-	{"nomination-beside-marker", "annotations", OneAtATime, before(func(x *decision) {
+	// The annotation alone is believed: not its marker, and neither the lease nor the change of the record.
+	{"nomination-without-record", "annotations", OneAtATime, before(func(x *decision) {
 		if a := &x.in.Snap.Annotations; a.Nominated.Identity != "" && names(a.Marker, core.Record{Holder: a.Nominated.Identity, Transitions: x.in.Snap.Record.Transitions}) {
-			a.Marker, x.s.Snap.Annotations.Nominated = core.Marker{}, a.Nominated
+			a.Marker, x.in.Snap.Record.Lease = core.Marker{}, x.c.Lease+time.Second
+			x.s.Snap.Annotations, x.s.Snap.Record = *a, x.in.Snap.Record
 		}
 	})},
 	{"cool-down-without-bound", "annotations", Prompt, after(func(x *decision) {
