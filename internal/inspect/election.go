@@ -60,8 +60,34 @@ type Candidate struct {
 	Uncoordinated string `json:"uncoordinated,omitempty"`
 }
 
-// able reports whether it can lead.
-func (c Candidate) able() bool { return c.Fit && !c.Late && !c.BackingOff }
+// Readiness is whether a candidate can lead now, or the reason why not.
+type Readiness string
+
+const (
+	Late        Readiness = "late"
+	CoolingDown Readiness = "cooling down"
+	Unfit       Readiness = "unfit"
+	Cold        Readiness = "not warm"
+	Ready       Readiness = "ready"
+)
+
+// Readiness returns the most important reason why the candidate cannot lead now, or Ready.
+func (c Candidate) Readiness() Readiness {
+	switch {
+	case c.Late:
+		return Late
+	case c.BackingOff:
+		return CoolingDown
+	case !c.Fit:
+		return Unfit
+	case !c.Warm:
+		return Cold
+	}
+	return Ready
+}
+
+// able reports whether it can lead, now or after its warm-up.
+func (c Candidate) able() bool { return c.Readiness() == Ready || c.Readiness() == Cold }
 
 // Election is the state of an election.
 type Election struct {
