@@ -314,7 +314,7 @@ func Of(l Lock) Election {
 func (e *Election) setHolder(identity, key string) {
 	e.Holder = identity
 	e.Key = key
-	e.Revision, e.Remote = strings.CutPrefix(key, "^")
+	e.Revision, e.Remote = k8sleaderelection.ParseRevisionKey(key)
 }
 
 // problems returns the problems of one lock.
@@ -370,9 +370,15 @@ func (c Candidate) of(d k8sleaderelection.DefaultRevision) bool {
 }
 
 // Revision returns the revision in the candidate's key.
-func (c Candidate) Revision() string { return strings.TrimPrefix(c.Key, "^") }
+func (c Candidate) Revision() string {
+	revision, _ := k8sleaderelection.ParseRevisionKey(c.Key)
+	return revision
+}
 
-func (c Candidate) remote() bool { return strings.HasPrefix(c.Key, "^") }
+func (c Candidate) remote() bool {
+	_, remote := k8sleaderelection.ParseRevisionKey(c.Key)
+	return remote
+}
 
 func first(a, b bool) int {
 	switch {

@@ -103,7 +103,7 @@ func (h *held) campaign(outer context.Context) error {
 	if h.outer.IsLeader() {
 		release := time.NewTimer(h.releaseWait())
 		defer release.Stop()
-		h.await(func() bool { return h.inner.Status().Phase == "following" }, release.C)
+		h.await(func() bool { return h.inner.Status().Phase == k8sleaderelection.PhaseFollowing }, release.C)
 	}
 	if outer.Err() != nil {
 		return nil
@@ -144,7 +144,7 @@ func (h *held) changed() {
 	default:
 	}
 	// A leader whose renewals are rejected keeps its term until its validity ends.
-	if s := h.inner.Status(); s.Rejected != "" && s.Phase == "following" {
+	if s := h.inner.Status(); s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
 		h.unproven.Store(true)
 		if leave := h.leave.Load(); leave != nil {
 			(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
@@ -194,7 +194,7 @@ func (h *held) status() k8sleaderelection.Status {
 	s.Term = inner.Term
 	s.HandoverWait = max(inner.HandoverWait, outer.HandoverWait)
 	s.Rejected = cmp.Or(inner.Rejected, outer.Rejected)
-	campaigns := outer.Phase == "leading" || outer.Phase == "draining" && inner.Phase != "following"
+	campaigns := outer.Phase == k8sleaderelection.PhaseLeading || outer.Phase == k8sleaderelection.PhaseDraining && inner.Phase != k8sleaderelection.PhaseFollowing
 	if campaigns {
 		s.Phase, s.Reason, s.Since = inner.Phase, inner.Reason, inner.Since
 	}

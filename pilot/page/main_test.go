@@ -63,7 +63,7 @@ func electionOf(id, lock, holder, key string, s leaderelection.Status) inspect.E
 	if holder != "" {
 		e.State = inspect.Holds
 	}
-	e.Revision, e.Remote = revisionOf(key)
+	e.Revision, e.Remote = k8sleaderelection.ParseRevisionKey(key)
 	return e
 }
 

@@ -82,13 +82,8 @@ type outcome struct {
 	Moves bool
 }
 
-func revisionOf(key string) (revision string, remote bool) {
-	revision, remote = strings.CutPrefix(key, "^")
-	return revision, remote
-}
-
 func (h history) chip(key string) chip {
-	revision, remote := revisionOf(key)
+	revision, remote := k8sleaderelection.ParseRevisionKey(key)
 	return chip{Sign: h.sign(revision), Revision: revision, Remote: remote}
 }
 

@@ -197,6 +197,13 @@ func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimi
 // StopLimit returns StopLimit of the configuration, or its default.
 func (le *LeaderElector) StopLimit() time.Duration { return le.config.StopLimit }
 
+// Values of Status.Phase that callers compare.
+const (
+	PhaseFollowing = core.NameFollowing
+	PhaseLeading   = core.NameLeading
+	PhaseDraining  = core.NameDraining
+)
+
 // Status is a snapshot of the state of an elector. Its JSON omits what the lock object shows.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
