@@ -45,6 +45,13 @@ func publish(t *testing.T) *published {
 	t.Helper()
 	c := cluster.Shared(t)
 	p := &published{t: t, client: clientOf(t, c.Admin())}
+	namespace := c.Namespace(t)
+	// The garbage collector deletes an object whose owner does not exist.
+	c.Identity(t, cluster.IdentityOptions{Namespace: namespace, PodName: "pod-a"})
+	owner, err := p.client.CoreV1().Pods(namespace).Get(t.Context(), "pod-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	counted := c.Admin()
 	counted.Wrap(func(inner http.RoundTripper) http.RoundTripper {
 		return roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -56,10 +63,10 @@ func publish(t *testing.T) *published {
 	})
 	p.cfg = coordination.PublisherConfig{
 		CandidateConfig: coordination.CandidateConfig{
-			PodUID: "u", BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
+			PodUID: owner.UID, BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: coordination.DefaultRevision,
 			Labels: map[string]string{coordination.RevisionLabel: "canary"},
 		},
-		Client: clientOf(t, counted), Namespace: c.Namespace(t), Lease: "istio-leader", Pod: "pod-a",
+		Client: clientOf(t, counted), Namespace: namespace, Lease: "istio-leader", Pod: owner.Name,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	}
 	return p
@@ -112,7 +119,7 @@ func TestPublisher_AnswersPings(t *testing.T) {
 	o := p.see("published", renewed)
 	if o.Name != "pod-a.istio-leader" || o.Spec.LeaseName != "istio-leader" || o.Spec.BinaryVersion != "1.2.0" || o.Spec.EmulationVersion != "1.1.0" ||
 		string(o.Spec.Strategy) != coordination.DefaultRevision || o.Labels[coordination.RevisionLabel] != "canary" ||
-		len(o.OwnerReferences) != 1 || o.OwnerReferences[0].Kind != "Pod" || o.OwnerReferences[0].Name != "pod-a" || o.OwnerReferences[0].UID != "u" {
+		len(o.OwnerReferences) != 1 || o.OwnerReferences[0].Kind != "Pod" || o.OwnerReferences[0].Name != "pod-a" || o.OwnerReferences[0].UID != p.cfg.PodUID {
 		t.Errorf("published: %+v", o)
 	}
 	// The clock of the coordinator may be wrong.
