@@ -98,6 +98,9 @@ func (h *held) campaign(outer context.Context) error {
 	h.leave.Store(&cancel)
 	h.inner.SetBarred(false)
 	<-ctx.Done()
+	if h.inner.Status().Rejected != "" {
+		h.unproven.Store(true)
+	}
 	h.inner.SetBarred(true)
 	h.await(h.inner.Idle, nil)
 	if h.outer.IsLeader() {
@@ -143,12 +146,10 @@ func (h *held) changed() {
 	case h.news <- struct{}{}:
 	default:
 	}
+	leave := h.leave.Load() // before the status, which is not of an earlier term then
 	// A leader whose renewals are rejected keeps its term until its validity ends.
-	if s := h.inner.Status(); s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
-		h.unproven.Store(true)
-		if leave := h.leave.Load(); leave != nil {
-			(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
-		}
+	if s := h.inner.Status(); leave != nil && s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
+		(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
 	}
 }
 

@@ -235,7 +235,7 @@ type Status struct {
 	// BackingOff is set while this process does not campaign after a step-down.
 	BackingOff bool `json:"backingOff,omitempty"`
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
-	// empty after a successful write.
+	// empty after a successful write, and while SetBarred bars this process.
 	Rejected string `json:"rejected,omitempty"`
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision `json:"defaultRevision"`
