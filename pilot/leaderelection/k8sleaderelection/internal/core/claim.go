@@ -329,14 +329,15 @@ func (c Config) unrequestedNomination(s State, now Instant) bool {
 func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
 	stamp := c.ownStamp(s, now.Wall)
+	act := now.Mono >= c.settledAt(s)
 	record := Record{
-		Holder: c.Self, Key: c.Key, Lease: c.Lease,
+		Holder: c.Self, Key: c.Key, Lease: c.ownLease(act),
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),
 	}
 	if s.Snap.Nominated() && !s.Snap.ByCoordinator() && old.Holder == c.Self {
 		record.Transitions = old.Transitions // the handover has counted this term
 	}
-	return record, c.annotations(s, record, now, now.Mono >= c.settledAt(s))
+	return record, c.annotations(s, record, now, act)
 }
 
 // nextTransition returns the transitions of a new term. A new object begins at 0, and an object without a

@@ -215,7 +215,7 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return c.wrongAsk(s, a)
 	case a.Op == HandOver:
 		return c.wrongHandOver(s, a)
-	case a.Op != Release && (a.Record.Holder != c.Self || a.Record.Key != c.Key || a.Record.Lease != c.Lease):
+	case a.Op != Release && (a.Record.Holder != c.Self || a.Record.Key != c.Key || a.Record.Lease != c.ownLease(a.Annotations.Marker.Matches(a.Record))):
 		return "a write with the wrong holder"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"

@@ -63,7 +63,10 @@ type sighting struct {
 // sighting compares the snapshot of an input with the known one.
 func (c Config) sighting(s State, in Input) sighting {
 	v := sighting{Snapshot: in.Snap, at: in.Now.Mono}
-	v.Annotations.Nominated = c.nominationIn(s.Snap, in.Snap)
+	if v.Record.Holder == c.Self && v.Record.Lease == c.settlingLease() && v.Acting() {
+		v.Annotations.Marker = Marker{} // forged: a previous process of this candidate held the lock, and did not act
+	}
+	v.Annotations.Nominated = c.nominationIn(s.Snap, v.Snapshot)
 	if !v.Exists {
 		// So a late event from before the deletion differs from a new object.
 		v.Version = max(v.Version, s.Snap.Version)
@@ -118,7 +121,8 @@ func (s Sight) observe(v sighting) Sight {
 // nominationIn returns the nomination in next, which follows s. Any user with the verb patch can write the annotation, and peers
 // never remove it. So it counts only together with its record, and ends with any change of the record:
 //
-//   - The record has the lease of a nomination. The holder itself may have another lease in its configuration.
+//   - The record has the lease of a nomination. The nominee may have another lease in its configuration. It only excludes
+//     the leases of its own records, which a previous process may have written.
 //   - The nomination was written together with the record, and the record is the same since.
 //   - An annotation that did not count earlier belongs to an earlier term, unless a hold of an operator names the new one.
 func (c Config) nominationIn(s, next Snapshot) Nomination {
@@ -132,7 +136,8 @@ func (c Config) nominationIn(s, next Snapshot) Nomination {
 		return ended(is)
 	case is.Uncounted:
 		return is
-	case next.Record.Holder != c.Self && next.Record.Lease != c.nominationLease():
+	case next.Record.Holder != c.Self && next.Record.Lease != c.nominationLease(),
+		next.Record.Holder == c.Self && (next.Record.Lease == c.Lease || next.Record.Lease == c.settlingLease()):
 		return ended(is)
 	case record.SameHolder(s, next) && s.Record.Transitions == next.Record.Transitions && (s.Record != next.Record || !s.Nominated()):
 		return ended(is)
@@ -145,6 +150,18 @@ func (c Config) nominationIn(s, next Snapshot) Nomination {
 // nominationLease is the lease in a record that names a nominee. It differs from the own lease, so that the first write of a peer
 // changes the record even within the same second, and so that no edit of annotations makes another record a nomination.
 func (c Config) nominationLease() time.Duration { return c.Lease + time.Second }
+
+// settlingLease is the lease in a record while its holder settles. It differs from the lease of a leader, so that no edit of
+// annotations makes the holder a leader for its next process.
+func (c Config) settlingLease() time.Duration { return c.Lease + 2*time.Second }
+
+// ownLease is the lease in an own record.
+func (c Config) ownLease(act bool) time.Duration {
+	if act {
+		return c.Lease
+	}
+	return c.settlingLease()
+}
 
 // ended returns a nomination of no term. It keeps the name, because the annotation may remain on the lock.
 func ended(n Nomination) Nomination { return Nomination{Identity: n.Identity, Transitions: noTerm} }

@@ -54,14 +54,7 @@ const (
 	Done
 )
 
-// Names of phases that packages outside the elector compare.
-const (
-	NameFollowing = "following"
-	NameLeading   = "leading"
-	NameDraining  = "draining"
-)
-
-var phaseNames = [...]string{NameFollowing, "settling", NameLeading, NameDraining, "releasing", "done"}
+var phaseNames = [...]string{"following", "settling", "leading", "draining", "releasing", "done"}
 
 func (p Phase) String() string { return phaseNames[p] }
 

@@ -352,11 +352,12 @@ const markerShare = 8
 
 // renewal returns the own record with a new renew time.
 func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
+	act := s.Marked || now.Mono >= s.Earlier.SettleAt
 	record := s.Snap.Record
 	record.Renewed = c.ownStamp(s, now.Wall)
-	record.Lease = c.Lease
+	record.Lease = c.ownLease(act)
 	record.Key = c.Key
-	return record, c.annotations(s, record, now, s.Marked || now.Mono >= s.Earlier.SettleAt)
+	return record, c.annotations(s, record, now, act)
 }
 
 // annotations returns the annotations next to the own record. While settling, the marker of the earlier leader

@@ -132,6 +132,7 @@ var termBugs = []Bug{
 	{"own-name-without-marker", "chaos", OneAtATime, before(func(x *decision) {
 		for _, snap := range []*core.Snapshot{&x.s.Snap, &x.in.Snap} {
 			if snap.Record.Holder == x.c.Self && x.s.Phase == core.Following {
+				snap.Record.Lease = x.c.Lease
 				snap.Annotations.Marker = core.Marker{Identity: x.c.Self, Transitions: snap.Record.Transitions}
 			}
 		}

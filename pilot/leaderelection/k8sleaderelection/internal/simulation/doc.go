@@ -32,9 +32,7 @@
 //   - The run functions of a paused process may outlive validity and drain limit. The gate may not.
 //   - A candidate cannot detect a term if the record was removed before the candidate saw this term or a
 //     later one.
-//   - A record that was emptied by hand and has no marker looks like a drained release.
-//   - A forged marker or nomination may show that a settling holder, or a holder after it, has waited. After a
-//     restart under the same name, that holder acts without settling. Its next renewal removes a forged marker.
+//   - A record that was emptied by hand and has no marker looks like a drained release. The marker may have been removed later.
 //   - Two live processes with one identity only have to step down, and must not alternate.
 //
 // For peers, one-at-a-time is checked with a PeerGrace that covers the longest time that they can act

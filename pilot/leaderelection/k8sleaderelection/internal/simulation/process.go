@@ -57,7 +57,6 @@ type process struct {
 	lastGate    core.Validity
 	watched     core.Validity
 	sights      []sight
-	concealed   sight // the term that a forged nomination concealed
 	seenTerms   []*term
 	leftBehind  core.Marker // of another term than the record's
 	leftAt      core.Instant

@@ -38,16 +38,11 @@ func (p *process) sees(v view, maybeOld bool) {
 			p.leftBehind = core.Marker{}
 		}
 	}
-	if v.released || v.term != nil && v.term.forged && isNominated(v.snap) {
-		for _, s := range p.sights {
-			if s.term == v.term {
-				p.concealed = s
-			}
-		}
-		p.sights = p.sights[:0] // the process that released had waited for the others; a forged nomination shows the same
+	if v.released {
+		p.sights = p.sights[:0] // the process that released had waited for the others
 		return
 	}
-	if v.term != nil && v.term.p != p && names(v.snap.Annotations.Marker, v.snap.Record) {
+	if v.term != nil && v.term.p != p && v.term.marked {
 		p.forgetBefore(v.term) // a leader that acquired the lock from them has waited
 	}
 	if t := v.term; t != nil && t.id == "" && v.snap.Content == record.Readable && t.prev != nil {
@@ -69,9 +64,6 @@ func (p *process) sees(v view, maybeOld bool) {
 			}
 			return
 		}
-	}
-	if p.concealed.term == v.term && p.concealed.sum == v.snap.Sum {
-		now = p.concealed.at // the record did not change concurrently
 	}
 	p.sights = append(p.sights, sight{term: v.term, at: now, sum: v.snap.Sum, marked: names(v.snap.Annotations.Marker, v.snap.Record)})
 }
@@ -98,7 +90,7 @@ func (p *process) harmless(v view) bool {
 		m := v.snap.Annotations.Marker
 		return m == (core.Marker{}) || m.Identity == p.id
 	}
-	return v.term.p == p || v.term.id == p.id && (v.term.marked || names(v.snap.Annotations.Marker, v.snap.Record) || v.term.namesake || p.stamped(v.snap.Record))
+	return v.term.p == p || v.term.id == p.id && (v.term.marked || v.term.namesake || p.stamped(v.snap.Record))
 }
 
 // stamped reports whether the record has a stamp of an own write. Two processes of one name may use the same
