@@ -429,8 +429,7 @@ type mix []electorKind
 // mixes are all mixes. Each seed uses one of them. Package simulation has candidates that behave like istiod.
 var mixes = []mix{
 	{leaseOnly, leaseOnly, clientGoPeer},
-	{configMapOnly, bothLocks},
-	{bothLocks, leaseOnly},
+	{configMapOnly, configMapOnly},
 }
 
 // playRevisions are the revisions of processes.

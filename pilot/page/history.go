@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // Change is the start of a period with the same holder, or without one.
@@ -103,7 +101,7 @@ func (h *history) before(n name, past []Change) {
 }
 
 func (h *history) meetKey(key string) {
-	revision, _ := k8sleaderelection.ParseRevisionKey(key)
+	revision, _ := revisionOf(key)
 	h.meet(revision)
 }
 

@@ -196,8 +196,6 @@ func (l *loop) receive(ev *event) {
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
 		l.noteRejection(ev)
-	case ev.in.Kind == core.Bar:
-		l.rejected = ""
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -227,11 +225,10 @@ func (l *loop) log(c *change) {
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
 }
 
-// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds. The last writes of a barred
-// candidate do not count, because no later write would replace the reason.
+// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds.
 func (l *loop) noteRejection(ev *event) {
 	op := ev.call.op
-	if l.state.Barred || op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
+	if op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
 		return
 	}
 	l.rejected = ""

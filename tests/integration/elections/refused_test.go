@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -51,13 +50,13 @@ func TestWriteRefused(t *testing.T) {
 			a := x.candidate("a", "stable")
 			if !test.start {
 				a.start(t)
-				harness.Until(t, "a leads", a.Live)
+				eventually(t, "a leads", a.Live)
 			}
 			test.refuse(t, x)
 			if test.start {
 				a.start(t)
 			}
-			harness.Until(t, "the cause is logged", func() bool { return a.log.Count(test.log) > 0 })
+			eventually(t, "the cause is logged", func() bool { return a.log.Count(test.log) > 0 })
 		})
 	}
 }
@@ -132,7 +131,7 @@ func refuseByQuota(t *testing.T, x *fixture) {
 		t.Fatal(err)
 	}
 	leases := x.cluster.Client(t).Kube().CoordinationV1().Leases(x.namespace)
-	harness.Until(t, "the quota is in effect", func() bool {
+	eventually(t, "the quota is in effect", func() bool {
 		_, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "any"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err)
 	})

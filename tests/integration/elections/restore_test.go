@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -26,9 +25,9 @@ func TestStoreRestored(t *testing.T) {
 	}
 	enter := func(r restored) {
 		r.a.start(t)
-		harness.Until(t, "a leads", r.a.Live)
+		eventually(t, "a leads", r.a.Live)
 		r.b.start(t)
-		harness.Until(t, "b follows", r.b.follows("a"))
+		eventually(t, "b follows", r.b.follows("a"))
 	}
 	held := prepare(leaderelection.LockTypeConfigMap)
 	absent := prepare(leaderelection.LockTypeLease)
@@ -40,7 +39,7 @@ func TestStoreRestored(t *testing.T) {
 	enter(absent)
 	for _, r := range []restored{held, absent} {
 		r.setDefault("canary")
-		harness.Until(t, "b leads", r.b.Live)
+		eventually(t, "b leads", r.b.Live)
 	}
 	lost := time.Now()
 	if err := c.Restore(t.Context(), backup); err != nil {
@@ -48,7 +47,7 @@ func TestStoreRestored(t *testing.T) {
 	}
 	for _, r := range []restored{held, absent} {
 		// Either can lead next: a watch of the default revision may still show the value before the restore.
-		harness.Until(t, "a candidate leads in a new term, and all earlier terms have ended", func() bool {
+		eventually(t, "a candidate leads in a new term, and all earlier terms have ended", func() bool {
 			earlier := func(s lives.Span) bool { return s.To.IsZero() && s.From.Before(lost) }
 			return (r.a.Live() || r.b.Live()) && !earlier(r.a.Last()) && !earlier(r.b.Last())
 		})

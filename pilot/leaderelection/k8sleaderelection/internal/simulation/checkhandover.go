@@ -119,7 +119,8 @@ func (c *checks) checkAcquire(p *process, call *call) {
 	if s.Exists && s.Content == record.Readable {
 		holder = s.Record.Holder
 	}
-	nominated := isNominated(s) && !p.seen.forged
+	// A nomination that a user wrote next to a record of the holder does not count.
+	nominated := isNominated(s) && !p.seen.forged && (p.base.released || p.base.term != nil && p.base.term.named)
 	if p.cfg.Coordinated {
 		c.checkNamed(p, holder, seen)
 	}

@@ -297,7 +297,7 @@ func (w *world) byHand(v view) {
 		t.wiped = true // as its own release would
 	}
 	if marked := v.snap.Annotations.Marker != (core.Marker{}); marked {
-		v.term = &term{}
+		v.term = &term{emptied: true}
 		w.store.foreignEdit(v, false)
 		return
 	}

@@ -27,6 +27,9 @@ func (w *world) forge() {
 	kinds := []func(){
 		func() {
 			a.Marker = core.Marker{Identity: holder, Transitions: transitions, Handover: w.chance(0.7), Unfit: w.chance(0.3)}
+			if holder == "" { // no marker, as package record decodes it
+				a.Marker = core.Marker{}
+			}
 		},
 		func() {
 			a.Request = core.Request{
@@ -56,6 +59,10 @@ func (w *world) forge() {
 		v.term.forged = true
 	}
 	w.tracef("a user writes annotations: %+v, strategy %v, preferred %q", *a, v.snap.Strategy, v.snap.Preferred)
+	if v.term != nil && v.term.emptied {
+		w.byHand(v)
+		return
+	}
 	w.store.foreignEdit(v, false)
 }
 

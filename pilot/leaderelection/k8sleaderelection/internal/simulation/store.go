@@ -24,6 +24,7 @@ type term struct {
 	letGo       bool           // a peer released the lock after overwriting it
 	wiped       bool           // it was a term of another peer
 	named       bool           // a coordinator named the holder, which has not written yet
+	emptied     bool           // a user removed the holder, and a marker is left
 	forged      bool           // a user wrote annotations next to it
 	namesake    bool           // term of a peer with the marker of an incumbent process of its name
 }

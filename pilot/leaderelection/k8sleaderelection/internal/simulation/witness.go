@@ -14,7 +14,7 @@ type witness struct {
 	recordAt        core.Instant // last change of the record
 	defaultRevision core.DefaultRevision
 	toldAt          core.Instant // last change of the default
-	forged          bool         // a nomination appeared after the record
+	forged          bool         // a nomination appeared after the record, or after a marker of the record
 	unfit           bool
 	asked           bool // it has sent a request
 
@@ -38,7 +38,8 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 		t.recordAt = now
 	}
 	sameRecord := t.known && old.Exists == s.Exists && old.UID == s.UID && old.Record == s.Record
-	t.forged = sameRecord && (t.forged || old.Annotations.Nominated.Identity != s.Annotations.Nominated.Identity)
+	marked := names(old.Annotations.Marker, old.Record) && !old.Annotations.Nominated.Uncounted
+	t.forged = sameRecord && (t.forged || marked || old.Annotations.Nominated.Identity != s.Annotations.Nominated.Identity)
 	mine := old.Exists && old.Record.Holder == p.id && s.Exists && s.Record.Holder == p.id && old.UID == s.UID
 	t.duplicate = s.Exists && s.Record.Holder == p.id && !p.stamped(s.Record) && (t.duplicate || mine && old.Sum != s.Sum)
 	held := p.acked != nil && old.Exists && old.Record.Holder == p.id && old.Record.Renewed == p.newestStamp
