@@ -116,6 +116,12 @@ func (t *Trouble) Moot(verb string) {
 
 const noAnswer = "no response"
 
+// Outdated reports whether the API server rejected a write because the object has changed: it exists already, exists no longer, or
+// has another version.
+func Outdated(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
 // Reason classifies an error, because its text can differ between attempts. It returns "" for nil, the reason of the API server, or
 // "no response".
 func Reason(err error) string {

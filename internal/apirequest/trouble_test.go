@@ -108,3 +108,17 @@ func TestTrouble_Conditions(t *testing.T) {
 		}
 	}
 }
+
+func TestOutdated(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	for want, errs := range map[bool][]error{
+		true:  {apierrors.NewConflict(leases, "e", nil), apierrors.NewAlreadyExists(leases, "e"), fmt.Errorf("write: %w", apierrors.NewNotFound(leases, "e"))},
+		false: {nil, context.Canceled, apierrors.NewForbidden(leases, "e", nil), apierrors.NewTooManyRequests("", 1)},
+	} {
+		for _, err := range errs {
+			if Outdated(err) != want {
+				t.Errorf("%v: %t", err, !want)
+			}
+		}
+	}
+}

@@ -50,20 +50,20 @@ func (f finishing) RoundTrip(req *http.Request) (*http.Response, error) {
 		cancel()
 		return nil, err
 	}
-	resp.Body = &finishedBody{ReadCloser: resp.Body, cancel: sync.OnceFunc(cancel)}
+	resp.Body = endedBody{resp.Body, sync.OnceFunc(cancel)}
 	return resp, nil
 }
 
 // WrappedRoundTripper returns the wrapped transport to client-go.
 func (f finishing) WrappedRoundTripper() http.RoundTripper { return f.next }
 
-// finishedBody ends the context when the response has been read.
-type finishedBody struct {
+// endedBody calls end when the caller has read the response.
+type endedBody struct {
 	io.ReadCloser
-	cancel func()
+	end func()
 }
 
-func (b *finishedBody) Close() error {
-	defer b.cancel()
+func (b endedBody) Close() error {
+	defer b.end()
 	return b.ReadCloser.Close()
 }

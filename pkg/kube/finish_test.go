@@ -113,7 +113,7 @@ func TestFinishedWrites_Errors(t *testing.T) {
 	if _, err := f.RoundTrip(req); !errors.Is(err, context.Canceled) || sent != nil {
 		t.Errorf("after the end of its context: %v", err)
 	}
-	body := &finishedBody{ReadCloser: &content{}, cancel: func() {}}
+	body := endedBody{ReadCloser: &content{}, end: func() {}}
 	if err := body.Close(); !errors.Is(err, errClosing) {
 		t.Errorf("closing the answer: %v", err)
 	}

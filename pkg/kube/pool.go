@@ -194,7 +194,7 @@ func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols { // then the caller uses the body as a connection
-		resp.Body = &body{ReadCloser: resp.Body, end: sync.OnceFunc(g.leave), failed: failed}
+		resp.Body = body{endedBody{resp.Body, sync.OnceFunc(g.leave)}, failed}
 	}
 	return resp, nil
 }
@@ -208,20 +208,14 @@ func timedOut(ctx context.Context, err error) bool {
 
 // body is the body of a response.
 type body struct {
-	io.ReadCloser
-	end    func()
+	endedBody
 	failed func(error)
 }
 
-func (b *body) Read(p []byte) (int, error) {
+func (b body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.failed(err)
 	}
 	return n, err
-}
-
-func (b *body) Close() error {
-	defer b.end()
-	return b.ReadCloser.Close()
 }

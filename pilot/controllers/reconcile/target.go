@@ -3,8 +3,9 @@ package reconcile
 import (
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Ref identifies an object.
@@ -60,7 +61,7 @@ func (t Target[K, T]) Answered(have, got T, err error, write string) error {
 	switch {
 	case err == nil:
 		t.Wrote(have, got)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+	case apirequest.Outdated(err):
 		t.Behind(have)
 	default:
 		return fmt.Errorf("%s: %w", write, err)

@@ -63,10 +63,3 @@ func isNominated(l *coordinationv1.Lease) bool {
 	snap, _ := k8sresourcelock.LeaseSnapshot(l).Decode() // the version does not matter
 	return snap.Nominated()
 }
-
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}

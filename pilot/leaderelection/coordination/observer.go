@@ -5,6 +5,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	"k8s.io/utils/ptr"
 )
 
 // observer records when the objects of an election last changed, by the coordinator's own clock. It compares times of other
@@ -79,9 +80,9 @@ func stateOf(l *coordinationv1.Lease) leaseState {
 	if l == nil {
 		return leaseState{}
 	}
-	holder := value(l.Spec.HolderIdentity)
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	return leaseState{
-		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: value(l.Spec.LeaseTransitions),
+		uid: string(l.UID), holder: holder, renewed: micros(l.Spec.RenewTime), transitions: ptr.Deref(l.Spec.LeaseTransitions, 0),
 		nominated: isNominated(l),
 	}
 }
@@ -193,7 +194,7 @@ func (o *observer) expireNomination(now time.Time, l *coordinationv1.Lease) {
 // expiry returns when the lease ends unless it is renewed. A nominee has at most an election duration to acquire the lock,
 // even if the nomination has a longer lease.
 func (o *observer) expiry(l *coordinationv1.Lease) time.Time {
-	lease := time.Duration(value(l.Spec.LeaseDurationSeconds)) * time.Second
+	lease := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 	if o.lease.nominated {
 		lease = min(lease, electionDuration)
 	}
@@ -205,7 +206,7 @@ func (o *observer) holder(now time.Time, l *coordinationv1.Lease) string {
 	if !now.Before(o.expiry(l)) {
 		return ""
 	}
-	return value(l.Spec.HolderIdentity)
+	return ptr.Deref(l.Spec.HolderIdentity, "")
 }
 
 // skip records that a preferred candidate did not acquire the lock, and returns the time for which it is not preferred again.

@@ -8,6 +8,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -62,7 +63,7 @@ func (o *observer) plan(now time.Time, wall time.Time, e election, strategies Re
 	o.expireNomination(now, e.Lease)
 	available := o.available(now, e, &p)
 	if len(available) == 0 {
-		if len(e.Candidates) > 0 && e.Lease != nil && value(e.Lease.Spec.HolderIdentity) == "" && strategyOf(e.Lease) != "" {
+		if len(e.Candidates) > 0 && e.Lease != nil && ptr.Deref(e.Lease.Spec.HolderIdentity, "") == "" && strategyOf(e.Lease) != "" {
 			p.Err = errNoCandidates // all candidates are silent or have refused
 		}
 		return p
@@ -140,7 +141,7 @@ func (o *observer) choose(now, wall time.Time, e election, available []*coordina
 // Another strategy is replaced if the lock has no leader for an election duration. Before, Kubernetes' coordinator may still have
 // to write the new strategy.
 func (o *observer) writesStrategy(now time.Time, e election, p *plan) bool {
-	holder := value(e.Lease.Spec.HolderIdentity)
+	holder := ptr.Deref(e.Lease.Spec.HolderIdentity, "")
 	free := o.since
 	switch {
 	case strategyOf(e.Lease) == "" && holder == "" && e.Annotate:
@@ -161,7 +162,7 @@ func (o *observer) writesStrategy(now time.Time, e election, p *plan) bool {
 // time, mustWait plans to remove the preference. A preference stays for an election duration, because two coordinators
 // that disagree would otherwise change it continuously.
 func (o *observer) mustWait(now time.Time, best string, l *coordinationv1.Lease, p *plan) bool {
-	skippedUntil := value(o.candidates[best]).skipped.until
+	skippedUntil := ptr.Deref(o.candidates[best], candidateState{}).skipped.until
 	switch end := o.preference.since.Add(electionDuration); {
 	case o.preference.name != "" && now.Before(end):
 		p.within(end.Sub(now))

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/record"
 )
@@ -100,7 +101,7 @@ func (s *scenario) sleep(d time.Duration) {
 
 func (s *scenario) wantLock(holder, preferred string) {
 	s.t.Helper()
-	if h, p := value(s.e.Lease.Spec.HolderIdentity), preferredHolder(s.e.Lease); h != holder || p != preferred {
+	if h, p := ptr.Deref(s.e.Lease.Spec.HolderIdentity, ""), preferredHolder(s.e.Lease); h != holder || p != preferred {
 		s.t.Errorf("holder %q, preferred %q; want %q, %q", h, p, holder, preferred)
 	}
 }
@@ -408,7 +409,7 @@ func TestPlan_StrategyFromAnnotation(t *testing.T) {
 	s.renew()
 	s.prioritize(1)
 	s.step()
-	if spec := s.e.Lease.Spec; value(spec.Strategy) != DefaultRevision || value(spec.PreferredHolder) != "b" || len(s.e.Lease.Annotations) > 0 {
+	if spec := s.e.Lease.Spec; ptr.Deref(spec.Strategy, "") != DefaultRevision || ptr.Deref(spec.PreferredHolder, "") != "b" || len(s.e.Lease.Annotations) > 0 {
 		t.Errorf("%+v", s.e.Lease)
 	}
 }
@@ -569,7 +570,7 @@ func (p plan) String() string {
 	}
 	lease := "unchanged"
 	if p.Lease != nil {
-		lease = fmt.Sprintf("holder %q, preferred %q", value(p.Lease.Spec.HolderIdentity), preferredHolder(p.Lease))
+		lease = fmt.Sprintf("holder %q, preferred %q", ptr.Deref(p.Lease.Spec.HolderIdentity, ""), preferredHolder(p.Lease))
 	}
 	return fmt.Sprintf("ping %v, delete %v, lease %s, error %v", names(p.Ping), names(p.Delete), lease, p.Err)
 }

@@ -12,6 +12,7 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/record"
 )
@@ -119,7 +120,7 @@ func (p *simProcess) step() {
 		p.answered = p.w.now
 		p.w.putCandidate(object)
 	}
-	if l := p.w.lease; value(l.Spec.HolderIdentity) == p.name {
+	if l := p.w.lease; ptr.Deref(l.Spec.HolderIdentity, "") == p.name {
 		p.hold(l.DeepCopy())
 	} else {
 		p.drainedAt = 0
@@ -152,7 +153,7 @@ func (p *simProcess) hold(l *coordinationv1.Lease) {
 		p.refused = nil
 		p.write(l, p.name, simLeaseSeconds)
 		l.Spec.AcquireTime = l.Spec.RenewTime
-		l.Spec.LeaseTransitions = new(value(l.Spec.LeaseTransitions) + 1)
+		l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
 	case p.drainedAt == 0 && preferred != "" && preferred != p.name:
 		p.drainedAt = p.w.now + time.Duration(1+p.w.rng.IntN(30000))*time.Millisecond
 		return
@@ -192,7 +193,7 @@ func (p *simProcess) release(l *coordinationv1.Lease, preferred string) {
 	p.write(l, preferred, simLeaseSeconds)
 	clearPreferredHolder(l)
 	l.Spec.AcquireTime = l.Spec.RenewTime
-	l.Spec.LeaseTransitions = new(value(l.Spec.LeaseTransitions) + 1)
+	l.Spec.LeaseTransitions = new(ptr.Deref(l.Spec.LeaseTransitions, 0) + 1)
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, record.NominatedAnnotation, preferred)
 }
 
@@ -250,7 +251,7 @@ func (c *simCoordinator) step() {
 			if object := c.w.objects[p.name]; object != nil {
 				c.view.Candidates = append(c.view.Candidates, object)
 			}
-			p.noticed = p.noticed || p.refused == c && c.w.leaseSince == p.refusedAt && value(c.w.lease.Spec.HolderIdentity) == ""
+			p.noticed = p.noticed || p.refused == c && c.w.leaseSince == p.refusedAt && ptr.Deref(c.w.lease.Spec.HolderIdentity, "") == ""
 		}
 	} else if c.wake == 0 || c.w.now < c.wake {
 		return
@@ -331,9 +332,9 @@ func (c *simCoordinator) check(e election, l *coordinationv1.Lease) {
 // checkStored checks a write against the true state.
 func (c *simCoordinator) checkStored(l *coordinationv1.Lease) {
 	w := c.w
-	holder := value(l.Spec.HolderIdentity)
-	former := value(w.lease.Spec.HolderIdentity)
-	lease := time.Duration(value(w.lease.Spec.LeaseDurationSeconds)) * time.Second
+	holder := ptr.Deref(l.Spec.HolderIdentity, "")
+	former := ptr.Deref(w.lease.Spec.HolderIdentity, "")
+	lease := time.Duration(ptr.Deref(w.lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	if isNominated(w.lease) {
 		lease = min(lease, electionDuration)
 	}
@@ -423,7 +424,7 @@ func (w *simWorld) calm() {
 	if !w.coordinators[0].active {
 		w.coordinators[0].begin()
 	}
-	if s := strategyOf(w.lease); s != DefaultRevision && s != "" && value(w.lease.Spec.HolderIdentity) != "" {
+	if s := strategyOf(w.lease); s != DefaultRevision && s != "" && ptr.Deref(w.lease.Spec.HolderIdentity, "") != "" {
 		l := w.lease.DeepCopy()
 		setStrategy(l, DefaultRevision, false)
 		w.put(l)
@@ -449,7 +450,7 @@ func (w *simWorld) runFor(d time.Duration, acts bool) {
 
 // checkEnd checks the state after the calm.
 func (w *simWorld) checkEnd() {
-	holder := value(w.lease.Spec.HolderIdentity)
+	holder := ptr.Deref(w.lease.Spec.HolderIdentity, "")
 	var able []*coordinationv1beta1.LeaseCandidate
 	for _, p := range w.processes {
 		if object := w.objects[p.name]; p.alive && object != nil && (p.labels[FitLabel] != "false" || p.name == holder) {
@@ -549,7 +550,7 @@ func (c *simCoordinator) named(e election, holder string) *coordinationv1.Lease 
 }
 
 func (c *simCoordinator) bestOf(e election) string {
-	return c.w.best(e.Candidates, value(e.Lease.Spec.HolderIdentity))
+	return c.w.best(e.Candidates, ptr.Deref(e.Lease.Spec.HolderIdentity, ""))
 }
 
 func ours(e election) bool { return strategyOf(e.Lease) == DefaultRevision && len(e.Candidates) > 0 }
@@ -566,7 +567,7 @@ var simBugs = []simBug{
 		}
 	}},
 	{name: "names before answers", check: "unanswered", change: func(c *simCoordinator, e election, p *plan) {
-		if len(p.Ping) > 0 && value(e.Lease.Spec.HolderIdentity) == "" && ours(e) {
+		if len(p.Ping) > 0 && ptr.Deref(e.Lease.Spec.HolderIdentity, "") == "" && ours(e) {
 			p.Lease = c.named(e, c.bestOf(e))
 		}
 	}},
@@ -607,7 +608,7 @@ var simBugs = []simBug{
 	}},
 	{name: "alternates preferences", check: "preferences", change: func(c *simCoordinator, e election, p *plan) {
 		best := c.bestOf(e)
-		if !ours(e) || value(e.Lease.Spec.HolderIdentity) == "" || best == value(e.Lease.Spec.HolderIdentity) {
+		if !ours(e) || ptr.Deref(e.Lease.Spec.HolderIdentity, "") == "" || best == ptr.Deref(e.Lease.Spec.HolderIdentity, "") {
 			return
 		}
 		p.Lease = e.Lease.DeepCopy()

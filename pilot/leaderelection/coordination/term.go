@@ -12,10 +12,10 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 )
@@ -180,7 +180,7 @@ func newLease(namespace, name string) *coordinationv1.Lease {
 }
 
 func ignoreConflict(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+	if apirequest.Outdated(err) {
 		return nil
 	}
 	return err
@@ -245,8 +245,8 @@ func (t *term) ping(ctx context.Context, o *observer, all []*coordinationv1beta1
 
 // reportChoice logs what a write of the lock changed.
 func (t *term) reportChoice(before, after *coordinationv1.Lease) {
-	holder := value(after.Spec.HolderIdentity)
-	former := value(before.Spec.HolderIdentity)
+	holder := ptr.Deref(after.Spec.HolderIdentity, "")
+	former := ptr.Deref(before.Spec.HolderIdentity, "")
 	preferred := preferredHolder(after)
 	log := t.cfg.Logger.With("lease", after.Name, "strategy", strategyOf(after))
 	switch {

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -79,7 +80,7 @@ func (p *plainLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, r 
 	} else {
 		err = p.Create(ctx, r)
 	}
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+	if apirequest.Outdated(err) {
 		return k8sresourcelock.Snapshot{}, fmt.Errorf("%w: %w", k8sresourcelock.ErrConflict, err)
 	}
 	if err != nil {

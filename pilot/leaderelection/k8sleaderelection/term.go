@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -133,19 +134,9 @@ func (t *term) call(ctx context.Context, f runFunction) {
 // fail collects an error and reports it to the loop. The first one ends the term.
 func (t *term) fail(err error) {
 	t.mu.Lock()
-	errs := multierror.Append(t.err, err)
-	errs.ErrorFormat = oneLine // for a field of a log line
-	t.err = errs
+	t.err = errlist.Error(multierror.Append(t.err, err))
 	t.mu.Unlock()
 	t.l.post(&event{in: core.Input{Kind: core.StepDown}, err: err})
-}
-
-func oneLine(errs []error) string {
-	texts := make([]string, 0, len(errs))
-	for _, err := range errs {
-		texts = append(texts, err.Error())
-	}
-	return strings.Join(texts, "; ")
 }
 
 // failure returns all errors of the term.

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // client-go's fake clientsets store objects as sent: they set neither UID nor resourceVersion and compare neither.
@@ -210,7 +212,7 @@ func (a access[T]) replace(ctx context.Context, base Snapshot, obj T) (Snapshot,
 
 // conflict adds ErrConflict to an error that shows that the object has changed.
 func conflict(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+	if apirequest.Outdated(err) {
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	}
 	return err
