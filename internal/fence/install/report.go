@@ -99,12 +99,7 @@ func foundBy(e audit.Event) (Found, bool) {
 	f := Found{User: e.User.Username, Pod: e.Pod(), Verb: e.Verb}
 	f.Object = e.Resource() + " " + strings.TrimPrefix(e.ObjectRef.Namespace+"/"+e.ObjectRef.Name, "/")
 	// During a change of mode, an event can have a message of both modes.
-	if _, rest, ours := strings.Cut(e.ResponseStatus.Message, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix); ours {
-		name, rest, _ := strings.Cut(rest, "'")
-		if _, message, found := strings.Cut(rest, "denied request: "); found {
-			rest = message
-		}
-		f.Policy, f.Message, f.Refused = fence.PolicyPrefix+name, rest, true
+	if f.Policy, f.Message, f.Refused = fence.ParseRefusal(e.ResponseStatus.Message); f.Refused {
 		return f, true
 	}
 	var failures []struct {

@@ -199,7 +199,7 @@ func (v *verifier) admitted(account, holder, what string, writes []write) {
 // try sends a write as a pod of an account.
 func (v *verifier) try(account, pod string, w write) (fence.Answer, error) {
 	config := impersonate(v.config, account, pod)
-	config.WarningHandler = w.warnings
+	config.WarningHandlerWithContext = w.warnings // has precedence over the other field, which kube.NewClient clears
 	client, err := kube.NewClient(config)
 	if err != nil {
 		return fence.Unclear, err

@@ -56,8 +56,8 @@ type warnings struct {
 	texts []string
 }
 
-// HandleWarningHeader implements rest.WarningHandler.
-func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+// HandleWarningHeaderWithContext implements rest.WarningHandlerWithContext.
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.texts = append(w.texts, text)
@@ -67,9 +67,7 @@ func (w *warnings) HandleWarningHeader(_ int, _, text string) {
 func (w write) warned(answer fence.Answer) fence.Answer {
 	w.warnings.mu.Lock()
 	defer w.warnings.mu.Unlock()
-	about := func(text string) bool {
-		return strings.Contains(text, "ValidatingAdmissionPolicy '"+fence.PolicyPrefix)
-	}
+	about := func(text string) bool { return fence.Refuses([]byte(text)) }
 	if answer == fence.Admitted && slices.ContainsFunc(w.warnings.texts, about) {
 		return fence.Refused
 	}

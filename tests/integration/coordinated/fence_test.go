@@ -1,13 +1,11 @@
 package coordinated
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
@@ -53,11 +51,11 @@ func fenced(t *testing.T, account string) {
 		return err
 	}
 	w.await("leader can write", func() bool { return write(stable.client) == nil })
-	w.await("follower cannot write", func() bool { return denied(write(canary.client)) })
+	w.await("follower cannot write", func() bool { return fence.IsRefusal(write(canary.client)) })
 	w.revision.Set("canary")
 	w.await("new default leads", canary.leads.Load)
 	w.await("new leader can write", func() bool { return write(canary.client) == nil })
-	w.await("former leader cannot write", func() bool { return denied(write(stable.client)) })
+	w.await("former leader cannot write", func() bool { return fence.IsRefusal(write(stable.client)) })
 	w.othersCandidates(stable.client)
 	w.others(stable.client, account)
 	canary.stop()
@@ -122,14 +120,10 @@ func (w *world) others(mine kube.Client, coordinator string) {
 // client may change the object concurrently.
 func (w *world) refused(what string, try func() error) {
 	w.t.Helper()
-	w.await(what+": rejected", func() bool { return denied(try()) })
+	w.await(what+": rejected", func() bool { return fence.IsRefusal(try()) })
 }
 
 func (w *world) allowed(what string, try func() error) {
 	w.t.Helper()
 	w.await(what+": accepted", func() bool { return try() == nil })
-}
-
-func denied(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "ValidatingAdmissionPolicy")
 }
