@@ -14,6 +14,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -107,8 +108,8 @@ func meta(namespace, name string) metav1.ObjectMeta {
 		Namespace: namespace, Name: name, UID: "uid", ResourceVersion: "3", Generation: 9, CreationTimestamp: metav1.Unix(100, 0),
 		Labels: map[string]string{"istio.io/rev": "canary", "other": "label"}, Annotations: map[string]string{"an": "annotation"},
 		ManagedFields: []metav1.ManagedFieldsEntry{
-			{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationApply},
-			{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
+			{Manager: reconcile.GatewayController, Operation: metav1.ManagedFieldsOperationApply},
+			{Manager: reconcile.GatewayController, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
 			{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate},
 		},
 	}

@@ -115,7 +115,7 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 	var err error
 	switch s.Action {
 	case Create:
-		got, err = resource.Create(ctx, &unstructured.Unstructured{Object: s.Document}, metav1.CreateOptions{FieldManager: ControllerName})
+		got, err = resource.Create(ctx, &unstructured.Unstructured{Object: s.Document}, metav1.CreateOptions{FieldManager: reconcile.GatewayController})
 	case Delete:
 		err = remove(ctx, resource, s)
 	case Apply, Leave:
@@ -160,7 +160,7 @@ func apply(ctx context.Context, resource dynamic.ResourceInterface, s Step) (*un
 		return nil, err
 	}
 	// Force overwrites fields that another client has changed.
-	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: ControllerName, Force: new(true)})
+	return resource.Patch(ctx, s.Name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: reconcile.GatewayController, Force: new(true)})
 }
 
 // claim converts the managedFields entry of the create into an entry of an apply. It reads the object,
@@ -173,11 +173,11 @@ func claim(ctx context.Context, resource dynamic.ResourceInterface, name, versio
 	if present.GetResourceVersion() != version {
 		return nil, apierrors.NewConflict(Deployment.Resource().GroupResource(), name, fmt.Errorf("version is %s, expected %s", present.GetResourceVersion(), version))
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(present, sets.New(ControllerName), ControllerName)
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(present, sets.New(reconcile.GatewayController), reconcile.GatewayController)
 	if err != nil || len(patch) == 0 {
 		return present, err
 	}
-	return resource.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: ControllerName})
+	return resource.Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: reconcile.GatewayController})
 }
 
 // typedAs converts a response.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 func TestKept_Children(t *testing.T) {
@@ -48,9 +49,9 @@ func TestKept_Children(t *testing.T) {
 
 func TestManagedFieldsEntries(t *testing.T) {
 	entries := []metav1.ManagedFieldsEntry{
-		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate},
-		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationApply},
-		{Manager: ControllerName, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
+		{Manager: reconcile.GatewayController, Operation: metav1.ManagedFieldsOperationUpdate},
+		{Manager: reconcile.GatewayController, Operation: metav1.ManagedFieldsOperationApply},
+		{Manager: reconcile.GatewayController, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"},
 		{Manager: "kubectl", Operation: metav1.ManagedFieldsOperationUpdate},
 	}
 	if got := ourFields(entries); !reflect.DeepEqual(got, entries[:2]) {
@@ -71,7 +72,7 @@ func TestApply_WithClaim(t *testing.T) {
 		}}
 	}
 	owned := map[string]any{
-		"manager": ControllerName, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:type": map[string]any{}}},
+		"manager": reconcile.GatewayController, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:type": map[string]any{}}},
 	}
 	failure := apiserver.Fault{Err: apierrors.NewInternalError(errors.New("out of order"))}
 	for name, c := range map[string]struct {
@@ -93,7 +94,7 @@ func TestApply_WithClaim(t *testing.T) {
 				if r.Header.Get("Content-Type") == string(types.ApplyPatchType) {
 					sent := unstructured.Unstructured{Object: r.Body}
 					verb = "apply " + sent.GetResourceVersion()
-					if r.URL.Query().Get("force") != "true" || r.URL.Query().Get("fieldManager") != ControllerName {
+					if r.URL.Query().Get("force") != "true" || r.URL.Query().Get("fieldManager") != reconcile.GatewayController {
 						t.Errorf("the apply is %s", r.URL)
 					}
 				}

@@ -81,7 +81,7 @@ func (s *sending) write(r apiserver.Request) apiserver.Fault {
 	if r.Subresource != "" {
 		what += "/" + r.Subresource
 	}
-	if by := r.URL.Query().Get("fieldManager"); by != ControllerName {
+	if by := r.URL.Query().Get("fieldManager"); by != reconcile.GatewayController {
 		s.t.Errorf("%s is by %q", what, by)
 	}
 	s.sent = append(s.sent, what)
@@ -100,7 +100,7 @@ func (s *sending) write(r apiserver.Request) apiserver.Fault {
 		return apiserver.Fault{Object: changed}
 	}
 	if verb == "create" {
-		return apiserver.Fault{Object: s.put(Kind(o.GetKind()), write{ControllerName, false, o.Object})}
+		return apiserver.Fault{Object: s.put(Kind(o.GetKind()), write{reconcile.GatewayController, false, o.Object})}
 	}
 	o.SetResourceVersion("77")
 	return apiserver.Fault{Object: o}
@@ -138,7 +138,7 @@ func TestReconcile_NewGateway(t *testing.T) {
 			t.Errorf("the Gateway patch is %v", noted)
 		}
 		for i, kind := range rendered {
-			if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[GatewayLabel] != "web" {
+			if o := s.bodies[creation[i+1]]; o.GetKind() != string(kind) || o.GetName() != "web-istio" || o.GetLabels()[gateway.GatewayNameLabelKey] != "web" {
 				t.Errorf("created %v", o)
 			}
 		}
@@ -204,7 +204,7 @@ func TestReconcile_Change(t *testing.T) {
 		}
 		p.Revision = "default" // as in the controller
 		for _, step := range p.plan().Steps {
-			p.put(step.Kind, write{ControllerName, true, step.Document}).SetUID("uid-2")
+			p.put(step.Kind, write{reconcile.GatewayController, true, step.Document}).SetUID("uid-2")
 		}
 		complete := newSending(t, p)
 		if sent, err := complete.takes(t, web); err != nil || len(sent) > 0 || complete.incomplete(web) {
@@ -330,7 +330,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 				{"gateways", newer(play(t, named("late")).Gateway, "gateway.networking.k8s.io/v1", "Gateway"), []string{"namespaces/shop/gateways/late"}},
 				{"namespaces", newer(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "store"}}, "v1", "Namespace"), []string{"namespaces/store/gateways/web"}},
 				{"gatewayclasses", newer(&gateway.GatewayClass{
-					ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName},
+					ObjectMeta: metav1.ObjectMeta{Name: "own"}, Spec: gateway.GatewayClassSpec{ControllerName: reconcile.GatewayController},
 				}, "gateway.networking.k8s.io/v1", "GatewayClass"), []string{"namespaces/shop/gateways/web"}},
 				{"services", newer(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "made-istio"}}, "v1", "Service"), []string{"made " + ReasonNotManaged, "namespaces/shop/gateways/made"}},
 				{"configmaps", newer(&corev1.ConfigMap{
@@ -388,7 +388,7 @@ func watchedLists(t *testing.T) map[string]any {
 		"configmaps": listed([]*corev1.ConfigMap{made.configs["params"]}),
 	}
 	for _, step := range made.plan().Steps {
-		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{ControllerName, true, step.Document})})
+		lists[step.Kind.Resource().Resource] = listed([]metav1.Object{made.put(step.Kind, write{reconcile.GatewayController, true, step.Document})})
 	}
 	// The chosen account has no owner.
 	lists["serviceaccounts"] = listed([]corev1.ServiceAccount{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "account"}}})

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // Kind is a kind of object that is created for a Gateway.
@@ -113,7 +115,7 @@ func (k Kind) owned(o metav1.Object) (map[string]any, error) {
 // ourFields returns the entries of this controller.
 func ourFields(all []metav1.ManagedFieldsEntry) (ours []metav1.ManagedFieldsEntry) {
 	for _, entry := range all {
-		if entry.Manager == ControllerName && entry.Subresource == "" {
+		if entry.Manager == reconcile.GatewayController && entry.Subresource == "" {
 			ours = append(ours, entry)
 		}
 	}

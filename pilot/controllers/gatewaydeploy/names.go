@@ -18,18 +18,10 @@ import (
 
 // Names that Istio defines. Existing deployments use them.
 const (
-	// ControllerName is the controller name of a GatewayClass and the field manager of writes.
-	ControllerName = "istio.io/gateway-controller"
-	// DefaultClass is served even if no GatewayClass of that name exists.
-	DefaultClass = "istio"
 	// ManagedLabel marks objects that were created for a Gateway. Objects without it are not changed.
 	ManagedLabel = "gateway.istio.io/managed"
 	// ManagedBy is the value of ManagedLabel.
 	ManagedBy = "istio.io-gateway-controller"
-	// GatewayLabel is the label with the name of the Gateway on created objects.
-	GatewayLabel = "gateway.networking.k8s.io/gateway-name"
-	// classLabel is the label with the class of the Gateway on created objects.
-	classLabel = "gateway.networking.k8s.io/gateway-class-name"
 	// ClassDefaultsLabel marks a ConfigMap in the system namespace as overlay for all Gateways of a class.
 	ClassDefaultsLabel = "gateway.istio.io/defaults-for-class"
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 func TestNames(t *testing.T) {
@@ -38,7 +40,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, c.change...)
-			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}}
+			p.Class = &gateway.GatewayClass{Spec: gateway.GatewayClassSpec{ControllerName: reconcile.GatewayController}}
 			plan := p.plan()
 			if c.reason != "" {
 				if plan.Problem == nil || plan.Problem.Reason != c.reason || !plan.Version {
@@ -133,7 +135,7 @@ func TestMetadata(t *testing.T) {
 		ManagedLabel:                          {},
 		"noistio.io/key":                      {false, true, true},
 		gateway.GroupName + "/other":          {},
-		GatewayLabel:                          {},
+		gateway.GatewayNameLabelKey:           {},
 		"applyset.kubernetes.io/part-of":      {},
 		"argocd.argoproj.io/tracking-id":      {},
 		"kustomize.toolkit.fluxcd.io/name":    {},
@@ -162,18 +164,18 @@ func TestMetadata(t *testing.T) {
 func TestMetadata_OfObjects(t *testing.T) {
 	plan := play(t, func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{
-			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", GatewayLabel: "stolen"},
+			Labels:      map[gateway.LabelKey]gateway.LabelValue{"team": "a", gateway.GatewayNameLabelKey: "stolen"},
 			Annotations: map[gateway.AnnotationKey]gateway.AnnotationValue{"cost": "b: \"c\"\n- d"},
 		}
 	}).plan()
 	for _, kind := range rendered {
 		o := plan.document(kind)
-		if o.GetLabels()["team"] != "a" || o.GetLabels()[GatewayLabel] != "web" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" {
+		if o.GetLabels()["team"] != "a" || o.GetLabels()[gateway.GatewayNameLabelKey] != "web" || o.GetAnnotations()["cost"] != "b: \"c\"\n- d" {
 			t.Errorf("%s has %v and %v", kind, o.GetLabels(), o.GetAnnotations())
 		}
 	}
 	labels, _, _ := unstructured.NestedStringMap(plan.document(Deployment).Object, "spec", "template", "metadata", "labels")
-	if labels["team"] != "a" || labels[GatewayLabel] != "web" || labels[ManagedLabel] != ManagedBy {
+	if labels["team"] != "a" || labels[gateway.GatewayNameLabelKey] != "web" || labels[ManagedLabel] != ManagedBy {
 		t.Errorf("the Pods have %v", labels)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // obsolete returns the deletions of former objects of a Gateway. Objects with another name remain until the
@@ -32,14 +34,14 @@ func (v View) abandoned() []Step {
 	gw := v.Gateway
 	programmed := apimeta.FindStatusCondition(gw.Status.Conditions, string(gateway.GatewayConditionProgrammed))
 	switch {
-	case v.Class == nil && gw.Spec.GatewayClassName != DefaultClass:
+	case v.Class == nil && gw.Spec.GatewayClassName != reconcile.GatewayClass:
 		return nil
-	case v.Class != nil && v.Class.Spec.ControllerName != ControllerName:
+	case v.Class != nil && v.Class.Spec.ControllerName != reconcile.GatewayController:
 		if programmed == nil || programmed.Status != metav1.ConditionTrue || programmed.ObservedGeneration != gw.Generation {
 			return nil
 		}
 		return slices.DeleteFunc(v.former(nothing), func(s Step) bool {
-			return s.read.GetLabels()[classLabel] == labelValue(gw.Spec.GatewayClassName)
+			return s.read.GetLabels()[gateway.GatewayClassNameLabelKey] == labelValue(gw.Spec.GatewayClassName)
 		})
 	case manual(gw):
 		return v.former(nothing)

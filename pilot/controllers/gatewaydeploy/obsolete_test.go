@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // reachable marks the objects of a name as available and addressed.
@@ -60,10 +62,10 @@ func TestObsolete(t *testing.T) {
 		"new account": {func(p *played) {
 			annotated(accountOverride, "sa")(p.Gateway)
 			p.settle()
-			p.put(Deployment, write{ControllerName, true, p.plan().document(Deployment).Object})
+			p.put(Deployment, write{reconcile.GatewayController, true, p.plan().document(Deployment).Object})
 			p.reachable("web-istio")
 		}, "leave leave leave delete"},
-		"new class, reachable":      {func(p *played) { class(p, ControllerName); p.settle(); p.reachable("web-other") }, "leave leave leave delete delete delete"},
+		"new class, reachable":      {func(p *played) { class(p, reconcile.GatewayController); p.settle(); p.reachable("web-other") }, "leave leave leave delete delete delete"},
 		"missing class":             {func(p *played) { p.Gateway.Spec.GatewayClassName = "none" }, kept},
 		"foreign class":             {func(p *played) { class(p, "example.com/c") }, kept},
 		"foreign class, programmed": {func(p *played) { class(p, "example.com/c"); programmed(p.Gateway, 0) }, deleted},
@@ -71,7 +73,7 @@ func TestObsolete(t *testing.T) {
 		"foreign class, adopted": {func(p *played) {
 			class(p, "example.com/c")
 			programmed(p.Gateway, 0)
-			p.objects["Service/web-istio"].GetLabels()[classLabel] = "other"
+			p.objects["Service/web-istio"].GetLabels()[gateway.GatewayClassNameLabelKey] = "other"
 		}, "delete delete"},
 		"manual deployment":             {func(p *played) { addresses(gateway.HostnameAddressType)(p.Gateway) }, deleted},
 		"two addresses":                 {func(p *played) { addresses(gateway.IPAddressType, gateway.IPAddressType)(p.Gateway) }, kept},

@@ -121,7 +121,7 @@ func identity() [][]string {
 	for _, name := range identityFields {
 		paths = append(paths, []string{"metadata", name})
 	}
-	for _, label := range []string{ManagedLabel, GatewayLabel, classLabel} {
+	for _, label := range []string{ManagedLabel, gateway.GatewayNameLabelKey, gateway.GatewayClassNameLabelKey} {
 		paths = append(paths, []string{"metadata", "labels", label})
 	}
 	return paths
@@ -142,7 +142,7 @@ func identityChanged(before, after map[string]any) string {
 // identify sets the labels and the owner reference of a rendered document.
 func identify(document map[string]any, gw *gateway.Gateway) error {
 	for _, label := range [][2]string{
-		{ManagedLabel, ManagedBy}, {GatewayLabel, labelValue(gw.Name)}, {classLabel, labelValue(gw.Spec.GatewayClassName)},
+		{ManagedLabel, ManagedBy}, {gateway.GatewayNameLabelKey, labelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, labelValue(gw.Spec.GatewayClassName)},
 	} {
 		if err := unstructured.SetNestedField(document, label[1], "metadata", "labels", label[0]); err != nil {
 			return fmt.Errorf("metadata.labels: %w", err)
@@ -157,7 +157,7 @@ func identify(document map[string]any, gw *gateway.Gateway) error {
 // ownedBy reports whether an object was created for a Gateway of this name. Objects of a deleted Gateway of
 // the same name count, so that they are adopted before they are garbage-collected.
 func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
-	if name, ok := o.GetLabels()[GatewayLabel]; ok {
+	if name, ok := o.GetLabels()[gateway.GatewayNameLabelKey]; ok {
 		return name == labelValue(gw.Name)
 	}
 	for _, owner := range o.GetOwnerReferences() {

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 func TestOverlay(t *testing.T) {
@@ -26,8 +28,8 @@ func TestOverlay(t *testing.T) {
 		"is empty":                               {"service", "", ""},
 		"removes the label":                      {"service", "metadata: {labels: {gateway.istio.io/managed: null}}", ManagedLabel},
 		"removes all labels":                     {"service", "metadata: {labels: null}", ManagedLabel},
-		"changes the class label":                {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", classLabel},
-		"changes the Gateway label":              {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-name: b}}", GatewayLabel},
+		"changes the class label":                {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-class-name: b}}", gateway.GatewayClassNameLabelKey},
+		"changes the Gateway label":              {"service", "metadata: {labels: {gateway.networking.k8s.io/gateway-name: b}}", gateway.GatewayNameLabelKey},
 		"is not YAML":                            {"service", "a: [", "key service: yaml: "},
 		"is not an object":                       {"service", "text", "key service"},
 		"has a misspelled field":                 {"deployment", "spec: {replicass: 3}", "replicass"},
@@ -134,7 +136,7 @@ func TestOwnedBy(t *testing.T) {
 	} {
 		o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{OwnerReferences: c.owners}}
 		if c.label != "" {
-			o.Labels = map[string]string{GatewayLabel: c.label}
+			o.Labels = map[string]string{gateway.GatewayNameLabelKey: c.label}
 		}
 		if got := ownedBy(o, gw); got != c.want {
 			t.Errorf("%s: ownedBy is %v", name, got)
@@ -236,11 +238,11 @@ func TestOverlay_AutoscalerSetsReplicas(t *testing.T) {
 		t.Errorf("new autoscaler: %s, %v replicas", plan.actions(), replicas(plan))
 	}
 	written := plan.document(Deployment).Object
-	p.put(Deployment, write{ControllerName, true, written})
+	p.put(Deployment, write{reconcile.GatewayController, true, written})
 	if plan = p.plan(); plan.actions() != "leave leave leave leave" {
 		t.Errorf("after the apply: %s", plan.actions())
 	}
-	p.put(Deployment, write{ControllerName, true, written}, write{"autoscaler", false, edited(written, int64(4), "spec", "replicas")})
+	p.put(Deployment, write{reconcile.GatewayController, true, written}, write{"autoscaler", false, edited(written, int64(4), "spec", "replicas")})
 	if plan = p.plan(); plan.actions() != "leave leave leave leave" || replicas(plan) != nil {
 		t.Errorf("scaled: %s, %v replicas", plan.actions(), replicas(plan))
 	}

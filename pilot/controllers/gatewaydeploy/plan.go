@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // Action is the action for one object.
@@ -110,9 +112,9 @@ func (v View) foreign() bool {
 // parameters, and its addresses do not refer to an existing deployment.
 func (v View) served() bool {
 	if v.Class == nil {
-		return v.Gateway.Spec.GatewayClassName == DefaultClass && managed(v.Gateway)
+		return v.Gateway.Spec.GatewayClassName == reconcile.GatewayClass && managed(v.Gateway)
 	}
-	return v.Class.Spec.ControllerName == ControllerName && v.Class.Spec.ParametersRef == nil && managed(v.Gateway)
+	return v.Class.Spec.ControllerName == reconcile.GatewayController && v.Class.Spec.ParametersRef == nil && managed(v.Gateway)
 }
 
 // steps renders the desired objects and compares them with the existing ones. A problem without steps prevents
@@ -273,10 +275,10 @@ func (v View) values(called names) Values {
 	labels, podLabels := metadata(gw.Labels, texts(in.Labels))
 	annotations, podAnnotations := metadata(gw.Annotations, texts(in.Annotations))
 	maps.Copy(podLabels, map[string]string{
-		"sidecar.istio.io/inject": "false",
-		GatewayLabel:              labelValue(gw.Name), classLabel: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
+		"sidecar.istio.io/inject":   "false",
+		gateway.GatewayNameLabelKey: labelValue(gw.Name), gateway.GatewayClassNameLabelKey: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
 	})
-	podAnnotations["istio.io/rev"] = v.Revision
+	podAnnotations[reconcile.RevisionLabel] = v.Revision
 	ports := portsOf(gw)
 	var listen []string
 	for _, port := range ports[1:] {
@@ -293,7 +295,7 @@ func (v View) values(called names) Values {
 		Name: called.workload, ServiceAccount: called.account,
 		Labels: labels, Annotations: annotations,
 		PodLabels: podLabels, PodAnnotations: podAnnotations,
-		Selector: map[string]string{GatewayLabel: labelValue(gw.Name)},
+		Selector: map[string]string{gateway.GatewayNameLabelKey: labelValue(gw.Name)},
 		Ports:    ports, Listen: strings.Join(listen, ","),
 		ServiceType: cmp.Or(gw.Annotations[serviceTypeOverride], string(corev1.ServiceTypeLoadBalancer)), Address: address,
 		Image: proxyImage, Revision: v.Revision,

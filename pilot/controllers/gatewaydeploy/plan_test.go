@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 func TestDecide_Skipped(t *testing.T) {
@@ -35,7 +37,7 @@ func TestDecide_Skipped(t *testing.T) {
 		version bool
 	}{
 		"default class without object":            {version: true},
-		"our class":                               {change: other, class: class(ControllerName), version: true},
+		"our class":                               {change: other, class: class(reconcile.GatewayController), version: true},
 		"missing class":                           {change: other, skipped: true},
 		"a class of another controller":           {change: other, class: class("example.com/c"), skipped: true},
 		"default class of another controller":     {class: class("example.com/c"), skipped: true},
@@ -47,7 +49,7 @@ func TestDecide_Skipped(t *testing.T) {
 		"two addresses":                           {change: address(&ip, &ip), skipped: true},
 		"the controller version of an old istiod": {change: annotated(versionAnnotation, "1"), version: true},
 		"class that is not accepted": {change: other, class: func() *gateway.GatewayClass {
-			c := class(ControllerName)
+			c := class(reconcile.GatewayController)
 			c.Spec.ParametersRef = &gateway.ParametersReference{}
 			return c
 		}(), skipped: true},
@@ -91,7 +93,7 @@ func TestDecide_NewGateway(t *testing.T) {
 		if len(owners) != 1 || owners[0].UID != "uid-1" || owners[0].Kind != "Gateway" || owners[0].APIVersion != "gateway.networking.k8s.io/v1" || owners[0].Controller != nil {
 			t.Errorf("the owners of the %s are %+v", kind, owners)
 		}
-		for key, want := range map[string]string{ManagedLabel: ManagedBy, GatewayLabel: "web", classLabel: "istio"} {
+		for key, want := range map[string]string{ManagedLabel: ManagedBy, gateway.GatewayNameLabelKey: "web", gateway.GatewayClassNameLabelKey: "istio"} {
 			if got := o.GetLabels()[key]; got != want {
 				t.Errorf("label %s of the %s is %q, want %q", key, kind, got, want)
 			}
@@ -129,40 +131,40 @@ func TestDecide_ExistingObjects(t *testing.T) {
 		version string // resourceVersion of an apply
 	}{
 		"as created": {func(w document) []write {
-			return []write{{ControllerName, false, w}}
+			return []write{{reconcile.GatewayController, false, w}}
 		}, "leave", ""},
 		"as applied": {func(w document) []write {
-			return []write{{ControllerName, true, w}}
+			return []write{{reconcile.GatewayController, true, w}}
 		}, "leave", ""},
 		"added fields of others": {func(w document) []write {
 			more := edited(edited(w, "Local", "spec", "externalTrafficPolicy"), "b", "metadata", "annotations", "a")
-			return []write{{ControllerName, false, w}, {"kubectl-edit", false, more}}
+			return []write{{reconcile.GatewayController, false, w}, {"kubectl-edit", false, more}}
 		}, "leave", ""},
 		"changed field of the create": {func(w document) []write {
-			return []write{{ControllerName, false, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
+			return []write{{reconcile.GatewayController, false, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
 		}, "apply+claim", "42"},
 		"changed field of the apply": {func(w document) []write {
-			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
+			return []write{{reconcile.GatewayController, true, w}, {"kubectl-edit", false, edited(w, "NodePort", "spec", "type")}}
 		}, "apply", "42"},
 		"removed field": {func(w document) []write {
 			less := runtime.DeepCopyJSON(w)
 			unstructured.RemoveNestedField(less, "spec", "ipFamilyPolicy")
-			return []write{{ControllerName, true, w}, {"kubectl-edit", false, less}}
+			return []write{{reconcile.GatewayController, true, w}, {"kubectl-edit", false, less}}
 		}, "apply", "42"},
 		"applied with more fields": {func(w document) []write {
-			return []write{{ControllerName, true, sealed(edited(w, "Local", "spec", "externalTrafficPolicy"))}}
+			return []write{{reconcile.GatewayController, true, sealed(edited(w, "Local", "spec", "externalTrafficPolicy"))}}
 		}, "apply", "42"},
 		"removed port": {func(w document) []write {
-			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, ports, "spec", "ports")}}
+			return []write{{reconcile.GatewayController, true, w}, {"kubectl-edit", false, edited(w, ports, "spec", "ports")}}
 		}, "apply", "42"},
 		"added port": {func(w document) []write {
 			have, _, _ := unstructured.NestedSlice(w, "spec", "ports")
-			return []write{{ControllerName, true, w}, {"kubectl-edit", false, edited(w, append(have, ports...), "spec", "ports")}}
+			return []write{{reconcile.GatewayController, true, w}, {"kubectl-edit", false, edited(w, append(have, ports...), "spec", "ports")}}
 		}, "leave", ""},
 		"applied by istiod": {func(w document) []write {
 			plain := runtime.DeepCopyJSON(w)
 			unstructured.RemoveNestedField(plain, "metadata", "annotations", appliedAnnotation)
-			return []write{{ControllerName, true, plain}}
+			return []write{{reconcile.GatewayController, true, plain}}
 		}, "apply", "42"},
 		"with defaults of the API server": {func(w document) []write {
 			full := edited(w, "None", "spec", "sessionAffinity")
@@ -172,7 +174,7 @@ func TestDecide_ExistingObjects(t *testing.T) {
 					port["nodePort"] = int64(30000)
 				}
 			}
-			return []write{{ControllerName, false, edited(full, list, "spec", "ports")}}
+			return []write{{reconcile.GatewayController, false, edited(full, list, "spec", "ports")}}
 		}, "leave", ""},
 		"without label": {func(w document) []write {
 			plain := runtime.DeepCopyJSON(w)
@@ -180,13 +182,13 @@ func TestDecide_ExistingObjects(t *testing.T) {
 			return []write{{"kubectl-create", false, plain}}
 		}, "leave:NotManaged", ""},
 		"of another Gateway": {func(w document) []write {
-			return []write{{ControllerName, false, edited(w, "other", "metadata", "labels", GatewayLabel)}}
+			return []write{{reconcile.GatewayController, false, edited(w, "other", "metadata", "labels", gateway.GatewayNameLabelKey)}}
 		}, "leave:NameTaken", ""},
 		"of a deleted Gateway of the same name": {func(w document) []write {
 			old := runtime.DeepCopyJSON(w)
 			o := unstructured.Unstructured{Object: old}
 			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: "web", UID: "uid-0"}})
-			return []write{{ControllerName, true, sealed(old)}}
+			return []write{{reconcile.GatewayController, true, sealed(old)}}
 		}, "apply", "42"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +226,7 @@ func TestDecide_NothingAfterWrites(t *testing.T) {
 				t.Errorf("the plan after creates is %s", got)
 			}
 			for _, s := range p.plan().Steps {
-				p.put(s.Kind, write{ControllerName, true, s.Document})
+				p.put(s.Kind, write{reconcile.GatewayController, true, s.Document})
 			}
 			if got := p.plan().actions(); got != "leave leave leave" {
 				t.Errorf("the plan after applies is %s", got)
@@ -240,7 +242,9 @@ func TestDecide_ChosenServiceAccount(t *testing.T) {
 			unstructured.RemoveNestedField(d, "metadata", "labels")
 			return d
 		},
-		"of another Gateway": func(d map[string]any) map[string]any { return edited(d, "other", "metadata", "labels", GatewayLabel) },
+		"of another Gateway": func(d map[string]any) map[string]any {
+			return edited(d, "other", "metadata", "labels", gateway.GatewayNameLabelKey)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := play(t, annotated(accountOverride, "shared"))
@@ -270,14 +274,14 @@ func TestDecide_KeepsFormerSelector(t *testing.T) {
 	former := map[string]any{formerGatewayLabel: "web"}
 	want := p.plan().document(Deployment).Object
 	old := edited(edited(want, former, "spec", "selector", "matchLabels"), "web", "spec", "template", "metadata", "labels", formerGatewayLabel)
-	p.put(Deployment, write{ControllerName, true, sealed(old)})
+	p.put(Deployment, write{reconcile.GatewayController, true, sealed(old)})
 	step := p.plan().Steps[2]
 	if step.Action != Leave || step.Problem != nil {
 		t.Errorf("the Deployment is to %s: %v", step.Action, step.Problem)
 	}
 	selector, _, _ := unstructured.NestedStringMap(step.Document, "spec", "selector", "matchLabels")
 	labels, _, _ := unstructured.NestedStringMap(step.Document, "spec", "template", "metadata", "labels")
-	if len(selector) != 1 || selector[formerGatewayLabel] != "web" || labels[formerGatewayLabel] != "web" || labels[GatewayLabel] != "web" {
+	if len(selector) != 1 || selector[formerGatewayLabel] != "web" || labels[formerGatewayLabel] != "web" || labels[gateway.GatewayNameLabelKey] != "web" {
 		t.Errorf("the selector is %v, the Pods have %v", selector, labels)
 	}
 }
@@ -294,7 +298,7 @@ func TestKeepSelector(t *testing.T) {
 
 func TestDecide_DeletedObject(t *testing.T) {
 	p := play(t)
-	o := p.put(Service, write{ControllerName, false, edited(p.plan().document(Service).Object, "NodePort", "spec", "type")})
+	o := p.put(Service, write{reconcile.GatewayController, false, edited(p.plan().document(Service).Object, "NodePort", "spec", "type")})
 	o.SetDeletionTimestamp(&metav1.Time{})
 	if got := p.plan().actions(); got != "create leave create" {
 		t.Errorf("the plan is %s", got)
@@ -303,7 +307,7 @@ func TestDecide_DeletedObject(t *testing.T) {
 
 func TestDecide_InvalidManagedFields(t *testing.T) {
 	p := play(t)
-	o := p.put(Service, write{ControllerName, true, sealed(edited(p.plan().document(Service).Object, "b", "metadata", "annotations", "a"))})
+	o := p.put(Service, write{reconcile.GatewayController, true, sealed(edited(p.plan().document(Service).Object, "b", "metadata", "annotations", "a"))})
 	fields := o.GetManagedFields()
 	fields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:spec":1}`)
 	o.SetManagedFields(fields)
@@ -351,7 +355,7 @@ func TestDecide_KeepsServiceType(t *testing.T) {
 	if kind, set, _ := unstructured.NestedString(first.Document, "spec", "type"); first.Action != Apply || set {
 		t.Errorf("the Service is to %s with type %q", first.Action, kind)
 	}
-	p.put(Service, write{"kubectl", false, own}, write{ControllerName, true, first.Document})
+	p.put(Service, write{"kubectl", false, own}, write{reconcile.GatewayController, true, first.Document})
 	if again := step(); again.Action != Leave || again.Problem != nil {
 		t.Errorf("then it is to %s: %v", again.Action, again.Problem)
 	}

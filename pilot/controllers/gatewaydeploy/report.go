@@ -67,7 +67,7 @@ func (c *Controller) annotate(ctx context.Context, self reconcile.Target[key, *g
 	if err != nil {
 		return false, err
 	}
-	got, rejected := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: ControllerName})
+	got, rejected := c.writer.Gateways(gw.Namespace).Patch(ctx, gw.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: reconcile.GatewayController})
 	err = self.Answered(gw, got, rejected, "write annotations of Gateway "+keyOf(gw).String())
 	return rejected == nil, err
 }

@@ -5,6 +5,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
 // step compares one document with the existing object.
@@ -63,7 +64,7 @@ func (v View) conflict(s Step, present metav1.Object, chosen bool) *Problem {
 			s.Kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
 		return problemf(reasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
-			s.Kind, s.Namespace, s.Name, present.GetLabels()[GatewayLabel], NameOverride)
+			s.Kind, s.Namespace, s.Name, present.GetLabels()[gateway.GatewayNameLabelKey], NameOverride)
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func TestTemplate_PortsAndAddress(t *testing.T) {
 	}
 	want := map[string]any{
 		"type": "NodePort", "loadBalancerIP": "192.0.2.7", "ipFamilyPolicy": "PreferDualStack",
-		"selector": map[string]any{GatewayLabel: "web"},
+		"selector": map[string]any{gateway.GatewayNameLabelKey: "web"},
 		"ports":    []any{port("status-port", 15021, "tcp", "TCP"), port("http", 8080, "http", "TCP"), port("tls", 8443, "tls", "TCP"), port("udp", 8443, "udp", "UDP")},
 	}
 	if !reflect.DeepEqual(spec, want) {

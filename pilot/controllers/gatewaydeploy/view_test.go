@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -27,7 +28,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 	gw := &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "uid-1", ResourceVersion: "7"},
 		Spec: gateway.GatewaySpec{
-			GatewayClassName: DefaultClass,
+			GatewayClassName: reconcile.GatewayClass,
 			Listeners:        []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
 		},
 	}
@@ -96,7 +97,7 @@ func (p *played) settle() {
 	p.t.Helper()
 	for _, s := range p.plan().Steps {
 		if s.Action == Create {
-			p.put(s.Kind, write{ControllerName, false, s.Document})
+			p.put(s.Kind, write{reconcile.GatewayController, false, s.Document})
 		}
 	}
 }

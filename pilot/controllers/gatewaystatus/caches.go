@@ -215,7 +215,7 @@ func (c *caches) namespaceKeys(namespace *corev1.Namespace) []key {
 
 // pilotRevisions returns the revision and the tag of the Service of a control plane, or nothing for other Services.
 func pilotRevisions(o *corev1.Service) (all []string) {
-	for _, name := range []string{o.Labels[revisionLabel], o.Labels[tagLabel]} {
+	for _, name := range []string{o.Labels[reconcile.RevisionLabel], o.Labels[tagLabel]} {
 		if name != "" && o.Labels[gateway.GatewayNameLabelKey] == "" {
 			all = append(all, name)
 		}
@@ -230,7 +230,7 @@ func (c *caches) labelled(revisions ...string) (all []key) {
 	}
 	for _, g := range c.gatewayCache.List() {
 		namespace := c.namespace(g.Namespace)
-		if namespace != nil && slices.Contains(revisions, reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[revisionLabel]) {
+		if namespace != nil && slices.Contains(revisions, reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[reconcile.RevisionLabel]) {
 			all = append(all, key{gatewayKind, g.Namespace, g.Name})
 		}
 	}

@@ -5,16 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/gateway-api/pkg/features"
-)
 
-// ClassName is the name of the class that is created if it is missing.
-const ClassName = "istio"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+)
 
 // newClass returns the class to create.
 func newClass() *gateway.GatewayClass {
 	return &gateway.GatewayClass{
-		ObjectMeta: metav1.ObjectMeta{Name: ClassName},
-		Spec:       gateway.GatewayClassSpec{ControllerName: ControllerName, Description: new("Gateways with automatically deployed proxies")},
+		ObjectMeta: metav1.ObjectMeta{Name: reconcile.GatewayClass},
+		Spec:       gateway.GatewayClassSpec{ControllerName: reconcile.GatewayController, Description: new("Gateways with automatically deployed proxies")},
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 func TestClassStatus(t *testing.T) {
@@ -42,10 +44,10 @@ func TestOurs(t *testing.T) {
 		revision string
 		want     bool
 	}{
-		"exists":           {ClassName, newClass(), "stable", true},
-		"missing":          {ClassName, nil, "stable", true},
-		"other revision":   {ClassName, nil, "canary", false},
-		"other controller": {ClassName, foreign, "stable", false},
+		"exists":           {reconcile.GatewayClass, newClass(), "stable", true},
+		"missing":          {reconcile.GatewayClass, nil, "stable", true},
+		"other revision":   {reconcile.GatewayClass, nil, "canary", false},
+		"other controller": {reconcile.GatewayClass, foreign, "stable", false},
 		"other class":      {"none", newClass(), "stable", false},
 	} {
 		g := newGateway(t, plain)
@@ -71,7 +73,7 @@ func TestUnknownClass(t *testing.T) {
 				v := usual(t, g)
 				v.revision = revision
 				if !exists {
-					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == ClassName })
+					v.objects = slices.DeleteFunc(v.objects, func(o metav1.Object) bool { return o.GetName() == reconcile.GatewayClass })
 				}
 				p := unknownClass(v, g)
 				if got := p != nil; got != (want && ours) || got && (p.Reason != reasonUnknownClass || !strings.Contains(p.Message, class)) {
@@ -87,11 +89,11 @@ func TestUnknownRevision(t *testing.T) {
 		label, namespace, class, revision string
 		want                              bool
 	}{
-		"unknown":                       {"prod", "", ClassName, "stable", true},
-		"unknown in the namespace":      {"", "prod", ClassName, "stable", true},
-		"known":                         {"canary", "prod", ClassName, "stable", false},
-		"no label":                      {"", "", ClassName, "stable", false},
-		"not the default revision":      {"prod", "", ClassName, "canary", false},
+		"unknown":                       {"prod", "", reconcile.GatewayClass, "stable", true},
+		"unknown in the namespace":      {"", "prod", reconcile.GatewayClass, "stable", true},
+		"known":                         {"canary", "prod", reconcile.GatewayClass, "stable", false},
+		"no label":                      {"", "", reconcile.GatewayClass, "stable", false},
+		"not the default revision":      {"prod", "", reconcile.GatewayClass, "canary", false},
 		"class of another controller":   {"prod", "", "other", "stable", false},
 		"class that does not exist yet": {"prod", "", "none", "stable", false},
 	} {
@@ -99,7 +101,7 @@ func TestUnknownRevision(t *testing.T) {
 		v := usual(t, g)
 		v.revision = test.revision
 		if test.namespace != "" {
-			v.namespace("infra").Labels = map[string]string{revisionLabel: test.namespace}
+			v.namespace("infra").Labels = map[string]string{reconcile.RevisionLabel: test.namespace}
 		}
 		p := unknownRevision(v, g)
 		if got := p != nil; got != test.want || got && (p.Reason != reasonUnknownRevision || !strings.Contains(p.Message, "prod")) {

@@ -50,7 +50,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	c.watch(c.loop, c.api, c.loop.Client().Kube(), config.Tags)
 	c.grace = reconcile.NewGrace(func(k key) { c.loop.Enqueue(k) })
-	config.Tags.AddHandler(func(sets.Set[string]) { c.loop.EnqueueAll(key{classKind, "", ClassName}) })
+	config.Tags.AddHandler(func(sets.Set[string]) { c.loop.EnqueueAll(key{classKind, "", reconcile.GatewayClass}) })
 	return c, nil
 }
 
@@ -70,7 +70,7 @@ func (c *Controller) Problem() error { return c.loop.Problem() }
 // Run writes statuses until ctx is done. It returns nil after everything it started and all its writes
 // have ended.
 func (c *Controller) Run(ctx context.Context) error {
-	return c.loop.Run(ctx, func(context.Context) { c.loop.Enqueue(key{classKind, "", ClassName}) })
+	return c.loop.Run(ctx, func(context.Context) { c.loop.Enqueue(key{classKind, "", reconcile.GatewayClass}) })
 }
 
 // reconcile updates the status of one object.

@@ -19,6 +19,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // A change that affects a status causes an attempt during back-off. Other changes do not.
@@ -247,12 +248,12 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStub(t)
 		label := func(revision string) {
-			changed("gw", func(o *gateway.Gateway) { o.Labels = map[string]string{revisionLabel: revision} })(s)
+			changed("gw", func(o *gateway.Gateway) { o.Labels = map[string]string{reconcile.RevisionLabel: revision} })(s)
 		}
 		label("prod")
 		s.run(Config{}, func() {
 			s.wantProblems(1, 0)
-			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{revisionLabel: "prod"}}})
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "pilot-prod", Labels: map[string]string{reconcile.RevisionLabel: "prod"}}})
 			s.wantProblems(1, 1)
 			label("misspelt")
 			s.wantProblems(2, 1)
@@ -261,7 +262,7 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 			s.wantProblems(2, 2)
 			label("elsewhere")
 			s.wantProblems(3, 2)
-			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "istiod", Labels: map[string]string{revisionLabel: "a", tagLabel: "elsewhere"}}})
+			s.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "istiod", Labels: map[string]string{reconcile.RevisionLabel: "a", tagLabel: "elsewhere"}}})
 			s.wantProblems(3, 3)
 		})
 	})
@@ -285,7 +286,7 @@ func TestReconcile_AddressChange(t *testing.T) {
 			o.Spec.Listeners[0].Protocol, o.Spec.Listeners[0].TLS = gateway.HTTPProtocolType, nil
 		}
 		changed("gw", plain)(s)
-		s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "further", ResourceVersion: "1"}, Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}})
+		s.put(&gateway.GatewayClass{ObjectMeta: metav1.ObjectMeta{Name: "further", ResourceVersion: "1"}, Spec: gateway.GatewayClassSpec{ControllerName: reconcile.GatewayController}})
 		s.run(Config{}, func() {
 			synctest.Wait()
 			before := s.gateway().Status
@@ -363,7 +364,7 @@ func TestReconcile_ObsoleteEntry(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStub(t)
 				changed("route", func(o *route) {
-					o.Status.Parents = []gateway.RouteParentStatus{{ParentRef: o.Spec.ParentRefs[0], ControllerName: ControllerName}}
+					o.Status.Parents = []gateway.RouteParentStatus{{ParentRef: o.Spec.ParentRefs[0], ControllerName: reconcile.GatewayController}}
 				})(s)
 				s.remove("gateways")
 				s.OnRead(func(r apiserver.Request) apiserver.Fault {

@@ -12,6 +12,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -237,7 +238,7 @@ func TestGatewayStatus_Programmed(t *testing.T) {
 			v.gateway("infra", "gw").Spec.Addresses = []gateway.GatewaySpecAddress{{}}
 		}, "True/Programmed", "True/Programmed"},
 		"parameters of the class": {func(v *table) {
-			v.class(ClassName).Spec.ParametersRef = &gateway.ParametersReference{}
+			v.class(reconcile.GatewayClass).Spec.ParametersRef = &gateway.ParametersReference{}
 		}, "False/Invalid", "False/Pending"},
 		"no listener valid": {func(v *table) {
 			v.gateway("infra", "gw").Spec.Listeners[0] = *read[gateway.Listener](t, fmt.Sprintf(secure, "bad"))

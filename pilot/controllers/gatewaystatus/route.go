@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // parentGateway returns the Gateway of a parentRef. If the parent is not a Gateway, ok is false.
@@ -37,7 +39,7 @@ func routeParents(v view, r *route) []gateway.RouteParentStatus {
 			continue
 		}
 		_, unattached := attach(v, r, ref, g, checkListeners(v, g))
-		all = append(all, gateway.RouteParentStatus{ParentRef: ref, ControllerName: ControllerName, Conditions: []metav1.Condition{
+		all = append(all, gateway.RouteParentStatus{ParentRef: ref, ControllerName: reconcile.GatewayController, Conditions: []metav1.Condition{
 			holds(gateway.RouteConditionAccepted, cmp.Or(unattached, unknownFilter(r)), gateway.RouteReasonAccepted, r.Generation),
 			holds(gateway.RouteConditionResolvedRefs, unresolved(v, r), gateway.RouteReasonResolvedRefs, r.Generation),
 		}})
@@ -69,7 +71,7 @@ func obsolete(v view, r *route, parent gateway.ParentReference) (remove, verify 
 		return true, referenced
 	case !mine(v, g.ObjectMeta):
 		return false, false
-	case v.class(string(g.Spec.GatewayClassName)) == nil && g.Spec.GatewayClassName != ClassName:
+	case v.class(string(g.Spec.GatewayClassName)) == nil && g.Spec.GatewayClassName != reconcile.GatewayClass:
 		return !referenced, false // a missing class changes no Gateway that was accepted
 	}
 	return true, false

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // parentStates returns the name and the conditions of each entry.
@@ -248,7 +250,7 @@ func TestRouteParents_Revision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			route := newRoute(t, "infra", spec)
 			route.Labels = test.route
-			v := usual(t, gatewayOf(t, "gw", ClassName, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", ClassName, "canary"), gatewayOf(t, "lost", "none", ""), route)
+			v := usual(t, gatewayOf(t, "gw", reconcile.GatewayClass, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", reconcile.GatewayClass, "canary"), gatewayOf(t, "lost", "none", ""), route)
 			v.revision = test.revision
 			if test.space != nil {
 				v.namespace("infra").Labels = test.space
@@ -287,7 +289,7 @@ func TestObsolete(t *testing.T) {
 		"{kind: Service, group: '', name: gw, namespace: infra}":   {false, false},
 		"{kind: ListenerSet, name: gw, namespace: infra, port: 1}": {false, false},
 	} {
-		v := usual(t, gatewayOf(t, "gw", ClassName, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", ClassName, "canary"), gatewayOf(t, "lost", "none", ""), route)
+		v := usual(t, gatewayOf(t, "gw", reconcile.GatewayClass, ""), gatewayOf(t, "other", "other", ""), gatewayOf(t, "canary", reconcile.GatewayClass, "canary"), gatewayOf(t, "lost", "none", ""), route)
 		if remove, verify := obsolete(v, route, *read[gateway.ParentReference](t, parent)); remove != want[0] || verify != want[1] {
 			t.Errorf("%s: remove %v, verify %v, want %v", parent, remove, verify, want)
 		}

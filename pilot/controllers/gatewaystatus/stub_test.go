@@ -20,6 +20,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -122,7 +123,7 @@ func world() []runtime.Object {
 	certs, port := gateway.Namespace("certs"), gateway.PortNumber(80)
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: meta("", "apps")},
-		&gateway.GatewayClass{ObjectMeta: meta("", "istio"), Spec: gateway.GatewayClassSpec{ControllerName: ControllerName}},
+		&gateway.GatewayClass{ObjectMeta: meta("", "istio"), Spec: gateway.GatewayClassSpec{ControllerName: reconcile.GatewayController}},
 		&gateway.Gateway{ObjectMeta: meta("apps", "gw"), Spec: gateway.GatewaySpec{GatewayClassName: "istio", Listeners: []gateway.Listener{{
 			Name: "https", Port: 443, Protocol: gateway.HTTPSProtocolType,
 			TLS: &gateway.ListenerTLSConfig{CertificateRefs: []gateway.SecretObjectReference{{Name: "tls", Namespace: &certs}}},

@@ -9,15 +9,10 @@ import (
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
-// ControllerName is the name of the controller in GatewayClasses and in the status of routes.
-const ControllerName gateway.GatewayController = "istio.io/gateway-controller"
-
 const (
 	gatewayKind = "Gateway"
 	serviceKind = "Service"
 	secretKind  = "Secret"
-	// revisionLabel names a revision or a tag.
-	revisionLabel = "istio.io/rev"
 	// tagLabel names a tag of the revision of a Service.
 	tagLabel = "istio.io/tag"
 )
@@ -60,16 +55,16 @@ func ours(v view, g *gateway.Gateway) bool {
 	}
 	class := v.class(string(g.Spec.GatewayClassName))
 	if class == nil {
-		return g.Spec.GatewayClassName == ClassName && mine(v, g.ObjectMeta)
+		return g.Spec.GatewayClassName == reconcile.GatewayClass && mine(v, g.ObjectMeta)
 	}
-	return class.Spec.ControllerName == ControllerName && mine(v, g.ObjectMeta)
+	return class.Spec.ControllerName == reconcile.GatewayController && mine(v, g.ObjectMeta)
 }
 
 // unknownClass returns a problem if a Gateway of the revision has a missing class, or nil. The class istio
 // never counts as missing.
 func unknownClass(v view, g *gateway.Gateway) *problem {
 	class := string(g.Spec.GatewayClassName)
-	if class == ClassName || v.class(class) != nil || !mine(v, g.ObjectMeta) {
+	if class == reconcile.GatewayClass || v.class(class) != nil || !mine(v, g.ObjectMeta) {
 		return nil
 	}
 	return problemf(reasonUnknownClass, "GatewayClass %s does not exist; create it or set another class", class)
@@ -80,14 +75,14 @@ func unknownClass(v view, g *gateway.Gateway) *problem {
 func unknownRevision(v view, g *gateway.Gateway) *problem {
 	namespace := v.namespace(g.Namespace)
 	class := v.class(string(g.Spec.GatewayClassName))
-	if namespace == nil || class == nil || class.Spec.ControllerName != ControllerName || !v.isMine(metav1.ObjectMeta{}) {
+	if namespace == nil || class == nil || class.Spec.ControllerName != reconcile.GatewayController || !v.isMine(metav1.ObjectMeta{}) {
 		return nil
 	}
-	revision := reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[revisionLabel]
+	revision := reconcile.Inherited(g.ObjectMeta, namespace.Labels).Labels[reconcile.RevisionLabel]
 	if revision == "" || v.claimed(revision) {
 		return nil
 	}
-	return problemf(reasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, revisionLabel)
+	return problemf(reasonUnknownRevision, "no revision or tag %s exists, so no controller serves the Gateway; correct the label %s or install the revision", revision, reconcile.RevisionLabel)
 }
 
 // meta returns the metadata that is kept of all objects.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // table is a view of listed objects.
@@ -141,7 +143,7 @@ func newGateway(t *testing.T, listeners ...string) *gateway.Gateway {
 	t.Helper()
 	g := &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: "gw", Namespace: "infra", UID: types.UID("g"), Generation: 3},
-		Spec:       gateway.GatewaySpec{GatewayClassName: ClassName},
+		Spec:       gateway.GatewaySpec{GatewayClassName: reconcile.GatewayClass},
 	}
 	for _, l := range listeners {
 		g.Spec.Listeners = append(g.Spec.Listeners, *read[gateway.Listener](t, l))

@@ -28,7 +28,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 	switch {
 	case !known:
 		return nil
-	case have == nil && (k.name != ClassName || c.config.LeaveClass):
+	case have == nil && (k.name != reconcile.GatewayClass || c.config.LeaveClass):
 		return nil
 	case have == nil:
 		created, err := c.api.GatewayClasses().Create(ctx, newClass(), metav1.CreateOptions{})
@@ -36,7 +36,7 @@ func (c *Controller) reconcileClass(ctx context.Context, k key) error {
 			defer c.loop.Enqueue(k) // to write its status, after the answer is recorded
 		}
 		return target.Answered(nil, created, err, "create GatewayClass "+k.name)
-	case have.Spec.ControllerName != ControllerName || have.DeletionTimestamp != nil:
+	case have.Spec.ControllerName != reconcile.GatewayController || have.DeletionTimestamp != nil:
 		return nil
 	case !c.isMine(have.ObjectMeta) && judged(have):
 		return nil
@@ -136,7 +136,7 @@ func (c *Controller) reconcileRoute(ctx context.Context, k key) error {
 func (c *Controller) obsoleteEntries(ctx context.Context, r *route, wanted []gateway.RouteParentStatus) (all []int, err error) {
 	kept := make([]bool, len(wanted))
 	for i, have := range r.Status.Parents {
-		if have.ControllerName != ControllerName {
+		if have.ControllerName != reconcile.GatewayController {
 			continue
 		}
 		if j := indexOf(wanted, kept, r, have.ParentRef); j >= 0 {
@@ -181,7 +181,7 @@ func changeParents(r *route, wanted []gateway.RouteParentStatus, removed []int, 
 	written := make([]bool, len(wanted))
 	for i, have := range present {
 		j := indexOf(wanted, written, r, have.ParentRef)
-		if have.ControllerName != ControllerName || j < 0 {
+		if have.ControllerName != reconcile.GatewayController || j < 0 {
 			continue
 		}
 		written[j] = true
@@ -228,7 +228,7 @@ func full(left int) *problem {
 	if left == 0 {
 		return nil
 	}
-	return problemf(reasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, ControllerName)
+	return problemf(reasonStatusFull, "status.parents is limited to %d entries; entries of %s are missing because of entries of other controllers", maxParents, reconcile.GatewayController)
 }
 
 // indexOf returns the index of the wanted entry for a parent that is not written yet, or -1.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
+
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // entry returns an entry of the status of a route.
@@ -54,7 +56,7 @@ func steps(t *testing.T, p *patch) (all []string) {
 }
 
 func TestChangeParents(t *testing.T) {
-	const ours, theirs, stamp = ControllerName, "example.com/other", "1970-01-24T03:33:20Z"
+	const ours, theirs, stamp = reconcile.GatewayController, "example.com/other", "1970-01-24T03:33:20Z"
 	guard := "replace /metadata/resourceVersion 7"
 	a, b := entry("a", ours, "True", metav1.Time{}), entry("b", ours, "False", metav1.Time{})
 	other := func(name string) gateway.RouteParentStatus { return entry(name, theirs, "True", early) }

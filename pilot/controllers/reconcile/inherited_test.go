@@ -10,12 +10,12 @@ import (
 func TestInherited(t *testing.T) {
 	for name, test := range map[string]struct{ own, namespace, want map[string]string }{
 		"neither":       {nil, nil, nil},
-		"its own":       {map[string]string{revisionLabel: "a"}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "a"}},
-		"its own empty": {map[string]string{revisionLabel: ""}, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: ""}},
+		"its own":       {map[string]string{RevisionLabel: "a"}, map[string]string{RevisionLabel: "b"}, map[string]string{RevisionLabel: "a"}},
+		"its own empty": {map[string]string{RevisionLabel: ""}, map[string]string{RevisionLabel: "b"}, map[string]string{RevisionLabel: ""}},
 		"its namespace's": {
-			map[string]string{"x": "y"}, map[string]string{revisionLabel: "b", "z": ""}, map[string]string{"x": "y", revisionLabel: "b"},
+			map[string]string{"x": "y"}, map[string]string{RevisionLabel: "b", "z": ""}, map[string]string{"x": "y", RevisionLabel: "b"},
 		},
-		"without labels": {nil, map[string]string{revisionLabel: "b"}, map[string]string{revisionLabel: "b"}},
+		"without labels": {nil, map[string]string{RevisionLabel: "b"}, map[string]string{RevisionLabel: "b"}},
 	} {
 		before := maps.Clone(test.own)
 		got := Inherited(metav1.ObjectMeta{Name: "a", Labels: test.own}, test.namespace)

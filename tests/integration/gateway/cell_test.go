@@ -15,6 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -104,7 +105,7 @@ func (p *plane) ofGateway(name string) conditions {
 func (p *plane) ofRoute(name, parent string) conditions {
 	return func() []metav1.Condition {
 		for _, entry := range p.route(name).Status.Parents {
-			if string(entry.ParentRef.Name) == parent && entry.ControllerName == gatewaystatus.ControllerName {
+			if string(entry.ParentRef.Name) == parent && entry.ControllerName == reconcile.GatewayController {
 				return entry.Conditions
 			}
 		}

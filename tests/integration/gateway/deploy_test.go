@@ -12,6 +12,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 // workload lists the objects of each Gateway.
@@ -117,7 +118,7 @@ func TestApply_OfDeletedObject(t *testing.T) {
 	stale.SetResourceVersion(present.GetResourceVersion())
 	rejected := func(when string) {
 		t.Helper()
-		_, err := client.Apply(t.Context(), "web", stale, metav1.ApplyOptions{FieldManager: gatewaydeploy.ControllerName, Force: true})
+		_, err := client.Apply(t.Context(), "web", stale, metav1.ApplyOptions{FieldManager: reconcile.GatewayController, Force: true})
 		if !apierrors.IsConflict(err) {
 			t.Errorf("%s: %v", when, err)
 		}
@@ -171,7 +172,7 @@ func TestObsolete_Deleted(t *testing.T) {
 	p.gateway(p.home, "by-hand")
 	p.exist(true, "by-hand-istio", workload...)
 	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{gatewaydeploy.GatewayLabel: "by-hand"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{gateway.GatewayNameLabelKey: "by-hand"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
 	}, metav1.CreateOptions{})
 	p.must(err)

@@ -17,7 +17,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -121,7 +121,7 @@ func (p *plane) gateway(namespace, name string, change ...func(*gateway.Gateway)
 	g := &gateway.Gateway{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: gateway.GatewaySpec{
-			GatewayClassName: gatewaydeploy.DefaultClass, Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
+			GatewayClassName: reconcile.GatewayClass, Listeners: []gateway.Listener{{Name: "http", Port: 8080, Protocol: gateway.HTTPProtocolType}},
 		},
 	}
 	for _, do := range change {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
-	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
+	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 )
 
 const (
@@ -35,7 +35,7 @@ func TestStatus_FollowsCluster(t *testing.T) {
 	c.start()
 	c.condition(func() []metav1.Condition { // no revision is the default
 		class, err := c.api.GatewayClasses().Get(t.Context(), "istio", metav1.GetOptions{})
-		if err != nil || class.Spec.ControllerName != gatewaystatus.ControllerName {
+		if err != nil || class.Spec.ControllerName != reconcile.GatewayController {
 			return nil
 		}
 		return class.Status.Conditions
@@ -125,7 +125,7 @@ func (p *plane) theirs(name string) (all []any) {
 	p.must(err)
 	entries, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
 	for _, one := range entries {
-		if entry, _ := one.(map[string]any); entry["controllerName"] != string(gatewaystatus.ControllerName) {
+		if entry, _ := one.(map[string]any); entry["controllerName"] != reconcile.GatewayController {
 			all = append(all, one)
 		}
 	}

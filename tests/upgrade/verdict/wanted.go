@@ -11,8 +11,6 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-const gatewayLabel = "gateway.networking.k8s.io/gateway-name"
-
 // Wanted describes the desired state of objects.
 type Wanted struct {
 	// Bundle is the value of BundleKey in the ConfigMap of every namespace except Excluded.
@@ -108,7 +106,7 @@ func (w Wanted) ofDeployment(o Objects, g gateway.Gateway) string {
 		wanted = w.DefaultRevision
 	}
 	for _, d := range o.Deployments.Items {
-		if d.Namespace != g.Namespace || d.Labels[gatewayLabel] != g.Name {
+		if d.Namespace != g.Namespace || d.Labels[gateway.GatewayNameLabelKey] != g.Name {
 			continue
 		}
 		if got := d.Spec.Template.Annotations[revisionLabel]; got != wanted {

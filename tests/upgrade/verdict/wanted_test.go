@@ -26,7 +26,7 @@ func inState() *Objects {
 			Conditions: condition("Programmed"), Addresses: []gateway.GatewayStatusAddress{{Value: "192.0.2.1"}},
 		}}}},
 		Routes:      &gateway.HTTPRouteList{Items: []gateway.HTTPRoute{{ObjectMeta: web}}},
-		Deployments: &appsv1.DeploymentList{Items: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: map[string]string{gatewayLabel: "web"}}}}},
+		Deployments: &appsv1.DeploymentList{Items: []appsv1.Deployment{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: map[string]string{gateway.GatewayNameLabelKey: "web"}}}}},
 	}
 	o.Ingresses.Items[0].Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.9"}}
 	o.Routes.Items[0].Spec.ParentRefs = []gateway.ParentReference{{Name: "web"}}
@@ -55,7 +55,7 @@ func TestDifferences(t *testing.T) {
 		"Gateway without address":         {func(o *Objects) { o.Gateways.Items[0].Status.Addresses = nil }, "it has no address"},
 		"not deployed": {func(o *Objects) { o.Deployments.Items[0].Namespace = "other" },
 			"gateway's deployment shop/web: it is missing"},
-		"deployment of another Gateway": {func(o *Objects) { o.Deployments.Items[0].Labels[gatewayLabel] = "other" }, "it is missing"},
+		"deployment of another Gateway": {func(o *Objects) { o.Deployments.Items[0].Labels[gateway.GatewayNameLabelKey] = "other" }, "it is missing"},
 		"deployed by another revision": {func(o *Objects) { o.Deployments.Items[0].Spec.Template.Annotations[revisionLabel] = "canary" },
 			`it is of revision "canary"`},
 		"a revision of its own": {func(o *Objects) { o.Gateways.Items[0].Labels = map[string]string{revisionLabel: "canary"} }, `it is of revision "stable"`},
