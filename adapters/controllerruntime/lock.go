@@ -9,8 +9,8 @@ import (
 )
 
 // ClientGoLock returns the lock for an elector of client-go, such as the elector of manager.New
-// (options.LeaderElectionResourceLockInterface). Use it for a lock that client-go does not have: a ConfigMap, or both objects of a
-// migration. Such an elector hands over to no challenger, and its writes have no gate.
+// (options.LeaderElectionResourceLockInterface). Use it for a lock that client-go does not have: a ConfigMap. Such an elector hands
+// over to no challenger, and its writes have no gate.
 func ClientGoLock(lock k8sresourcelock.Interface) resourcelock.Interface { return clientGoLock{lock} }
 
 type clientGoLock struct{ k8sresourcelock.Interface }

@@ -60,8 +60,34 @@ type Candidate struct {
 	Uncoordinated string `json:"uncoordinated,omitempty"`
 }
 
-// able reports whether it can lead.
-func (c Candidate) able() bool { return c.Fit && !c.Late && !c.BackingOff }
+// Readiness is whether a candidate can lead now, or the reason why not.
+type Readiness string
+
+const (
+	Late        Readiness = "late"
+	CoolingDown Readiness = "cooling down"
+	Unfit       Readiness = "unfit"
+	Cold        Readiness = "not warm"
+	Ready       Readiness = "ready"
+)
+
+// Readiness returns the most important reason why the candidate cannot lead now, or Ready.
+func (c Candidate) Readiness() Readiness {
+	switch {
+	case c.Late:
+		return Late
+	case c.BackingOff:
+		return CoolingDown
+	case !c.Fit:
+		return Unfit
+	case !c.Warm:
+		return Cold
+	}
+	return Ready
+}
+
+// able reports whether it can lead, now or after its warm-up.
+func (c Candidate) able() bool { return c.Readiness() == Ready || c.Readiness() == Cold }
 
 // Election is the state of an election.
 type Election struct {
@@ -288,7 +314,7 @@ func Of(l Lock) Election {
 func (e *Election) setHolder(identity, key string) {
 	e.Holder = identity
 	e.Key = key
-	e.Revision, e.Remote = strings.CutPrefix(key, "^")
+	e.Revision, e.Remote = k8sleaderelection.ParseRevisionKey(key)
 }
 
 // problems returns the problems of one lock.
@@ -344,9 +370,15 @@ func (c Candidate) of(d k8sleaderelection.DefaultRevision) bool {
 }
 
 // Revision returns the revision in the candidate's key.
-func (c Candidate) Revision() string { return strings.TrimPrefix(c.Key, "^") }
+func (c Candidate) Revision() string {
+	revision, _ := k8sleaderelection.ParseRevisionKey(c.Key)
+	return revision
+}
 
-func (c Candidate) remote() bool { return strings.HasPrefix(c.Key, "^") }
+func (c Candidate) remote() bool {
+	_, remote := k8sleaderelection.ParseRevisionKey(c.Key)
+	return remote
+}
 
 func first(a, b bool) int {
 	switch {

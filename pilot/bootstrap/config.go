@@ -73,7 +73,7 @@ type Config struct {
 	// the namespace (package coordination).
 	Coordinator bool
 	// ElectionStrategy is the strategy that a coordinator uses to choose the leaders of shared elections. If empty, there is
-	// no coordination. It requires Lock "lease".
+	// no coordination. It requires LockType "lease".
 	ElectionStrategy string
 	// OldestEmulation adds the strategy OldestEmulationVersion to the coordinator. An API server with the feature
 	// CoordinatedLeaderElection implements it itself.

@@ -16,6 +16,7 @@ import (
 	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -100,7 +101,7 @@ func (s *site) followCoordinator(ctx context.Context) error {
 			return le.Status().ElectionID == leaderelection.Coordinator
 		})
 		absent += coordinatorLook
-		if now := s.mine[i].Status(); now.Phase != "following" || now.Acting {
+		if now := s.mine[i].Status(); now.Phase != k8sleaderelection.PhaseFollowing || now.Acting {
 			absent = 0
 		}
 		for _, le := range s.mine {

@@ -34,7 +34,7 @@ func (c Config) validateWitness(wrong func(format string, args ...any)) {
 	}
 }
 
-// Supervise starts this program again as the child of its witness if Witness is WitnessParent. In the parent it does not return.
+// Supervise starts this program again as the child of its witness if WitnessMode is WitnessParent. In the parent it does not return.
 // In the child, and with an invalid configuration, which New reports, it returns nil.
 func Supervise(config Config) error {
 	if config.WitnessMode != WitnessParent || config.Disabled || config.Validate() != nil || !witness.Supported {

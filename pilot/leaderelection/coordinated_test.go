@@ -10,12 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // A coordinated election sets Coordinated and the name of its candidate in the configuration of the elector. An election that cannot
@@ -64,7 +68,8 @@ func TestCoordinatedElection(t *testing.T) {
 	}
 }
 
-// If the API server does not serve LeaseCandidates, candidates do not wait for a coordinator. When it serves them, they do.
+// If the API server does not serve LeaseCandidates, candidates do not wait for a coordinator. When it serves them, they do. During a
+// cool-down that an operator requested, a candidate is published as unfit.
 func TestCoordinatedElection_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch := time.Now()
@@ -117,5 +122,28 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 		if s := b.Status(); !b.IsLeader() || s.Uncoordinated != "the coordinator is absent" {
 			t.Errorf("no coordinator: %+v", s)
 		}
+		coolDown(t, server, b)
 	})
+}
+
+// coolDown steps the leader b down, which is published as unfit until its cool-down ends. Otherwise the coordinator would name it again,
+// and it would release the lock each time.
+func coolDown(t *testing.T, server *apiserver.Server, b *LeaderElection) {
+	t.Helper()
+	unfit := func() bool {
+		var c coordinationv1beta1.LeaseCandidate
+		return !server.Get("leasecandidates", "istio-system", "b.e", &c) || c.Labels[coordination.FitLabel] == "false"
+	}
+	operator := admin.Operator{Requester: "test", Lock: &k8sresourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "e"}, Client: server.Kube(t).CoordinationV1(),
+	}}
+	err := operator.StepDown(t.Context(), "test", 10*time.Second)
+	passes(time.Second)
+	if err != nil || b.IsLeader() || !unfit() {
+		t.Errorf("cool-down: leads %v, published as unfit %v, error %v", b.IsLeader(), unfit(), err)
+	}
+	passes(time.Minute)
+	if !b.IsLeader() || unfit() {
+		t.Errorf("after the cool-down: leads %v, published as unfit %v", b.IsLeader(), unfit())
+	}
 }

@@ -98,12 +98,15 @@ func (h *held) campaign(outer context.Context) error {
 	h.leave.Store(&cancel)
 	h.inner.SetBarred(false)
 	<-ctx.Done()
+	if h.inner.Status().Rejected != "" {
+		h.unproven.Store(true)
+	}
 	h.inner.SetBarred(true)
 	h.await(h.inner.Idle, nil)
 	if h.outer.IsLeader() {
 		release := time.NewTimer(h.releaseWait())
 		defer release.Stop()
-		h.await(func() bool { return h.inner.Status().Phase == "following" }, release.C)
+		h.await(func() bool { return h.inner.Status().Phase == k8sleaderelection.PhaseFollowing }, release.C)
 	}
 	if outer.Err() != nil {
 		return nil
@@ -143,12 +146,10 @@ func (h *held) changed() {
 	case h.news <- struct{}{}:
 	default:
 	}
+	leave := h.leave.Load() // before the status, which is not of an earlier term then
 	// A leader whose renewals are rejected keeps its term until its validity ends.
-	if s := h.inner.Status(); s.Rejected != "" && s.Phase == "following" {
-		h.unproven.Store(true)
-		if leave := h.leave.Load(); leave != nil {
-			(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
-		}
+	if s := h.inner.Status(); leave != nil && s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
+		(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
 	}
 }
 
@@ -194,7 +195,7 @@ func (h *held) status() k8sleaderelection.Status {
 	s.Term = inner.Term
 	s.HandoverWait = max(inner.HandoverWait, outer.HandoverWait)
 	s.Rejected = cmp.Or(inner.Rejected, outer.Rejected)
-	campaigns := outer.Phase == "leading" || outer.Phase == "draining" && inner.Phase != "following"
+	campaigns := outer.Phase == k8sleaderelection.PhaseLeading || outer.Phase == k8sleaderelection.PhaseDraining && inner.Phase != k8sleaderelection.PhaseFollowing
 	if campaigns {
 		s.Phase, s.Reason, s.Since = inner.Phase, inner.Reason, inner.Since
 	}

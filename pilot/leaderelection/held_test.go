@@ -297,6 +297,11 @@ func TestHold_LeaseForbidden(t *testing.T) {
 		if !a.Live() || poor.Live() {
 			t.Errorf("after the right was withdrawn: a leads %v, poor leads %v\n%s", a.Live(), poor.Live(), poor.log.String())
 		}
+		poor.lease.Allow(locktest.Create, locktest.Update)
+		passes(10 * playLease)
+		if a.Live() || !poor.Live() {
+			t.Errorf("after the right was granted again: a leads %v, poor leads %v\n%s", a.Live(), poor.Live(), poor.log.String())
+		}
 		lives.Apart(t, a, poor)
 	})
 }
@@ -318,6 +323,32 @@ func TestHold_OperatorCommands(t *testing.T) {
 		passes(100 * time.Millisecond)
 		if !b.Live() || a.Live() || s.objects.Snapshot().Annotations[record.HoldAnnotation] == "" {
 			t.Errorf("a leads %v, b leads %v: %+v", a.Live(), b.Live(), s.objects.Snapshot())
+		}
+		lives.Apart(t, a, b)
+	})
+}
+
+// After a rejected renewal, a follower makes one dry run of an acquisition, and the rejection does not end its next term.
+func TestHold_RejectedRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.replica(t, 2, "a")
+		passes(time.Second)
+		b := s.replica(t, 2, "b")
+		a.lease.Forbid(locktest.Update)
+		passes(2 * playRetry)
+		a.StepDown()
+		passes(2 * playLease)
+		a.lease.Allow(locktest.Update)
+		passes(2 * playLease)
+		before := a.lease.Requests()[locktest.Update]
+		passes(3 * playLease)
+		if n := a.lease.Requests()[locktest.Update] - before; n > 0 || !b.Live() {
+			t.Errorf("b leads %v, follower a wrote %d times\n%s", b.Live(), n, a.log.String())
+		}
+		b.Stop(t)
+		passes(time.Second)
+		if !a.Live() {
+			t.Errorf("a does not lead after b ended\n%s", a.log.String())
 		}
 		lives.Apart(t, a, b)
 	})

@@ -429,7 +429,8 @@ type mix []electorKind
 // mixes are all mixes. Each seed uses one of them. Package simulation has candidates that behave like istiod.
 var mixes = []mix{
 	{leaseOnly, leaseOnly, clientGoPeer},
-	{configMapOnly, configMapOnly},
+	{configMapOnly, bothLocks},
+	{bothLocks, leaseOnly},
 }
 
 // playRevisions are the revisions of processes.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // Change is the start of a period with the same holder, or without one.
@@ -101,7 +103,7 @@ func (h *history) before(n name, past []Change) {
 }
 
 func (h *history) meetKey(key string) {
-	revision, _ := revisionOf(key)
+	revision, _ := k8sleaderelection.ParseRevisionKey(key)
 	h.meet(revision)
 }
 

@@ -27,6 +27,7 @@ func sample() State {
 		{Identity: "c", Key: "^canary", Fit: true},
 		{Identity: "d", Key: "stable", Warm: true},
 		{Identity: "e", Key: "stable", Warm: true, Fit: true, Late: true},
+		{Identity: "f", Key: "stable", Warm: true, Fit: true, BackingOff: true},
 	}
 	lease := electionOf("istio-status-leader", inspect.Lease, "a", "stable", leaderelection.Status{Validity: 15 * time.Second, Status: k8sleaderelection.Status{
 		Phase: "leading", Leading: true, ValidFor: 12 * time.Second, Term: k8sleaderelection.Term{Token: 4711},
@@ -62,7 +63,7 @@ func electionOf(id, lock, holder, key string, s leaderelection.Status) inspect.E
 	if holder != "" {
 		e.State = inspect.Holds
 	}
-	e.Revision, e.Remote = revisionOf(key)
+	e.Revision, e.Remote = k8sleaderelection.ParseRevisionKey(key)
 	return e
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 // bar is a part of an election's timeline, in percent of its width.
@@ -57,7 +59,7 @@ func (s span) bars(changes []Change, sign func(revision string) int) (all []bar)
 		if !end.After(s.from) || !c.At.Before(s.to) {
 			continue
 		}
-		revision, _ := revisionOf(c.Key)
+		revision, _ := k8sleaderelection.ParseRevisionKey(c.Key)
 		b := bar{X: s.at(c.At), Class: c.class(), Title: c.title(end, i+1 == len(changes)), Sign: sign(revision)}
 		b.Width = s.at(end) - b.X
 		b.Wide = b.Width >= roomyFrom && c.Leader != ""
@@ -120,7 +122,7 @@ func (c Change) title(end time.Time, open bool) string {
 }
 
 func (c Change) who() string {
-	revision, remote := revisionOf(c.Key)
+	revision, remote := k8sleaderelection.ParseRevisionKey(c.Key)
 	switch {
 	case revision == "":
 		return c.Leader

@@ -70,8 +70,7 @@ type validity struct{ ID, Class, Text, Whole string }
 
 type follower struct {
 	inspect.Candidate
-	Chip  chip
-	State string
+	Chip chip
 }
 
 // guard has the states of fence and gate.
@@ -83,13 +82,8 @@ type outcome struct {
 	Moves bool
 }
 
-func revisionOf(key string) (revision string, remote bool) {
-	revision, remote = strings.CutPrefix(key, "^")
-	return revision, remote
-}
-
 func (h history) chip(key string) chip {
-	revision, remote := revisionOf(key)
+	revision, remote := k8sleaderelection.ParseRevisionKey(key)
 	return chip{Sign: h.sign(revision), Revision: revision, Remote: remote}
 }
 
@@ -197,14 +191,14 @@ func guardOf(p *inspect.Process) guard {
 
 // followers adds the candidates other than the holder, and the witness of the holder.
 func (f *frame) followers(r *row) {
-	warm := 0
+	ready := 0
 	for _, c := range r.Candidates {
 		if c.Identity == r.Holder {
 			r.Witness = c.Witness
 			continue
 		}
-		warm += count(c.Warm && c.Fit && !c.Late)
-		r.Followers = append(r.Followers, follower{Candidate: c, Chip: f.history.chip(c.Key), State: stateOf(c)})
+		ready += count(c.Readiness() == inspect.Ready)
+		r.Followers = append(r.Followers, follower{Candidate: c, Chip: f.history.chip(c.Key)})
 	}
 	switch {
 	case r.Candidates == nil:
@@ -212,20 +206,8 @@ func (f *frame) followers(r *row) {
 	case len(r.Followers) == 0:
 		r.Summary = "none"
 	default:
-		r.Summary = fmt.Sprintf("%d, %d ready", len(r.Followers), warm)
+		r.Summary = fmt.Sprintf("%d, %d ready", len(r.Followers), ready)
 	}
-}
-
-func stateOf(c inspect.Candidate) string {
-	switch {
-	case c.Late:
-		return "silent"
-	case !c.Fit:
-		return "unfit"
-	case !c.Warm:
-		return "not warm"
-	}
-	return "ready"
 }
 
 // outcome predicts the outcome of the default revision of the query.

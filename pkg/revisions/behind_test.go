@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
 // waited returns the duration of AwaitCurrent, at most a minute.
@@ -47,30 +45,26 @@ func TestAwaitCurrent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &script{t: t, name: DefaultTagWebhook(""), began: time.Now()}
-				var open atomic.Pointer[watch.FakeWatcher] // the newest watch
-				s.list = func(int) (*hookList, error) {
-					if now := time.Since(s.began); test.list != nil && now >= 20*time.Second && now < test.back {
-						return nil, test.list
+				s, began := apiserver.New(), time.Now()
+				s.On(func(r apiserver.Request) apiserver.Fault {
+					if r.Verb == "watch" {
+						return apiserver.Fault{Err: test.watch}
 					}
-					return listed("5")
-				}
-				s.get = fails[webhook](test.list)
-				s.watch = func(context.Context, int, metav1.ListOptions) (watch.Interface, error) {
-					w := watch.NewFake()
-					open.Store(w)
-					return w, test.watch
-				}
-				w := NewDefault(scripted{script: s}, Config{Logger: slog.New(slog.DiscardHandler)})
+					if now := time.Since(began); now >= 20*time.Second && now < test.back {
+						return apiserver.Fault{Err: test.list}
+					}
+					return apiserver.Fault{}
+				})
+				w := NewDefault(clientOf(t, s), Config{Logger: slog.New(slog.DiscardHandler)})
 				end := runs(w.Run)
 				for _, at := range []struct {
 					when time.Duration
 					what string
 					want [2]time.Duration
 				}{{10 * time.Second, "before", test.before}, {20 * time.Second, "right after", test.after}, {260 * time.Second, "later", test.later}} {
-					<-time.After(at.when - time.Since(s.began))
+					<-time.After(at.when - time.Since(began))
 					if at.what == "right after" && test.watch == nil {
-						open.Load().Stop()
+						s.EndWatches()
 						synctest.Wait()
 					}
 					if got := waited(t, w.(Awaiter)); got < at.want[0] || got > at.want[1] {

@@ -2,109 +2,71 @@ package revisions
 
 import (
 	"slices"
-	"sync"
+	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
-// server has the objects that a watcher of tags reads, and records its requests.
-type server struct {
+// hooksPath is the resource of the webhooks.
+const hooksPath = "mutatingwebhookconfigurations"
+
+var forbidden = apierrors.NewForbidden(schema.GroupResource{Resource: hooksPath}, "", nil)
+
+// inMemory is a client of an API server in memory.
+type inMemory struct {
 	kube.Client
-	clientset *fake.Clientset
-
-	mu         sync.Mutex
-	hooks      []webhook
-	services   []corev1.Service
-	validators []validator
-	// forbidden are requests that get an error, in the form of asked.
-	forbidden []string
-	asked     []string
-	watches   map[string]*watch.FakeWatcher
+	clientset kubernetes.Interface
 }
 
-func (s *server) Kube() kubernetes.Interface { return s.clientset }
+func (c inMemory) Kube() kubernetes.Interface { return c.clientset }
 
-func newServer(s *server) *server {
-	s.clientset = fake.NewClientset()
-	s.watches = map[string]*watch.FakeWatcher{}
-	s.clientset.PrependReactor("*", "*", s.answer)
-	s.clientset.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
-		selected := action.(clienttesting.WatchAction).GetWatchRestrictions()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asked = append(s.asked, request(action, selected.Labels.String()+selected.Fields.String()))
-		w := watch.NewFake()
-		s.watches[action.GetResource().Resource] = w
-		return true, w, nil
-	})
-	return s
+func clientOf(t *testing.T, s *apiserver.Server) kube.Client {
+	t.Helper()
+	return inMemory{clientset: s.Kube(t)}
 }
 
-// request describes a request by its verb, namespace, resource, and selector or name.
-func request(action clienttesting.Action, selected string) string {
-	what := action.GetVerb() + " "
-	if namespace := action.GetNamespace(); namespace != "" {
-		what += namespace + "/"
+// described describes a request by its verb, namespace, resource, and selector or name.
+func described(r apiserver.Request) string {
+	path := r.Resource
+	if r.Namespace != "" {
+		path = r.Namespace + "/" + path
 	}
-	return what + action.GetResource().Resource + " " + selected
+	query := r.URL.Query()
+	return r.Verb + " " + path + " " + query.Get("labelSelector") + query.Get("fieldSelector") + r.Name
 }
 
-func (s *server) answer(action clienttesting.Action) (bool, runtime.Object, error) {
-	selected := ""
-	switch a := action.(type) {
-	case clienttesting.ListAction:
-		selected = a.GetListRestrictions().Labels.String() + a.GetListRestrictions().Fields.String()
-	case clienttesting.GetAction:
-		selected = a.GetName()
-	}
-	what, meta := request(action, selected), metav1.ListMeta{ResourceVersion: "5"}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, what)
-	switch resource := action.GetResource().Resource; {
-	case slices.Contains(s.forbidden, what):
-		return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
-	case resource == hooksPath:
-		return true, &admissionv1.MutatingWebhookConfigurationList{ListMeta: meta, Items: s.hooks}, nil
-	case resource == "services":
-		return true, &corev1.ServiceList{ListMeta: meta, Items: s.services}, nil
-	default:
-		return true, &admissionv1.ValidatingWebhookConfigurationList{ListMeta: meta, Items: s.validators}, nil
-	}
-}
-
-// cut ends the watch of a resource.
-func (s *server) cut(resource string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watches[resource].Stop()
-}
-
-// set changes objects and permissions.
-func (s *server) set(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
-}
-
-// count returns the number of requests.
-func (s *server) count(what string) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, one := range s.asked {
-		if one == what {
-			n++
+// forbid rejects requests with these descriptions.
+func forbid(s *apiserver.Server, all ...string) {
+	s.On(func(r apiserver.Request) apiserver.Fault {
+		if slices.Contains(all, described(r)) {
+			return apiserver.Fault{Err: forbidden}
 		}
+		return apiserver.Fault{}
+	})
+}
+
+// put stores a webhook.
+func put(s *apiserver.Server, item webhook) { s.Put(&item) }
+
+func revisionHook(name, revision string) webhook {
+	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{revisionLabel: revision}}}
+}
+
+// runs starts Run of a watcher. end stops it and waits for its return.
+func runs(run func(<-chan struct{})) (end func()) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		run(stop)
+	}()
+	return func() {
+		close(stop)
+		<-ended
 	}
-	return n
 }

@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
 func tagService(name, tag, revision string) corev1.Service {
-	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
+	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
 }
 
 func defaultValidators(labels map[string]string, namespaces ...string) []validator {
@@ -191,7 +193,6 @@ func TestTagWatcher_SyncsAllKinds(t *testing.T) {
 }
 
 const (
-	hooksPath      = "mutatingwebhookconfigurations"
 	validatorsPath = "validatingwebhookconfigurations"
 	servicesPath   = "mesh/services"
 	validatorName  = " metadata.name=istiod-default-validator"
@@ -204,11 +205,11 @@ func TestTagWatcher_ThreeKinds(t *testing.T) {
 		}
 		other := *validator("canary")
 		other.Name = "another"
-		s := newServer(&server{
-			hooks: []webhook{tagHook("a", "old", "stable")}, services: []corev1.Service{tagService("b", "prod", "stable")},
-			validators: append(defaultValidators(map[string]string{revisionLabel: "stable"}, "mesh"), other),
-		})
-		w := NewTags(s, Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
+		stored := validator("stable")
+		service := tagService("b", "prod", "stable")
+		s := apiserver.New(&other, stored, &service)
+		put(s, tagHook("a", "old", "stable"))
+		w := NewTags(clientOf(t, s), Config{Revision: "stable", Namespace: "mesh", Logger: quiet})
 		told := 0
 		w.AddHandler(func(sets.Set[string]) { told++ })
 		end := runs(w.Run)
@@ -226,24 +227,29 @@ func TestTagWatcher_ThreeKinds(t *testing.T) {
 			"list " + servicesPath + " istio.io/tag", "list " + hooksPath + " istio.io/tag", "list " + validatorsPath + validatorName,
 			"watch " + servicesPath + " istio.io/tag", "watch " + hooksPath + " istio.io/tag", "watch " + validatorsPath + validatorName,
 		}
-		if got := slices.Sorted(slices.Values(s.asked)); !slices.Equal(got, want) {
+		var got []string
+		for _, r := range s.Requests() {
+			got = append(got, described(r))
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("asked for %q, want %q", got, want)
 		}
-		service := tagService("b", "new", "stable")
-		s.watches["services"].Modify(&service)
+		service = tagService("b", "new", "stable")
+		s.Put(&service)
 		check("another tag", 2, true, "old", "new")
-		s.watches[validatorsPath].Modify(validator("canary"))
+		s.Put(validator("canary"))
 		check("another default", 3, false, "old", "new")
-		s.watches[validatorsPath].Modify(validator("stable"))
+		s.Put(validator("stable"))
 		check("ours again", 4, true, "old", "new")
-		s.watches[validatorsPath].Delete(validator("stable"))
+		s.Delete(validatorsPath, "", DefaultValidator)
 		check("no validator", 5, false, "old", "new")
-		s.watches["services"].Delete(&service)
+		s.Delete("services", "mesh", "b")
 		check("no Service", 6, false, "old")
 		// The read before the next watch shows changes during the gap.
-		s.set(func() { s.services = nil })
-		s.cut("services")
-		s.cut(validatorsPath)
+		s.SetWatchDelay(time.Hour)
+		s.Put(validator("stable"))
+		check("not seen", 6, false, "old")
+		s.EndWatches()
 		<-time.After(time.Minute)
 		check("read again", 7, true, "old")
 		end()
@@ -257,34 +263,37 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 			"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
 			"get " + validatorsPath + " " + DefaultValidator,
 		}
-		s := newServer(&server{
-			forbidden: missing, hooks: []webhook{tagHook("a", "old", "stable")}, services: []corev1.Service{tagService("b", "prod", "stable")},
-			validators: defaultValidators(map[string]string{revisionLabel: "stable"}),
-		})
-		w := NewTags(s, Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		service := tagService("b", "prod", "stable")
+		s := apiserver.New(&service, &defaultValidators(map[string]string{revisionLabel: "stable"})[0])
+		put(s, tagHook("a", "old", "stable"))
+		forbid(s, missing...)
+		w := NewTags(clientOf(t, s), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
 		synctest.Wait()
 		if !w.HasSynced() || !w.GetMyTags().Equal(sets.New("stable", "old")) || w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("synced %v, tags %v", w.HasSynced(), w.GetMyTags())
 		}
 		<-time.After(10 * time.Minute)
+		asked := map[string]int{}
+		for _, r := range s.Requests() {
+			asked[described(r)]++
+		}
 		for _, what := range missing {
-			if n := s.count(what); n < 100 || n > 140 { // one per 5 s
+			if n := asked[what]; n < 100 || n > 140 { // one per 5 s
 				t.Errorf("asked %d times for %s", n, what)
 			}
 		}
 		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "list services") || !strings.Contains(problem.Error(), "get validator") {
 			t.Errorf("it reports %v", problem)
 		}
-		s.set(func() { s.forbidden = nil })
+		forbid(s)
 		<-time.After(time.Minute)
 		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) || w.(Reporter).Problem() != nil {
 			t.Errorf("once allowed: tags %v, problem %v", w.GetMyTags(), w.(Reporter).Problem())
 		}
 		// Values stay after a permission is removed.
-		s.set(func() { s.forbidden = missing })
-		s.cut("services")
-		s.cut(validatorsPath)
+		forbid(s, missing...)
+		s.EndWatches()
 		<-time.After(time.Minute)
 		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) {
 			t.Errorf("forbidden again: tags %v", w.GetMyTags())

@@ -2,95 +2,28 @@ package revisions
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	admission "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
-
-// scripted is a client whose webhooks come from a script.
-type scripted struct {
-	kube.Client
-	kubernetes.Interface
-	admission.AdmissionregistrationV1Interface
-	script *script
-}
-
-func (s scripted) Kube() kubernetes.Interface { return s }
-
-func (s scripted) AdmissionregistrationV1() admission.AdmissionregistrationV1Interface { return s }
-
-func (s scripted) MutatingWebhookConfigurations() admission.MutatingWebhookConfigurationInterface {
-	return s.script
-}
-
-// runs starts Run of a watcher. end stops it and waits for its return.
-func runs(run func(<-chan struct{})) (end func()) {
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		run(stop)
-	}()
-	return func() {
-		close(stop)
-		<-ended
-	}
-}
-
-// shows returns a script whose watch sends the events of a channel.
-func shows(t *testing.T, name string, items ...webhook) (*script, chan<- watch.Event) {
-	all := make(chan watch.Event)
-	return &script{
-		t: t, name: name,
-		list: lists("5", items...),
-		watch: func(ctx context.Context, _ int, _ metav1.ListOptions) (watch.Interface, error) {
-			w := watch.NewFake()
-			go func() {
-				for {
-					select {
-					case <-ctx.Done():
-						return
-					case e := <-all:
-						w.Action(e.Type, e.Object)
-					}
-				}
-			}()
-			return w, nil
-		},
-	}, all
-}
-
-var versions atomic.Int64
-
-// of returns an event with a version that is newer than all before.
-func of(kind watch.EventType, item webhook) watch.Event {
-	item.ResourceVersion = fmt.Sprint(10 + versions.Add(1))
-	return watch.Event{Type: kind, Object: &item}
-}
-
-func revisionHook(name, revision string) webhook {
-	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{revisionLabel: revision}}}
-}
 
 func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 	for namespace, name := range map[string]string{"": "istio-revision-tag-default", "mesh": "istio-revision-tag-default-mesh"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, show := shows(t, name, revisionHook("another", "another"), revisionHook(name, "stable"))
-				w := NewDefaultWatcher(scripted{script: s}, "stable", namespace)
+				s := apiserver.New()
+				put(s, revisionHook("another", "another"))
+				put(s, revisionHook(name, "stable"))
+				w := NewDefaultWatcher(clientOf(t, s), "stable", namespace)
 				var told []string
 				w.AddHandler(func(revision string) {
 					if revision != w.GetDefault() { // a handler may call the watcher
@@ -106,12 +39,12 @@ func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 				if !w.HasSynced() || w.GetDefault() != "stable" {
 					t.Errorf("synced %v, and the default is %q", w.HasSynced(), w.GetDefault())
 				}
-				for _, e := range []watch.Event{
-					of(watch.Modified, revisionHook(name, "canary")), of(watch.Modified, revisionHook(name, "canary")),
-					of(watch.Modified, revisionHook("another", "x")), of(watch.Deleted, revisionHook("another", "x")),
-					of(watch.Deleted, revisionHook(name, "canary")), of(watch.Added, revisionHook(name, "")),
+				for _, change := range []func(){
+					func() { put(s, revisionHook(name, "canary")) }, func() { put(s, revisionHook(name, "canary")) },
+					func() { put(s, revisionHook("another", "x")) }, func() { s.Delete(hooksPath, "", "another") },
+					func() { s.Delete(hooksPath, "", name) }, func() { put(s, revisionHook(name, "")) },
 				} {
-					show <- e
+					change()
 					synctest.Wait()
 				}
 				end()
@@ -130,21 +63,23 @@ func TestDefaultWatcher_Logs(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
-		s, show := shows(t, name, revisionHook(name, "stable"))
-		w := NewDefault(scripted{script: s}, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		s := apiserver.New()
+		put(s, revisionHook(name, "stable"))
+		w := NewDefault(clientOf(t, s), Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		w.AddHandler(nil)
 		end := runs(w.Run)
 		synctest.Wait()
 		w.Run(nil)
 		for _, revision := range []string{"stable", "canary", "canary"} {
-			show <- of(watch.Modified, revisionHook(name, revision))
+			put(s, revisionHook(name, revision))
 			synctest.Wait()
 		}
 		w.Run(nil)
 		end()
+		put(s, revisionHook(name, "stable"))
 		end = runs(w.Run)
 		synctest.Wait()
-		show <- of(watch.Modified, revisionHook(name, "third"))
+		put(s, revisionHook(name, "third"))
 		synctest.Wait()
 		end()
 		if w.GetDefault() != "third" {
@@ -168,8 +103,9 @@ func TestDefaultWatcher_Logs(t *testing.T) {
 func TestRun_AwaitsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		name := "istio-revision-tag-default"
-		s, _ := shows(t, name, revisionHook(name, "stable"))
-		w := NewDefaultWatcher(scripted{script: s}, "", "")
+		s := apiserver.New()
+		put(s, revisionHook(name, "stable"))
+		w := NewDefaultWatcher(clientOf(t, s), "", "")
 		ended := false
 		w.AddHandler(func(string) {
 			<-time.After(time.Minute)
@@ -187,26 +123,24 @@ func TestRun_AwaitsHandlers(t *testing.T) {
 func TestDefaultWatcher_MissingPermissions(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{
-			t: t, name: DefaultTagWebhook(""), began: time.Now(),
-			list: func(n int) (*hookList, error) {
-				if n < 5 {
-					return nil, forbidden
+		s, lists := apiserver.New(), 0
+		s.On(func(r apiserver.Request) apiserver.Fault {
+			if r.Verb == "list" {
+				if lists++; lists > 5 {
+					return apiserver.Fault{}
 				}
-				return listed("5")
-			},
-			get:   fails[webhook](forbidden),
-			watch: refuses(forbidden),
-		}
-		w := NewDefault(scripted{script: s}, Config{PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+			}
+			return apiserver.Fault{Err: forbidden}
+		})
+		w := NewDefault(clientOf(t, s), Config{PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
 		<-time.After(20 * time.Minute)
 		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "watch: ") {
 			t.Errorf("problem: %v", problem)
 		}
 		end()
-		if got := s.count["list"]; got < 14 || got > 46 { // every 30 to 90 s, and some at the start
-			t.Errorf("%d reads in 20 minutes", got)
+		if lists < 14 || lists > 46 { // every 30 to 90 s, and some at the start
+			t.Errorf("%d reads in 20 minutes", lists)
 		}
 	})
 	for verb, instead := range map[string]string{
@@ -221,8 +155,10 @@ func TestDefaultWatcher_MissingPermissions(t *testing.T) {
 func TestTagWatcher_FollowsAllTags(t *testing.T) {
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(&server{hooks: []webhook{tagHook("a", "prod", "stable"), tagHook("b", "test", "canary")}})
-		w := NewTags(s, Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		s := apiserver.New()
+		put(s, tagHook("a", "prod", "stable"))
+		put(s, tagHook("b", "test", "canary"))
+		w := NewTags(clientOf(t, s), Config{Revision: "stable", Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		var told []string
 		w.AddHandler(nil)
 		w.AddHandler(func(tags sets.Set[string]) { told = append(told, strings.Join(sets.List(tags), " ")) })
@@ -231,18 +167,17 @@ func TestTagWatcher_FollowsAllTags(t *testing.T) {
 		if !w.HasSynced() {
 			t.Error("not synced")
 		}
-		for _, e := range []watch.Event{
-			of(watch.Modified, tagHook("a", "prod", "stable")), // no change
-			of(watch.Added, tagHook("c", "stable", "canary")),  // a tag of another revision with our name
-			of(watch.Added, tagHook("d", "new", "stable")),
-			of(watch.Deleted, tagHook("a", "prod", "stable")),
-		} {
-			s.watches[hooksPath].Action(e.Type, e.Object)
-			synctest.Wait()
-			if e.Object.(*webhook).Name == "c" && w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) {
-				t.Error("mine, although another revision has a tag of that name")
-			}
+		mine := func() bool { return w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) }
+		put(s, tagHook("a", "prod", "stable")) // no change
+		synctest.Wait()
+		put(s, tagHook("c", "stable", "canary")) // a tag of another revision with our name
+		if synctest.Wait(); mine() {
+			t.Error("mine, although another revision has a tag of that name")
 		}
+		put(s, tagHook("d", "new", "stable"))
+		synctest.Wait()
+		s.Delete(hooksPath, "", "a")
+		synctest.Wait()
 		end()
 		if want := []string{"prod stable", "prod stable", "new prod stable", "new stable"}; !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)

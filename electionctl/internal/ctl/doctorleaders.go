@@ -113,11 +113,11 @@ func (x *examination) holder(e inspect.Election) string {
 
 // wayOut returns advice for an election without a leader.
 func wayOut(e inspect.Election) string {
-	for _, word := range []string{"ready", "cooling down", "not warm", "unfit"} {
-		i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return readyWord(c) == word })
+	for _, readiness := range []inspect.Readiness{inspect.Ready, inspect.CoolingDown, inspect.Cold, inspect.Unfit} {
+		i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Readiness() == readiness })
 		switch {
 		case i < 0:
-		case word == "cooling down":
+		case readiness == inspect.CoolingDown:
 			return fmt.Sprintf("the candidate campaigns again after its cool-down: %s", command("watch", e))
 		default:
 			return fmt.Sprintf("if this persists, read the log of a candidate: kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
@@ -152,24 +152,9 @@ func witnessed(_ context.Context, x *examination) error {
 	return nil
 }
 
-// readyWord returns whether a candidate can lead, or the reason why not.
-func readyWord(c inspect.Candidate) string {
-	switch {
-	case c.Late:
-		return "late"
-	case c.BackingOff:
-		return "cooling down"
-	case !c.Fit:
-		return "unfit"
-	case !c.Warm:
-		return "not warm"
-	}
-	return "ready"
-}
-
 // canReplace reports whether a candidate other than the holder can lead.
 func canReplace(c inspect.Candidate, e inspect.Election) bool {
-	return c.Identity != e.Holder && readyWord(c) == "ready"
+	return c.Identity != e.Holder && c.Readiness() == inspect.Ready
 }
 
 // readiness lists the candidates of an election other than its holder.
@@ -177,7 +162,7 @@ func (s *seen) readiness(e inspect.Election) string {
 	var all []string
 	for _, c := range e.Candidates {
 		if c.Identity != e.Holder {
-			all = append(all, c.Identity+" ("+readyWord(c)+")")
+			all = append(all, fmt.Sprintf("%s (%s)", c.Identity, c.Readiness()))
 		}
 	}
 	if len(all) == 0 && !s.members[e.Namespace] {

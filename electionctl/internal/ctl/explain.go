@@ -177,11 +177,9 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 	var rows [][]cell
 	for _, c := range e.Candidates {
 		role := "follower"
-		switch {
-		case c.Late:
-			role = "late"
-		case c.BackingOff:
-			role = "cooling down"
+		switch readiness := c.Readiness(); {
+		case readiness == inspect.Late, readiness == inspect.CoolingDown:
+			role = string(readiness)
 		case c.Identity == e.Holder && e.Led():
 			role = "leader"
 		}

@@ -98,7 +98,7 @@ func stateCell(e inspect.Election) cell {
 	}
 	for _, c := range e.Candidates {
 		if c.BackingOff {
-			words = append(words, c.Identity+" is cooling down")
+			words = append(words, fmt.Sprintf("%s is %s", c.Identity, inspect.CoolingDown))
 		}
 	}
 	if r := e.Request; r != nil {

@@ -337,7 +337,7 @@ func (p *Publisher) report(err error) {
 func (p *Publisher) setUnserved(unserved bool) {
 	p.unserved = unserved
 	if unserved {
-		p.cfg.Logger.Info("API server does not serve LeaseCandidates (k8s.io/v1beta1); the election is not coordinated")
+		p.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); the election is not coordinated")
 	} else {
 		p.cfg.Logger.Info("API server serves LeaseCandidates; the election is coordinated")
 	}

@@ -110,6 +110,67 @@ func TestPublisher_FailedAnswer(t *testing.T) {
 	})
 }
 
+// leftover stores the object of an earlier process. An operator has added a label.
+func leftover(s *apiserver.Server, lease string) {
+	s.Put(&coordinationv1beta1.LeaseCandidate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod-a.x", UID: "old", Labels: map[string]string{PriorityLabel: "7"}},
+		Spec:       coordinationv1beta1.LeaseCandidateSpec{LeaseName: lease, BinaryVersion: "1.0.0", Strategy: "a/b"},
+	})
+}
+
+// A ping or deletion during the first update is handled without a log message.
+func TestPublisher_ConcurrentChanges(t *testing.T) {
+	for name, interfere := range map[string]func(*apiserver.Server) error{
+		"pinged": func(s *apiserver.Server) error { ping(s, 0); return nil },
+		"deleted": func(s *apiserver.Server) error { // the API server creates LeaseCandidates by an update too, but none with a UID
+			s.Delete("leasecandidates", "ns", "pod-a.x")
+			return apierrors.NewConflict(schema.GroupResource{Resource: "leasecandidates"}, "pod-a.x", errors.New("it is deleted"))
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := apiserver.New()
+			leftover(server, "x")
+			updates := 0
+			server.On(func(r apiserver.Request) apiserver.Fault {
+				if r.Verb == "update" {
+					updates++
+				}
+				if r.Verb != "update" || updates > 1 {
+					return apiserver.Fault{}
+				}
+				return apiserver.Fault{Err: interfere(server)}
+			})
+			log, end := runWith(t, server)
+			<-time.After(time.Second)
+			var o coordinationv1beta1.LeaseCandidate
+			if !server.Get("leasecandidates", "ns", "pod-a.x", &o) || o.Spec.BinaryVersion != "1.2.0" || o.Spec.RenewTime == nil || o.Spec.RenewTime.Before(o.Spec.PingTime) || updates == 0 {
+				t.Errorf("%s: after %d updates: %+v", name, updates, o)
+			}
+			if end(); log.Count() > 0 {
+				t.Errorf("%s: log:\n%s", name, log.String())
+			}
+		})
+	}
+}
+
+// An object of an earlier process is updated and keeps the labels of operators. An object of another election is replaced.
+func TestPublisher_ExistingObject(t *testing.T) {
+	for lease, same := range map[string]bool{"x": true, "another": false} {
+		synctest.Test(t, func(t *testing.T) {
+			server := apiserver.New()
+			leftover(server, lease)
+			_, end := runWith(t, server)
+			defer end()
+			<-time.After(time.Second)
+			var o coordinationv1beta1.LeaseCandidate
+			server.Get("leasecandidates", "ns", "pod-a.x", &o)
+			if kept := o.UID == "old" && o.Labels[PriorityLabel] == "7"; kept != same || o.Spec.LeaseName != "x" || o.Spec.BinaryVersion != "1.2.0" || o.Spec.RenewTime == nil {
+				t.Errorf("existing object of %s: %+v", lease, o)
+			}
+		})
+	}
+}
+
 func TestPublisher_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := apiserver.New()

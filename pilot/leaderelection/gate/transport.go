@@ -93,7 +93,7 @@ func (t *gated) write(req *http.Request, pass admitted) (*http.Response, error) 
 		return t.answered(caller, pass, t.send(req, pass))
 	}
 	result, abandoned := make(chan outcome), make(chan struct{})
-	go func() { // ends with the cover at the latest; Drain waits for it
+	go func() { // ends with the validity at the latest; Drain waits for it
 		o := t.send(req, pass)
 		select {
 		case result <- o:

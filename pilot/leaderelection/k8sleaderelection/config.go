@@ -129,7 +129,7 @@ type LeaderElectionConfig struct {
 	Logger *slog.Logger
 }
 
-// Gate rejects the writes of run functions outside the validity. Package fence has an implementation.
+// Gate rejects the writes of run functions outside the validity. Package gate has an implementation.
 type Gate interface {
 	// Set admits writes of the term until end. The zero Validity closes the gate. Set must not block.
 	Set(term Term, end Validity)

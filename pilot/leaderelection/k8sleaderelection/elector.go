@@ -197,6 +197,13 @@ func (le *LeaderElector) DrainLimit() time.Duration { return le.config.DrainLimi
 // StopLimit returns StopLimit of the configuration, or its default.
 func (le *LeaderElector) StopLimit() time.Duration { return le.config.StopLimit }
 
+// Values of Status.Phase that callers compare.
+const (
+	PhaseFollowing = core.NameFollowing
+	PhaseLeading   = core.NameLeading
+	PhaseDraining  = core.NameDraining
+)
+
 // Status is a snapshot of the state of an elector. Its JSON omits what the lock object shows.
 type Status struct {
 	// Phase is following, settling, leading, draining, releasing or done.
@@ -228,7 +235,7 @@ type Status struct {
 	// BackingOff is set while this process does not campaign after a step-down.
 	BackingOff bool `json:"backingOff,omitempty"`
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
-	// empty after a successful write.
+	// empty after a successful write, and while SetBarred bars this process.
 	Rejected string `json:"rejected,omitempty"`
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision `json:"defaultRevision"`

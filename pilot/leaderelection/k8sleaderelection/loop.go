@@ -196,6 +196,8 @@ func (l *loop) receive(ev *event) {
 	case ev.in.Kind == core.Replied:
 		l.report.answered(l.state.Phase, ev.call)
 		l.noteRejection(ev)
+	case ev.in.Kind == core.Bar:
+		l.rejected = ""
 	case ev.in.Kind == core.Drained:
 		l.termEnded()
 	}
@@ -225,10 +227,11 @@ func (l *loop) log(c *change) {
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
 }
 
-// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds.
+// noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds. The last writes of a barred
+// candidate do not count, because no later write would replace the reason.
 func (l *loop) noteRejection(ev *event) {
 	op := ev.call.op
-	if op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
+	if l.state.Barred || op == core.Read || op == core.SendRequest || ev.in.Result == core.Unknown || ev.in.Result == core.Conflict {
 		return
 	}
 	l.rejected = ""

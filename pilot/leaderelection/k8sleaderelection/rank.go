@@ -1,6 +1,10 @@
 package k8sleaderelection
 
-import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+import (
+	"strings"
+
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
 
 // DefaultRevision is the default revision as far as it is known. The zero value means that it is not known yet.
 type DefaultRevision struct {
@@ -20,6 +24,11 @@ func RevisionKey(revision string, remote bool) string {
 		return core.RemotePrefix + revision
 	}
 	return revision
+}
+
+// ParseRevisionKey returns the revision of a key, and whether its candidate is remote.
+func ParseRevisionKey(key string) (revision string, remote bool) {
+	return strings.CutPrefix(key, core.RemotePrefix)
 }
 
 // Outranks reports whether a candidate with key ours outranks a holder with key theirs. It does if it has the default

@@ -1,21 +1,13 @@
 package coordinated
 
 import (
-	"context"
 	"testing"
 	"time"
 
-	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 )
 
 // logged returns the credentials of a Pod with a log of its requests.
@@ -81,44 +73,4 @@ func (w *world) awaitQuiet(leader string, all map[string]*harness.Log) {
 		}
 		return quiet
 	})
-}
-
-// TestStepDown_Unfit checks that a candidate is published as unfit during the cool-down that an operator requested. Otherwise the coordinator
-// would name it again, and it would release the lock each time.
-func TestStepDown_Unfit(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.coordinate()
-	first := w.candidate("a-1", "stable")
-	w.await("a-1 leads", first.leads.Load)
-	second := w.candidate("b-1", "stable")
-	w.await("b-1 is published", func() bool { return w.leaseCandidate("b-1") != nil })
-	candidates := w.admin.Kube().CoordinationV1beta1().LeaseCandidates(w.home)
-	before := w.leaseCandidate("a-1")
-	unfit := func(c *coordinationv1beta1.LeaseCandidate) bool { return c.Labels[coordination.FitLabel] == "false" }
-	operator, err := first.election.Operator("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A slow machine also has enough time to publish it.
-	if err := operator.StepDown(t.Context(), "test", 10*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	// The watch continues after a connection has ended.
-	_, err = watchtools.Until(ctx, before.ResourceVersion, &cache.ListWatch{
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			options.FieldSelector = fields.OneTermEqualSelector("metadata.name", before.Name).String()
-			return candidates.Watch(ctx, options)
-		},
-	}, func(event watch.Event) (bool, error) {
-		c, ok := event.Object.(*coordinationv1beta1.LeaseCandidate)
-		return ok && unfit(c), nil
-	})
-	if err != nil {
-		t.Fatalf("a-1 is not published as unfit: %v", err)
-	}
-	w.await("b-1 leads", second.leads.Load)
-	w.await("a-1 is published as fit again", func() bool { return !unfit(w.leaseCandidate("a-1")) })
 }

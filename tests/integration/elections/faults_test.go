@@ -1,32 +1,16 @@
 package elections
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/tests/cluster"
 )
-
-func isRejected(err error) bool {
-	var rejected *gate.NotLeaderError
-	return errors.As(err, &rejected)
-}
-
-// After a leader has lost its term, none of its writes is sent, even while its run function has not returned.
-func TestWrites_RejectedAfterLoss(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, leaderelection.LockTypeLease).worker("a", short).lead(t)
-	w.lingers.Store(true) // not earlier: on a slow machine, an earlier term may have ended before its third write
-	w.cutOff()
-	eventually(t, "a drains", func() bool { return !w.Last().Told.IsZero() })
-	w.isShut(t)
-}
 
 // A leader continues its term while some of its connections fail.
 func TestConnections_SomeFail(t *testing.T) {
@@ -58,14 +42,14 @@ func TestConnections_AllFail(t *testing.T) {
 	x := newFixture(t, leaderelection.LockTypeLease)
 	a := x.worker("a").lead(t)
 	b := x.candidate("b", "stable").start(t)
-	eventually(t, "b follows", b.follows("a"))
+	harness.Until(t, "b follows", b.follows("a"))
 	a.cutOff()
-	eventually(t, "b leads", b.Live)
+	harness.Until(t, "b leads", b.Live)
 	if err := a.Gate().Check(); err == nil || a.Live() || a.IsLeader() {
 		t.Errorf("a leads %v, its gate returns %v", a.IsLeader(), err)
 	}
 	a.relay.Coming(relay.Fate{})
-	eventually(t, "a follows", a.follows("b"))
+	harness.Until(t, "a follows", a.follows("b"))
 	lives.Apart(t, a.candidate, b)
 }
 

@@ -2,10 +2,8 @@ package elections
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +16,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -91,7 +87,6 @@ type candidate struct {
 	client    kube.Client
 	sent      harness.Log // requests
 	log       logs.Buffer
-	lingers   atomic.Bool // the run function does not return while this is true
 }
 
 // Lives implements lives.Candidate.
@@ -143,7 +138,7 @@ func (x *fixture) watcher(c *candidate) revisions.DefaultWatcher {
 	x.Helper()
 	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.namespace, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
 	run(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
-	eventually(x, c.name+" has synced the default revision", watcher.HasSynced)
+	harness.Until(x, c.name+" has synced the default revision", watcher.HasSynced)
 	return watcher
 }
 
@@ -162,8 +157,7 @@ func run(t testing.TB, f func(context.Context)) {
 func (c *candidate) start(t testing.TB) *candidate {
 	c.Start(t.Context(), c.RunContext)
 	t.Cleanup(func() {
-		lingered := c.lingers.Swap(false) // a slow test exceeds the limit of the run function
-		if err := c.Quit(); err != nil && !(lingered && errors.Is(err, k8sleaderelection.ErrStuckDrain)) {
+		if err := c.Quit(); err != nil {
 			t.Errorf("candidate %s: %v", c.name, err)
 		}
 		if t.Failed() {
@@ -174,13 +168,9 @@ func (c *candidate) start(t testing.TB) *candidate {
 }
 
 func (c *candidate) work(ctx context.Context) error {
-	stopping, ended := c.Begin()
+	_, ended := c.Begin()
 	defer ended()
 	<-ctx.Done()
-	stopping()
-	for c.lingers.Load() {
-		<-time.After(time.Millisecond)
-	}
 	return nil
 }
 
@@ -209,9 +199,4 @@ func (x *fixture) setDefault(revision string) {
 			x.Error(err)
 		}
 	})
-}
-
-func eventually(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	waits.Until(t, what, f)
 }

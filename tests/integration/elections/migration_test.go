@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -25,10 +26,10 @@ func TestMigration(t *testing.T) {
 		next := x.candidate(fmt.Sprintf("replica-%d-of-step-%d", i, step+1), "stable", steps[step]).start(t)
 		if i > 0 {
 			last := all[i-1]
-			eventually(t, next.name+" follows "+last.name, next.follows(last.name))
+			harness.Until(t, next.name+" follows "+last.name, next.follows(last.name))
 			last.Stop(t)
 		}
-		eventually(t, next.name+" leads", func() bool { return next.Live() && next.IsLeader() && next.Gate().Check() == nil })
+		harness.Until(t, next.name+" leads", func() bool { return next.Live() && next.IsLeader() && next.Gate().Check() == nil })
 		if now := next.Status().Term.Token; now <= token {
 			t.Errorf("%s has token %d after %d", next.name, now, token)
 		} else {

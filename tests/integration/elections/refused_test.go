@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -50,13 +51,13 @@ func TestWriteRefused(t *testing.T) {
 			a := x.candidate("a", "stable")
 			if !test.start {
 				a.start(t)
-				eventually(t, "a leads", a.Live)
+				harness.Until(t, "a leads", a.Live)
 			}
 			test.refuse(t, x)
 			if test.start {
 				a.start(t)
 			}
-			eventually(t, "the cause is logged", func() bool { return a.log.Count(test.log) > 0 })
+			harness.Until(t, "the cause is logged", func() bool { return a.log.Count(test.log) > 0 })
 		})
 	}
 }
@@ -131,7 +132,7 @@ func refuseByQuota(t *testing.T, x *fixture) {
 		t.Fatal(err)
 	}
 	leases := x.cluster.Client(t).Kube().CoordinationV1().Leases(x.namespace)
-	eventually(t, "the quota is in effect", func() bool {
+	harness.Until(t, "the quota is in effect", func() bool {
 		_, err := leases.Create(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "any"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return apierrors.IsForbidden(err)
 	})

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -25,9 +26,9 @@ func TestStoreRestored(t *testing.T) {
 	}
 	enter := func(r restored) {
 		r.a.start(t)
-		eventually(t, "a leads", r.a.Live)
+		harness.Until(t, "a leads", r.a.Live)
 		r.b.start(t)
-		eventually(t, "b follows", r.b.follows("a"))
+		harness.Until(t, "b follows", r.b.follows("a"))
 	}
 	held := prepare(leaderelection.LockTypeConfigMap)
 	absent := prepare(leaderelection.LockTypeLease)
@@ -39,7 +40,7 @@ func TestStoreRestored(t *testing.T) {
 	enter(absent)
 	for _, r := range []restored{held, absent} {
 		r.setDefault("canary")
-		eventually(t, "b leads", r.b.Live)
+		harness.Until(t, "b leads", r.b.Live)
 	}
 	lost := time.Now()
 	if err := c.Restore(t.Context(), backup); err != nil {
@@ -47,7 +48,7 @@ func TestStoreRestored(t *testing.T) {
 	}
 	for _, r := range []restored{held, absent} {
 		// Either can lead next: a watch of the default revision may still show the value before the restore.
-		eventually(t, "a candidate leads in a new term, and all earlier terms have ended", func() bool {
+		harness.Until(t, "a candidate leads in a new term, and all earlier terms have ended", func() bool {
 			earlier := func(s lives.Span) bool { return s.To.IsZero() && s.From.Before(lost) }
 			return (r.a.Live() || r.b.Live()) && !earlier(r.a.Last()) && !earlier(r.b.Last())
 		})

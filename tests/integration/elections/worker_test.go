@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -26,7 +27,6 @@ const (
 type worker struct {
 	*candidate
 	relay   *relay.Relay
-	writing atomic.Bool // its run function may send writes
 	written atomic.Int64
 	longest atomic.Int64 // the longest write in nanoseconds
 }
@@ -68,7 +68,7 @@ func (w *worker) lead(t *testing.T) *worker {
 		w.relay.Coming(relay.Fate{})
 		w.relay.Reset()
 	})
-	eventually(t, w.name+" leads and writes", func() bool { return w.IsLeader() && w.written.Load() > 2 })
+	harness.Until(t, w.name+" leads and writes", func() bool { return w.IsLeader() && w.written.Load() > 2 })
 	return w
 }
 
@@ -81,7 +81,7 @@ func (w *worker) cutOff() {
 // renewed returns the number of renewals that succeeded.
 func (w *worker) renewed() int { return w.sent.Count("PUT ", " 200 OK") }
 
-// write sends a write through the gate. Its context belongs to no term, as in a goroutine that the run function has left behind.
+// write sends a write through the gate.
 func (w *worker) write(ctx context.Context) error {
 	began := time.Now()
 	text := fmt.Appendf(nil, `{"data":{"by":%q,"n":"%d"}}`, w.name, w.written.Load())
@@ -95,8 +95,6 @@ func (w *worker) write(ctx context.Context) error {
 
 // writes writes without a deadline of its own until ctx ends.
 func (w *worker) writes(ctx context.Context) error {
-	w.writing.Store(true)
-	defer w.writing.Store(false)
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -115,26 +113,10 @@ func (w *worker) continues(t *testing.T, renewals int) {
 	terms := len(w.Spans())
 	token := w.Status().Term.Token
 	renewed := w.renewed()
-	eventually(t, w.name+" renews", func() bool { return w.renewed() >= renewed+renewals })
+	harness.Until(t, w.name+" renews", func() bool { return w.renewed() >= renewed+renewals })
 	written := w.written.Load()
-	eventually(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
+	harness.Until(t, w.name+" writes", func() bool { return w.written.Load() >= written+5 })
 	if now := len(w.Spans()); now != terms || w.Status().Term.Token != token {
 		t.Errorf("%s had %d terms and token %d, now %d and %d", w.name, terms, token, now, w.Status().Term.Token)
-	}
-}
-
-// isShut sends writes, and fails if the gate does not reject them. Writes that the gate admitted before may be sent later, so
-// isShut compares all writes that were sent with all that were admitted.
-func (w *worker) isShut(t *testing.T) {
-	t.Helper()
-	eventually(t, "the last write of the term has ended", func() bool { return !w.writing.Load() })
-	admitted := w.Gate().Admitted()
-	for range 20 {
-		if err := w.write(t.Context()); !isRejected(err) {
-			t.Errorf("a write of %s after its term: %v", w.name, err)
-		}
-	}
-	if sent := w.sent.Count("PATCH "); uint64(sent) > admitted || w.Gate().Admitted() != admitted {
-		t.Errorf("%s sent %d writes, and the gate admitted %d in the term and %d now", w.name, sent, admitted, w.Gate().Admitted())
 	}
 }

@@ -1,2 +1,2 @@
-// Package example runs the program of README.md in a Pod, with the least permissions, and deletes the Pod with kubectl.
+// Package example runs the programs of README.md and of other pages on a real API server, with the least permissions.
 package example

@@ -8,15 +8,25 @@ import (
 	"syscall"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
+const (
+	root = "../../.."
+	// home and election are the names in the example.
+	home     = "default"
+	election = "my-controller"
+)
+
 // The commands of the README's Install and Quick start work in their order in an empty folder. Two processes without POD_NAME
-// are two candidates: the second one leads after the first one was stopped.
-func TestREADME_InstallAndQuickStart(t *testing.T) {
-	t.Parallel()
+// are two candidates: the second one leads after the first one was stopped. They have the permissions that the README names.
+func TestREADME_InstallAndQuickStart(t *testing.T) { // TestQuickStart uses the same lock
 	c := cluster.Shared(t)
 	folder := t.TempDir()
 	module, err := filepath.Abs(root)
@@ -53,7 +63,16 @@ func TestREADME_InstallAndQuickStart(t *testing.T) {
 	// A signal to `go run` does not reach the program, so the test builds the program instead.
 	bash(user, append(start[:run], "go build -o quickstart ."))
 	replica := func(name string) *harness.Process {
-		return harness.Start(t, name, []string{"KUBECONFIG=" + c.Kubeconfig(), "POD_NAME="}, filepath.Join(user, "quickstart"))
+		// The permissions of a candidate. The Pod does not run.
+		access := filepath.Join(folder, name)
+		identity := c.Identity(t, cluster.IdentityOptions{Namespace: home, PodName: name, ServiceAccount: election, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "update", "watch"}, ResourceNames: []string{election}},
+		}})
+		if err := cluster.WriteKubeconfig(access, identity, ""); err != nil {
+			t.Fatal(err)
+		}
+		return harness.Start(t, name, []string{"KUBECONFIG=" + access, "POD_NAME="}, filepath.Join(user, "quickstart"))
 	}
 	leads := func(p *harness.Process) bool { return strings.Contains(p.Errors.String(), " leading") }
 	first := replica("first")
@@ -70,9 +89,22 @@ func TestREADME_InstallAndQuickStart(t *testing.T) {
 	if a, b := identity(first), identity(second); a == b {
 		t.Errorf("both processes have the identity %s", a)
 	}
-	first.Signal(t, syscall.SIGTERM)
-	if code := first.Exit(t); code != 0 {
-		t.Errorf("exit code %d", code)
+	// A stopped leader releases the lock, and the next one does not wait for the lease.
+	stop := func(p *harness.Process) {
+		p.Signal(t, syscall.SIGTERM)
+		if code := p.Exit(t); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
 	}
+	stop(first)
 	harness.Until(t, "the second process leads", func() bool { return leads(second) })
+	stop(second)
+	lease, err := c.Client(t).Kube().CoordinationV1().Leases(home).Get(t.Context(), election, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := k8sresourcelock.LeaseSnapshot(lease)
+	if r := now.Record; now.Unreadable != nil || r.HolderIdentity != "" || r.LeaseDurationSeconds != 1 || r.LeaderTransitions != 1 || len(now.Annotations) != 0 {
+		t.Errorf("after both were stopped: %+v, annotations %v", r, now.Annotations)
+	}
 }

@@ -31,7 +31,7 @@ type client[T object] interface {
 
 // format contains what differs between ConfigMap and Lease locks.
 type format[T object] struct {
-	// word names the kind in errors.
+	// kind is the kind in errors.
 	kind     string
 	resource schema.GroupResource
 	// blank returns an empty object with its type set.

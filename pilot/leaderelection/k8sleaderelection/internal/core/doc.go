@@ -32,7 +32,7 @@
 // renews for a lease without an answer counts as another elector. The challenger preempts it and settles. See
 // Config.ignoresRequests.
 //
-// Anyone with the verb patch may write the annotations of a lock. So an annotation that can end a term or block
+// A user with the verb patch may write the annotations of a lock. So an annotation that can end a term or block
 // a candidate has an owner, a term and a bound:
 //
 //	annotation          owner        counts for                  bound
@@ -41,7 +41,7 @@
 //	leader (unfit)      leader       requests to the leader      the leader corrects it and judges by itself
 //	handover-request    challenger   the addressed term          ends one term; refused for 10 s to 5 min after a failed nominee
 //	step-down           operator     the addressed term          its cool-down ends after the lock was free for a lease
-//	nominated           leader       its record, first write     a RetryPeriod
+//	nominated           leader       its record, until a change  a RetryPeriod
 //	hold                operator     the term of the hold        7 days; it blocks rank only
 //	strategy            coordinator  a known coordinator         a RetryPeriod of a free lock
 //	preferred-holder    coordinator  the term in which it begins ends one term, or delays a free lock by a lease; removed after 5 s

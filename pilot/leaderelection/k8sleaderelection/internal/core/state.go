@@ -54,7 +54,14 @@ const (
 	Done
 )
 
-var phaseNames = [...]string{"following", "settling", "leading", "draining", "releasing", "done"}
+// Names of phases that packages outside the elector compare.
+const (
+	NameFollowing = "following"
+	NameLeading   = "leading"
+	NameDraining  = "draining"
+)
+
+var phaseNames = [...]string{NameFollowing, "settling", NameLeading, NameDraining, "releasing", "done"}
 
 func (p Phase) String() string { return phaseNames[p] }
 
