@@ -175,7 +175,7 @@ func (c Config) request(s State) Request {
 	}
 }
 
-// requestSent delays the next request, longer after each one that did not lead to a term.
+// requestSent delays the next request, longer after each request that did not lead to a term.
 func (c Config) requestSent(h Handover, now Instant) Handover {
 	h.Requesting.Wanted = true
 	h.Requesting.NotBefore = now.After(min(c.Lease, c.Retry<<min(h.Requesting.Count, maxBackOffShift)))
