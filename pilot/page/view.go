@@ -171,7 +171,7 @@ func (r row) holderState() string {
 }
 
 func guardOf(p *inspect.Process) guard {
-	g := guard{Fence: "no fence", Gate: "no gate"}
+	g := guard{Fence: "not tested", Gate: "no gate"}
 	if p.Gate != "" {
 		g.Gate = "gate " + p.Gate
 	}

@@ -27,8 +27,8 @@ type crowd struct {
 	// gone is the election that was removed last. goneUntil is the end of its validity.
 	gone      inspect.Election
 	goneUntil time.Time
-	// past has the earlier leaders of each election.
-	past    []page.Change
+	// past has the earlier leaders of the elections, by name.
+	past    map[string][]page.Change
 	changed chan struct{}
 }
 
@@ -39,7 +39,7 @@ const (
 )
 
 func newCrowd(n int) *crowd {
-	c := &crowd{changed: make(chan struct{}, 1)}
+	c := &crowd{past: map[string][]page.Change{}, changed: make(chan struct{}, 1)}
 	for i := range n {
 		name := fmt.Sprintf("election-%03d", i)
 		c.all = append(c.all, inspect.Election{
@@ -127,7 +127,7 @@ func (c *crowd) present(t testing.TB) (address string) {
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
 	for _, e := range c.state().Elections {
-		if err := p.Record(ctx, e, c.past); err != nil {
+		if err := p.Record(ctx, e, c.past[e.Name]); err != nil {
 			t.Fatal(err)
 		}
 	}

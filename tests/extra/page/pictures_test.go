@@ -12,16 +12,33 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/page"
 )
 
 var pictures = flag.String("pictures", "", "folder for the pictures of the documentation")
 
-// TestPictures takes the pictures of the documentation: four elections, and a timeline with two changes of the default revision.
+// TestPictures takes the pictures of the documentation: the elections of a server, and a timeline with two changes of the default
+// revision. They have no effect on the elections of one revision.
 func TestPictures(t *testing.T) {
 	c := newCrowd(4)
-	for i, name := range []string{"istio-namespace-controller-election", "istio-leader", "istio-gateway-status-leader", "istio-gateway-deployment-stable"} {
-		c.all[i].Process.ElectionID, c.all[i].Name, c.all[i].Transitions = name, name, 2
+	for i, is := range []struct {
+		name           string
+		shared, fenced bool
+	}{
+		{"istio-namespace-controller-election", true, true}, {"istio-leader", true, false},
+		{"istio-gateway-status-leader-stable", false, false}, {"istio-gateway-deployment-stable", false, true},
+	} {
+		e := &c.all[i]
+		e.Name, e.Process.ElectionID, e.Ranked = is.name, is.name, is.shared
+		if is.shared {
+			e.Lock, e.Transitions = inspect.ConfigMap, 2
+		} else {
+			e.Candidates[1] = inspect.Candidate{Identity: "pilot-stable-2", Key: "stable", Warm: true, Fit: true}
+		}
+		if !is.fenced {
+			e.Process.Fence = nil
+		}
 	}
 	const handover = 40 * time.Millisecond
 	for term, by := range []struct {
@@ -31,7 +48,11 @@ func TestPictures(t *testing.T) {
 		began := page.Change{At: time.Now().Add(-by.ago), Leader: by.pod, Key: by.name, Transitions: term}
 		acts := began
 		acts.At, acts.Acting = began.At.Add(handover), true
-		c.past = append(c.past, began, acts)
+		for _, e := range c.all {
+			if e.Ranked || term == 0 {
+				c.past[e.Name] = append(c.past[e.Name], began, acts)
+			}
+		}
 	}
 	address, b := c.present(t), newBrowser(t)
 	for name, as := range map[string]look{"page-light": {width: 1280, height: 930}, "page-phone-dark": {width: 390, height: 930, phone: true, dark: true}} {
