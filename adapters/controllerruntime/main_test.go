@@ -8,12 +8,12 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
 // logged has the logs of all elections.
-var logged logs.Buffer
+var logged harness.Log
 
 // ofElections writes the lines of elections to logged.
 type ofElections struct{}

@@ -21,14 +21,14 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
 
 // until polls until the condition holds.
-var until = waits.Until
+var until = harness.Until
 
 // idle is a reconciler that does nothing.
 var idle = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })

@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"incumbent.dev/incumbent/examples/fencing"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -66,7 +66,7 @@ func etcdStore(t *testing.T) store {
 		_ = etcd.Process.Kill()
 		_ = etcd.Wait() // returns the error of the kill
 	})
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: waits.Bound, Context: context.WithoutCancel(t.Context())})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}, DialTimeout: harness.Patience, Context: context.WithoutCancel(t.Context())})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func etcdStore(t *testing.T) store {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), waits.Bound)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	if _, err := client.Get(ctx, "ready"); err != nil {
 		t.Fatal(err)

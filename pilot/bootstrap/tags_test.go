@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -46,7 +46,7 @@ func TestTags_ReportConflict(t *testing.T) {
 	}
 	conflict := []revisions.Conflict{{Used: claim("stable", "a"), Others: []revisions.Claim{claim("canary", "b")}}}
 	synctest.Test(t, func(t *testing.T) {
-		var log logs.Buffer
+		var log harness.Log
 		var events []string
 		watcher := &fakeTags{}
 		watcher.now.Store(new([]revisions.Conflict))

@@ -10,9 +10,9 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -35,7 +35,7 @@ type candidate struct {
 	lives.Process
 	old   *locktest.Client // to the ConfigMap
 	lease *locktest.Client
-	log   logs.Buffer
+	log   harness.Log
 	token uint64 // of the newest term
 
 	mu     sync.Mutex

@@ -13,7 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -134,7 +134,7 @@ func TestRegistry(t *testing.T) {
 	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
 		t.Error("the elections of a client do not share a watcher, or share it with others")
 	}
-	waits.Until(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
+	harness.Until(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
 	other.release()
 	first.release()
 	if acquire(client) != first {
@@ -142,7 +142,7 @@ func TestRegistry(t *testing.T) {
 	}
 	first.release()
 	first.release()
-	waits.Until(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
+	harness.Until(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
 	if again := acquire(client); again == first {
 		t.Error("an unused client was not released")
 	} else {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // Clients of one configuration share connections, which a timeout retires. Wrappers and configuration do not change.
@@ -104,7 +104,7 @@ func TestCloseIdleConnections(t *testing.T) {
 	}
 	opens := func(what string, want ...int) {
 		t.Helper()
-		waits.Until(t, what, func() bool {
+		harness.Until(t, what, func() bool {
 			var open []int
 			for _, g := range generations {
 				open = append(open, g.connections())
@@ -182,12 +182,12 @@ func TestRetire_ClosesIdle(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := p.present
-	waits.Until(t, "each request has a connection", func() bool { return g.connections() == 2 })
+	harness.Until(t, "each request has a connection", func() bool { return g.connections() == 2 })
 	p.retire(g)
-	waits.Until(t, "the connection that a request uses is open", func() bool { return g.connections() == 1 })
+	harness.Until(t, "the connection that a request uses is open", func() bool { return g.connections() == 1 })
 	release <- struct{}{}
 	if err := <-slow; err != nil {
 		t.Error(err)
 	}
-	waits.Until(t, "no connection is open after the last request", func() bool { return g.connections() == 0 })
+	harness.Until(t, "no connection is open after the last request", func() bool { return g.connections() == 0 })
 }

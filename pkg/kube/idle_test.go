@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // A custom transport is used without changes. If it has connections, it closes them. A custom transport without connections is ignored without a log message.
 func TestCloseIdleConnections_CustomTransport(t *testing.T) {
-	var log logs.Buffer
+	var log harness.Log
 	klog.SetSlogLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	defer klog.ClearLogger()
 	for name, test := range map[string]struct {

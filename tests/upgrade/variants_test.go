@@ -15,7 +15,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"incumbent.dev/incumbent/internal/record"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -59,7 +59,7 @@ func (w *world) canaryCrashes() {
 	broken := canary
 	broken.Image = "crashing"
 	w.must(w.Apply(ctx, broken))
-	waits.Until(w.t, "canary crashes", func() bool {
+	harness.Until(w.t, "canary crashes", func() bool {
 		for _, p := range w.Node.Pods() {
 			if p.Restarts >= 2 && strings.HasPrefix(p.Name, "pilot-canary") {
 				return true
@@ -92,7 +92,7 @@ func (w *world) canaryWithoutRights() {
 	powerless := canary
 	powerless.WithoutRights = true
 	w.must(w.Apply(ctx, powerless))
-	waits.Until(w.t, "the Pods of canary run", func() bool {
+	harness.Until(w.t, "the Pods of canary run", func() bool {
 		pods, err := w.Pods(ctx, "canary")
 		return err == nil && len(pods) == 2 && pods[0].Status.PodIP != "" && pods[1].Status.PodIP != ""
 	})
@@ -100,7 +100,7 @@ func (w *world) canaryWithoutRights() {
 	spoilt := metav1.ObjectMeta{Name: "while-powerless"}
 	_, err := w.Kube.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: spoilt}, metav1.CreateOptions{})
 	w.must(err)
-	waits.Until(w.t, "stable still distributes the bundle", func() bool {
+	harness.Until(w.t, "stable still distributes the bundle", func() bool {
 		_, err := w.Kube.CoreV1().ConfigMaps(spoilt.Name).Get(ctx, "istio-ca-root-cert", metav1.GetOptions{})
 		return err == nil
 	})
@@ -164,7 +164,7 @@ func (w *world) restartAll() {
 	w.Step("restart all Pods")
 	before := w.replicas()
 	w.must(w.Kube.CoreV1().Pods(rollout.Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=pilot"}))
-	waits.Until(w.t, "all Pods are new", func() bool { return w.replicas().Intersection(before).Len() == 0 })
+	harness.Until(w.t, "all Pods are new", func() bool { return w.replicas().Intersection(before).Len() == 0 })
 	w.must(w.AwaitReady(ctx, "stable", 3))
 	w.must(w.AwaitReady(ctx, "canary", 2))
 	w.must(w.AwaitLeads(ctx, "stable"))

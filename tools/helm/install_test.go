@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // The API server accepts the rendered objects of all trials and prunes no field.
@@ -77,7 +77,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	}
 	leads := func(revision string) {
 		t.Helper()
-		waits.Until(t, revision+" leads", func() bool {
+		harness.Until(t, revision+" leads", func() bool {
 			lock, err := p.kube.CoreV1().ConfigMaps(p.namespace).Get(t.Context(), "istio-namespace-controller-election", metav1.GetOptions{})
 			return err == nil && strings.Contains(lock.Annotations["control-plane.alpha.kubernetes.io/leader"], fmt.Sprintf(`"holderKey":%q`, revision))
 		})
@@ -102,7 +102,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 	p.waitForFence(t, program, "stable")
 	p.mustHelm(t, "uninstall", "tags")
 	p.mustHelm(t, "uninstall", "stable", "--wait")
-	waits.Until(t, "all Pods have ended", func() bool {
+	harness.Until(t, "all Pods have ended", func() bool {
 		pods, err := p.kube.CoreV1().Pods(p.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0
 	})
@@ -131,7 +131,7 @@ func (p place) waitForFence(t *testing.T, program, revision string) {
 			t.Log(out)
 		}
 	}()
-	waits.Until(t, "fence of "+revision, func() bool {
+	harness.Until(t, "fence of "+revision, func() bool {
 		var err error
 		out, err = p.verifyFence(t, program, "--set", p.namespace+"-pilot-"+revision, "--revisions", revision, "--other-service-account", "pilot-*")
 		return err == nil

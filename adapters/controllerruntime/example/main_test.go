@@ -13,7 +13,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -49,7 +48,7 @@ func (o *operator) replica(t *testing.T, pod, revision string) *harness.Process 
 // handledBy waits until this replica leads and has reconciled a new ConfigMap.
 func (o *operator) handledBy(t *testing.T, pod string) {
 	t.Helper()
-	waits.Until(t, pod+" leads", func() bool {
+	harness.Until(t, pod+" leads", func() bool {
 		lease, err := o.client.Kube().CoordinationV1().Leases(o.namespace).Get(t.Context(), "example", metav1.GetOptions{})
 		return err == nil && *lease.Spec.HolderIdentity == pod
 	})
@@ -61,7 +60,7 @@ func (o *operator) handledBy(t *testing.T, pod string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits.Until(t, "the ConfigMap was handled by "+pod, func() bool {
+	harness.Until(t, "the ConfigMap was handled by "+pod, func() bool {
 		now, err := objects.Get(t.Context(), object.Name, metav1.GetOptions{})
 		return err == nil && now.Data["length"] == "4"
 	})

@@ -13,7 +13,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -63,7 +62,7 @@ func TestMigration_FromManager(t *testing.T) {
 		t.Fatal(err)
 	}
 	operator := harness.Start(t, "operator-0", []string{"KUBECONFIG=" + kubeconfig, "POD_NAME=operator-0", "POD_NAMESPACE=" + namespace}, binary)
-	waits.Until(t, "the operator reconciles", func() bool {
+	harness.Until(t, "the operator reconciles", func() bool {
 		now, err := deployments.Get(t.Context(), "x", metav1.GetOptions{})
 		return err == nil && now.Annotations["seen-by"] == "operator-0"
 	})

@@ -16,8 +16,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -87,7 +87,7 @@ func (r *running) output() string {
 
 func (r *running) prints(text string) {
 	r.t.Helper()
-	waits.Until(r.t, "the program prints "+text, func() bool { return strings.Contains(r.output(), text) })
+	harness.Until(r.t, "the program prints "+text, func() bool { return strings.Contains(r.output(), text) })
 }
 
 // ends waits for the end and compares the status. The lock is free then.
@@ -95,7 +95,7 @@ func (r *running) ends(want Status) {
 	r.t.Helper()
 	select {
 	case <-r.done:
-	case <-time.After(waits.Bound):
+	case <-time.After(harness.Patience):
 		r.t.Fatal("Run did not return")
 	}
 	if r.err != nil || r.status == nil || *r.status != want {
@@ -114,7 +114,7 @@ func (r *running) gone() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	waits.Until(r.t, "the process has ended", func() bool {
+	harness.Until(r.t, "the process has ended", func() bool {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		return err != nil || strings.Contains(string(stat), ") Z ")
 	})

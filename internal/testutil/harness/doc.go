@@ -1,2 +1,2 @@
-// Package harness runs programs as processes and reads the pages that they serve, for tests of servers.
+// Package harness waits for conditions, keeps logs, runs programs as processes, and reads the pages that they serve.
 package harness

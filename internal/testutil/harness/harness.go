@@ -3,21 +3,31 @@ package harness
 import (
 	"os"
 	"testing"
-
-	"incumbent.dev/incumbent/internal/testutil/logs"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"time"
 )
 
-// Patience bounds every wait.
-const Patience = waits.Bound
-
-// Log is a log that can be read while it is written. Its zero value is empty.
-type Log = logs.Buffer
+const (
+	// Patience bounds every wait. It only ends a test that would wait forever: on a busy machine, the start of a process can take a minute.
+	Patience = 3 * time.Minute
+	every    = 5 * time.Millisecond
+)
 
 // Until waits until a condition holds, and fails the test after Patience.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	waits.Until(t, what, holds)
+	deadline := time.After(Patience)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			if holds() { // this process did not run for a long time
+				return
+			}
+			t.Fatalf("not within %v: %s", Patience, what)
+		}
+	}
 }
 
 // Skip skips a test that this machine cannot run. In CI the test fails.

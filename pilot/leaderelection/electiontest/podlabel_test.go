@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake" //nolint:depguard // stores the Pod, not the lock
 	clienttesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
 )
@@ -28,7 +28,7 @@ type labelled struct {
 	clientset *fake.Clientset
 	election  string // the name of the lock
 	failing   atomic.Bool
-	log       logs.Buffer
+	log       harness.Log
 	stop      func()
 }
 

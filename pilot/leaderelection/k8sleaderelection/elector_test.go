@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -140,7 +140,7 @@ func TestExitOnStuckDrain(t *testing.T) {
 		runStuck(t)
 		os.Exit(0)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), waits.Bound)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	self := exec.CommandContext(ctx, os.Args[0], "-test.run", "^"+t.Name()+"$")
 	self.Env = append(os.Environ(), stuckEnv+"=yes")

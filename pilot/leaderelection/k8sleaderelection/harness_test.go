@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/internal/testutil/logs"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -37,7 +37,7 @@ type candidate struct {
 	lives.Recorder
 	lives.Process
 	lock  *locktest.Lock
-	log   logs.Buffer
+	log   harness.Log
 	drain time.Duration // time that the run function needs to stop
 	ended chan struct{} // closed when the test ended: the run function stops without delay
 	fail  chan error    // the run function returns an error from fail

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/cluster/node"
 )
 
 // bound limits each wait.
-const bound = waits.Bound
+const bound = harness.Patience
 
 // world is a cluster with a node and a namespace.
 type world struct {

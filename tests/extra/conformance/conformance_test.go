@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/gateway-api/pkg/features"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -127,7 +127,7 @@ func newSuite(t *testing.T, flips bool) *suite.ConformanceTestSuite {
 	})
 	control(t, c, admin, flips)
 	// The suite does not wait for the class.
-	waits.Until(t, "class exists", func() bool {
+	harness.Until(t, "class exists", func() bool {
 		return api.Get(t.Context(), types.NamespacedName{Name: "istio"}, &gateway.GatewayClass{}) == nil
 	})
 	s.ControllerName = kubernetes.GWCMustHaveAcceptedConditionTrue(t, api, s.TimeoutConfig, "istio")

@@ -20,7 +20,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -97,7 +97,7 @@ func (s *stage) install(declarations ...fence.Declaration) {
 
 // cleanup is a context for after a test.
 func cleanup(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*waits.Bound)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*harness.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -230,7 +230,7 @@ func (s *stage) write(as kubernetes.Interface) error {
 }
 
 // eventually waits until something holds.
-var eventually = waits.Until
+var eventually = harness.Until
 
 // inEffect waits until the installed fence is in effect: the holder may
 // write and another pod may not.

@@ -9,7 +9,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -20,7 +20,7 @@ func (s *stage) installPlane(lock string) {
 	s.t.Helper()
 	config := install.Config{
 		RESTConfig: s.cluster.Admin(), Namespace: s.namespace, Elections: bootstrap.FencedElections(bootstrap.Config{}),
-		Revisions: []string{"stable"}, ServiceAccounts: []string{account}, Others: []string{"istiod"}, Lock: lock, Wait: waits.Bound, AllowUnclear: true,
+		Revisions: []string{"stable"}, ServiceAccounts: []string{account}, Others: []string{"istiod"}, Lock: lock, Wait: harness.Patience, AllowUnclear: true,
 	}
 	s.must(nil, config.Install(s.t.Context(), s.t.Output()))
 	s.t.Cleanup(func() {

@@ -17,11 +17,7 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// await waits until a function returns true.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	harness.Until(t, what, holds)
-}
+var await = harness.Until
 
 // stopAPIServer kills the API server and returns a function that restarts it. A test that uses it is not parallel.
 func stopAPIServer(t *testing.T, c *cluster.Cluster) (bringBack func()) {

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/internal/testutil/logs"
 )
 
 // logged returns the credentials of a Pod with a log of its requests.
@@ -43,9 +42,9 @@ func TestRequests(t *testing.T) {
 		sent := coordinator.Take()
 		// A ping, a preference and a nomination last five seconds. If the handover needs longer, the coordinator repeats them.
 		rounds := 1 + int(time.Since(began)/(5*time.Second))
-		asked := logs.Count(sent, "PUT ", "/leasecandidates/", " 200 ")
-		written := logs.Count(sent, "PUT ", "/leases/x 200")
-		others := logs.Count(sent) - logs.Count(sent, "PUT ", "/leasecandidates/") - logs.Count(sent, "PUT ", "/leases/x ")
+		asked := harness.Count(sent, "PUT ", "/leasecandidates/", " 200 ")
+		written := harness.Count(sent, "PUT ", "/leases/x 200")
+		others := harness.Count(sent) - harness.Count(sent, "PUT ", "/leasecandidates/") - harness.Count(sent, "PUT ", "/leases/x ")
 		if asked > 3*rounds || written > 2*rounds-1 || others > 0 {
 			t.Errorf("change to %s in %v: the coordinator sent %q", to, time.Since(began), sent)
 		}
@@ -66,7 +65,7 @@ func (w *world) awaitQuiet(leader string, all map[string]*harness.Log) {
 		}
 		quiet := true
 		for pod, log := range all {
-			if sent := log.Take(); pod != leader && sent != "" || logs.Count(sent, "leasecandidates") > 0 {
+			if sent := log.Take(); pod != leader && sent != "" || harness.Count(sent, "leasecandidates") > 0 {
 				w.t.Logf("%s sent %q", pod, sent)
 				quiet = false
 			}

@@ -15,7 +15,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
-	"incumbent.dev/incumbent/internal/testutil/logs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -86,7 +85,7 @@ type candidate struct {
 	namespace string
 	client    kube.Client
 	sent      harness.Log // requests
-	log       logs.Buffer
+	log       harness.Log
 }
 
 // Lives implements lives.Candidate.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -178,7 +178,7 @@ func (s scene) remove(t *testing.T) {
 // start with the object of an earlier check.
 func (s scene) awaitAbsent(t *testing.T) {
 	t.Helper()
-	waits.Until(t, "deletion is in the watch cache", func() bool {
+	harness.Until(t, "deletion is in the watch cache", func() bool {
 		return apierrors.IsNotFound(s.request(http.MethodGet).Param("resourceVersion", "0").Do(t.Context()).Error())
 	})
 }

@@ -22,7 +22,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -165,7 +164,7 @@ func (s *stage) fence() {
 	remove, err := electors.Fence(s.t.Context(), s.admin, s.namespace, election, account, electors.Lease, guard)
 	s.must(err)
 	s.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), waits.Bound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), harness.Patience)
 		defer cancel()
 		if err := remove(ctx); err != nil {
 			s.t.Error(err)
@@ -225,7 +224,7 @@ func (s *stage) start(pod, revision string) *process {
 func (s *stage) wrote(p *process, n int) {
 	s.t.Helper()
 	var before string
-	waits.Until(s.t, p.order.Pod+" writes", func() bool {
+	harness.Until(s.t, p.order.Pod+" writes", func() bool {
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(s.t.Context(), object(n), metav1.GetOptions{})
 		if err != nil {
 			return false
@@ -245,7 +244,7 @@ func disturb(s *stage, fault func(*stage) func()) {
 	s.wrote(s.follower, 0)
 	end()
 	s.wrote(s.follower, objects/2) // requests that were held can arrive before that
-	waits.Until(s.t, "the run function of the former leader has returned", func() bool {
+	harness.Until(s.t, "the run function of the former leader has returned", func() bool {
 		return strings.Contains(s.leader.Out.String(), returned)
 	})
 }

@@ -18,9 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -80,7 +79,7 @@ type stage struct {
 	members   []*member
 	journal   *journal
 	began     time.Time
-	log       logs.Buffer // of incumbent candidates
+	log       harness.Log // of incumbent candidates
 }
 
 // member is a candidate in its own process, which reaches the API server through a relay.
@@ -167,7 +166,7 @@ func (s *stage) caughtUp() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	waits.Until(s.t, "the journal has version "+last.GetResourceVersion(), func() bool {
+	harness.Until(s.t, "the journal has version "+last.GetResourceVersion(), func() bool {
 		return slices.ContainsFunc(s.journal.entries(), func(e entry) bool { return e.meta.ResourceVersion == last.GetResourceVersion() })
 	})
 }
@@ -194,13 +193,13 @@ func (s *stage) enter(library electors.Library, name string, change ...func(*ele
 // leads waits for the run function of a member.
 func (s *stage) leads(m *member) {
 	s.t.Helper()
-	waits.Until(s.t, m.what("leads"), m.Live)
+	harness.Until(s.t, m.what("leads"), m.Live)
 }
 
 // stops waits for the end of a member's run function.
 func (s *stage) stops(m *member) {
 	s.t.Helper()
-	waits.Until(s.t, m.what("stops"), func() bool { return !m.Live() })
+	harness.Until(s.t, m.what("stops"), func() bool { return !m.Live() })
 }
 
 // joined waits until a candidate has seen the holder. istiod and client-go do not report the holder, so it waits for the
@@ -208,7 +207,7 @@ func (s *stage) stops(m *member) {
 func (s *stage) joined(m *member) {
 	s.t.Helper()
 	from := s.sent(m)
-	waits.Until(s.t, m.what("sees the holder"), func() bool {
+	harness.Until(s.t, m.what("sees the holder"), func() bool {
 		if seen, tells := m.Sees(); tells {
 			return seen != "" && seen == s.journal.holder()
 		}

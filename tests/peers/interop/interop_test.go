@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
-	"incumbent.dev/incumbent/internal/testutil/waits"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
@@ -49,7 +49,7 @@ func TestCrash(t *testing.T) {
 				s.joined(first)
 				second.connections(fate)
 				s.stops(second)
-				waits.Until(t, "another member leads", anyOf(first, third))
+				harness.Until(t, "another member leads", anyOf(first, third))
 				second.connections(open)
 			})
 		})
@@ -101,7 +101,7 @@ func TestPerRevision(t *testing.T) {
 			other := newStage(t, p.lock, election+"-"+canary)
 			elsewhere := other.enter(p.second, "elsewhere", of(canary))
 			other.leads(elsewhere)
-			waits.Until(t, "elsewhere holds its lock", func() bool { return other.journal.holder() == elsewhere.Identity })
+			harness.Until(t, "elsewhere holds its lock", func() bool { return other.journal.holder() == elsewhere.Identity })
 			first.Stop()
 			s.leads(second)
 		})
@@ -117,8 +117,8 @@ func TestDeletedLock(t *testing.T) {
 		s.joined(third)
 		s.steady(first)
 		s.deleteLock()
-		waits.Until(t, "there is a new lock", s.journal.recreated)
-		waits.Until(t, "a member leads with the new lock", func() bool {
+		harness.Until(t, "there is a new lock", s.journal.recreated)
+		harness.Until(t, "a member leads with the new lock", func() bool {
 			holder := s.journal.holder()
 			return slices.ContainsFunc(s.members, func(m *member) bool { return m.Identity == holder && m.Live() })
 		})
@@ -138,7 +138,7 @@ func TestThreeElectors(t *testing.T) {
 	}
 	left := append([]*member{}, s.members...)
 	for len(left) > 0 {
-		waits.Until(t, "a remaining member leads", anyOf(left...))
+		harness.Until(t, "a remaining member leads", anyOf(left...))
 		for i, m := range left {
 			if m.Live() {
 				m.Stop()

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/peers/electors"
 )
@@ -22,7 +22,7 @@ func anyOf(members ...*member) func() bool {
 // stopOthers waits until only the holder runs.
 func (s *stage) stopOthers() {
 	s.t.Helper()
-	waits.Until(s.t, "only the holder runs", func() bool {
+	harness.Until(s.t, "only the holder runs", func() bool {
 		holder := s.journal.holder()
 		return !slices.ContainsFunc(s.members, func(m *member) bool { return m.Live() && m.Identity != holder })
 	})
@@ -73,7 +73,7 @@ func newFlip(t *testing.T, p pairing) flip {
 // moved waits until one side runs and the other has stopped.
 func (f flip) moved(to, from []*member) {
 	f.t.Helper()
-	waits.Until(f.t, "the other revision leads", anyOf(to...))
+	harness.Until(f.t, "the other revision leads", anyOf(to...))
 	for _, m := range from {
 		f.stops(m)
 	}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	"incumbent.dev/incumbent/internal/testutil/logs"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -136,7 +136,7 @@ func TestFakeClientset_WarnsOnce(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
 		t.Run(lock.String(), func(t *testing.T) {
 			store := fake.NewClientset()
-			var log logs.Buffer
+			var log harness.Log
 			a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {
 				c.Lock, c.Logger = lock, slog.New(slog.NewTextHandler(&log, nil))
 			})

@@ -6,13 +6,13 @@ import (
 	"go.opencensus.io/stats/view"
 	"go.uber.org/goleak"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 const root = "../../.."
 
 // patience is the limit of each wait.
-const patience = waits.Bound
+const patience = harness.Patience
 
 func TestMain(m *testing.M) {
 	// pkg/features imports istio.io/pkg/log, which starts a worker of OpenCensus.
@@ -21,4 +21,4 @@ func TestMain(m *testing.M) {
 }
 
 // await polls until the condition holds.
-var await = waits.Until
+var await = harness.Until

@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"incumbent.dev/incumbent/internal/testutil/waits"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // starterVariable makes the test program start a process and wait to be killed. Its value is a signal for the process, or 0.
@@ -70,7 +70,7 @@ func TestKilledStarter_LeavesNoProcess(t *testing.T) {
 			if err != nil {
 				t.Fatalf("the starter printed %q", line)
 			}
-			waits.Until(t, "the process has ended", func() bool {
+			harness.Until(t, "the process has ended", func() bool {
 				arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 				return err != nil || len(arguments) == 0 // it is empty until the parent has waited for the process
 			})
@@ -108,7 +108,7 @@ func TestStop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := shell(t, c.script)
-			waits.Until(t, "the script is up", func() bool { return strings.Contains(p.Tail(), "up") })
+			harness.Until(t, "the script is up", func() bool { return strings.Contains(p.Tail(), "up") })
 			if c.stopped {
 				if err := p.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)

@@ -1,4 +1,4 @@
-package logs
+package harness
 
 import (
 	"bytes"
@@ -7,27 +7,27 @@ import (
 	"sync"
 )
 
-// Buffer is a log. Its zero value is empty.
-type Buffer struct {
+// Log is a log that can be read while it is written. Its zero value is empty.
+type Log struct {
 	mu  sync.Mutex
 	out bytes.Buffer
 }
 
-func (b *Buffer) Write(p []byte) (int, error) {
+func (b *Log) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.out.Write(p)
 }
 
 // String returns the log so far.
-func (b *Buffer) String() string {
+func (b *Log) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.out.String()
 }
 
 // Take returns the log so far and empties it.
-func (b *Buffer) Take() string {
+func (b *Log) Take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer b.out.Reset()
@@ -35,7 +35,7 @@ func (b *Buffer) Take() string {
 }
 
 // Count returns the number of lines that contain all words.
-func (b *Buffer) Count(words ...string) int { return Count(b.String(), words...) }
+func (b *Log) Count(words ...string) int { return Count(b.String(), words...) }
 
 // Count returns the number of lines of a log that contain all words.
 func Count(log string, words ...string) (n int) {

@@ -1,2 +1,0 @@
-// Package logs provides a log that tests read while it is written.
-package logs

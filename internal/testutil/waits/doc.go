@@ -1,2 +1,0 @@
-// Package waits waits for conditions in tests.
-package waits
