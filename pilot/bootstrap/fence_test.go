@@ -1,7 +1,6 @@
 package bootstrap
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -27,23 +26,9 @@ func (e *environment) guardedName() string { return guarded + "-" + e.home }
 // installFence installs a fence for such a table and returns a function that removes it.
 func (e *environment) installFence(t *testing.T, rows []election) (remove func()) {
 	t.Helper()
-	set, err := fence.Render(e.home, fence.Declaration{
+	_, remove = fences.Install(t, e.admin.Kube(), e.home, fence.Declaration{
 		Election: electionID, Namespace: e.home, Lock: fence.ConfigMap, ServiceAccounts: []string{e.home + "/pilot"}, Guards: rows[0].writes,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := install.Apply(t.Context(), e.admin.Kube(), set); err != nil {
-		t.Fatal(err)
-	}
-	remove = func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		defer cancel()
-		if _, err := install.Remove(ctx, e.admin.Kube(), set.Name); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(remove)
 	return remove
 }
 

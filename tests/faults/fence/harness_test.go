@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -82,17 +82,7 @@ func (s *stage) declaration() fence.Declaration {
 // install puts the fence up, and takes it down with the test: all tests share an API server.
 func (s *stage) install(declarations ...fence.Declaration) {
 	s.t.Helper()
-	set, err := fence.Render(s.namespace, declarations...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.set = set
-	s.must(install.Apply(s.t.Context(), s.admin, set))
-	s.t.Cleanup(func() {
-		if _, err := install.Remove(cleanup(s.t), s.admin, set.Name); err != nil {
-			s.t.Error(err)
-		}
-	})
+	s.set, _ = fences.Install(s.t, s.admin, s.namespace, declarations...)
 }
 
 // cleanup is a context for after a test.

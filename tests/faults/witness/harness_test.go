@@ -1,7 +1,6 @@
 package witness
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/relay"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -122,20 +121,7 @@ func (s *stage) fence(elections int) {
 			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{electionName(n)}, Namespaces: []string{s.namespace}}},
 		})
 	}
-	set, err := fence.Render(s.namespace, all...)
-	if err == nil {
-		_, err = install.Apply(s.Context(), s.admin, set)
-	}
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Context()), harness.Patience)
-		defer cancel()
-		if _, err := install.Remove(ctx, s.admin, set.Name); err != nil {
-			s.Error(err)
-		}
-	})
+	fences.Install(s.TB, s.admin, s.namespace, all...)
 }
 
 // token replaces the token in the kubeconfig of the candidate.

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -33,13 +33,7 @@ func fenced(t *testing.T, account string) {
 	if account != "pilot" {
 		declared.Coordinators = []string{"system:serviceaccount:" + w.home + ":" + account}
 	}
-	set, err := fence.Render(w.home, declared)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := install.Apply(t.Context(), w.admin.Kube(), set); err != nil {
-		t.Fatal(err)
-	}
+	fences.Install(t, w.admin.Kube(), w.home, declared)
 	w.coordinate()
 	// Rare renewals, so that a slow write of the test on the lock is not always too late.
 	rare := func(c *leaderelection.Config) { c.RetryPeriod = 10 * time.Second }

@@ -1,0 +1,2 @@
+// Package fences installs fences for tests.
+package fences
