@@ -83,7 +83,7 @@ func TestDeath_HeldPredecessor(t *testing.T) {
 	}
 }
 
-// A lock that has changed, or that the witness cannot write, is not released. Package core tests which changes count.
+// A lock that the witness cannot write is not released. The scenario witness-lock-changed of package core has locks that have changed.
 func TestDeath_DoesNotRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		kill func(*process)
@@ -95,14 +95,6 @@ func TestDeath_DoesNotRelease(t *testing.T) {
 			p.Kill()
 			harness.Until(p.s.TB, "the candidate has ended with its parent", func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) })
 		}, `held by "a"`, ""},
-		"orderly stop": {func(p *process) { p.Signal(p.s.TB, syscall.SIGTERM) }, "free", ""},
-		"deleted": {func(p *process) {
-			p.stop()
-			if err := p.s.admin.CoreV1().ConfigMaps(p.s.namespace).Delete(p.s.Context(), election, metav1.DeleteOptions{}); err != nil {
-				p.s.Fatal(err)
-			}
-			p.signal(syscall.SIGKILL)
-		}, "absent", "why=lock-deleted"},
 		"API server down": {func(p *process) {
 			p.stop()
 			p.relay.Coming(relay.Fate{Up: relay.Flow{CutAfter: 1}})
