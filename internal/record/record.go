@@ -29,15 +29,15 @@ const maxLead = 24 * 60 * 60 * Second
 // Next returns the stamp for a write over a record with this stamp: the wall clock in whole seconds, but at least step
 // above the recorded stamp. Without a step it is in whole seconds, because acquireTime shows the writer of a Lease. wall is in
 // nanoseconds.
-func (recorded Stamp) Next(wall int64, step Stamp) Stamp {
+func (s Stamp) Next(wall int64, step Stamp) Stamp {
 	now := Stamp(wall/int64(time.Second)) * Second
-	if recorded < now || recorded > now+maxLead {
+	if s < now || s > now+maxLead {
 		return now
 	}
 	if step == 0 {
-		return recorded + (Second-recorded%Second)%Second
+		return s + (Second-s%Second)%Second
 	}
-	return recorded - recorded%step + step
+	return s - s%step + step
 }
 
 // StampOf returns the stamp of a time. The zero time is 0.

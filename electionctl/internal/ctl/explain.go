@@ -119,13 +119,8 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  term         %d, lease %d s", e.Transitions, e.LeaseSeconds)
 	}
 	w.line("  state        %s", stateWords(e))
-	switch {
-	case e.Uncoordinated != "":
-		w.line("  coordinated  no: %s", e.Uncoordinated)
-	case e.Coordinated():
-		w.line("  coordinated  by %s", e.Strategy)
-	case e.Strategy != "":
-		w.line("  coordinated  no: the holder does not request %s", e.Strategy)
+	if word := coordinationWord(e); word != "" {
+		w.line("  coordinated  %s", word)
 	}
 	if e.Live != "" {
 		w.line("  alive        %s", liveWords[e.Live])
@@ -156,6 +151,19 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("If the default revision were %s: %s", ifDefault,
 			outcomeWords(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e))))
 	}
+}
+
+// coordinationWord returns whether a coordinator chooses the leader, or "" without one.
+func coordinationWord(e inspect.Election) string {
+	switch {
+	case e.Uncoordinated != "":
+		return "no: " + e.Uncoordinated
+	case e.Coordinated():
+		return "by " + e.Strategy
+	case e.Strategy != "":
+		return "no: the holder does not request " + e.Strategy
+	}
+	return ""
 }
 
 func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.DefaultRevision) {

@@ -6,17 +6,27 @@ import (
 	"incumbent.dev/incumbent/internal/record"
 )
 
-// The lock object is decoded by package record.
+// Package record decodes the lock object.
+
 type (
-	Record      = record.Record
-	Stamp       = record.Stamp
-	Content     = record.Content
-	Marker      = record.Marker
-	Nomination  = record.Nomination
-	Request     = record.Request
-	Hold        = record.Hold
+	// Record is the record of the lock.
+	Record = record.Record
+	// Stamp is a time in the record.
+	Stamp = record.Stamp
+	// Content is the content of the lock object.
+	Content = record.Content
+	// Marker is the annotation of an acting leader.
+	Marker = record.Marker
+	// Nomination is the annotation of a nomination.
+	Nomination = record.Nomination
+	// Request is a handover request.
+	Request = record.Request
+	// Hold is a command to keep the holder.
+	Hold = record.Hold
+	// Annotations is the annotations on the lock object.
 	Annotations = record.Annotations
-	Snapshot    = record.Snapshot
+	// Snapshot is the lock object in one reply or watch event.
+	Snapshot = record.Snapshot
 )
 
 // Config has the constants of an elector. LeaderElectionConfig documents the fields that both have.
