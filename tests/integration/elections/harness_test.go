@@ -24,15 +24,6 @@ import (
 // election is the ID of the election that the tests use.
 const election = leaderelection.NamespaceController
 
-// shortLease is for tests that wait until a lease expires. In the other tests a leader keeps its lock on a slow machine too.
-const shortLease = 10 * time.Second
-
-func short(c *leaderelection.Config) {
-	c.LeaseDuration = shortLease
-	c.RenewDeadline = 8 * time.Second
-	c.RetryPeriod = 2 * time.Second
-}
-
 // lockRules allow the verbs on the named locks. Without names they allow them on all locks.
 func lockRules(names []string, verbs ...string) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
