@@ -21,8 +21,8 @@ const (
 	PolicyPrefix = "incumbent-fence."
 	// SetLabel is a label with the name of the set.
 	SetLabel = "incumbent.dev/fence"
-	// keepPrefix is the prefix of the permanent policies, which keep informers of the API server running.
-	keepPrefix = "incumbent-fence-keep."
+	// KeepPrefix is the prefix of the permanent policies, which keep informers of the API server running.
+	KeepPrefix = "incumbent-fence-keep."
 )
 
 // Pair is a policy with its binding of the same name. Neither has an effect without the other.
@@ -193,7 +193,7 @@ func (p part) pair() Pair {
 		}
 		meta.Name = PolicyPrefix + p.set + "." + p.lockName() + p.what + "." + string(p.mode) + "-" + p.digest(binding)
 	} else {
-		meta.Name = keepPrefix + p.what
+		meta.Name = KeepPrefix + p.what
 	}
 	binding.PolicyName = meta.Name
 	version := admissionv1.SchemeGroupVersion.String()

@@ -126,15 +126,26 @@ func WebhookClaim(hook *admissionv1.MutatingWebhookConfiguration, namespace stri
 
 func claimOf(kind string, meta metav1.ObjectMeta) (claim Claim, ok bool) {
 	claim = Claim{
-		Tag: meta.Labels[tagLabel], Revision: named(meta.Labels),
+		Tag: meta.Labels[TagLabel], Revision: Named(meta.Labels),
 		Kind: kind, Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, Created: meta.CreationTimestamp.Time,
 	}
 	return claim, claim.Tag != "" && claim.Revision != ""
 }
 
-// named returns the revision in the labels. An empty label is the revision without a name. Without the label it returns "".
-func named(labels map[string]string) string {
-	revision, labelled := labels[revisionLabel]
+// DefaultRevision returns the default revision for elections of a control plane in a namespace, or "". hooks are the existing
+// DefaultTagWebhooks in their order. The first counts that has a revision and does not belong to another control plane.
+func DefaultRevision(namespace string, hooks ...*admissionv1.MutatingWebhookConfiguration) string {
+	for _, hook := range hooks {
+		if revision := Named(hook.Labels); revision != "" && concerns(hook, unnamed, cmp.Or(namespace, usualNamespace)) {
+			return revision
+		}
+	}
+	return ""
+}
+
+// Named returns the revision in the labels. An empty label is the revision without a name. Without the label it returns "".
+func Named(labels map[string]string) string {
+	revision, labelled := labels[Label]
 	if labelled && revision == "" {
 		return unnamed
 	}

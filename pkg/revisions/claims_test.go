@@ -94,7 +94,7 @@ func TestWebhookClaim(t *testing.T) {
 		"by a URL":                    {tagHook("any", "prod", "a", ""), "istio-system mesh"},
 		"without a tag":               {tagHook("any", "", "a"), ""},
 		"the revision without name":   {tagHook("any", "prod", ""), "istio-system mesh"},
-		"without label of a revision": {webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}, ""},
+		"without label of a revision": {webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{TagLabel: "prod"}}}, ""},
 	} {
 		var got []string
 		for _, namespace := range []string{"istio-system", "mesh"} {
@@ -123,7 +123,7 @@ func TestWebhookClaim(t *testing.T) {
 	}
 }
 
-// With Fallback the default revision is that of the first existing webhook of the control plane.
+// With Fallback the default revision is that of the first existing webhook of the control plane, as for DefaultRevision.
 func TestDefaultWatcher_Fallback(t *testing.T) {
 	own, shared := DefaultTagWebhook("mesh"), DefaultTagWebhook("")
 	for name, test := range map[string]struct {
@@ -139,6 +139,10 @@ func TestDefaultWatcher_Fallback(t *testing.T) {
 		"shared calls this plane":     {shared: ptrTo(tagHook(shared, "default", "stable", "mesh")), want: "stable"},
 		"the revision without a name": {own: ptrTo(tagHook(own, "default", "")), shared: ptrTo(tagHook(shared, "default", "stable")), want: "default"},
 	} {
+		hooks := slices.DeleteFunc([]*webhook{test.own, test.shared}, func(hook *webhook) bool { return hook == nil })
+		if got := DefaultRevision("mesh", hooks...); got != test.want {
+			t.Errorf("%s: DefaultRevision is %q, want %q", name, got, test.want)
+		}
 		w := NewDefault(nil, Config{Namespace: "mesh", Fallback: true, Logger: quiet}).(*defaultWatcher)
 		read := func(name string, item *webhook) {
 			if item == nil {
@@ -156,6 +160,18 @@ func TestDefaultWatcher_Fallback(t *testing.T) {
 		if w.change(own, nil); w.GetDefault() == "east" {
 			t.Errorf("%s: default is still east", name)
 		}
+	}
+}
+
+// An empty namespace is istio-system, and without Fallback the owner of the webhook does not matter.
+func TestDefaultRevision_UsualNamespace(t *testing.T) {
+	ours, theirs := tagHook(DefaultTagWebhook(""), "default", "stable", "istio-system"), tagHook(DefaultTagWebhook(""), "default", "stable", "mesh")
+	if got := DefaultRevision("", &ours) + "," + DefaultRevision("istio-system", &ours) + "," + DefaultRevision("", &theirs); got != "stable,stable," {
+		t.Error(got)
+	}
+	w := NewDefault(nil, Config{Logger: quiet}).(*defaultWatcher)
+	if w.change(theirs.Name, []*webhook{&theirs}); w.GetDefault() != "stable" {
+		t.Errorf("without Fallback: %q", w.GetDefault())
 	}
 }
 

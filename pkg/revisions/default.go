@@ -1,7 +1,6 @@
 package revisions
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -50,7 +49,7 @@ func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	}
 	log := config.Logger.With("webhook", names[0])
 	w := &defaultWatcher{
-		names: names, config: config, log: log, revisions: map[string]string{}, unread: sets.New(names...),
+		names: names, config: config, log: log, hooks: map[string]*webhook{}, unread: sets.New(names...),
 		broadcaster: newBroadcaster(func(a, b string) bool { return a == b }),
 	}
 	instead := map[string]string{}
@@ -72,9 +71,9 @@ type defaultWatcher struct {
 	*runner
 
 	// mu guards the fields below. Each follower has its own goroutine.
-	mu        sync.Mutex
-	unread    sets.Set[string]
-	revisions map[string]string // by name of an existing webhook; "" without a revision
+	mu     sync.Mutex
+	unread sets.Set[string]
+	hooks  map[string]*webhook // the existing webhooks by name
 }
 
 // of returns the suffix of verbs in reports about a webhook.
@@ -102,20 +101,28 @@ func (w *defaultWatcher) Run(stopCh <-chan struct{}) {
 func (w *defaultWatcher) change(name string, found []*webhook) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.revisions, name)
+	delete(w.hooks, name)
 	for _, item := range found {
-		if !w.config.Fallback || concerns(item, unnamed, w.config.Namespace) {
-			w.revisions[name] = named(item.Labels)
-		}
+		w.hooks[name] = item
 	}
 	if w.unread.Delete(name); len(w.unread) > 0 {
 		return
 	}
-	revision := ""
+	w.post(w.revision())
+}
+
+// revision returns the default revision of the existing webhooks. Without Fallback, the owner of the webhook does not matter, as in istiod.
+func (w *defaultWatcher) revision() string {
+	var hooks []*webhook
 	for _, name := range w.names {
-		revision = cmp.Or(revision, w.revisions[name])
+		if hook := w.hooks[name]; hook != nil {
+			hooks = append(hooks, hook)
+		}
 	}
-	w.post(revision)
+	if !w.config.Fallback && len(hooks) > 0 {
+		return Named(hooks[0].Labels)
+	}
+	return DefaultRevision(w.config.Namespace, hooks...)
 }
 
 func (w *defaultWatcher) post(revision string) {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// revisionLabel names the revision of a webhook or of any other object.
-	revisionLabel = "istio.io/rev"
-	// tagLabel names a tag of the revision of a webhook.
-	tagLabel = "istio.io/tag"
+	// Label is the label with the revision of a webhook or of any other object.
+	Label = "istio.io/rev"
+	// TagLabel is the label with a tag of the revision of a webhook or of a Service.
+	TagLabel = "istio.io/tag"
 	// unnamed is the revision of an empty name.
 	unnamed = "default"
 	// usualNamespace is the namespace whose default tag has no suffix.

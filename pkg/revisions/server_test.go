@@ -55,7 +55,7 @@ func forbid(s *apiserver.Server, all ...string) {
 func put(s *apiserver.Server, item webhook) { s.Put(&item) }
 
 func revisionHook(name, revision string) webhook {
-	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{revisionLabel: revision}}}
+	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{Label: revision}}}
 }
 
 // runs starts Run of a watcher. end stops it and waits for its return.

@@ -18,7 +18,7 @@ import (
 )
 
 func tagService(name, tag, revision string) corev1.Service {
-	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
+	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: name, Labels: map[string]string{TagLabel: tag, Label: revision}}}
 }
 
 func defaultValidators(labels map[string]string, namespaces ...string) []validator {
@@ -34,7 +34,7 @@ func defaultValidators(labels map[string]string, namespaces ...string) []validat
 }
 
 func TestIsMine(t *testing.T) {
-	stable := map[string]string{revisionLabel: "stable"}
+	stable := map[string]string{Label: "stable"}
 	for name, test := range map[string]struct {
 		webhooks   []webhook
 		services   []corev1.Service
@@ -62,7 +62,7 @@ func TestIsMine(t *testing.T) {
 		},
 		"a Service without a revision is no tag": {
 			webhooks: []webhook{tagHook("a", "prod", "canary")},
-			services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagLabel: "prod"}}}, tagService("b", "", "stable")},
+			services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{TagLabel: "prod"}}}, tagService("b", "", "stable")},
 			want:     map[string]string{"prod": "canary"},
 		},
 		"the default tag by a Service": {
@@ -82,7 +82,7 @@ func TestIsMine(t *testing.T) {
 		"of another control plane": {validators: defaultValidators(stable, "istio-system", "elsewhere"), want: map[string]string{"": "default"}},
 		"without a revision":       {validators: defaultValidators(nil, "istio-system"), want: map[string]string{"": "default"}},
 		"of the one without a name": {
-			validators: defaultValidators(map[string]string{revisionLabel: ""}, "istio-system"), want: map[string]string{"": "default"},
+			validators: defaultValidators(map[string]string{Label: ""}, "istio-system"), want: map[string]string{"": "default"},
 		},
 		"a default tag overrides the validator": {
 			webhooks: []webhook{tagHook("a", "default", "canary")}, validators: defaultValidators(stable),
@@ -112,7 +112,7 @@ func TestIsMine(t *testing.T) {
 					w.readWebhooks(pointers(test.webhooks...))
 					w.readServices(pointers(test.services...))
 					w.readValidator(pointers(test.validators...))
-					objects := []metav1.ObjectMeta{{Labels: map[string]string{revisionLabel: label}}}
+					objects := []metav1.ObjectMeta{{Labels: map[string]string{Label: label}}}
 					if label == "" {
 						objects = append(objects, metav1.ObjectMeta{})
 					}
@@ -147,7 +147,7 @@ func TestHasTag(t *testing.T) {
 	if got, want := has(), []string{"stable", "ours", "canarys", "theirs"}; !slices.Equal(got, want) {
 		t.Errorf("it has %q, want %q", got, want)
 	}
-	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "theirs"}}) {
+	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{Label: "theirs"}}) {
 		t.Errorf("tags of the revision: %v", mine)
 	}
 	w.GetMyTags().Insert("changed by a caller")
@@ -201,7 +201,7 @@ const (
 func TestTagWatcher_ThreeKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		validator := func(revision string) *validator {
-			return &defaultValidators(map[string]string{revisionLabel: revision}, "mesh")[0]
+			return &defaultValidators(map[string]string{Label: revision}, "mesh")[0]
 		}
 		other := *validator("canary")
 		other.Name = "another"
@@ -264,7 +264,7 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 			"get " + validatorsPath + " " + DefaultValidator,
 		}
 		service := tagService("b", "prod", "stable")
-		s := apiserver.New(&service, &defaultValidators(map[string]string{revisionLabel: "stable"})[0])
+		s := apiserver.New(&service, &defaultValidators(map[string]string{Label: "stable"})[0])
 		put(s, tagHook("a", "old", "stable"))
 		forbid(s, missing...)
 		w := NewTags(clientOf(t, s), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})

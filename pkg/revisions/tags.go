@@ -117,9 +117,9 @@ func (t tags) equal(other tags) bool {
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 	w.run(stopCh, w.broadcaster.deliver, func() []func(context.Context) {
 		return []func(context.Context){
-			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: tagLabel, Changed: w.readWebhooks}),
+			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: TagLabel, Changed: w.readWebhooks}),
 			follow(w.runner, ofServices, watch.Objects[*corev1.Service]{
-				Source: services(w.client, w.namespace), Label: tagLabel, Optional: true, Changed: w.readServices,
+				Source: services(w.client, w.namespace), Label: TagLabel, Optional: true, Changed: w.readServices,
 			}),
 			follow(w.runner, ofValidator, watch.Objects[*validator]{
 				Source: validators(w.client), Name: DefaultValidator, Optional: true, Changed: w.readValidator,
@@ -165,7 +165,7 @@ func (w *tagWatcher) validates(item *validator) string {
 			return ""
 		}
 	}
-	return named(item.Labels)
+	return Named(item.Labels)
 }
 
 // change applies a change of one kind. The tags are known when each kind has been read.
@@ -239,7 +239,7 @@ func (w *tagWatcher) Conflicts() []Conflict { return slices.Clone(w.current().co
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 	t := w.current()
-	if name := object.Labels[revisionLabel]; name != "" {
+	if name := object.Labels[Label]; name != "" {
 		return t.isMine(name, w.revision)
 	}
 	return t.unlabelled

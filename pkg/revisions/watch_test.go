@@ -167,7 +167,7 @@ func TestTagWatcher_FollowsAllTags(t *testing.T) {
 		if !w.HasSynced() {
 			t.Error("not synced")
 		}
-		mine := func() bool { return w.IsMine(metav1.ObjectMeta{Labels: map[string]string{revisionLabel: "stable"}}) }
+		mine := func() bool { return w.IsMine(metav1.ObjectMeta{Labels: map[string]string{Label: "stable"}}) }
 		put(s, tagHook("a", "prod", "stable")) // no change
 		synctest.Wait()
 		put(s, tagHook("c", "stable", "canary")) // a tag of another revision with our name

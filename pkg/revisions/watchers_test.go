@@ -24,7 +24,7 @@ func TestRun_NoClient(t *testing.T) {
 }
 
 func tagHook(name, tag, revision string, namespaces ...string) webhook {
-	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagLabel: tag, revisionLabel: revision}}}
+	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{TagLabel: tag, Label: revision}}}
 	for _, namespace := range namespaces {
 		hook := admissionv1.MutatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
 		if namespace == "" { // by a URL

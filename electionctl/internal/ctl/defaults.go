@@ -25,11 +25,11 @@ func (p *Program) defaults() *cobra.Command {
 	get := &cobra.Command{
 		Use: "get", Short: "Print the default revision", Args: exactly(),
 		RunE: p.connected(nil, func(ctx context.Context, c *clients, _ []string) error {
-			hook, err := c.tag(ctx)
+			_, revision, err := c.tag(ctx)
 			if err != nil {
 				return err
 			}
-			safe{p.Out}.line("%s", cmp.Or(hook.Labels[revisionLabel], "none"))
+			safe{p.Out}.line("%s", cmp.Or(revision, "none"))
 			return nil
 		}),
 	}
@@ -54,18 +54,26 @@ so the command prints the istioctl command to run and changes nothing.`,
 	return root
 }
 
-// tag returns the webhook of the default revision of the selected namespace, or an empty webhook if it does not exist.
-func (c *clients) tag(ctx context.Context) (hook *admissionv1.MutatingWebhookConfiguration, err error) {
+// tag returns the default revision of the selected namespace, as its elections use it, and the webhook of DefaultTagWebhooks to
+// change. The webhook is empty if none exists.
+func (c *clients) tag(ctx context.Context) (hook *admissionv1.MutatingWebhookConfiguration, revision string, err error) {
+	hooks := []*admissionv1.MutatingWebhookConfiguration{}
 	for _, name := range revisions.DefaultTagWebhooks(c.at) {
 		hook, err = c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
-			return hook, nil
+			hooks = append(hooks, hook)
+		}
+		if revision = revisions.DefaultRevision(c.at, hooks...); revision != "" {
+			return hooks[0], revision, nil
 		}
 	}
-	if apierrors.IsNotFound(err) {
-		return &admissionv1.MutatingWebhookConfiguration{}, nil
+	switch {
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, "", err
+	case len(hooks) == 0:
+		return &admissionv1.MutatingWebhookConfiguration{}, "", nil
 	}
-	return nil, err
+	return hooks[0], "", nil
 }
 
 func (p *Program) setDefault(ctx context.Context, revision string, yes bool) error {
@@ -76,11 +84,10 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	if err != nil {
 		return err
 	}
-	hook, err := c.tag(ctx)
+	hook, now, err := c.tag(ctx)
 	if err != nil {
 		return err
 	}
-	now := hook.Labels[revisionLabel]
 	if hook.Name != "" && now == revision {
 		safe{p.Out}.line("%s is already the default revision.", revision)
 		return nil
@@ -97,7 +104,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	if err := p.ask(ctx, fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, cmp.Or(now, "none")), yes); err != nil {
 		return err
 	}
-	hook.Labels[revisionLabel] = revision
+	hook.Labels[revisions.Label] = revision
 	if err := c.applyTag(ctx, hook); err != nil {
 		if apierrors.IsConflict(err) {
 			return withCode(Refused, "webhook %s was changed concurrently; nothing was changed: try again", hook.Name)

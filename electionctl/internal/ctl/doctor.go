@@ -314,25 +314,21 @@ func (x *examination) ownClock(offset, possibleError time.Duration) {
 		"the clock of this machine differs from the API server by %v", offset.Round(time.Second))
 }
 
-// defaultValidator is Istio's webhook that validates configuration. It belongs to the default revision.
-const defaultValidator = "istiod-default-validator"
-
 func tags(ctx context.Context, x *examination) error {
-	hook, err := x.c.tag(ctx)
+	_, tag, err := x.c.tag(ctx)
 	if err != nil {
 		return err
 	}
-	tag := hook.Labels[revisionLabel]
-	validator, err := x.c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, defaultValidator, metav1.GetOptions{})
+	validator, err := x.c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, revisions.DefaultValidator, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	runs := slices.ContainsFunc(x.seen.candidates, func(c inspect.Candidate) bool { return !c.Late && c.Revision() == tag })
 	led := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag })
 	switch {
-	case err == nil && validator.Labels[revisionLabel] != tag:
+	case err == nil && revisions.Named(validator.Labels) != tag:
 		x.add(problem, "complete the change: istioctl tag set default --revision "+cmp.Or(tag, "REVISION")+" --overwrite",
-			"%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), defaultValidator, cmp.Or(validator.Labels[revisionLabel], "none"))
+			"%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), revisions.DefaultValidator, cmp.Or(revisions.Named(validator.Labels), "none"))
 	case tag == "":
 		x.add(warning, "install the chart tags, or istioctl tag set default --revision REVISION",
 			"no default revision: the first candidate leads, regardless of its revision")
@@ -364,12 +360,9 @@ func (x *examination) ledBy() string {
 	return x.elections[i].Revision
 }
 
-// tagLabel names a tag.
-const tagLabel = "istio.io/tag"
-
 // conflicts reports tags that several revisions claim.
 func conflicts(ctx context.Context, x *examination) error {
-	options := metav1.ListOptions{LabelSelector: tagLabel}
+	options := metav1.ListOptions{LabelSelector: revisions.TagLabel}
 	hooks, err := x.c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, options)
 	if err != nil {
 		return err
@@ -393,7 +386,7 @@ func conflicts(ctx context.Context, x *examination) error {
 		_, conflicts := revisions.Resolve(namespace, claims)
 		for _, c := range conflicts {
 			for _, other := range c.Others {
-				f := finding{Verdict: problem, Message: c.String(), Fix: other.DeleteCommand() + ", or change its label " + revisionLabel}
+				f := finding{Verdict: problem, Message: c.String(), Fix: other.DeleteCommand() + ", or change its label " + revisions.Label}
 				if !slices.Contains(x.found, f) { // a webhook claims a tag in several namespaces
 					x.found = append(x.found, f)
 				}

@@ -99,9 +99,6 @@ func (r request) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
 	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
 }
 
-// permanentPrefix is the name prefix of the policies that keep the API server's informers of locks running.
-const permanentPrefix = "incumbent-fence-keep."
-
 // policies returns the policies of incumbent, and their bindings by policy name.
 func (x *examination) policies(ctx context.Context) ([]admissionv1.ValidatingAdmissionPolicy, map[string]admissionv1.ValidatingAdmissionPolicyBinding, error) {
 	own := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=incumbent"}
@@ -140,7 +137,7 @@ func fences(ctx context.Context, x *examination) error {
 	for _, p := range policies {
 		b, ok := bound[p.Name]
 		switch {
-		case strings.HasPrefix(p.Name, permanentPrefix):
+		case strings.HasPrefix(p.Name, fence.KeepPrefix):
 			permanent[p.Spec.ParamKind.Kind] = ok
 		case p.Labels[fence.SetLabel] == "":
 		case !ok:
@@ -257,13 +254,13 @@ func denying(command string) string {
 // trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
 func (x *examination) trap(policies []admissionv1.ValidatingAdmissionPolicy, permanent map[string]bool, repair repairs) {
 	for _, p := range policies {
-		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, permanentPrefix) {
+		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, fence.KeepPrefix) {
 			continue
 		}
 		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
 			permanent[kind] = true // report once
 			x.add(problem, repair.of(p.Labels[fence.SetLabel]),
-				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", permanentPrefix+strings.ToLower(kind))
+				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", fence.KeepPrefix+strings.ToLower(kind))
 		}
 	}
 }

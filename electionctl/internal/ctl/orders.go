@@ -21,6 +21,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // order is an administrative command for one election.
@@ -355,7 +356,7 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 	case pod == nil:
 		return "", nil
 	}
-	return pod.Labels[revisionLabel], nil
+	return pod.Labels[revisions.Label], nil
 }
 
 // pod returns a pod.

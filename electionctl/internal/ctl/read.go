@@ -24,12 +24,11 @@ import (
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // defaultTag is the webhook that is labelled with the default revision, unless a webhook is named for the namespace.
-const defaultTag = "istio-revision-tag-default"
-
-const revisionLabel = "istio.io/rev"
+var defaultTag = revisions.DefaultTagWebhook("")
 
 // readLimit bounds a read without which a command can continue.
 const readLimit = 15 * time.Second
@@ -206,14 +205,14 @@ func (c *clients) configMaps(ctx context.Context, namespace string) (locks []ins
 
 // defaultRevision returns the default revision. It is not Synced if reading the webhook is forbidden.
 func (c *clients) defaultRevision(ctx context.Context) (k8sleaderelection.DefaultRevision, error) {
-	hook, err := c.tag(ctx)
+	_, revision, err := c.tag(ctx)
 	switch {
 	case apierrors.IsForbidden(err):
 		return k8sleaderelection.DefaultRevision{}, nil
 	case err != nil:
 		return k8sleaderelection.DefaultRevision{}, err
 	}
-	return k8sleaderelection.DefaultRevision{Synced: true, Revision: hook.Labels[revisionLabel]}, nil
+	return k8sleaderelection.DefaultRevision{Synced: true, Revision: revision}, nil
 }
 
 // elections reads the elections of the selected namespaces.

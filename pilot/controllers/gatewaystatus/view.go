@@ -7,6 +7,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
+	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 const (
@@ -14,7 +15,7 @@ const (
 	serviceKind = "Service"
 	secretKind  = "Secret"
 	// tagLabel names a tag of the revision of a Service.
-	tagLabel = "istio.io/tag"
+	tagLabel = revisions.TagLabel
 )
 
 // view provides the objects of the cluster. It returns nil for missing objects.
