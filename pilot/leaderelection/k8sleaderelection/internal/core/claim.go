@@ -99,8 +99,8 @@ func (c Config) displacedActsUntil(s State, v sighting) Instant {
 		until = 0 // the new leader has waited for it
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a recreated lock, so its previous run functions have ended
-	case !acquired:
-		// It may have renewed until now without being observed.
+	case !acquired || !v.next:
+		// It may have renewed until now without being observed. Another elector acquires a lock without waiting for its leader.
 		until = until.After(s.Since.Record.Until(v.at))
 	}
 	return until

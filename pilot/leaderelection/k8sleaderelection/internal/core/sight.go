@@ -55,9 +55,10 @@ type sighting struct {
 	at      Instant
 	since   Since
 	changed bool // the record was written
-	// follows: a coordinator named the holder directly after the known record. A watch shows each change in order.
-	// Without a watch, renewals may have been missed.
-	follows bool
+	// next: it follows the known lock directly. An own write is guarded by the known version, and a watch shows each change in
+	// order. Without a watch, renewals may have been missed.
+	next    bool
+	follows bool // a coordinator named the holder directly after the known record
 }
 
 // sighting compares the snapshot of an input with the known one.
@@ -72,7 +73,8 @@ func (c Config) sighting(s State, in Input) sighting {
 		v.Version = max(v.Version, s.Snap.Version)
 	}
 	v.changed = s.Known == Unread || !record.SameRecord(s.Snap, v.Snapshot) || v.Version < s.Snap.Version
-	v.follows = in.Kind == Seen && s.Known == Current && v.ByCoordinator() && v.UID == s.Snap.UID
+	v.next = in.Kind == Seen && s.Known == Current || v.Held() && v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)
+	v.follows = v.next && v.ByCoordinator() && v.UID == s.Snap.UID
 	v.since = c.since(s, v)
 	return v
 }
