@@ -39,7 +39,7 @@ type Displaced struct {
 // BackOff is a time without campaigning.
 type BackOff struct {
 	Until    Instant
-	CoolDown Instant // the same by a request; it does not apply while no other candidate acquires the lock
+	CoolDown Instant // the same by a request, until no other candidate acquires the lock
 	Steps    uint8   // step-downs in a row
 }
 
@@ -48,6 +48,9 @@ func (c Config) observeClaim(s State, v sighting) Claim {
 	claim := s.Claim
 	if s.Known != Unread && v.changed {
 		claim = c.displaced(s, v)
+	}
+	if s.Known == Current && c.coolDownEnds(s) <= v.at {
+		claim.BackOff.CoolDown = 0
 	}
 	if hasFormer(v.Snapshot, c.Self) && !(v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)) && !(v.follows && v.Annotations.Marker == s.Snap.Annotations.Marker) {
 		// It is recorded here because an edit may remove the marker. For a leader that this process displaced,
@@ -300,14 +303,17 @@ func (c Config) withRankDelay(s State, at Instant) Instant {
 // BackingOff reports whether this candidate does not campaign after a step-down.
 func (c Config) BackingOff(s State, now Instant) bool { return now < c.backOffEnds(s) }
 
-// backOffEnds returns when this candidate campaigns again. An operator may have requested a cool-down from each
-// candidate. So a cool-down ends after the lock was free or expired for a lease.
-func (c Config) backOffEnds(s State) Instant {
+// backOffEnds returns when this candidate campaigns again.
+func (c Config) backOffEnds(s State) Instant { return max(s.BackOff.Until, c.coolDownEnds(s)) }
+
+// coolDownEnds returns the end of the cool-down. An operator may have requested one from each candidate. So it ends after the
+// lock was free or expired for a lease. It does not begin again with the next holder: see observeClaim.
+func (c Config) coolDownEnds(s State) Instant {
 	idle := s.Since.Idle
 	if !s.Snap.Idle() {
 		idle = c.ExpiresAt(s)
 	}
-	return max(s.BackOff.Until, min(s.BackOff.CoolDown, idle.After(c.Lease)))
+	return min(s.BackOff.CoolDown, idle.After(c.Lease))
 }
 
 // IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.
