@@ -128,6 +128,9 @@ func (w *world) anyFollower() bool {
 		if p == nil || p.s.Phase != core.Following || p.seen.unfit || p.barred || n.trouble() || !n.attends() || p.awaitsDefault() {
 			continue
 		}
+		if now := p.now().Mono; p.s.Known.Outdated() && p.s.Effort.Reads.Next > now {
+			continue // its last read failed, and it repeats reads with a pause
+		}
 		// A candidate that would have to settle waits for one RetryPeriod.
 		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.Until <= now {
 			return true
@@ -235,8 +238,12 @@ func (w *world) postponed() bool {
 	return true
 }
 
-// checkWish checks that the candidate preferred by the coordinators leads.
+// checkWish checks that the candidate preferred by the coordinators leads. A leader without a watch may miss each preference
+// that begins and ends between two of its renewals.
 func (w *world) checkWish(leader *node) {
+	if p := leader.p; p != nil && p.forbidden && p.cfg.Retry > electionDuration {
+		return
+	}
 	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
 		w.violate(Prompt, "%s leads %v after the calm began; the coordinators would have %s", leader.name, w.now.since(w.calm), want)
 	}

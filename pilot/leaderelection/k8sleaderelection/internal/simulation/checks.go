@@ -182,7 +182,8 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	if result == core.Unknown && p.hit(kindOf(call.op)) == nil || now.since(call.sentAt) > slow {
 		p.troubledAt = now
 	}
-	if result == core.Conflict && call.op != core.Read && p.hit(reads) != nil {
+	outdated := call.op == core.Read && result != core.OK && p.base.snap.Version != c.w.store.now.snap.Version
+	if (outdated || result == core.Conflict && call.op != core.Read) && p.hit(reads) != nil {
 		p.troubledAt = now // a label changed the version, and reads fail
 	}
 	if kindOf(call.op) == writes {

@@ -49,7 +49,12 @@ func (p *process) sees(v view, maybeOld bool) {
 		// A release by a peer, or an emptied record of a holder that has not acted yet.
 		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term.id == t.prev.id && !s.marked })
 	}
-	if v.term == nil || v.term.named || p.harmless(v) {
+	if v.term == nil || v.term.named {
+		return
+	}
+	if p.harmless(v) {
+		// A live process of its name may have used a stamp of p. From then on p takes its record for an own one.
+		p.sights = slices.DeleteFunc(p.sights, func(s sight) bool { return s.term == v.term })
 		return
 	}
 	now := p.now().Mono
