@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -101,17 +100,12 @@ func (e *environment) elect(election, identity, revision string, lock leaderelec
 		e.t.Fatal(err)
 	}
 	le.AddRunContext(func(ctx context.Context) error { <-ctx.Done(); return nil })
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- le.RunContext(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
+	stop = harness.Background(e.t, func(ctx context.Context) {
+		defer kube.CloseIdleConnections(client)
+		if err := le.RunContext(ctx); err != nil {
 			e.t.Error(err)
 		}
-		kube.CloseIdleConnections(client)
 	})
-	e.t.Cleanup(stop)
 	harness.Until(e.t, identity+" is a candidate", func() bool {
 		s := le.Status()
 		return s.Leading || s.Phase == "following" && s.Holder != ""

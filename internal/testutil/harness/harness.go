@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 )
@@ -37,4 +39,17 @@ func Skip(t testing.TB, format string, args ...any) {
 		t.Fatalf(format, args...)
 	}
 	t.Skipf(format, args...)
+}
+
+// Background calls run until the test ends or stop is called. stop waits until run has returned.
+func Background(t testing.TB, run func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+	})
+	t.Cleanup(stop)
+	return stop
 }

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,16 +21,11 @@ import (
 func serve(t *testing.T, path string) (log *harness.Log, stop func()) {
 	t.Helper()
 	log = &harness.Log{}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, path, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
+	stop = harness.Background(t, func(ctx context.Context) {
+		if err := Serve(ctx, path, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}); err != nil {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(stop)
 	harness.Until(t, "the witness is listening", func() bool { return log.Count("witness is listening") > 0 })
 	return log, stop
 }

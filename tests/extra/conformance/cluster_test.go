@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -26,17 +26,6 @@ import (
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
 )
-
-// background runs a function until the test ends.
-func background(t *testing.T, run func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var ended sync.WaitGroup
-	ended.Go(func() { run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		ended.Wait()
-	})
-}
 
 // flipEvery is long enough to replace the Pods of a Gateway, which depend on the default revision.
 const flipEvery = time.Second
@@ -82,7 +71,7 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 			t.Error("too few changes")
 		}
 	})
-	background(t, func(ctx context.Context) {
+	harness.Background(t, func(ctx context.Context) {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			revision := []string{"canary", "stable"}[n%2]
 			_, err := hooks.Patch(ctx, tag.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"istio.io/rev":"`+revision+`"}}}`), metav1.PatchOptions{})
@@ -110,7 +99,7 @@ func simulateNodes(t *testing.T, admin kube.Client) {
 	if _, err := admin.Kube().CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)
 	}
-	background(t, func(ctx context.Context) {
+	harness.Background(t, func(ctx context.Context) {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			if err := errors.Join(readyPods(ctx, admin, pod.Namespace), addressServices(ctx, admin, pod.Namespace)); err != nil {
 				t.Logf("retrying: %v", err)

@@ -32,7 +32,10 @@ func (w *world) campaign(pod string, config *rest.Config) (c *coordinator, warm 
 		warm.Store(err == nil)
 		return err
 	}).AddRunContext(c.Run)
-	c.stop = w.background(func(ctx context.Context) { _ = election.RunContext(ctx) }, c.Close)
+	c.stop = harness.Background(w.t, func(ctx context.Context) {
+		defer c.Close()
+		_ = election.RunContext(ctx)
+	})
 	return c, warm
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -67,16 +66,11 @@ func (p *published) run() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(p.t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- publisher.Run(ctx) }()
-	p.end = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
+	p.end = harness.Background(p.t, func(ctx context.Context) {
+		if err := publisher.Run(ctx); err != nil {
 			p.t.Error(err)
 		}
 	})
-	p.t.Cleanup(p.end)
 }
 
 // see waits until the object satisfies is.

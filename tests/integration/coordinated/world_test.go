@@ -3,7 +3,6 @@ package coordinated
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -75,22 +74,6 @@ func (w *world) identityOf(pod, account string, server bootstrap.Config) *rest.C
 	})
 }
 
-// background runs a function until the test ends or stop is called. Then it calls the functions of after.
-func (w *world) background(run func(context.Context), after ...func()) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() { defer close(ended); run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		<-ended
-		for _, f := range after {
-			f()
-		}
-	})
-	w.t.Cleanup(stop)
-	return stop
-}
-
 // candidate is a process that campaigns until the test ends or stop is called.
 type candidate struct {
 	client   kube.Client
@@ -140,7 +123,7 @@ func (w *world) candidateAs(config *rest.Config, pod, revision string, change ..
 		w.acting.Add(-1)
 		return nil
 	})
-	c.stop = w.background(func(ctx context.Context) {
+	c.stop = harness.Background(w.t, func(ctx context.Context) {
 		if err := c.election.RunContext(ctx); err != nil {
 			w.t.Error(err)
 		}
@@ -181,7 +164,10 @@ func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.C
 	if err := c.Warm(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	c.stop = w.background(func(ctx context.Context) { _ = c.Run(ctx) }, c.Close)
+	c.stop = harness.Background(w.t, func(ctx context.Context) {
+		defer c.Close()
+		_ = c.Run(ctx)
+	})
 	return c
 }
 

@@ -127,20 +127,9 @@ func (x *fixture) ranked(name, revision string, options ...func(*leaderelection.
 func (x *fixture) watcher(c *candidate) revisions.DefaultWatcher {
 	x.Helper()
 	watcher := revisions.NewDefault(c.client, revisions.Config{Namespace: x.namespace, Logger: slog.New(slog.NewTextHandler(&c.log, nil))})
-	run(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
+	harness.Background(x, func(ctx context.Context) { watcher.Run(ctx.Done()) })
 	harness.Until(x, c.name+" has synced the default revision", watcher.HasSynced)
 	return watcher
-}
-
-// run calls f and cancels its context when the test ends.
-func run(t testing.TB, f func(context.Context)) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan struct{})
-	go func() { defer close(ended); f(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		<-ended
-	})
 }
 
 // start runs the candidate until the test ends or the test calls Quit.
