@@ -128,8 +128,13 @@ func (h *held) await(met func() bool, limit <-chan time.Time) {
 	}
 }
 
-// work is the run function of the inner elector. An error also ends the outer term.
+// work is the run function of the inner elector. An error also ends the outer term. After a suspend, the inner elector can acquire
+// its lock before the outer one sees that its validity has ended. Then no run function starts.
 func (h *held) work(ctx context.Context) error {
+	if !h.outer.IsLeader() {
+		<-ctx.Done()
+		return nil
+	}
 	err := k8sleaderelection.ErrGoexit // unless the functions return
 	defer func() {
 		if err != nil && ctx.Err() == nil {

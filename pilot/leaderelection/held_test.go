@@ -219,6 +219,22 @@ func TestHold_GateOfEarlierValidity(t *testing.T) {
 	}
 }
 
+// After a suspend, the inner elector may acquire its lock before the outer one sees the end of its validity.
+func TestHold_OuterValidityEnded(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.prepared(t, 2, "a")
+		a.AddRunContext(func(context.Context) error { t.Error("a run function starts outside the validity of the first lock"); return nil })
+		if err := a.connect(playKube{configMaps: a.old, leases: a.lease}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := a.held.Load().work(ctx); err != nil || ctx.Err() == nil {
+			t.Errorf("work ends with %v before its context", err)
+		}
+	})
+}
+
 // A killed leader is followed after one lease, not two: the candidates observe both locks.
 func TestHold_CrashCostsOneLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {

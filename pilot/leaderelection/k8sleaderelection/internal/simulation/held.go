@@ -93,6 +93,12 @@ func (p *process) outside() *process {
 	return p.n.outer.p
 }
 
+// outsideEnded reports whether the validity of the first lock has ended, which its process may not have seen yet.
+func (p *process) outsideEnded() bool {
+	o := p.outside()
+	return o != nil && o.n.clocks.left(o.gate, p.w.now) <= 0
+}
+
 // openUntil is the gate of the run functions.
 func (p *process) openUntil() core.Validity {
 	if p.n.outer == nil || p.w.hasHeld("gate-ignores-outer") {

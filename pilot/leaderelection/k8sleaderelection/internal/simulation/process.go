@@ -23,6 +23,7 @@ type process struct {
 	gate     core.Validity
 	work     bool // run functions should run
 	alive    bool // not all of them have returned
+	waits    bool // they do not start, because the validity of the first lock has ended
 	returns  int  // number of the current plan of their return
 	returnAt Time
 	call     *call
@@ -171,6 +172,12 @@ func (p *process) setWork(a core.Action) {
 		a.Gate = p.openUntil()
 	}
 	switch {
+	case a.Run && !p.work && !p.waits && p.outsideEnded():
+		p.waits = true
+	case !a.Run && p.waits:
+		p.waits = false
+		p.planReturn(0)
+	case p.waits:
 	case a.Run && !p.work:
 		p.startWork()
 	case !a.Run && p.work:
