@@ -223,7 +223,10 @@ func TestHold_GateOfEarlierValidity(t *testing.T) {
 func TestHold_OuterValidityEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.prepared(t, 2, "a")
-		a.AddRunContext(func(context.Context) error { t.Error("a run function starts outside the validity of the first lock"); return nil })
+		a.AddRunContext(func(context.Context) error {
+			t.Error("a run function starts outside the validity of the first lock")
+			return nil
+		})
 		if err := a.connect(playKube{configMaps: a.old, leases: a.lease}); err != nil {
 			t.Fatal(err)
 		}
