@@ -63,7 +63,8 @@ func (w *world) checkGuard(c *call, now view, unguarded bool) {
 
 // checkRelease checks that no process may act when a release arrives.
 func (w *world) checkRelease(c *call, now view) {
-	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Annotations.Nominated.Identity == c.p.id && now.snap.Record.Holder == c.p.id
+	// Another process wrote it as holder, so it does not act. A user may have changed the annotation.
+	unasked := (now.released || now.term != nil && now.term.named) && now.snap.Record.Holder == c.p.id
 	// A dead process of the same name may have written this record late.
 	late := now.term != nil && now.term.id == c.p.id && c.p.stamped(now.snap.Record)
 	if !unasked && !late && (now.term == nil || now.term.p != c.p) {
