@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +26,16 @@ type scripted struct {
 	script []func(context.Context) (apiwatch.Interface, error)
 	opened []metav1.ListOptions
 	at     []time.Duration
-	log    []string
+
+	mu  sync.Mutex
+	log []string
+}
+
+// logs adds a line to the log.
+func (s *scripted) logs(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.log = append(s.log, fmt.Sprintf(format, args...))
 }
 
 func scriptedFollower(t *testing.T, script ...func(context.Context) (apiwatch.Interface, error)) *scripted {
@@ -37,15 +47,15 @@ func scriptedFollower(t *testing.T, script ...func(context.Context) (apiwatch.In
 		return s.script[min(len(s.opened), len(s.script))-1](ctx)
 	}
 	s.Connected = func(_ context.Context, gap bool) error {
-		s.log = append(s.log, map[bool]string{true: "up after a gap", false: "up"}[gap])
+		s.logs("%s", map[bool]string{true: "up after a gap", false: "up"}[gap])
 		return nil
 	}
 	s.Event = func(_ context.Context, kind apiwatch.EventType, o Object) error {
-		s.log = append(s.log, fmt.Sprintf("%s %s@%s", kind, o.GetName(), o.GetResourceVersion()))
+		s.logs("%s %s@%s", kind, o.GetName(), o.GetResourceVersion())
 		return nil
 	}
 	s.Ended = func(end End) bool {
-		s.log = append(s.log, fmt.Sprintf("end accepted %v resumes %v: %v", end.Accepted, end.Resumes, end.Err))
+		s.logs("end accepted %v resumes %v: %v", end.Accepted, end.Resumes, end.Err)
 		return true
 	}
 	return s
@@ -69,6 +79,8 @@ func (s *scripted) run() (stop func()) {
 // said returns the calls since the last said.
 func (s *scripted) said() []string {
 	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	log := s.log
 	s.log = nil
 	return log
@@ -304,6 +316,7 @@ func TestFollower_AcceptLimit(t *testing.T) {
 				s.Ended = func(end End) bool { ended = end; return true }
 				stop := s.run()
 				<-time.After(3 * (RequestTimeout + time.Minute))
+				synctest.Wait()
 				if c.ok != (len(s.opened) == 1) || !c.ok && (!errors.Is(ended.Err, context.DeadlineExceeded) || ended.Accepted) {
 					t.Errorf("%d watches, end %+v", len(s.opened), ended)
 				}
