@@ -57,11 +57,12 @@ func TestFence_LocksWithoutGuards(t *testing.T) {
 		ElectionID: leaderelection.GatewayStatusController, PerRevision: true, DefaultWatcher: watcher,
 		Predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
 	}
-	old, _ := enter("old", "istiod", legacy, "old")
+	old, quitOld := enter("old", "istiod", legacy, "old")
 	eventually(t, "the legacy candidate leads", old.IsLeader)
 	c, quitC := enter("c", account, status, "stable")
 	watcher.Set("stable") // the legacy candidate hands over
 	eventually(t, "c leads", c.IsLeader)
+	quitOld() // it acquires the lock after the release of c, and only then releases it
 	eventually(t, "c has released the legacy lock", func() bool {
 		cm, err := s.admin.CoreV1().ConfigMaps(s.namespace).Get(t.Context(), leaderelection.GatewayStatusController, metav1.GetOptions{})
 		return err == nil && strings.Contains(cm.Annotations[locks.LeaderElectionRecordAnnotationKey], `"holderIdentity":""`)
