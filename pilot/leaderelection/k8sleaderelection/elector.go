@@ -33,6 +33,7 @@ type LeaderElector struct {
 	lock    k8sresourcelock.Lock
 	clock   *Clock
 	exit    func(code int)
+	metric  SwitchMetric
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
@@ -66,7 +67,9 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		lock:   complete(lec.Lock),
 		clock:  lec.Clock,
 		exit:   os.Exit,
+		metric: newLeaderMetric(),
 	}
+	le.metric.Off(le.config.Name)
 	if le.clock == nil {
 		le.clock = NewClock(nil)
 	}

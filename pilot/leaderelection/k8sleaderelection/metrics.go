@@ -7,7 +7,7 @@ import (
 
 // MetricsProvider creates the metrics of electors. client-go has the same interface.
 type MetricsProvider interface {
-	// NewLeaderMetric returns a metric. It is called once per Run or Campaign.
+	// NewLeaderMetric returns a metric. NewLeaderElector calls it once.
 	NewLeaderMetric() SwitchMetric
 }
 
@@ -15,7 +15,7 @@ type MetricsProvider interface {
 type SwitchMetric interface {
 	// On is called at the begin of a term.
 	On(name string)
-	// Off is called at the end of a term, and at the begin of Run or Campaign so that the metric exists.
+	// Off is called at the end of a term, and by NewLeaderElector so that the metric of a follower exists.
 	Off(name string)
 }
 
@@ -24,7 +24,7 @@ type LeaderMetric = SwitchMetric
 
 // SlowpathMetric is an optional extension of SwitchMetric.
 type SlowpathMetric interface {
-	// SlowpathExercised is called after a write that failed because the lock had changed.
+	// SlowpathExercised is called after a renewal that succeeded although the one before had failed.
 	SlowpathExercised(name string)
 }
 
@@ -81,7 +81,7 @@ var provider struct {
 	MetricsProvider
 }
 
-// SetProvider sets the metrics provider for each later Run and Campaign. If nil, there are no metrics. Unlike in
+// SetProvider sets the metrics provider of electors that are created later. If nil, they have no metrics. Unlike in
 // client-go, it may be called again.
 func SetProvider(metricsProvider MetricsProvider) {
 	provider.Lock()

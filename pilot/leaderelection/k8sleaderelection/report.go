@@ -21,6 +21,7 @@ type reporter struct {
 	log    *slog.Logger
 	metric SwitchMetric
 	on     bool
+	slow   bool // the last renewal failed
 
 	durations durations
 
@@ -30,13 +31,11 @@ type reporter struct {
 }
 
 func newReporter(ctx context.Context, le *LeaderElector, c *core.Config) *reporter {
-	metric := newLeaderMetric()
-	metric.Off(le.config.Name)
 	return &reporter{
 		le:     le,
 		core:   c,
 		log:    le.logger(ctx).With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
-		metric: metric,
+		metric: le.metric,
 
 		failures: failures{now: le.clock.mono},
 	}
@@ -200,11 +199,22 @@ func (r *reporter) answered(phase core.Phase, c call) {
 		r.callSucceeded(c)
 		r.witnessReleased(c.died)
 	case core.Conflict:
-		if m, ok := r.metric.(SlowpathMetric); ok {
-			m.SlowpathExercised(r.le.config.Name)
-		}
 	case core.Unknown, core.Refused:
 		r.callFailed(c)
+	}
+	r.renewed(c)
+}
+
+// renewed counts a renewal that succeeded after one that failed.
+func (r *reporter) renewed(c call) {
+	switch c.op {
+	case core.Renew:
+		if m, ok := r.metric.(SlowpathMetric); ok && r.slow && c.result == core.OK {
+			m.SlowpathExercised(r.le.config.Name)
+		}
+		r.slow = c.result != core.OK
+	case core.Acquire:
+		r.slow = false
 	}
 }
 

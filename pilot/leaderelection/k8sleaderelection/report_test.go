@@ -101,15 +101,46 @@ func TestReportCall(t *testing.T) {
 		t.Errorf("after a failure: %s", log)
 	}
 	r.answered(core.Leading, call{op: core.Renew, result: core.OK, took: time.Second})
-	o.wants(t, "success", "call e renew leading ok 1s")
+	o.wants(t, "success", "call e renew leading ok 1s", "slow path e")
 	if strings.Count(log.String(), `msg="requests for the lock succeed again"`) != 1 {
 		t.Errorf("after a success: %s", log)
 	}
 	r.answered(core.Following, call{op: core.Acquire, result: core.Conflict})
-	o.wants(t, "conflict", "call e acquire following conflict 0s", "slow path e")
+	o.wants(t, "conflict", "call e acquire following conflict 0s")
+}
+
+// SlowpathExercised counts each renewal that needed another attempt. A new term begins without one.
+func TestReportSlowpath(t *testing.T) {
+	r, o, _ := reporting(t)
+	r.le.config.Observer = nil
+	replies := func(calls ...call) []string {
+		o.lines = nil
+		for _, c := range calls {
+			r.answered(core.Leading, c)
+		}
+		return o.lines
+	}
+	renewed, conflict := call{op: core.Renew, result: core.OK}, call{op: core.Renew, result: core.Conflict}
+	read, acquired := call{op: core.Read, result: core.OK}, call{op: core.Acquire, result: core.OK}
+	if got := replies(renewed, conflict, read, conflict, renewed, renewed); !slices.Equal(got, []string{"slow path e"}) {
+		t.Errorf("one renewal after two conflicts: %q", got)
+	}
+	if got := replies(conflict, acquired, renewed); got != nil {
+		t.Errorf("a renewal of the next term: %q", got)
+	}
 	r.metric = switchOnly{o}
-	r.answered(core.Following, call{op: core.Acquire, result: core.Conflict})
-	o.wants(t, "conflict without SlowpathMetric", "call e acquire following conflict 0s")
+	if got := replies(conflict, renewed); got != nil {
+		t.Errorf("without SlowpathMetric: %q", got)
+	}
+}
+
+// A follower has the metric from its creation on, as in client-go.
+func TestNewLeaderElector_Metric(t *testing.T) {
+	o := &observer{}
+	SetProvider(providerOf{o})
+	defer SetProvider(nil)
+	idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) { c.Name = "e" })
+	o.wants(t, "a new elector", "off e")
 }
 
 // A stuck drain and a duplicate identity are reported once, not in each pass.
