@@ -32,6 +32,8 @@ type Request struct {
 	Header                                 http.Header
 	// Body is the object or patch that the client sent. A JSON patch has the key "operations".
 	Body map[string]any
+	// At is the time at which the server received the request.
+	At time.Time
 	// Limit is the time until the deadline of the request, 0 if it has none.
 	Limit time.Duration
 }
@@ -65,7 +67,7 @@ func parse(req *http.Request) (Request, error) {
 		Verb: map[string]string{
 			http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 		}[req.Method],
-		URL: req.URL, Header: req.Header,
+		URL: req.URL, Header: req.Header, At: time.Now(),
 	}
 	if deadline, ok := req.Context().Deadline(); ok {
 		r.Limit = time.Until(deadline)

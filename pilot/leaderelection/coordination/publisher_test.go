@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
+	"incumbent.dev/incumbent/internal/watch"
 )
 
 // requests returns the verbs of the requests since the last call.
@@ -101,13 +103,30 @@ func TestPublisher_FailedAnswer(t *testing.T) {
 		}
 		<-time.After(time.Minute)
 		ping(server, 1000)
-		<-time.After(time.Minute - time.Second)
 		synctest.Wait()
-		if got := strings.Count(requests(server), "update"); got < 12 || got > 25 {
-			t.Errorf("%d failing answers in a minute", got)
-		}
+		requests(server) // the first
+		wantPauses(t, server, "update", watch.FirstPause, retryPeriod)
 		end()
 	})
+}
+
+// wantPauses checks the pauses of the next requests that fail. The first pause doubles up to the longest. Package watch changes each at
+// random by up to one half.
+func wantPauses(t *testing.T, s *apiserver.Server, verb string, first, longest time.Duration) {
+	t.Helper()
+	last := time.Now()
+	<-time.After(20 * longest)
+	failed := slices.DeleteFunc(s.Requests(), func(r apiserver.Request) bool { return r.Verb != verb })
+	for n, r := range failed {
+		want := min(first<<min(n, 16), longest)
+		if pause := r.At.Sub(last); pause < want/2 || pause >= want*3/2 {
+			t.Errorf("%s %d follows after %v, want %v", verb, n, pause, want)
+		}
+		last = r.At
+	}
+	if time.Since(last) >= longest*3/2 {
+		t.Errorf("no %s for %v", verb, time.Since(last))
+	}
 }
 
 // leftover stores the object of an earlier process. An operator has added a label.
@@ -178,19 +197,10 @@ func TestPublisher_Unserved(t *testing.T) {
 			return apiserver.Fault{Err: apierrors.NewGenericServerResponse(http.StatusNotFound, r.Verb, schema.GroupResource{}, "", "404 page not found", 0, true)}
 		})
 		log, end := runWith(t, server)
-		<-time.After(45*time.Second + time.Second)
-		synctest.Wait()
-		if got := requests(server); got != "watch watch" {
-			t.Errorf("in a minute: %s", got)
+		if got := requests(server); got != "watch" {
+			t.Errorf("at start: %s", got)
 		}
-		<-time.After(time.Hour)
-		synctest.Wait()
-		requests(server)
-		<-time.After(time.Hour)
-		synctest.Wait()
-		if got := len(strings.Fields(requests(server))); got < 9 || got > 16 {
-			t.Errorf("%d requests in an hour, want one in five minutes", got)
-		}
+		wantPauses(t, server, "watch", unservedPeriod, longestUnserved)
 		end()
 		if !strings.Contains(log.String(), "does not serve LeaseCandidates") || log.Count() != 1 || log.Count("level=INFO") != 1 {
 			t.Errorf("log:\n%s", log.String())
