@@ -111,7 +111,7 @@ build: ## Build the programs into bin
 pilot-versions:
 	@bash tools/programs.sh 1.1.0 1.2.0
 charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
-	cd tools && go test -count=1 -run 'TestChart_Fence|TestKustomize|TestChart_MatchesServer' ./helm -args -rewrite
+	cd tools && go test -count=1 -run 'TestChart_Access|TestChart_Fence|TestKustomize|TestChart_MatchesServer' ./helm -args -rewrite
 image: ## Build an OCI image of static binaries for PLATFORMS into bin/image (VERSION: that of the chart)
 	cd tools && go run ./image -root .. -out ../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
 page-images: ## Update the pictures of the elections page in docs/images, with Chromium

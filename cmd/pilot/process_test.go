@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -39,12 +39,12 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{WithoutControllers: true})
 }
 
-// identity returns the client configuration of a Pod with the rights of the manifests.
+// identity returns the client configuration of a Pod with the permissions of the chart.
 func identity(t *testing.T, home, pod string) *rest.Config {
 	t.Helper()
-	rights := bootstrap.Rights(bootstrap.Config{})
+	rules := access.Of(t, "defaults", home, "default")
 	return cluster.Shared(t).Identity(t, cluster.IdentityOptions{
-		Namespace: home, PodName: pod, ServiceAccount: "pilot-default", Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+		Namespace: home, PodName: pod, ServiceAccount: "pilot-default", Rules: rules.Namespace, ClusterRules: rules.Cluster,
 	})
 }
 

@@ -8,12 +8,10 @@ import (
 	"time"
 
 	"github.com/blang/semver/v4"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/members"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -42,22 +40,6 @@ func semanticVersion(text string) string {
 		return "0.0.0"
 	}
 	return text
-}
-
-// candidateRights allows a LeaseCandidate for each coordinated election. Its name is not known before the Pod exists, so only
-// the fence restricts it to the Pod's own objects.
-func candidateRights() manifests.Rights {
-	return manifests.Rights{Home: []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leasecandidates"}, Verbs: []string{"get", "create", "update", "delete", "watch"}},
-	}}
-}
-
-// coordinatorRights allows reading, pinging and deleting candidates, and writing the holder of locks.
-func coordinatorRights(Config) manifests.Rights {
-	return manifests.Rights{Home: []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "list", "update", "watch"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leasecandidates"}, Verbs: []string{"delete", "list", "update", "watch"}},
-	}}
 }
 
 // coordinator creates the coordinator.
@@ -115,14 +97,6 @@ func (s *site) followCoordinator(ctx context.Context) error {
 
 // memberless reports whether the server publishes no member Lease.
 func (c Config) memberless() bool { return c.DisableMember || c.Disabled }
-
-// memberRights allows the member Lease. Its name is not known before the Pod exists, so only the fence restricts it to the
-// Pod's own Lease. The elections page reads the Leases of all members.
-func memberRights() manifests.Rights {
-	return manifests.Rights{Home: []rbacv1.PolicyRule{
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "patch", "delete", "list", "watch"}},
-	}}
-}
 
 // publish creates the publisher of the member Lease.
 func (s *site) publish() (err error) {

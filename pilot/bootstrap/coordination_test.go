@@ -15,7 +15,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/record"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -30,10 +30,9 @@ func (e *environment) coordinatedConfig(t *testing.T, pod string) Config {
 		},
 		Address: "127.0.0.1:0", CABundle: "/no/such/file", LockType: "lease", Coordinator: true, ElectionStrategy: coordination.DefaultRevision,
 	}
-	all := Rights(c)
-	all.Add(rights(electionID))
+	rules := access.Of(t, "coordinated", e.home, "stable", electionID)
 	c.RESTConfig = e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: manifests.NamespaceRules(all), ClusterRules: manifests.ClusterRules(all),
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: rules.Namespace, ClusterRules: rules.Cluster,
 	})
 	return c
 }
@@ -90,10 +89,6 @@ func TestCoordinator(t *testing.T) {
 	}
 
 	b.stop(t)
-	with, without := Rights(Config{Coordinator: true}), Rights(Config{})
-	if len(with.Home) != len(without.Home)+2 || len(with.Leases) != len(without.Leases)+1 {
-		t.Errorf("rights of a coordinator %+v, without %+v", with, without)
-	}
 }
 
 func TestCoordinator_OldestEmulationVersion(t *testing.T) {

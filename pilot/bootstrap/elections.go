@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"incumbent.dev/incumbent/internal/fence"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -41,7 +40,7 @@ type election struct {
 	remote bool
 	// predecessor is the lock of the same controller in earlier versions (docs/migration.md). Optional.
 	predecessor *leaderelection.Predecessor
-	// on reports whether the configuration enables the row. If nil, it is always enabled. A disabled row has no rights.
+	// on reports whether the configuration enables the row. If nil, it is always enabled.
 	on func(config Config) bool
 	// kinds are custom resources that the API server must serve before the controller warms its caches.
 	kinds []schema.GroupVersionResource
@@ -49,8 +48,6 @@ type election struct {
 	tagged bool
 	// newJob creates the controller. The writes of the client pass the gate of the election.
 	newJob func(client kube.Client, config Config, tools tools) (job, error)
-	// rights returns everything that the controller reads and writes.
-	rights func(config Config) manifests.Rights
 	// writes are the writes that a fence guards. They are selected by names or labels. A status has neither, so a missing lock
 	// would reject the writes of all clients. Only the gate guards it, unless the user declares it (pilot fence --file, wide:
 	// true).
@@ -68,15 +65,15 @@ type tools struct {
 	tags revisions.Tags
 }
 
-// table lists the elections of a server. A new controller is a row here, fields in Config that the row's functions use, and
-// a line in docs/controllers.md. Rights and Elections include it.
+// table lists the elections of a server. A new controller is a row here, fields in Config that the row's functions use, its
+// permissions in the chart, and a line in docs/controllers.md.
 var table = []election{
 	{
-		id: leaderelection.NamespaceController, newJob: namespaceController, rights: namespaceRights, remote: true,
+		id: leaderelection.NamespaceController, newJob: namespaceController, remote: true,
 		writes: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{namespace.ConfigMapName}}},
 	},
 	{
-		id: leaderelection.IngressController, newJob: ingressController, rights: ingressRights,
+		id: leaderelection.IngressController, newJob: ingressController,
 		on: func(c Config) bool { return c.ingress().Mode != ingress.Off },
 	},
 	{
@@ -85,18 +82,18 @@ var table = []election{
 		predecessor: &leaderelection.Predecessor{Name: leaderelection.GatewayStatusController, Lock: leaderelection.LockTypeConfigMap},
 		on:          func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayStatus },
 		kinds:       gatewayKinds("gatewayclasses", "gateways", "referencegrants"),
-		newJob:      gatewayStatus, rights: gatewayStatusRights,
+		newJob:      gatewayStatus,
 	},
 	{
 		id: leaderelection.GatewayDeploymentController, perRevision: true, lease: true, tagged: true,
 		on:     func(c Config) bool { return !c.DisableGatewayAPI && !c.DisableGatewayDeployment },
 		kinds:  gatewayKinds("gatewayclasses", "gateways"),
-		newJob: gatewayDeployment, rights: gatewayDeploymentRights, writes: gatewayDeploymentWrites,
+		newJob: gatewayDeployment, writes: gatewayDeploymentWrites,
 	},
 	{
 		id: leaderelection.Coordinator, lease: true, uncoordinated: true,
 		on:     func(c Config) bool { return c.Coordinator },
-		newJob: coordinator, rights: coordinatorRights,
+		newJob: coordinator,
 	},
 }
 
@@ -123,64 +120,11 @@ func Elections(config Config) (shared, perRevision []string) {
 	return shared, perRevision
 }
 
-// Rights returns the rights that depend on the configuration: on the locks of its elections and on the objects of its
-// controllers.
-func Rights(config Config) (all manifests.Rights) {
-	config = config.withDefaults()
-	rows := config.rows()
-	all.Add(defaultTagRights(config.Namespace))
-	for _, row := range rows {
-		if !config.Disabled {
-			all.Add(row.locks(config.Revision))
-		}
-		all.Add(row.rights(config))
-	}
-	if slices.ContainsFunc(rows, func(row election) bool { return config.coordination(row) != nil }) {
-		all.Add(candidateRights())
-	}
-	if !config.memberless() {
-		all.Add(memberRights())
-	}
-	if slices.ContainsFunc(rows, func(row election) bool { return row.tagged }) {
-		all.Add(tagRights())
-	}
-	return all
-}
-
-// GuardedLeases returns the locks of a revision that its fence uses as parameters. Only servers of the revision create them.
-// While one is missing, the API server rejects the guarded writes of all clients.
-func GuardedLeases(config Config) (names []string) {
-	config = config.withDefaults()
-	if !config.Fence || config.Disabled {
-		return nil
-	}
-	for _, row := range config.rows() {
-		if row.perRevision && row.lease && len(row.writes) > 0 {
-			names = append(names, row.lockName(config.Revision))
-		}
-	}
-	return names
-}
-
 func (row election) lockName(revision string) string {
 	if row.perRevision {
 		return row.id + "-" + revision
 	}
 	return row.id
-}
-
-// locks returns the rights on the lock objects of a row. If --lock selects the type, it includes both types, for a
-// migration.
-func (row election) locks(revision string) (all manifests.Rights) {
-	name := row.lockName(revision)
-	all.Leases = []string{name}
-	if !row.lease {
-		all.ConfigMaps = []string{name}
-	}
-	if p := row.predecessor; p != nil && p.Lock == leaderelection.LockTypeConfigMap {
-		all.ConfigMaps = append(all.ConfigMaps, p.Name)
-	}
-	return all
 }
 
 func namespaceController(client kube.Client, config Config, tools tools) (job, error) {

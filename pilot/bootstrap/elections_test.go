@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -92,33 +91,22 @@ func TestElections_ByFlags(t *testing.T) {
 	for name, test := range map[string]struct {
 		config              Config
 		shared, perRevision []string
-		gatewayRights       bool
 	}{
-		"defaults":      {Config{}, []string{ns, ingresses}, []string{status, deployment}, true},
-		"no ingress":    {Config{IngressMode: "off"}, []string{ns}, []string{status, deployment}, true},
-		"no gateways":   {Config{DisableGatewayAPI: true}, []string{ns, ingresses}, nil, false},
-		"no status":     {Config{DisableGatewayStatus: true}, []string{ns, ingresses}, []string{deployment}, true},
-		"no deployment": {Config{DisableGatewayDeployment: true}, []string{ns, ingresses}, []string{status}, true},
-		"coordinator":   {Config{Coordinator: true, DisableGatewayAPI: true}, []string{ns, ingresses, leaderelection.Coordinator}, nil, false},
-		"remote":        {Config{}.AtRemote(), []string{ns}, nil, false},
+		"defaults":      {Config{}, []string{ns, ingresses}, []string{status, deployment}},
+		"no ingress":    {Config{IngressMode: "off"}, []string{ns}, []string{status, deployment}},
+		"no gateways":   {Config{DisableGatewayAPI: true}, []string{ns, ingresses}, nil},
+		"no status":     {Config{DisableGatewayStatus: true}, []string{ns, ingresses}, []string{deployment}},
+		"no deployment": {Config{DisableGatewayDeployment: true}, []string{ns, ingresses}, []string{status}},
+		"coordinator":   {Config{Coordinator: true, DisableGatewayAPI: true}, []string{ns, ingresses, leaderelection.Coordinator}, nil},
+		"remote":        {Config{}.AtRemote(), []string{ns}, nil},
 	} {
 		shared, perRevision := Elections(test.config)
 		if !slices.Equal(shared, test.shared) || !slices.Equal(perRevision, test.perRevision) {
 			t.Errorf("%s: %q and %q", name, shared, perRevision)
 		}
-		if got := strings.Contains(fmt.Sprint(Rights(test.config)), gateway.GroupName); got != test.gatewayRights {
-			t.Errorf("%s: rights on the Gateway API: %v", name, got)
-		}
 	}
 	if shared, perRevision := Elections(Config{Config: leaderelection.Config{Disabled: true}}); shared != nil || perRevision != nil {
 		t.Errorf("without elections: %q, %q", shared, perRevision)
-	}
-	home := func(c Config) int { return len(Rights(c).Home) }
-	if with := home(Config{}); home(Config{DisableMember: true}) != with-1 || home(Config{Config: leaderelection.Config{Disabled: true}}) != with-1 {
-		t.Error("a server without a member Lease has rights for it")
-	}
-	if class := func(c Config) string { return fmt.Sprint(Rights(c)) }; class(Config{}) == class(Config{DisableGatewayClass: true}) {
-		t.Error("a server that creates no GatewayClass has the same rights")
 	}
 }
 
@@ -135,10 +123,6 @@ func TestIngressConfig(t *testing.T) {
 	want := ingress.Config{Mode: ingress.Default, Class: "a-class", Service: types.NamespacedName{Namespace: "home", Name: "a-gateway"}}
 	if got := config.ingress(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-	services := func(rule rbacv1.PolicyRule) bool { return slices.Equal(rule.ResourceNames, []string{"a-gateway"}) }
-	if home := Rights(config).Home; !slices.ContainsFunc(home, services) {
-		t.Errorf("no right on the Service in %v", home)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/testutil/fences"
-	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
 // fenced is a table with one election. Its controller writes an object that no other test writes.
@@ -63,23 +62,6 @@ func TestFenceSelfTest(t *testing.T) {
 	}
 	if _, err := e.admin.Kube().CoreV1().ConfigMaps(e.home).Get(t.Context(), e.guardedName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the object of the self-test exists: %v", err)
-	}
-}
-
-func TestGuardedLeases(t *testing.T) {
-	canary := leaderelection.Config{Revision: "canary"}
-	for name, test := range map[string]struct {
-		config Config
-		want   []string
-	}{
-		"fence":             {Config{Fence: true, Config: canary}, []string{"istio-gateway-deployment-canary"}},
-		"default revision":  {Config{Fence: true}, []string{"istio-gateway-deployment-default"}},
-		"no fence":          {Config{Config: canary}, nil},
-		"without elections": {Config{Fence: true, Config: leaderelection.Config{Disabled: true, Revision: "canary"}}, nil},
-	} {
-		if got := GuardedLeases(test.config); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -85,23 +85,17 @@ func newEnvironment(t *testing.T) *environment {
 	return &environment{cluster: c, admin: c.Client(t), home: c.Namespace(t)}
 }
 
-// identity is the client configuration of a Pod, with the rights of the manifests and of the tests' controller.
+// identity is the client configuration of a Pod, with the permissions of the chart and of the tests' controller.
 func (e *environment) identity(t *testing.T, pod string) *rest.Config {
 	t.Helper()
+	rules := access.Of(t, "defaults", e.home, "stable", electionID)
 	return e.cluster.Identity(t, cluster.IdentityOptions{
-		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: append(manifests.NamespaceRules(rights(electionID)), controllerRule), ClusterRules: manifests.ClusterRules(rights(electionID)),
+		Namespace: e.home, PodName: pod, ServiceAccount: "pilot", Rules: append(rules.Namespace, controllerRule), ClusterRules: rules.Cluster,
 	})
 }
 
 // controllerRule is the right of the tests' controller.
 var controllerRule = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "get", "update"}}
-
-// rights are the rights of all rows of the table, and those on further locks.
-func rights(locks ...string) manifests.Rights {
-	all := Rights(Config{Config: leaderelection.Config{Revision: "stable"}})
-	all.Add(manifests.Rights{ConfigMaps: locks, Leases: locks})
-	return all
-}
 
 // config is the configuration of a replica. Its lease is long, so no lease expires within a test.
 func (e *environment) config(t *testing.T, pod string) Config {

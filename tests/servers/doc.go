@@ -1,2 +1,2 @@
-// Package servers runs servers of the control plane in a test process, with the permissions of the manifests.
+// Package servers runs servers of the control plane in a test process, with the permissions of the chart.
 package servers

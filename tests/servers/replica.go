@@ -1,6 +1,7 @@
 package servers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -11,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -26,13 +27,17 @@ type Replica struct {
 	End func()
 }
 
-// Identity returns the identity of a pod with the permissions that a configuration needs.
+// Identity returns the identity of a pod with the permissions of the chart.
 func Identity(t testing.TB, c *cluster.Cluster, config bootstrap.Config, pod, account string) *rest.Config {
 	t.Helper()
-	rights := bootstrap.Rights(config)
+	trial := "defaults"
+	if config.Disabled {
+		trial = "one node"
+	}
+	rules := access.Of(t, trial, config.Namespace, cmp.Or(config.Revision, "default"))
 	return c.Identity(t, cluster.IdentityOptions{
 		Namespace: config.Namespace, PodName: pod, ServiceAccount: account,
-		Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+		Rules: rules.Namespace, ClusterRules: rules.Cluster,
 	})
 }
 

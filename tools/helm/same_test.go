@@ -13,7 +13,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,7 +21,6 @@ import (
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -127,6 +125,11 @@ var trials = map[string]trial{
 		args: []string{"--lock=lease"}, env: map[string]string{"PILOT_ENABLE_GATEWAY_API": "false", "ENABLE_MEMBER_LEASE": "false"},
 		fence: install.Config{Mode: "audit"},
 	},
+	// The user of --remote-kubeconfig needs these permissions (docs/controllers.md).
+	"remote controllers": {
+		values: "{gatewayAPI: {enabled: false}, ingress: {mode: OFF}}", config: bootstrap.Config{DisableGatewayAPI: true, IngressMode: "OFF"},
+		args: []string{"--ingress-controller-mode=OFF"}, env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}),
+	},
 	"no status": {
 		values: "gatewayAPI: {status: false}", config: bootstrap.Config{DisableGatewayStatus: true},
 		env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API_STATUS": "false"}),
@@ -159,8 +162,7 @@ var trials = map[string]trial{
 	},
 }
 
-// The chart has the permissions, locks and policies of the packages, so that server tests use the installed permissions, and
-// starts the server with the configuration.
+// The chart has the locks and policies of the packages, and starts the server with the configuration.
 func TestChart_MatchesServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range trials {
@@ -177,7 +179,7 @@ func TestChart_MatchesServer(t *testing.T) {
 			}
 			for key := range got {
 				kind, _, _ := strings.Cut(key, " ")
-				if want[key] == "" && slices.Contains([]string{"Role", "ClusterRole", "Lease", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind) {
+				if want[key] == "" && slices.Contains([]string{"Lease", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind) {
 					t.Errorf("only the chart has %s", key)
 				}
 			}
@@ -200,27 +202,15 @@ func (c trial) withDefaults() trial {
 }
 
 // made returns the objects of the packages.
-func (c trial) made(t *testing.T) []runtime.Object {
+func (c trial) made(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
-	rights, name := bootstrap.Rights(c.config), c.name+"-"+c.config.Revision
-	meta := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{
-			"app.kubernetes.io/name": c.name, "app.kubernetes.io/part-of": "incumbent", "istio.io/rev": c.config.Revision,
-		}}
-	}
-	role := func(name string, rules []rbacv1.PolicyRule) runtime.Object {
-		return &rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: meta("istio-system", name), Rules: rules}
-	}
-	objects := []runtime.Object{
-		role(name, manifests.NamespaceRules(rights)),
-		&rbacv1.ClusterRole{
-			TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: meta("", name+".istio-system"), Rules: manifests.ClusterRules(rights),
-		},
-	}
-	if !c.config.Disabled {
-		objects = append(objects, role(name+"-operator", manifests.OperatorRules(rights)))
-		for _, lock := range bootstrap.GuardedLeases(c.config) {
-			objects = append(objects, &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: meta("istio-system", lock)})
+	for _, e := range bootstrap.FencedElections(c.config) {
+		// Only servers of the revision create this lock. While it is missing, the fence rejects the guarded writes of all clients.
+		if c.config.Fence && e.PerRevision && len(e.Guards) > 0 {
+			objects = append(objects, &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: metav1.ObjectMeta{
+				Namespace: "istio-system", Name: e.ID + "-" + c.config.Revision,
+				Labels: map[string]string{"app.kubernetes.io/name": c.name, "app.kubernetes.io/part-of": "incumbent", "istio.io/rev": c.config.Revision},
+			}})
 		}
 	}
 	if !c.unfenced {
@@ -262,7 +252,7 @@ func (c trial) checkContainer(t *testing.T) {
 	}
 }
 
-// checkGolden compares the objects without policies and roles, which checks above compare. deploy/kustomize has the objects of
+// checkGolden compares the objects without policies, which the check above compares, and without roles, which TestChart_Access compares. deploy/kustomize has the objects of
 // the defaults.
 func (c trial) checkGolden(t *testing.T, objects map[string]string) {
 	t.Helper()

@@ -35,7 +35,7 @@ type Config struct {
 	// of the guards, because a candidate of an earlier step does not hold the Lease, and both locks are guarded. The default is configmap.
 	Lock string
 	// ServiceAccounts of the servers, as name or namespace/name. fence.RevisionWord in them is replaced by each
-	// revision. The default is "pilot-{revision}", which package manifests creates.
+	// revision. The default is "pilot-{revision}", which the chart creates.
 	ServiceAccounts []string
 	// Others are further service accounts that may hold the locks, as name or namespace/name. A * at the end
 	// matches any suffix. This fence does not guard their other writes.

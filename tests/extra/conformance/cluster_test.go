@@ -30,7 +30,7 @@ import (
 // flipEvery is long enough to replace the Pods of a Gateway, which depend on the default revision.
 const flipEvery = time.Second
 
-// serve runs a server of a revision with the permissions of the manifests.
+// serve runs a server of a revision with the permissions of the chart.
 func serve(t *testing.T, c *cluster.Cluster, home, revision, bundle string) {
 	t.Helper()
 	config := bootstrap.Config{

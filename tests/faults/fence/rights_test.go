@@ -16,8 +16,8 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/golden"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -73,7 +73,7 @@ func outcome(err error) string {
 	return err.Error()
 }
 
-// TestRights_Table tries who may do what to a lock, with the permissions of the chart (package manifests), and compares the result with
+// TestRights_Table tries who may do what to a lock, with the permissions of the chart, and compares the result with
 // the table in docs/safety.md.
 func TestRights_Table(t *testing.T) {
 	t.Parallel()
@@ -86,15 +86,12 @@ func TestRights_Table(t *testing.T) {
 	s.install(declared)
 	s.inEffect(s.pod("a"), s.pod("b"))
 
-	owned := manifests.Rights{Leases: []string{election}, Home: []rbacv1.PolicyRule{
-		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "create", "patch"}},
-		{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"delete", "deletecollection"}},
-	}}
+	owned := access.Of(t, "defaults", s.namespace, "stable", election)
 	as := func(pod, account string, rules []rbacv1.PolicyRule) *rest.Config {
 		return s.cluster.Identity(t, cluster.IdentityOptions{Namespace: s.namespace, PodName: pod, ServiceAccount: account, Rules: rules})
 	}
 	all := append(rights(), rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"deployments/status"}, Verbs: []string{"patch"}})
-	everything := append(manifests.NamespaceRules(owned), all...)
+	everything := append(owned.Namespace, all...)
 	anonymous := rest.AnonymousClientConfig(s.cluster.Admin())
 	leader := as("a2", account, everything)
 	actors := []struct {
@@ -105,7 +102,7 @@ func TestRights_Table(t *testing.T) {
 		{"pod of another account", as("o2", "other-account", all)},
 		{"follower", as("b2", account, everything)},
 		{"leader", leader},
-		{"operator", as("op", "operator-account", manifests.OperatorRules(owned))},
+		{"operator", as("op", "operator-account", owned.Operator)},
 		{"coordinator", as("co2", "coordinator", all)},
 		{"administrator", s.cluster.Admin()},
 	}

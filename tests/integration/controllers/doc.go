@@ -1,3 +1,3 @@
-// Package controllers tests on a real API server, with the permissions of the manifests: the namespace
+// Package controllers tests on a real API server, with the permissions of the chart: the namespace
 // controller, and servers with several controllers and clusters.
 package controllers

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -38,10 +38,10 @@ func remoteKubeconfig(t *testing.T, c *cluster.Cluster, home string) string {
 	if len(shared) != 1 || shared[0] != leaderelection.NamespaceController || len(perRevision) != 0 {
 		t.Errorf("elections in a remote cluster: %q and %q", shared, perRevision)
 	}
-	rights := bootstrap.Rights(there)
+	rules := access.Of(t, "remote controllers", home, "stable")
 	file := filepath.Join(t.TempDir(), "remote")
 	visitor := c.Identity(t, cluster.IdentityOptions{
-		Namespace: c.Namespace(t), PodName: "visitor", ClusterRules: append(manifests.NamespaceRules(rights), manifests.ClusterRules(rights)...),
+		Namespace: c.Namespace(t), PodName: "visitor", ClusterRules: append(rules.Namespace, rules.Cluster...),
 	})
 	if err := cluster.WriteKubeconfig(file, visitor, ""); err != nil {
 		t.Fatal(err)

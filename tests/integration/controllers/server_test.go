@@ -60,7 +60,7 @@ func state(t *testing.T, r *replica, where string) inspect.Election {
 	return states[i]
 }
 
-// pilotIdentity returns an identity with the permissions of the manifests.
+// pilotIdentity returns an identity with the permissions of the chart.
 func pilotIdentity(t *testing.T, c *cluster.Cluster, home, pod string) *rest.Config {
 	t.Helper()
 	config := oneElection

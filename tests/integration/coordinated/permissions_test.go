@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -52,7 +51,7 @@ func (w *world) coordinates() string {
 func TestCoordinator_WithoutPermission(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	config := w.identityOf("blind", "restricted", bootstrap.Config{LockType: "lease"})
+	config := w.identityOf("blind", "restricted", "defaults")
 	var blind harness.Log
 	config.Wrap(harness.Requests(&blind))
 	_, warm := w.campaign("blind", config)

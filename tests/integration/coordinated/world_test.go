@@ -13,10 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/internal/testutil/harness"
-	"incumbent.dev/incumbent/pilot/bootstrap"
-	"incumbent.dev/incumbent/pilot/bootstrap/manifests"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -61,16 +60,15 @@ func (w *world) connect(config *rest.Config) kube.Client {
 // identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator.
 func (w *world) identity(pod, account string) *rest.Config {
 	w.t.Helper()
-	return w.identityOf(pod, account, bootstrap.Config{Coordinator: true, ElectionStrategy: coordination.DefaultRevision, LockType: "lease"})
+	return w.identityOf(pod, account, "coordinated")
 }
 
-// identityOf returns the credentials of a Pod with the permissions of a server, and those for the locks of the tests.
-func (w *world) identityOf(pod, account string, server bootstrap.Config) *rest.Config {
+// identityOf returns the credentials of a Pod with the permissions of a trial of the chart, also for the locks of the tests.
+func (w *world) identityOf(pod, account, trial string) *rest.Config {
 	w.t.Helper()
-	rights := bootstrap.Rights(server)
-	rights.Add(manifests.Rights{Leases: []string{"x", leaderelection.Coordinator}})
+	rules := access.Of(w.t, trial, w.home, "stable", "x", leaderelection.Coordinator)
 	return w.c.Identity(w.t, cluster.IdentityOptions{
-		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: manifests.NamespaceRules(rights), ClusterRules: manifests.ClusterRules(rights),
+		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: rules.Namespace, ClusterRules: rules.Cluster,
 	})
 }
 

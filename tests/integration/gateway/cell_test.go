@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/controllers/gatewaystatus"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -32,7 +33,7 @@ type cell struct {
 func newCell(t *testing.T) *cell {
 	t.Helper()
 	c := &cell{plane: newPlane(t), sent: &harness.Log{}, log: &harness.Log{}}
-	c.identity = c.cluster.Identity(t, cluster.IdentityOptions{Namespace: c.home, PodName: "pilot", ClusterRules: gatewaystatus.ClusterRules(true)})
+	c.identity = c.cluster.Identity(t, cluster.IdentityOptions{Namespace: c.home, PodName: "pilot", ClusterRules: access.Of(t, "no deployment", c.home, "stable").Cluster})
 	return c
 }
 

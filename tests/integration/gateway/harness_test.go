@@ -76,7 +76,7 @@ func (p *plane) patch(resource schema.GroupVersionResource, namespace, name, pat
 	p.must(err)
 }
 
-// identity returns the identity of a replica with the permissions of the manifests.
+// identity returns the identity of a replica with the permissions of the chart.
 func (p *plane) identity(pod string) *rest.Config {
 	p.Helper()
 	return servers.Identity(p.T, p.cluster, p.config, pod, "pilot-"+p.config.Revision)
