@@ -23,18 +23,24 @@ type call struct {
 	died time.Duration
 }
 
-// send starts the call of an action, if it has one. The call ends by its own timeout, and posts exactly one reply.
+// send starts the call of an action, if it has one. Otherwise it cancels a call in flight whose answer is of no use any more.
+// Each call posts exactly one reply.
 func (l *loop) send(a core.Action) {
+	decided := l.le.clock.mono()
 	if a.Op == core.NoOp {
+		if l.state.Flight.Op != core.NoOp && a.Until <= decided {
+			l.cancelCall()
+		}
 		return
 	}
 	base := l.base
 	dryRun := l.rejected != "" && a.Op == core.SendRequest
-	ctx, cancel := context.WithTimeout(l.values, l.core.CallTimeout)
+	// A connection may be dead, so a leader with a hanging renewal can retry once.
+	ctx, cancel := context.WithTimeout(l.values, min(decided.Until(a.Until), (l.core.Validity-l.core.Retry)/2))
+	l.cancelCall = cancel
 	l.helpers.Add(1)
-	decided := l.le.clock.mono()
 	died := l.state.Snap.WitnessRelease()
-	l.shared.Call(ctx, l.core.CallTimeout/2, func(ended func()) {
+	l.shared.Call(ctx, l.core.Retry/2, func(ended func()) {
 		defer l.helpers.Done()
 		ev := l.exchange(ctx, a, base, decided, dryRun)
 		if a.Op == core.Acquire && ev.call.result == core.OK {

@@ -71,13 +71,13 @@ func TestSend(t *testing.T) {
 				fake := &fakeLock{Lock: locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Unwatched(), err: c.err}
 				shared := &k8sresourcelock.Shared{MaxConcurrentCalls: 1}
 				l := idleLoop(t, fake, func(config *LeaderElectionConfig) { config.Shared = shared })
-				l.send(core.Action{Op: c.op})
+				l.send(core.Action{Op: c.op, Until: l.le.clock.mono().After(3 * time.Second)})
 				l.helpers.Wait()
 				ev := <-l.events
 				if ev.in.Result != c.result || ev.in.RetryAfter != c.retryAfter || ev.call.op != c.op || !errors.Is(ev.call.err, c.err) || ev.call.took != time.Second {
 					t.Errorf("%+v, %+v", ev.in, ev.call)
 				}
-				if len(fake.calls) != 1 || fake.calls[0] != c.call || fake.left != l.core.CallTimeout || !errors.Is(fake.ctx.Err(), context.Canceled) {
+				if len(fake.calls) != 1 || fake.calls[0] != c.call || fake.left != 3*time.Second || !errors.Is(fake.ctx.Err(), context.Canceled) {
 					t.Errorf("calls %q, timeout %v, context %v", fake.calls, fake.left, fake.ctx.Err())
 				}
 				free := false
@@ -90,6 +90,35 @@ func TestSend(t *testing.T) {
 	}
 }
 
+// The core ends a call whose answer is of no use any more.
+func TestSend_Cancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.ConfigMap)
+		l := idleLoop(t, &hangingLock{Lock: store.Lock("a", "stable").Unwatched()}, func(*LeaderElectionConfig) {})
+		end := l.le.clock.mono().After(2 * time.Second)
+		l.send(core.Action{Op: core.Read, Until: end})
+		l.state.Flight.Op = core.Read
+		l.send(core.Action{Until: end})
+		synctest.Wait()
+		if len(l.events) != 0 {
+			t.Fatal("cancelled too early")
+		}
+		l.send(core.Action{Until: l.le.clock.mono()})
+		l.helpers.Wait()
+		if ev := <-l.events; ev.in.Kind != core.Replied || ev.in.Result != core.Unknown || ev.call.took != 0 {
+			t.Errorf("%+v, %+v", ev.in, ev.call)
+		}
+	})
+}
+
+// hangingLock answers no read.
+type hangingLock struct{ k8sresourcelock.Lock }
+
+func (hangingLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	<-ctx.Done()
+	return k8sresourcelock.Snapshot{}, ctx.Err()
+}
+
 // A call that waited until its context ended was not sent. Its duration is the time that it waited.
 func TestSend_NotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +129,7 @@ func TestSend_NotSent(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		l.values = ctx
-		l.send(core.Action{Op: core.Renew})
+		l.send(core.Action{Op: core.Renew, Until: core.Never})
 		l.helpers.Wait()
 		ev := <-l.events
 		if ev.in.Kind != core.Replied || ev.in.Result != core.Unknown || ev.call.op != core.Renew || ev.call.result != core.Unknown ||

@@ -24,7 +24,7 @@ func TestConfigCore(t *testing.T) {
 	}
 	timing := core.Timing{
 		Lease: 30 * time.Second, Validity: 15 * time.Second, Retry: 7 * time.Second,
-		CallTimeout: 4 * time.Second, DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
+		DrainLimit: 3 * time.Second, StopLimit: 41 * time.Second, PeerGrace: 11 * time.Second, SyncWait: 13 * time.Second,
 		RankDelay: 25 * time.Millisecond, Patience: 2 * time.Second,
 	}
 	compare := func(string) bool { return true }
@@ -54,7 +54,6 @@ func TestConfigCore(t *testing.T) {
 	timing.Retry = 40 * time.Millisecond
 	timing.RankDelay = 10 * time.Millisecond
 	timing.Patience = 20 * time.Millisecond
-	timing.CallTimeout = (15*time.Second - 40*time.Millisecond) / 2
 	if got := c.timing(); got != timing {
 		t.Errorf("%+v\nwant\n%+v", got, timing)
 	}

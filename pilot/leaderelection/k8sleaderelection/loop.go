@@ -36,8 +36,9 @@ type loop struct {
 	term       *term
 	publicTerm Term
 	witnessed  WitnessedTerm // zero if no term is registered
-	err        error         // of the last ended term
-	rejected   string        // why the API server rejected the last write of this candidate as holder
+	cancelCall context.CancelFunc
+	err        error  // of the last ended term
+	rejected   string // why the API server rejected the last write of this candidate as holder
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer

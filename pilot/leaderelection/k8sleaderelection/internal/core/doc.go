@@ -18,7 +18,8 @@
 //	hold          commands of an operator to keep the holder
 //	coordination  the coordinator of a coordinated election
 //	term          the phases of a term, from the acquisition to the release
-//	effort        calls, and the pauses after failed calls
+//	call          the call in flight, and until when its answer is of use
+//	effort        the pauses after failed calls
 //
 // The state diagram in docs shows the phases and the reasons for each transition. TestDecideEnumerated
 // generates it.

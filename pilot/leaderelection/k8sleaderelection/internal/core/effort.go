@@ -2,23 +2,6 @@ package core
 
 import "time"
 
-// Call is the API call in flight.
-type Call struct {
-	Op        Op
-	Sent      ClockReading
-	Base      uint64 // version that guards the write
-	Learned   uint32 // State.Learned when the call was sent
-	Record    Record
-	Marker    bool // the write has the own marker
-	BeforeGap bool // a Read that was sent before the present watch began
-}
-
-// Succeeded reports whether the input is the successful reply to the call. A write that did not change the
-// version does not count.
-func (c Call) Succeeded(in Input) bool {
-	return in.Kind == Replied && in.Result == OK && (c.Op == Read || in.Snap.Version != c.Base)
-}
-
 // Efforts has an Effort for each kind of call.
 type Efforts struct {
 	Reads    Effort

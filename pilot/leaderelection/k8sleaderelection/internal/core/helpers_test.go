@@ -18,7 +18,7 @@ func testConfig() Config {
 		Self: "a", Key: "stable", Ranked: true, Release: true,
 		Timing: Timing{
 			Lease: 15 * time.Second, Validity: 10 * time.Second, Retry: 2 * time.Second,
-			CallTimeout: 4 * time.Second, DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
+			DrainLimit: 4 * time.Second, StopLimit: 30 * time.Second,
 			PeerGrace: 5 * time.Second, RankDelay: 25 * time.Millisecond,
 		},
 	}

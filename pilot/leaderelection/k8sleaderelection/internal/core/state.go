@@ -210,6 +210,7 @@ type Action struct {
 	Record      Record
 	Annotations Annotations
 	Unprefer    bool     // the write removes the preference of a coordinator
+	Until       Instant  // of the call, or of the call in flight: its answer is of no use later
 	Gate        Validity // writes may pass until then; zero: closed
 	Run         bool     // run functions should be running
 	Wake        Instant

@@ -8,6 +8,9 @@ func (c Config) Step(s State, in Input) (State, Action) {
 	s = c.absorb(s, in)
 	s = c.advance(s, in.Now)
 	a := c.decide(s, in.Now)
+	if a.Op != NoOp {
+		a.Until = c.usefulUntil(s, a.Op, in.Now)
+	}
 	return c.sent(s, a, in.Now), a
 }
 
@@ -107,7 +110,7 @@ func (c Config) decide(s State, now ClockReading) Action {
 	case s.Phase == Done:
 		return a.withReason(s.Why)
 	case s.Flight.Op != NoOp:
-		return a.withReason(InFlight)
+		return c.decideFlight(s, now, a)
 	case s.Known == Unread || s.Known.Outdated() && !c.renewsStale(s, now):
 		return c.read(s, now, a, NeedRead)
 	case s.Known.Outdated():
@@ -163,7 +166,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 		return s
 	}
 	s.Flight = Call{
-		Op: a.Op, Sent: now, Base: a.Base.Version, Learned: s.Learned,
+		Op: a.Op, Sent: now, Until: a.Until, Base: a.Base.Version, Learned: s.Learned,
 		Record: a.Record, Marker: a.Annotations.Marker.Matches(a.Record),
 	}
 	switch a.Op {

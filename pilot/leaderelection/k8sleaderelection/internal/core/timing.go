@@ -13,9 +13,8 @@ type Timing struct {
 	DrainLimit time.Duration // after the end of validity
 	StopLimit  time.Duration // after a stop, while the lease is kept
 
-	CallTimeout time.Duration // limit of one call
-	Patience    time.Duration // time for the own watcher of a leader before it refuses a request
-	RankDelay   time.Duration // delay of lower ranks
+	Patience  time.Duration // time for the own watcher of a leader before it refuses a request
+	RankDelay time.Duration // delay of lower ranks
 }
 
 // rankDelay covers some watch latencies and one write.
@@ -35,7 +34,6 @@ func (t Timing) Derived(drift float64) Timing {
 	if t.StopLimit == 0 {
 		t.StopLimit = min(2*t.Lease, maxStopLimit)
 	}
-	t.CallTimeout = (t.Validity - t.Retry) / 2 // a leader with a hanging renewal can retry once
 	t.Patience = min(patience, t.Retry/2)
 	t.RankDelay = min(rankDelay, t.Retry/4)
 	return t

@@ -51,9 +51,8 @@ func (p *process) send(a core.Action) {
 	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, annotations: a.Annotations, unprefer: a.Unprefer, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
 	p.call = c
 	w.checks.send(p, c)
-	deadline := p.n.clocks.when(c.sent.Mono.After(p.cfg.CallTimeout))
-	w.at(deadline, func() { p.answer(c, core.Unknown, view{}) })
-	there := w.latency(p.cfg.CallTimeout)
+	w.at(p.n.clocks.when(a.Until), func() { p.cancel(c) })
+	there := w.latency(p.cfg.Validity / 2)
 	if w.lost() {
 		return
 	}
@@ -74,7 +73,7 @@ func (p *process) arrive(c *call) {
 	}
 	if s := p.hit(kindOf(c.op)); s != nil {
 		c.after = s.after
-		w.after(w.latency(p.cfg.CallTimeout), func() {
+		w.after(w.latency(p.cfg.Validity/2), func() {
 			if s.kind == writes {
 				p.troubledAt = w.now
 			}
@@ -89,7 +88,7 @@ func (p *process) arrive(c *call) {
 	} else if !v.snap.Exists {
 		v.snap.Version = 0 // an absent object has no version
 	}
-	back := w.latency(p.cfg.CallTimeout)
+	back := w.latency(p.cfg.Validity / 2)
 	if w.lost() {
 		return
 	}
@@ -98,6 +97,9 @@ func (p *process) arrive(c *call) {
 	}
 	w.after(back, func() { p.answer(c, result, v) })
 }
+
+// cancel ends the call because its answer is of no use any more.
+func (p *process) cancel(c *call) { p.answer(c, core.Unknown, view{}) }
 
 // answer ends the call for its sender, the first time that it is called.
 func (p *process) answer(c *call, result core.Result, v view) {

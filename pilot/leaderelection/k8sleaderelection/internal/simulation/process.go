@@ -136,8 +136,11 @@ func (p *process) apply(a core.Action) {
 	p.w.checks.gate(p, a)
 	p.gate = a.Gate
 	p.setWork(a)
-	if a.Op != core.NoOp && p.call == nil {
+	switch c := p.call; {
+	case a.Op != core.NoOp && c == nil:
 		p.send(a)
+	case a.Op == core.NoOp && c != nil && a.Until <= p.now().Mono:
+		p.w.at(p.w.now, func() { p.cancel(c) })
 	}
 	p.timer++
 	if a.Wake != core.Never {

@@ -1,0 +1,76 @@
+package core
+
+import "testing"
+
+// A slow answer is not a dead connection: the call lives as long as its answer is of use.
+func TestUsefulUntil(t *testing.T) {
+	c := testConfig()
+	mine := seenAt(0, lock("mine"))
+	lost := ours(mine, Draining)
+	lost.Drain.Lost = ValidityLost
+	for name, x := range map[string]struct {
+		s    State
+		op   Op
+		want float64 // seconds after testNow, when the validity has 8 s left
+	}{
+		"acquisition":                    {seenAt(0, lock("free")), Acquire, 12},
+		"read of a follower":             {seenAt(0, lock("equal")), Read, 12},
+		"renewal of a leader":            {ours(mine, Leading), Renew, 10},
+		"read of a leader":               {ours(mine, Leading), Read, 6},
+		"renewal while draining":         {ours(mine, Draining), Renew, 10},
+		"renewal after the validity":     {lost, Renew, 12},
+		"renewal of a settling holder":   {ours(mine, Settling), Renew, 12},
+		"release":                        {ours(mine, Releasing), Release, 10},
+		"read in the time for a release": {ours(mine, Releasing), Read, 10},
+	} {
+		if got := c.usefulUntil(x.s, x.op, moment(2e9)); got != seconds(x.want) {
+			t.Errorf("%s: %v", name, testNow.Mono.Until(got))
+		}
+	}
+}
+
+// A call in flight ends early if a more important one waits for it.
+func TestDecideFlight(t *testing.T) {
+	c := testConfig()
+	learned := func(s State, snap Snapshot) State { return c.observe(s, later(0.5, snap)) } // by a watch event during the call
+	stopped := func(s State) State { s.Stopping = true; return s }
+	follower := seenAt(0, lock("equal"))
+	mine := ours(seenAt(3, lock("mine")), Leading)
+	overdue := stopped(ours(seenAt(3, lock("mine")), Draining))
+	overdue.Drain.Overdue = true
+	acquiring := seenAt(0, lock("free"))
+	acquiring.Own = acquiring.Own.sent(lock("mine").Record.Renewed)
+	for name, x := range map[string]struct {
+		s     State
+		short bool
+	}{
+		"read":                                {calling(follower, Read), false},
+		"read, another holder seen":           {learned(calling(follower, Read), lock("lower, held", newer)), false},
+		"read, nominated":                     {learned(calling(seenAt(0, lock("equal")), Read), lock("nominated me", newer, nominated("a", 4))), true},
+		"read, release seen":                  {learned(calling(follower, Read), lock("free", newer)), true},
+		"read, gap in the watch":              {c.watching(learned(calling(follower, Read), lock("equal", newer, released)), Input{Kind: Watching, Gap: true}), false},
+		"acquisition, lock lost and released": {learned(calling(seenAt(0, lock("free")), Acquire), lock("free", newer)), true},
+		"acquisition, stored":                 {learned(calling(acquiring, Acquire), lock("mine", newer)), false},
+		"renewal":                             {calling(mine, Renew), false},
+		"renewal, label changed, due":         {learned(calling(mine, Renew), lock("mine", newer)), true},
+		"read, stopped":                       {stopped(calling(follower, Read)), true},
+		"acquisition, stopped":                {stopped(calling(follower, Acquire)), true},
+		"renewal, stopped":                    {stopped(calling(ours(seenAt(3, lock("mine")), Draining), Renew)), false},
+		"renewal, stopped while settling":     {stopped(calling(ours(seenAt(3, lock("mine")), Settling), Renew)), true},
+		"renewal, drain stuck":                {calling(overdue, Renew), true},
+		"renewal, then drained":               {calling(ours(seenAt(3, lock("mine")), Releasing), Renew), true},
+		"release":                             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Release)), false},
+		"read before the release":             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Read)), false},
+		"renewal of an ended term":            {calling(follower, Renew), true},
+	} {
+		x.s.Flight.Until = seconds(9)
+		want := seconds(9)
+		if x.short {
+			want = seconds(1) // half a RetryPeriod after it was sent
+		}
+		a := c.decide(x.s, moment(5e8))
+		if a.Op != NoOp || a.Until != want || a.Wake > want {
+			t.Errorf("%s: until %v, wake in %v", name, testNow.Mono.Until(a.Until), testNow.Mono.Until(a.Wake))
+		}
+	}
+}
