@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 var (
@@ -79,18 +77,25 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	ctx, cancel := context.WithCancel(ctx)
 	var publishing sync.WaitGroup
 	publishing.Go(func() { _ = publisher.Run(ctx) }) // it logs its errors
+	publishing.Go(func() { l.publishBackOff(ctx) })
 	return func() {
 		cancel()
 		publishing.Wait()
 	}, nil
 }
 
-// publishBackOff publishes a candidate as unfit while it does not campaign after a step-down. Otherwise the coordinator would name it
-// again, and it would release the lock each time.
-func (l *LeaderElection) publishBackOff() {
-	if e := l.elector.Load(); e != nil {
+// publishBackOff publishes a candidate as unfit while it does not campaign after a step-down, until ctx ends. Otherwise the coordinator
+// would name it again, and it would release the lock each time.
+func (l *LeaderElection) publishBackOff(ctx context.Context) {
+	e := l.elector.Load()
+	for ctx.Err() == nil {
+		changed := e.Changed()
 		l.backingOff.Store(e.Status().BackingOff)
 		l.publishFitness()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -98,43 +103,6 @@ func (l *LeaderElection) publishBackOff() {
 func (l *LeaderElection) publishFitness() {
 	if p := l.publisher.Load(); p != nil {
 		p.SetFit(!l.checkFailed.Load() && !l.backingOff.Load())
-	}
-}
-
-// fitObserver calls changed when the status of an elector changes.
-type fitObserver struct {
-	k8sleaderelection.Observer // may be nil
-	changed                    func()
-}
-
-func (o fitObserver) Phase(name, from, to, reason string) {
-	if o.Observer != nil {
-		o.Observer.Phase(name, from, to, reason)
-	}
-}
-
-func (o fitObserver) Call(name, verb, role, result string, took time.Duration) {
-	if o.Observer != nil {
-		o.Observer.Call(name, verb, role, result, took)
-	}
-}
-
-func (o fitObserver) Term(name string, began bool, reason string) {
-	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
-		t.Term(name, began, reason)
-	}
-}
-
-func (o fitObserver) ObserveDuration(name string, what k8sleaderelection.Interval, took time.Duration) {
-	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
-		t.ObserveDuration(name, what, took)
-	}
-}
-
-func (o fitObserver) StatusChanged(name string) {
-	o.changed()
-	if t, ok := o.Observer.(k8sleaderelection.TermObserver); ok {
-		t.StatusChanged(name)
 	}
 }
 

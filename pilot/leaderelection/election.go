@@ -155,9 +155,6 @@ func (l *LeaderElection) electorConfig(client kubernetes.Interface) k8sleaderele
 	c.FitnessCheck = l.fitness()
 	c.WatchDog = l.health
 	c.Observer = l.cfg.Observer
-	if l.cfg.Coordination != nil {
-		c.Observer = fitObserver{Observer: l.cfg.Observer, changed: l.publishBackOff}
-	}
 	return c
 }
 

@@ -35,19 +35,17 @@ type held struct {
 	unproven atomic.Bool
 	// leave ends the outer term with an error.
 	leave atomic.Pointer[context.CancelCauseFunc]
-	// news has room for one: the status of the inner elector has changed. ended is closed when the inner elector has ended.
-	news, ended chan struct{}
+	ended chan struct{} // closed when the inner elector has ended
 }
 
 // hold returns the two electors of an election with a held predecessor. inner is the configuration without it.
 func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelection.LeaderElectionConfig) (*held, error) {
-	h := &held{election: l, check: inner.FitnessCheck, lock: inner.Lock.(k8sresourcelock.Lock), news: make(chan struct{}, 1), ended: make(chan struct{})}
+	h := &held{election: l, check: inner.FitnessCheck, lock: inner.Lock.(k8sresourcelock.Lock), ended: make(chan struct{})}
 	h.gate.gate = l.gate
 	h.unproven.Store(true)
 	outer := inner
 	inner.Gate = innerGate{&h.gate}
 	inner.RunFunctions = []func(context.Context) error{h.work}
-	inner.Observer = fitObserver{Observer: l.cfg.Observer, changed: h.changed}
 	if h.check != nil {
 		inner.FitnessCheck = func(context.Context) error { return h.unfit.Load() }
 	}
@@ -97,16 +95,21 @@ func (h *held) campaign(outer context.Context) error {
 	defer cancel(nil)
 	h.leave.Store(&cancel)
 	h.inner.SetBarred(false)
+	h.await(ctx, func() bool { return h.rejected() != nil })
+	if err := h.rejected(); err != nil {
+		cancel(err)
+	}
 	<-ctx.Done()
 	if h.inner.Status().Rejected != "" {
 		h.unproven.Store(true)
 	}
 	h.inner.SetBarred(true)
-	h.await(h.inner.Idle, nil)
+	ending := context.WithoutCancel(ctx)
+	h.await(ending, h.inner.Idle)
 	if h.outer.IsLeader() {
-		release := time.NewTimer(h.releaseWait())
-		defer release.Stop()
-		h.await(func() bool { return h.inner.Status().Phase == k8sleaderelection.PhaseFollowing }, release.C)
+		release, stop := context.WithTimeout(ending, h.releaseWait())
+		defer stop()
+		h.await(release, func() bool { return h.inner.Status().Phase == k8sleaderelection.PhaseFollowing })
 	}
 	if outer.Err() != nil {
 		return nil
@@ -114,18 +117,31 @@ func (h *held) campaign(outer context.Context) error {
 	return context.Cause(ctx)
 }
 
-// await waits until the status of the inner elector satisfies a condition, or a limit.
-func (h *held) await(met func() bool, limit <-chan time.Time) {
-	for !met() {
-		select {
-		case <-h.news:
-		case <-h.ended:
-			_ = h.inner.AwaitDrained(context.Background()) //nolint:forbidigo // functions that exceeded their limit
+// await waits until the status of the inner elector satisfies a condition, or until ctx ends.
+func (h *held) await(ctx context.Context, met func() bool) {
+	for {
+		changed := h.inner.Changed() // before the condition, so that no change is missed
+		if met() {
 			return
-		case <-limit:
+		}
+		select {
+		case <-changed:
+		case <-h.ended:
+			_ = h.inner.AwaitDrained(ctx) // functions that exceeded their limit
+			return
+		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// rejected returns an error if the API server rejected an acquisition of the new lock. A leader whose renewals are rejected keeps
+// its term until its validity ends.
+func (h *held) rejected() error {
+	if s := h.inner.Status(); s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
+		return fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected)
+	}
+	return nil
 }
 
 // work is the run function of the inner elector. An error also ends the outer term. After a suspend, the inner elector can acquire
@@ -143,19 +159,6 @@ func (h *held) work(ctx context.Context) error {
 	}()
 	err = h.election.work(ctx)
 	return err
-}
-
-// changed is called when the status of the inner elector changes.
-func (h *held) changed() {
-	select {
-	case h.news <- struct{}{}:
-	default:
-	}
-	leave := h.leave.Load() // before the status, which is not of an earlier term then
-	// A leader whose renewals are rejected keeps its term until its validity ends.
-	if s := h.inner.Status(); leave != nil && s.Rejected != "" && s.Phase == k8sleaderelection.PhaseFollowing {
-		(*leave)(fmt.Errorf("acquire lock %s: %s", h.lock.Describe(), s.Rejected))
-	}
 }
 
 // fit is the fitness check of the outer elector. A process that must not write the new lock does not campaign for the old one.

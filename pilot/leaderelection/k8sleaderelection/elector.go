@@ -41,6 +41,7 @@ type LeaderElector struct {
 	loop    atomic.Pointer[loop] // nil if the elector is not running
 	// handoverSince is the core.Instant at which the pending handover began; zero if no handover is pending.
 	handoverSince atomic.Int64
+	changed       atomic.Pointer[chan struct{}] // see Changed; nil if no caller waits
 }
 
 // view is the part of the loop's state that other goroutines read. It is replaced, never modified.
@@ -259,6 +260,17 @@ func (le *LeaderElector) Status() Status {
 		s.HandoverWait = max(0, since.Until(now.Mono))
 	}
 	return s
+}
+
+// Changed returns a channel that is closed when Status returns another value than now, apart from the passing of time.
+func (le *LeaderElector) Changed() <-chan struct{} {
+	next := make(chan struct{})
+	for !le.changed.CompareAndSwap(nil, &next) {
+		if now := le.changed.Load(); now != nil {
+			return *now
+		}
+	}
+	return next
 }
 
 // logger returns Logger of the configuration, or the logger of ctx, as klog and controller-runtime store it, or slog.Default.

@@ -316,6 +316,9 @@ func (l *loop) publish(c *change) {
 		return
 	}
 	l.le.view.Store(&v)
+	if changed := l.le.changed.Swap(nil); changed != nil {
+		close(*changed)
+	}
 	if o := l.report.termObserver(); o != nil {
 		o.StatusChanged(l.le.config.Name)
 	}

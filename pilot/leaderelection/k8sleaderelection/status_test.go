@@ -131,7 +131,7 @@ func TestStatusHandoverWait(t *testing.T) {
 	})
 }
 
-// A follower's observer is notified of each renewal of the leader, and not in between.
+// A follower's observer and the caller of Changed are notified of each renewal of the leader, and not in between.
 func TestStatusChanged(t *testing.T) {
 	forEachLock(t, func(t *testing.T, store *locktest.Store) {
 		var seen recorder
@@ -149,10 +149,20 @@ func TestStatusChanged(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		before := changes()
+		next := b.Changed()
+		select {
+		case <-next:
+			t.Error("Changed reports a change before it")
+		default:
+		}
+		if next != b.Changed() {
+			t.Error("Changed returned two channels for one change")
+		}
 		advance(time.Minute) // a renewal every 7.5 s
 		if n := changes() - before; n < 8 || n > 9 {
 			t.Errorf("%d changes in a minute", n)
 		}
+		<-next
 		a.disconnect(true)
 		history := store.History()
 		before = changes()
