@@ -8,6 +8,7 @@ type Call struct {
 	Base      uint64  // version that guards the write
 	Learned   uint32  // State.Learned when the call was sent
 	Record    Record
+	Creates   bool // the write is not guarded by a version
 	Marker    bool // the write has the own marker
 	BeforeGap bool // a Read that was sent before the present watch began
 }
@@ -32,22 +33,22 @@ func (c Config) usefulUntil(s State, op Op, now ClockReading) Instant {
 	return now.Mono.After(s.Validity.Left(now))
 }
 
-// patienceShare is the divisor of RetryPeriod for a call that a more important one waits for. A nominee has one RetryPeriod.
-const patienceShare = 2
-
 // decideFlight returns until when the call in flight is of use. The loop cancels it then, and its reply is Unknown.
 func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 	a.Until = s.Flight.Until
-	waits := c.callDelaysEnd(s)
-	if !waits && c.superseded(s) {
+	switch ending := c.awaitsEnd(s); {
+	case ending && s.Flight.Op == Acquire, s.Flight.Op == Renew && (s.Phase == Following || s.Phase == Releasing):
+		// The answer is needed for the release. A slow one still arrives in time.
+		a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Validity/2))
+	case ending:
+		a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/2))
+	case c.superseded(s):
 		next := s
 		next.Flight = Call{}
 		b := c.decide(next, now)
-		waits = b.Op != NoOp
-		a = a.wake(b.Wake)
-	}
-	if waits {
-		a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/patienceShare))
+		if a = a.wake(b.Wake); b.Op != NoOp { // a nominee has only a RetryPeriod
+			a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/2))
+		}
 	}
 	if a.Until > now.Mono {
 		a = a.wake(a.Until)
@@ -55,32 +56,21 @@ func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 	return a.withReason(InFlight)
 }
 
-// callDelaysEnd reports whether the elector could stop or release now without the call in flight. Only a write that may have
-// to be released is worth the wait.
-func (c Config) callDelaysEnd(s State) bool {
-	switch s.Phase {
-	case Following:
-		return s.Stopping || s.Flight.Op == Renew
-	case Settling:
-		return s.Stopping
-	case Draining:
-		return s.Stopping && s.Drain.Overdue
-	case Releasing:
-		return s.Flight.Op == Renew
-	case Leading, Done:
-	}
-	return false
+// awaitsEnd reports whether only the call in flight keeps the elector from its end.
+func (c Config) awaitsEnd(s State) bool {
+	return s.Stopping && (s.Phase == Following || s.Phase == Settling || s.Phase == Draining && s.Drain.Overdue)
 }
 
-// superseded reports whether the lock has changed since the call was sent, so that its answer shows nothing new. An own
-// acquisition that is stored needs its reply: only that has the version of its first write.
+// superseded reports whether the answer of the call in flight shows nothing new. An own acquisition that is stored needs its
+// reply: only that has the version of its first write.
 func (c Config) superseded(s State) bool {
-	call := s.Flight
-	switch {
-	case s.Known != Current || s.Learned == call.Learned:
-		return false
-	case call.Op == Read:
-		return true
-	}
-	return s.Snap.Version != call.Base && !(call.Op == Acquire && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap))
+	stored := s.Flight.Op == Acquire && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap)
+	return s.changedSince(s.Flight) && !stored
+}
+
+// changedSince reports whether the lock is known to have changed since the call was sent, so that a write of the call can not
+// be stored any more. A creation can, if the lock was deleted again.
+func (s State) changedSince(call Call) bool {
+	guarded := s.Snap.Exists || !call.Creates
+	return s.Known == Current && s.Learned != call.Learned && (call.Op == Read || guarded && s.Snap.Version != call.Base)
 }

@@ -39,35 +39,32 @@ func TestDecideFlight(t *testing.T) {
 	overdue := stopped(ours(seenAt(3, lock("mine")), Draining))
 	overdue.Drain.Overdue = true
 	acquiring := seenAt(0, lock("free"))
-	acquiring.Own = acquiring.Own.sent(lock("mine").Record.Renewed)
+	acquiring.Own = acquiring.Own.sent(lock("mine").Record.Renewed, ClockReading{})
 	for name, x := range map[string]struct {
-		s     State
-		short bool
+		s    State
+		want float64
 	}{
-		"read":                                {calling(follower, Read), false},
-		"read, another holder seen":           {learned(calling(follower, Read), lock("lower, held", newer)), false},
-		"read, nominated":                     {learned(calling(seenAt(0, lock("equal")), Read), lock("nominated me", newer, nominated("a", 4))), true},
-		"read, release seen":                  {learned(calling(follower, Read), lock("free", newer)), true},
-		"read, gap in the watch":              {c.watching(learned(calling(follower, Read), lock("equal", newer, released)), Input{Kind: Watching, Gap: true}), false},
-		"acquisition, lock lost and released": {learned(calling(seenAt(0, lock("free")), Acquire), lock("free", newer)), true},
-		"acquisition, stored":                 {learned(calling(acquiring, Acquire), lock("mine", newer)), false},
-		"renewal":                             {calling(mine, Renew), false},
-		"renewal, label changed, due":         {learned(calling(mine, Renew), lock("mine", newer)), true},
-		"read, stopped":                       {stopped(calling(follower, Read)), true},
-		"acquisition, stopped":                {stopped(calling(follower, Acquire)), true},
-		"renewal, stopped":                    {stopped(calling(ours(seenAt(3, lock("mine")), Draining), Renew)), false},
-		"renewal, stopped while settling":     {stopped(calling(ours(seenAt(3, lock("mine")), Settling), Renew)), true},
-		"renewal, drain stuck":                {calling(overdue, Renew), true},
-		"renewal, then drained":               {calling(ours(seenAt(3, lock("mine")), Releasing), Renew), true},
-		"release":                             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Release)), false},
-		"read before the release":             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Read)), false},
-		"renewal of an ended term":            {calling(follower, Renew), true},
+		"read":                                {calling(follower, Read), 9},
+		"read, another holder seen":           {learned(calling(follower, Read), lock("lower, held", newer)), 9},
+		"read, nominated":                     {learned(calling(seenAt(0, lock("equal")), Read), lock("nominated me", newer, nominated("a", 4))), 1},
+		"read, release seen":                  {learned(calling(follower, Read), lock("free", newer)), 1},
+		"read, gap in the watch":              {c.watching(learned(calling(follower, Read), lock("equal", newer, released)), Input{Kind: Watching, Gap: true}), 9},
+		"acquisition, lock lost and released": {learned(calling(seenAt(0, lock("free")), Acquire), lock("free", newer)), 1},
+		"acquisition, stored":                 {learned(calling(acquiring, Acquire), lock("mine", newer)), 9},
+		"renewal":                             {calling(mine, Renew), 9},
+		"renewal, label changed, due":         {learned(calling(mine, Renew), lock("mine", newer)), 1},
+		"read, stopped":                       {stopped(calling(follower, Read)), 1},
+		"acquisition, stopped":                {stopped(calling(follower, Acquire)), 5},
+		"renewal, stopped":                    {stopped(calling(ours(seenAt(3, lock("mine")), Draining), Renew)), 9},
+		"renewal, stopped while settling":     {stopped(calling(ours(seenAt(3, lock("mine")), Settling), Renew)), 1},
+		"renewal, drain stuck":                {calling(overdue, Renew), 1},
+		"renewal, then drained":               {calling(ours(seenAt(3, lock("mine")), Releasing), Renew), 5},
+		"release":                             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Release)), 9},
+		"read before the release":             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Read)), 9},
+		"renewal of an ended term":            {calling(follower, Renew), 5},
 	} {
 		x.s.Flight.Until = seconds(9)
-		want := seconds(9)
-		if x.short {
-			want = seconds(1) // half a RetryPeriod after it was sent
-		}
+		want := seconds(x.want) // 1: half a RetryPeriod, 5: half of RenewDeadline
 		a := c.decide(x.s, moment(5e8))
 		if a.Op != NoOp || a.Until != want || a.Wake > want {
 			t.Errorf("%s: until %v, wake in %v", name, testNow.Mono.Until(a.Until), testNow.Mono.Until(a.Wake))

@@ -38,6 +38,9 @@ func (c Config) replied(s State, in Input) State {
 	if in.Result == OK && !call.Succeeded(in) {
 		in.Result = Unknown
 	}
+	if in.Result != OK && call.Op == Renew && call.Sent.Mono == s.Own.Renewed {
+		return s // it was seen stored
+	}
 	if in.Result != OK {
 		s = c.failed(s, call, in)
 		if call.Sent.Mono < s.Since.Record {
@@ -89,7 +92,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 	if in.Result != Conflict {
 		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(s, Read, 1, in)))
 	}
-	if s.Known == Current {
+	if s.Known == Current && !s.changedSince(call) {
 		s.Known = Stale
 	}
 	s.Drain.Sent = s.Drain.Sent && in.Result == Unknown

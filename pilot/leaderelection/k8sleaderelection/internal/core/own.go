@@ -12,16 +12,20 @@ type Own struct {
 	Unseen  uint8    // number of Stamps that were made for the present version
 	Acked   Stamp    // stamp of the newest own record that was seen stored
 	Renewed Instant  // send time of the last acknowledged write
+	// SentAt is the time at which the latest stamp was first sent with a renewal. It is zero for an acquisition, because a
+	// previous process of this identity may have written an equal record.
+	SentAt ClockReading
 	// AcquireUnknown: an acquire without reply may have been stored.
 	AcquireUnknown bool
 	// Duplicate: another live process writes with this identity.
 	Duplicate bool
 }
 
-// sent records the stamp of a write.
-func (o Own) sent(stamp Stamp) Own {
+// sent records the stamp of a write. at is zero for an acquisition.
+func (o Own) sent(stamp Stamp, at ClockReading) Own {
 	if stamp != o.Stamps[0] {
 		o.Stamps = [4]Stamp{stamp, o.Stamps[0], o.Stamps[1], o.Stamps[2]}
+		o.SentAt = at
 	}
 	o.Unseen = min(o.Unseen+1, uint8(len(o.Stamps)))
 	return o

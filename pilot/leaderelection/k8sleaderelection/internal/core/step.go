@@ -63,7 +63,7 @@ func (c Config) observe(s State, in Input) State {
 	if v.changed {
 		next = c.withoutPauses(next)
 	}
-	return next
+	return c.seenStored(next)
 }
 
 // defaultChanged ends the delays that depend on the default revision.
@@ -167,17 +167,17 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	}
 	s.Flight = Call{
 		Op: a.Op, Sent: now, Until: a.Until, Base: a.Base.Version, Learned: s.Learned,
-		Record: a.Record, Marker: a.Annotations.Marker.Matches(a.Record),
+		Record: a.Record, Creates: a.Op == Acquire && !a.Base.Exists, Marker: a.Annotations.Marker.Matches(a.Record),
 	}
 	switch a.Op {
 	case NoOp, Read:
 	case SendRequest:
 		s.Handover = c.requestSent(s.Handover, now.Mono)
 	case Acquire:
-		s.Own = s.Own.sent(a.Record.Renewed)
+		s.Own = s.Own.sent(a.Record.Renewed, ClockReading{})
 		s.Claim = c.claimed(s)
 	case Renew:
-		s.Own = s.Own.sent(a.Record.Renewed)
+		s.Own = s.Own.sent(a.Record.Renewed, now)
 	case Release, HandOver:
 		// No stamp: another process of this identity can write a record with the same stamp.
 		s.Drain.Sent = true

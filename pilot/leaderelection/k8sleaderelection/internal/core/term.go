@@ -88,6 +88,20 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 	return s
 }
 
+// seenStored acknowledges the latest renewal if it is seen stored before its reply, or without one. Validity counts from when
+// it was sent.
+func (c Config) seenStored(s State) State {
+	sent := s.Own.SentAt
+	if sent.Mono <= s.Own.Renewed || s.Snap.Record.Renewed != s.Own.Stamps[0] || !c.ownsTerm(s) || s.Drain.Lost != NotLost {
+		return s
+	}
+	s.Effort.Writes = Effort{}
+	s.Own.Renewed = sent.Mono
+	s.Validity = sent.Plus(c.Validity)
+	s.Marked = s.Marked || s.Snap.Acting()
+	return s
+}
+
 // maxBackOffShift limits the back-off after step-downs in a row.
 const maxBackOffShift = 5
 

@@ -176,6 +176,20 @@ func (c *checks) lost(p *process) {
 // slow is a duration of a call that explains why a leader did not renew.
 const slow = time.Second
 
+// seenStored is called before p processes a view. A renewal that is seen stored needs no reply.
+func (c *checks) seenStored(p *process, v view) {
+	if by := v.by; by != nil && by.p == p && by.op == core.Renew && by.sentAt > p.ackedAt {
+		p.acknowledged(by)
+	}
+}
+
+func (p *process) acknowledged(call *call) {
+	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
+	if call.op == core.Acquire || call.op == core.Renew {
+		p.newestStamp = call.record.Renewed
+	}
+}
+
 // answered is called before p processes the end of a call.
 func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	now := c.w.now
@@ -195,11 +209,8 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	if result != core.OK || call.op == core.Read || v.snap.Version == call.base.Version {
 		return
 	}
-	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
+	p.acknowledged(call)
 	if call.op == core.Acquire {
 		p.acked = v.term
-	}
-	if call.op == core.Acquire || call.op == core.Renew {
-		p.newestStamp = call.record.Renewed
 	}
 }

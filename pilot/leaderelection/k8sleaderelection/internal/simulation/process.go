@@ -88,6 +88,7 @@ func (p *process) input(in core.Input, v view) {
 	in.Beats = p.beats(in)
 	w.result.Steps++
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
+		w.checks.seenStored(p, v)
 		p.sees(v, in.Kind == core.Seen || in.Kind == core.Replied && p.askedAt < p.learnedAt)
 	}
 	p.seen.observe(in)

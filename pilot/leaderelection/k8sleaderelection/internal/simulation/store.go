@@ -35,6 +35,7 @@ type view struct {
 	foreign  uint64 // metadata of others
 	term     *term  // nil: none
 	released bool   // after a drained release of an incumbent process
+	by       *call  // writer of the record; nil: not an incumbent process
 }
 
 func (v view) newer(u view) bool {
@@ -70,6 +71,9 @@ func (s *store) commit(v view) view {
 		v.snap.Annotations.Nominated = v.snap.Nomination(n.Identity)
 	}
 	v.snap.Version = s.next()
+	if v.by == s.now.by && v.snap.Record != s.now.snap.Record {
+		v.by = nil
+	}
 	s.now = v
 	s.w.notify(v)
 	return v
@@ -100,6 +104,9 @@ func (s *store) write(c *call) (core.Result, view) {
 		return core.OK, now // a PUT that changes nothing
 	}
 	s.attribute(c, now, &next)
+	if next.by = c; c.op == core.SendRequest {
+		next.by = now.by
+	}
 	next = s.commit(next)
 	if c.op == core.Acquire && next.term != now.term {
 		next.term.token = next.snap.Version
