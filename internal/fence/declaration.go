@@ -8,16 +8,8 @@ import (
 	"strings"
 	"unicode"
 
+	"incumbent.dev/incumbent/internal/record"
 	"k8s.io/apimachinery/pkg/util/validation"
-)
-
-// LockKind is the kind of object that has an election's record.
-type LockKind string
-
-// The kinds of lock.
-const (
-	ConfigMap LockKind = "configmap"
-	Lease     LockKind = "lease"
 )
 
 // Mode is the treatment of violations by the API server.
@@ -44,7 +36,7 @@ type Declaration struct {
 	// Namespace of the lock object.
 	Namespace string `json:"namespace"`
 	// Lock is the kind of the lock object: "configmap" or "lease".
-	Lock LockKind `json:"lock"`
+	Lock record.Kind `json:"lock"`
 	// Revisions declares a per-revision election. Each revision has its lock "<election>-<revision>" and its policies.
 	Revisions []string `json:"revisions,omitempty"`
 	// Mode is "deny" (default), "warn" or "audit".
@@ -90,10 +82,10 @@ func (d Declaration) Validate() error {
 	for _, problem := range orNothing(d.Namespace, validation.IsDNS1123Label) {
 		wrong("namespace %q: %s", d.Namespace, problem)
 	}
-	if d.Lock != ConfigMap && d.Lock != Lease {
+	if d.Lock != record.ConfigMap && d.Lock != record.Lease {
 		wrong("lock %q: give configmap or lease", d.Lock)
 	}
-	if d.Coordinated && d.Lock == ConfigMap {
+	if d.Coordinated && d.Lock == record.ConfigMap {
 		wrong("coordinated with lock %q: a coordinator supports only Leases: give lease", d.Lock)
 	}
 	if !slices.Contains([]Mode{"", Deny, Warn, Audit}, d.Mode) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -64,8 +65,8 @@ const mostTransitions = 1<<31 - 1
 
 // recordVariables returns the variables of the record in an object: <as>Record and <as>Form (ConfigMap only), <as>Holder and
 // <as>Transitions. Transitions is -1 if electors cannot read it. The object may be null.
-func recordVariables(kind LockKind, object, as string) []admissionv1.Variable {
-	if kind == Lease {
+func recordVariables(kind record.Kind, object, as string) []admissionv1.Variable {
+	if kind == record.Lease {
 		spec := fmt.Sprintf("%[1]s != null && has(%[1]s.spec)", object)
 		return []admissionv1.Variable{
 			{Name: as + "Holder", Expression: fmt.Sprintf("%s && has(%[2]s.spec.holderIdentity) ? %[2]s.spec.holderIdentity : ''", spec, object)},
@@ -102,7 +103,7 @@ const (
 
 // leads is true if the pod that writes is the holder in the record of an object. The object may be null.
 func (s single) leads(object string) string {
-	if s.Lock == Lease {
+	if s.Lock == record.Lease {
 		return fmt.Sprintf("%s && %[2]s != null && has(%[2]s.spec) && has(%[2]s.spec.holderIdentity) && %[3]s", boundToPod, object, s.isPod(object+".spec.holderIdentity", writer))
 	}
 	return fmt.Sprintf(`%s && !%s.contains('"') && %s && %s.startsWith(%s + %[2]s + '"')`, boundToPod, writer, hasRecord(object), recordOf(object), quote(recordBegin))
@@ -142,7 +143,7 @@ const (
 // never fails. The rules of the guard allow each write for which it is true. It is one cheap expression for several rules.
 func (s single) renewal() string {
 	clauses := []string{"request.operation == 'UPDATE'", s.mayHold(), s.leads("oldObject")}
-	if s.Lock == Lease {
+	if s.Lock == record.Lease {
 		clauses = append(clauses, "has(object.spec)")
 		for _, field := range []string{"holderIdentity", "leaseTransitions"} {
 			clauses = append(clauses, fmt.Sprintf("has(object.spec.%[1]s) && has(oldObject.spec.%[1]s) && object.spec.%[1]s == oldObject.spec.%[1]s", field))
@@ -173,7 +174,7 @@ func managed(object string) string {
 }
 
 // bulk is the number of bytes in the parts of an object that any account may write, without the annotation that contains the record.
-func bulk(kind LockKind, object string) string {
+func bulk(kind record.Kind, object string) string {
 	size := func(field, leaveOut string) string {
 		where := object + "." + field
 		keys := where
@@ -185,7 +186,7 @@ func bulk(kind LockKind, object string) string {
 		return fmt.Sprintf("(has(%[1]s) ? %[2]s.map(k, %[3]d + bytes(k).size() + bytes(%[1]s[k]).size()).sum() : 0)", where, keys, keyBulk)
 	}
 	sum := size("metadata.annotations", k8sresourcelock.LeaderElectionRecordAnnotationKey) + " + " + size("metadata.labels", "")
-	if kind == ConfigMap {
+	if kind == record.ConfigMap {
 		sum += " + " + size("data", "") + fmt.Sprintf(" + (has(%[1]s.binaryData) ? %[1]s.binaryData.filter(k, true).map(k, %[2]d + bytes(k).size() + %[1]s.binaryData[k].size()).sum() : 0)", object, keyBulk)
 	}
 	return object + " == null ? 0 : " + sum

@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
@@ -23,14 +24,14 @@ func TestRender_Golden(t *testing.T) {
 		{Resources: []string{"services"}, Names: []string{"y"}, Verbs: []string{"delete"}},
 	}
 	lease := good()
-	lease.Lock, lease.Election, lease.Mode = fence.Lease, "other", fence.Warn
+	lease.Lock, lease.Election, lease.Mode = record.Lease, "other", fence.Warn
 	lease.Members = true
 	perRevision := good()
-	perRevision.Lock, perRevision.Election, perRevision.Mode = fence.Lease, "each", fence.Audit
+	perRevision.Lock, perRevision.Election, perRevision.Mode = record.Lease, "each", fence.Audit
 	perRevision.Revisions, perRevision.ServiceAccounts = []string{"stable"}, []string{"istio-system/pilot-{revision}"}
 	perRevision.Others = []string{"istio-system/twin-{revision}", "istio-system/pilot-*"}
 	coordinated := good()
-	coordinated.Lock, coordinated.Election, coordinated.Coordinated, coordinated.Members = fence.Lease, "chosen", true, true
+	coordinated.Lock, coordinated.Election, coordinated.Coordinated, coordinated.Members = record.Lease, "chosen", true, true
 	coordinated.Namespace, coordinated.Guards = "idle", nil // deleting the namespace prevents no write
 	open := good()
 	open.Namespace, open.WithoutLockGuard, open.ServiceAccounts = "open", true, []string{"open/b", "open/a"}
@@ -71,7 +72,7 @@ func FuzzDeclarations(f *testing.F) {
 		if in != "" {
 			g.Namespaces = []string{in}
 		}
-		d := fence.Declaration{Election: election, Namespace: namespace, Lock: fence.LockKind(lock), ServiceAccounts: []string{account}, Mode: fence.Mode(mode), Guards: []fence.Guard{g}}
+		d := fence.Declaration{Election: election, Namespace: namespace, Lock: record.Kind(lock), ServiceAccounts: []string{account}, Mode: fence.Mode(mode), Guards: []fence.Guard{g}}
 		rendered, err := fence.Render(set, d)
 		if err != nil {
 			return

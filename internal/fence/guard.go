@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/record"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -148,8 +149,8 @@ func (g Guard) validateResource(resource string) error {
 
 // isLockResource reports whether locks are of this kind.
 func isLockResource(group, resource string) bool {
-	for _, kind := range []LockKind{ConfigMap, Lease} {
-		if g, r := kind.resource(); g == group && r == resource {
+	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
+		if g, r := kind.Resource(); g == group && r == resource {
 			return true
 		}
 	}

@@ -37,7 +37,7 @@ import (
 // The policy selects the lock by name, so it does not slow down other locks. aroundLocks checks requests without a name. Renewals are
 // frequent. A match condition excludes them, because an API server evaluates all validations and messages for each matching write.
 func (s single) lockGuard(set string) Pair {
-	group, resource := s.Lock.resource()
+	group, resource := s.Lock.Resource()
 	return part{
 		set: set, about: []single{s}, what: "lock", mode: s.Mode, namespaces: []string{s.Namespace},
 		rules: rules(group, nil, []string{resource}, []string{"CREATE", "UPDATE", "DELETE"}, []string{s.lock}),
@@ -54,7 +54,7 @@ const OperateVerb = "operate"
 
 // mayOperate is true for users with the verb operate on the lock object.
 func (s single) mayOperate() string {
-	group, resource := s.Lock.resource()
+	group, resource := s.Lock.Resource()
 	return fmt.Sprintf("authorizer.group(%s).resource(%s).namespace(%s).name(%s).check(%s).allowed()",
 		quote(group), quote(resource), quote(s.Namespace), quote(s.lock), quote(OperateVerb))
 }
@@ -178,16 +178,16 @@ var sameCommands = func() string {
 }()
 
 // sameRecord is true for an update that does not change the record.
-func sameRecord(kind LockKind) string {
-	if kind == Lease {
+func sameRecord(kind record.Kind) string {
+	if kind == record.Lease {
 		return "request.operation == 'UPDATE' && has(oldObject.spec) == has(object.spec) && (!has(object.spec) || object.spec == oldObject.spec)"
 	}
 	return "request.operation != 'DELETE' && variables.oldRecord == variables.newRecord"
 }
 
 // countless is true for an object without transitions.
-func countless(kind LockKind) string {
-	if kind == Lease {
+func countless(kind record.Kind) string {
+	if kind == record.Lease {
 		return "!has(object.spec) || !has(object.spec.leaseTransitions)"
 	}
 	return "variables.newRecord == ''"
@@ -230,7 +230,7 @@ func (s single) lockRules() []admissionv1.Validation {
 		judge(unless(fmt.Sprintf("variables.newManaged <= %d || variables.newManaged <= variables.oldManaged + (variables.same ? 0 : %d)", managedBulk, managedGrowth)),
 			"managedFields is too large", fmt.Sprintf("' (' + string(variables.newManaged) + ' characters, limit %d)'", managedBulk)),
 	}
-	if s.Lock == ConfigMap {
+	if s.Lock == record.ConfigMap {
 		all = append(all, judge(unless(sameField("immutable")), "only an operator may make a lock immutable", ""))
 		all = append(all, judge(unless("variables.same || variables.creates && variables.newRecord == '' || variables.newForm && "+readableTimes("new")),
 			"the record does not have the format that electors write", ""))
@@ -250,7 +250,7 @@ func aroundLocks(set string, locks []single) []Pair {
 			names = append(names, s.lock)
 		}
 		namespace, kind := group[0].Namespace, group[0].Lock
-		apiGroup, resource := kind.resource()
+		apiGroup, resource := kind.Resource()
 		return part{
 			what: namespace + "." + string(kind) + ".locks", namespaces: []string{namespace},
 			rules: rules(apiGroup, nil, []string{resource}, []string{"DELETE"}, nil),

@@ -4,12 +4,13 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // memberGuards returns policies for Leases in the namespaces of the locks. Each process publishes a Lease with the name of
 // its pod. A pod may write its own member Lease with itself as holder, and other Leases only if RBAC permits an update by name.
 func memberGuards(set string, locks []single) []Pair {
-	group, resource := Lease.resource()
+	group, resource := record.Lease.Resource()
 	return ownObjects(set, "members", locks, func(s single) bool { return s.Members }, resource, func(namespace string) ([]admissionv1.Variable, admissionv1.Validation) {
 		return []admissionv1.Variable{
 				{Name: "name", Expression: "(request.operation == 'DELETE' ? oldObject : object).metadata.name"},

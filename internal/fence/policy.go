@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/record"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		return Set{}, err
 	}
 	slices.SortFunc(locks, func(a, b single) int { return strings.Compare(a.where(), b.where()) }) // stored declarations have no order
-	for _, kind := range []LockKind{ConfigMap, Lease} {
+	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
 		if slices.ContainsFunc(locks, func(s single) bool { return s.Lock == kind }) {
 			set.Permanent = append(set.Permanent, permanent(kind))
 		}
@@ -120,7 +121,7 @@ func distinct(locks []single) (errs []error) {
 // lockNames returns errors for guarded objects with the name of a lock. Locks are excluded from guards by name only.
 func (g Guard) lockNames(locks []single) (errs []error) {
 	for _, s := range locks {
-		group, resource := s.Lock.resource()
+		group, resource := s.Lock.Resource()
 		if g.Group == group && slices.Contains(g.Names, s.lock) && slices.ContainsFunc(g.Resources, func(r string) bool { return r == resource || r == resource+"/*" }) {
 			errs = append(errs, fmt.Errorf("a guard selects %s %q, which is also the name of lock %s. Guards exclude objects with the name of a lock: rename the object", resource, s.lock, s.where()))
 		}
@@ -300,15 +301,15 @@ func exact(rules []admissionv1.NamedRuleWithOperations) bool {
 	})
 }
 
-func paramKind(kind LockKind) *admissionv1.ParamKind {
-	if kind == Lease {
+func paramKind(kind record.Kind) *admissionv1.ParamKind {
+	if kind == record.Lease {
 		return &admissionv1.ParamKind{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 	}
 	return &admissionv1.ParamKind{APIVersion: "v1", Kind: "ConfigMap"}
 }
 
 // permanent returns a policy that matches a resource that does not exist.
-func permanent(kind LockKind) Pair {
+func permanent(kind record.Kind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
 	return part{
 		what:  string(kind),
@@ -358,12 +359,4 @@ func (p part) within() *admissionv1.MatchResources {
 		}}
 	}
 	return match
-}
-
-// resource returns group and resource of the kind.
-func (k LockKind) resource() (group, resource string) {
-	if k == Lease {
-		return "coordination.k8s.io", "leases"
-	}
-	return "", "configmaps"
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func good() fence.Declaration {
 	return fence.Declaration{
-		Election: "istio-leader", Namespace: "istio-system", Lock: fence.ConfigMap,
+		Election: "istio-leader", Namespace: "istio-system", Lock: record.ConfigMap,
 		ServiceAccounts: []string{"istio-system/pilot"},
 		Guards:          []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"incumbent.dev/incumbent/internal/record"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -11,7 +12,7 @@ import (
 // Probe describes the writes of a guard, and a write that tests it as a dry run.
 type Probe struct {
 	// Lock, Namespace and Name identify the lock object.
-	Lock            LockKind
+	Lock            record.Kind
 	Namespace, Name string
 	// Coordinated is true if the holder has the name "<pod>.<lock>".
 	Coordinated bool

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func TestValidate_Kinds(t *testing.T) {
@@ -89,7 +90,7 @@ func TestProbes_ValidObjects(t *testing.T) {
 // An election in mode audit does not weaken the policies of an election in mode deny in the same namespace.
 func TestRender_ModesOfOneNamespace(t *testing.T) {
 	one := fence.Declaration{
-		Election: "one", Namespace: "ns", Lock: fence.Lease, ServiceAccounts: []string{"ns/a"}, Members: true, Coordinated: true,
+		Election: "one", Namespace: "ns", Lock: record.Lease, ServiceAccounts: []string{"ns/a"}, Members: true, Coordinated: true,
 		Guards: []fence.Guard{{Resources: []string{"secrets"}, Names: []string{"x"}}},
 	}
 	two := one

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/record"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 )
 
@@ -175,14 +176,14 @@ const nameless = "!has(request.name) || request.name == ''"
 
 // lockRules returns rules that match the lock objects of all elections.
 func lockRules(locks []single) []admissionv1.NamedRuleWithOperations {
-	names := map[LockKind][]string{}
+	names := map[record.Kind][]string{}
 	for _, s := range locks {
 		names[s.Lock] = append(names[s.Lock], s.lock)
 	}
 	var all []admissionv1.NamedRuleWithOperations
-	for _, kind := range []LockKind{ConfigMap, Lease} {
+	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
 		if len(names[kind]) > 0 {
-			group, resource := kind.resource()
+			group, resource := kind.Resource()
 			slices.Sort(names[kind])
 			all = append(all, rules(group, nil, []string{resource}, []string{"*"}, slices.Compact(names[kind]))...)
 		}

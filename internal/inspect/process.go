@@ -55,10 +55,8 @@ func (e Election) Acting() bool { return e.Process != nil && e.Process.Acting &&
 
 // observed returns the election of the lock object that an elector has seen.
 func observed(s leaderelection.Status) Election {
-	l := Lock{Kind: Lease, Namespace: s.Namespace, Name: s.Lock, strategy: s.Strategy}
-	if s.LockType == leaderelection.LockTypeConfigMap.String() {
-		l.Kind = ConfigMap
-	}
+	l := Lock{Namespace: s.Namespace, Name: s.Lock, strategy: s.Strategy}
+	_, l.Kind = s.LockType.Object()
 	switch object := s.Object.(type) {
 	case *coordinationv1.Lease:
 		l.Snapshot = k8sresourcelock.LeaseSnapshot(object)

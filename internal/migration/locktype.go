@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -45,23 +44,28 @@ type LockTypeCheck struct {
 	wake      chan struct{} // has room for one
 	elections []*leaderelection.LeaderElection
 
+	unread apirequest.Reported[*leaderelection.LeaderElection]
+
 	mu    sync.Mutex
 	found map[*leaderelection.LeaderElection]observation
 }
 
 // observation is the knowledge about one lock of the other type.
 type observation struct {
-	// record and raw are the record as last read. since is the time of the first read with this content.
-	record k8sresourcelock.LeaderElectionRecord
-	raw    string
-	since  time.Time
-	// renewed reports that the record changed between two reads, so a live process renews it.
-	renewed bool
-	// stale reports that the record has not changed for its lease duration.
-	stale bool
-	// failed reports that the last read failed and that this was logged.
-	failed bool
+	holder, raw string    // as last read
+	since       time.Time // of the first read with this content
+	state       state
 }
+
+// state is the state of a lock of the other type.
+type state uint8
+
+const (
+	none    state = iota // no holder, or a holder that may use both types
+	seen                 // a holder was read once
+	renewed              // the record changed between two reads, so a live process renews it
+	stale                // the record has not changed for its lease duration
+)
 
 // readTimeout bounds one read of a lock.
 const readTimeout = 5 * time.Second
@@ -110,7 +114,7 @@ func (c *LockTypeCheck) Run(ctx context.Context) error {
 		for _, le := range c.elections {
 			if c.check(ctx, le, time.Now()) {
 				wait = c.config.RetryPeriod
-			} else if s := le.Status(); s.Leading && s.LockType == leaderelection.LockTypeConfigMap.String() {
+			} else if s := le.Status(); s.Leading && s.LockType == leaderelection.LockTypeConfigMap {
 				wait = min(wait, checkEvery*c.config.RetryPeriod)
 			}
 		}
@@ -130,8 +134,9 @@ func (c *LockTypeCheck) Run(ctx context.Context) error {
 func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElection, now time.Time) (unfinished bool) {
 	status := le.Status()
 	other := otherType(status.LockType)
+	meta := metav1.ObjectMeta{Namespace: status.Namespace, Name: status.Lock}
 	readCtx, cancel := context.WithTimeout(ctx, readTimeout)
-	snap, err := c.lock(other, status.Namespace, status.Lock).Read(readCtx)
+	snap, err := k8sresourcelock.NewLock(other, meta, c.config.Client.Kube(), k8sresourcelock.ResourceLockConfig{}, nil).Read(readCtx)
 	cancel()
 	log := c.config.Logger.With("election", status.Lock, "ours", status.LockType, "other", other)
 	c.mu.Lock()
@@ -139,21 +144,25 @@ func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElec
 	before := c.found[le]
 	after, unfinished := before.next(snap, err, now, migrates(snap, status))
 	c.found[le] = after
-	switch {
-	case ctx.Err() != nil:
-	case after.failed && !before.failed:
+	if ctx.Err() != nil {
+		return unfinished
+	}
+	if c.unread.Failed(le, err) {
 		log.Info("failed to read the lock of the other type", "err", err)
-	case after.renewed && !before.renewed:
+	}
+	switch {
+	case after.state == before.state:
+	case after.state == renewed:
 		c.held.WithLabelValues(status.Lock).Set(1)
 		log.Warn("another installation uses a different lock type for this election, so two leaders can be active: "+
 			"set the same --lock everywhere, or --lock=multi while migrating",
-			"holder", after.record.HolderIdentity, "key", after.record.HolderKey)
-		c.recordEvents(status, other, after.record.HolderIdentity)
-	case before.renewed && !after.renewed:
+			"holder", after.holder, "key", snap.Record.HolderKey)
+		c.recordEvents(status, after.holder)
+	case before.state == renewed:
 		c.held.WithLabelValues(status.Lock).Set(0)
 		log.Info("the other installation no longer holds a lock of a different type")
-	case after.stale && !before.stale:
-		log.Info("found a stale lock of the other type; delete it", "holder", after.record.HolderIdentity)
+	case after.state == stale:
+		log.Info("found a stale lock of the other type; delete it", "holder", after.holder)
 	}
 	return unfinished
 }
@@ -161,64 +170,49 @@ func (c *LockTypeCheck) check(ctx context.Context, le *leaderelection.LeaderElec
 // next returns the observation after a further read, and whether another read is needed.
 func (o observation) next(snap k8sresourcelock.Snapshot, err error, now time.Time, migrates bool) (next observation, again bool) {
 	if err != nil {
-		o.failed = true
 		return o, !apierrors.IsForbidden(err)
 	}
-	found := snap.Record
-	raw := string(snap.Raw)
-	if found.HolderIdentity == "" || migrates {
-		return observation{}, false
-	}
-	lease := time.Duration(found.LeaseDurationSeconds) * time.Second
+	next = observation{holder: snap.Record.HolderIdentity, raw: string(snap.Raw), since: now}
 	switch {
-	case o.since.IsZero():
-		return observation{record: found, raw: raw, since: now}, true
-	case o.raw != raw:
-		return observation{record: found, raw: raw, since: now, renewed: true}, true
-	case now.Sub(o.since) <= lease:
-		o.failed = false
+	case next.holder == "" || migrates:
+		return observation{}, false
+	case o.state == none:
+		next.state = seen
+	case o.raw != next.raw:
+		next.state = renewed
+	case now.Sub(o.since) <= time.Duration(snap.Record.LeaseDurationSeconds)*time.Second:
 		return o, true
+	default:
+		next.state = stale
+		next.since = o.since
+		return next, false
 	}
-	return observation{record: found, raw: raw, since: o.since, stale: true}, false
+	return next, true
 }
 
 // migrates reports whether the holder of the other lock may use both types. The holder of the Lease then also holds the ConfigMap. The
 // holder of the ConfigMap is an incumbent: another process may hold the Lease.
 func migrates(other k8sresourcelock.Snapshot, status leaderelection.Status) bool {
-	if status.LockType == leaderelection.LockTypeLease.String() {
-		return strings.HasPrefix(other.Annotations[record.MarkerAnnotation], "v1 "+other.Record.HolderIdentity+" ")
+	if status.LockType == leaderelection.LockTypeLease {
+		snap, _ := other.Decode()
+		return snap.Annotations.Marker.Identity == snap.Record.Holder
 	}
 	return other.Record.HolderIdentity == status.Holder
 }
 
-func otherType(lockType string) string {
-	if lockType == leaderelection.LockTypeLease.String() {
-		return leaderelection.LockTypeConfigMap.String()
+func otherType(lockType leaderelection.LockType) leaderelection.LockType {
+	if lockType == leaderelection.LockTypeLease {
+		return leaderelection.LockTypeConfigMap
 	}
-	return leaderelection.LockTypeLease.String()
-}
-
-// lock returns the lock object of a type.
-func (c *LockTypeCheck) lock(lockType, namespace, name string) k8sresourcelock.Lock {
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	if lockType == leaderelection.LockTypeLease.String() {
-		return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.config.Client.Kube().CoordinationV1()}
-	}
-	return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c.config.Client.Kube().CoreV1()}
-}
-
-// lockObjects are the object kinds of the lock types, for Events.
-var lockObjects = map[string]corev1.ObjectReference{
-	leaderelection.LockTypeConfigMap.String(): {APIVersion: "v1", Kind: "ConfigMap"},
-	leaderelection.LockTypeLease.String():     {APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+	return leaderelection.LockTypeLease
 }
 
 // recordEvents writes a warning on both locks, so that a user of either installation finds it.
-func (c *LockTypeCheck) recordEvents(status leaderelection.Status, other, holder string) {
-	for _, lockType := range []string{status.LockType, other} {
-		object := lockObjects[lockType]
-		object.Namespace = status.Namespace
-		object.Name = status.Lock
+func (c *LockTypeCheck) recordEvents(status leaderelection.Status, holder string) {
+	other := otherType(status.LockType)
+	for _, kind := range []leaderelection.LockType{status.LockType, other} {
+		object := corev1.ObjectReference{Namespace: status.Namespace, Name: status.Lock}
+		object.APIVersion, object.Kind = kind.Object()
 		c.config.Events.Eventf(&object, corev1.EventTypeWarning, "LeaderElection",
 			"%s uses the %s while %s holds the %s: two leaders can be active", status.Identity, status.LockType, holder, other)
 	}
@@ -231,8 +225,8 @@ func (c *LockTypeCheck) Problem(le *leaderelection.LeaderElection) string {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if found := c.found[le]; found.renewed {
-		return fmt.Sprintf("%s holds the %s", found.record.HolderIdentity, otherType(le.Status().LockType))
+	if found := c.found[le]; found.state == renewed {
+		return fmt.Sprintf("%s holds the %s", found.holder, otherType(le.Status().LockType))
 	}
 	return ""
 }

@@ -65,20 +65,14 @@ func TestObservation(t *testing.T) {
 		"stale":       {first, {snap: record("1"), after: 10 * time.Second, again: true, want: "seen"}, {snap: record("1"), after: 11 * time.Second, want: "stale"}},
 		"holder died": {first, renewed, {snap: record("2"), after: 11 * time.Second, want: "stale"}},
 		"migrates":    {first, {snap: record("2"), moves: true}},
-		"forbidden":   {{err: forbidden, want: "failed"}},
-		"away":        {{err: errAway, again: true, want: "failed"}, first},
+		"forbidden":   {{err: forbidden}},
+		"away":        {{err: errAway, again: true}, first},
 	} {
 		var o observation
 		for i, r := range reads {
 			var again bool
 			o, again = o.next(r.snap, r.err, begin.Add(r.after), r.moves)
-			got := map[bool]string{true: "seen"}[!o.since.IsZero()]
-			for word, holds := range map[string]bool{"renewed": o.renewed, "stale": o.stale, "failed": o.failed} {
-				if holds {
-					got = word
-				}
-			}
-			if got != r.want || again != r.again {
+			if got := [...]string{"", "seen", "renewed", "stale"}[o.state]; got != r.want || again != r.again {
 				t.Errorf("%s, read %d: %q, again %v", name, i, got, again)
 			}
 		}
@@ -98,8 +92,8 @@ func TestMigrates(t *testing.T) {
 		"an istiod holds the ConfigMap":               {lease, "b", "", false},
 		"an istiod left the marker of an incumbent":   {lease, "b", "v1 a 3 handover", false},
 	} {
-		other := locks.Snapshot{Exists: true, Record: locks.LeaderElectionRecord{HolderIdentity: x.holder}, Annotations: map[string]string{record.MarkerAnnotation: x.marker}}
-		ours := leaderelection.Status{LockType: x.ours}
+		other := locks.Snapshot{Exists: true, Raw: []byte(x.holder), Record: locks.LeaderElectionRecord{HolderIdentity: x.holder}, Annotations: map[string]string{record.MarkerAnnotation: x.marker}}
+		ours := leaderelection.Status{LockType: leaderelection.LockType(x.ours)}
 		ours.Holder = "a"
 		if got := migrates(other, ours); got != x.want {
 			t.Errorf("%s: %v", name, got)
@@ -187,7 +181,7 @@ func TestCheck_ReportsEachStateOnce(t *testing.T) {
 		{notFound, 0, false, 0, "", ""},
 		{away, 0, true, 0, failed, ""},
 		{away, 0, true, 0, "", ""},
-		{denied, 0, false, 0, "", ""},
+		{denied, 0, false, 0, failed, ""}, // for another reason
 		{held(1), 0, true, 0, "", ""},
 		{held(1), 10 * time.Second, true, 0, "", ""},
 		{held(2), 11 * time.Second, true, 1, different, problem},

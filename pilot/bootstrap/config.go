@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -111,7 +112,7 @@ func (c Config) withDefaults() Config {
 	c.IngressMode = cmp.Or(c.IngressMode, string(ingress.Strict))
 	c.IngressClass = cmp.Or(c.IngressClass, "istio")
 	c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
-	c.LockType = cmp.Or(c.LockType, leaderelection.LockTypeConfigMap.String())
+	c.LockType = cmp.Or(c.LockType, string(leaderelection.LockTypeConfigMap))
 	c.StopLimit = cmp.Or(c.StopLimit, defaultStopLimit)
 	c.Revision = cmp.Or(c.Revision, "default")
 	if c.Logger == nil {
@@ -160,10 +161,10 @@ func (c Config) Validate() error {
 		wrong("--ingress-controller-mode: %w", err)
 	}
 	named("--ingress-service", c.withDefaults().IngressService, "", validation.IsDNS1035Label)
-	if _, err := lockType(c.LockType); err != nil {
-		wrong("--lock: %w", err)
+	if lock := c.withDefaults().LockType; !slices.Contains([]string{string(leaderelection.LockTypeConfigMap), lockMulti, string(leaderelection.LockTypeLease)}, lock) {
+		wrong("--lock: %q is not one of configmap, multi, lease", lock)
 	}
-	if c.ElectionStrategy != "" && c.LockType != leaderelection.LockTypeLease.String() {
+	if c.ElectionStrategy != "" && c.LockType != string(leaderelection.LockTypeLease) {
 		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)
 	}
 	if c.Burst < 0 {
@@ -184,16 +185,6 @@ func (c Config) validateAddresses(wrong func(format string, args ...any)) {
 
 // lockMulti is the LockType of a migration: the lock is a Lease, and the ConfigMap of the same name is its held predecessor.
 const lockMulti = "multi"
-
-func lockType(name string) (leaderelection.LockType, error) {
-	switch name {
-	case "", leaderelection.LockTypeConfigMap.String():
-		return leaderelection.LockTypeConfigMap, nil
-	case leaderelection.LockTypeLease.String(), lockMulti:
-		return leaderelection.LockTypeLease, nil
-	}
-	return 0, fmt.Errorf("%q is not one of configmap, multi, lease", name)
-}
 
 // restConfig returns the client configuration of the cluster.
 func (c Config) restConfig() (*rest.Config, error) {

@@ -208,9 +208,9 @@ func (s *site) warm(row election, j job, lock string, log *slog.Logger) func(con
 }
 
 func (s *site) electionConfig(row election) leaderelection.Config {
-	lock, _ := lockType(s.config.LockType) // validated
-	if row.lease {
-		lock = leaderelection.LockTypeLease
+	lock := leaderelection.LockTypeLease
+	if !row.lease && s.config.LockType != lockMulti {
+		lock = leaderelection.LockType(s.config.LockType)
 	}
 	c := s.config.Config
 	c.ElectionID = row.id

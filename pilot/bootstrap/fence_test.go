@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/fences"
 )
 
@@ -26,7 +27,7 @@ func (e *environment) guardedName() string { return guarded + "-" + e.home }
 func (e *environment) installFence(t *testing.T, rows []election) (remove func()) {
 	t.Helper()
 	_, remove = fences.Install(t, e.admin.Kube(), e.home, fence.Declaration{
-		Election: electionID, Namespace: e.home, Lock: fence.ConfigMap, ServiceAccounts: []string{e.home + "/pilot"}, Guards: rows[0].writes,
+		Election: electionID, Namespace: e.home, Lock: record.ConfigMap, ServiceAccounts: []string{e.home + "/pilot"}, Guards: rows[0].writes,
 	})
 	return remove
 }

@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,32 +16,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
-// LockType is the type of the lock object of an election.
-type LockType uint8
+// LockType is the type of the lock object of an election. The zero value means a Lease.
+type LockType = record.Kind
 
 const (
-	// LockTypeLease stores the record in the spec of a Lease. It is the zero value.
-	LockTypeLease LockType = iota
+	// LockTypeLease stores the record in the spec of a Lease.
+	LockTypeLease = record.Lease
 	// LockTypeConfigMap stores the record in an annotation of a ConfigMap.
-	LockTypeConfigMap
+	LockTypeConfigMap = record.ConfigMap
 )
-
-// String returns "lease" or "configmap".
-func (l LockType) String() string {
-	switch l {
-	case LockTypeConfigMap:
-		return "configmap"
-	case LockTypeLease:
-		return "lease"
-	}
-	return fmt.Sprintf("LockType(%d)", uint8(l))
-}
 
 // Config configures the part of a process in an election.
 type Config struct {
@@ -135,6 +126,12 @@ func (c Config) withDefaults() Config {
 	if c.Revision == "" {
 		c.Revision = "default"
 	}
+	c.Lock = cmp.Or(c.Lock, LockTypeLease)
+	if c.Predecessor != nil {
+		p := *c.Predecessor
+		p.Lock = cmp.Or(p.Lock, LockTypeLease)
+		c.Predecessor = &p
+	}
 	setDefault(&c.LeaseDuration, DefaultLeaseDuration)
 	setDefault(&c.RenewDeadline, DefaultRenewDeadline)
 	setDefault(&c.RetryPeriod, DefaultRetryPeriod)
@@ -200,7 +197,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("the Revision %q: %s", c.Revision, problem))
 	}
 	if c.Lock != LockTypeConfigMap && c.Lock != LockTypeLease {
-		errs = append(errs, fmt.Errorf("the Lock %v is neither LockTypeConfigMap nor LockTypeLease", c.Lock))
+		errs = append(errs, fmt.Errorf("the Lock %q is neither LockTypeConfigMap nor LockTypeLease", c.Lock))
 	}
 	errs = append(errs, c.validateLockMeta(), c.validatePodLabel())
 	if c.Predecessor != nil {

@@ -38,7 +38,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Namespace: "istio-system", ElectionID: "new", Identity: l.cfg.Identity, Revision: "default",
+		Namespace: "istio-system", ElectionID: "new", Identity: l.cfg.Identity, Revision: "default", Lock: LockTypeLease,
 		LeaseDuration: 30 * time.Second, RenewDeadline: 15 * time.Second, RetryPeriod: 7500 * time.Millisecond,
 		HealthTolerance: 20 * time.Second, Logger: slog.Default(),
 	}
@@ -46,7 +46,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Errorf("%+v", l.cfg)
 	}
 	given := Config{
-		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary",
+		Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary", Lock: LockTypeConfigMap,
 		LeaseDuration: 20 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		HealthTolerance: time.Second, Logger: slog.New(slog.DiscardHandler),
 	}
@@ -119,7 +119,7 @@ func TestConfigValidate(t *testing.T) {
 		"no election":       {change: func(c *Config) { c.ElectionID = "" }, want: []string{"no ElectionID: name the election, e.g. " + NamespaceController}, not: "no Namespace"},
 		"no namespace":      {change: func(c *Config) { c.Namespace = "" }, want: []string{"no Namespace: name the namespace"}, not: "no ElectionID"},
 		"no such revision":  {change: func(c *Config) { c.Revision = "A b" }, want: []string{`the Revision "A b"`}},
-		"no such lock":      {change: func(c *Config) { c.Lock = 7 }, want: []string{"the Lock LockType(7) is neither LockTypeConfigMap nor LockTypeLease"}},
+		"no such lock":      {change: func(c *Config) { c.Lock = "x" }, want: []string{`the Lock "x" is neither LockTypeConfigMap nor LockTypeLease`}},
 		"its own lock":      {change: func(c *Config) { c.Predecessor = &Predecessor{Name: "new"} }, want: []string{"the Predecessor new is the election's own lock"}},
 		"a lease too short": {change: func(c *Config) { c.LeaseDuration = time.Second }, want: []string{"LeaseDuration 1s must be greater than RenewDeadline"}},
 		"lock labels":       {change: func(c *Config) { c.LockLabels = map[string]string{"app.kubernetes.io/name": "x"} }},
@@ -133,7 +133,7 @@ func TestConfigValidate(t *testing.T) {
 		"long label": {change: func(c *Config) {
 			c.LabelPod, c.ElectionID = types.NamespacedName{Namespace: "n", Name: "x"}, strings.Repeat("x", 64)
 		}, want: []string{"the label incumbent.dev/leader cannot have the value"}},
-		"all": {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", 7 }, want: []string{"no ElectionID", "no Namespace", "the Lock LockType(7)"}},
+		"all": {change: func(c *Config) { c.ElectionID, c.Namespace, c.Lock = "", "", "x" }, want: []string{"no ElectionID", "no Namespace", `the Lock "x"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := Config{Namespace: "istio-system", ElectionID: "new", Identity: "a", Revision: "canary"}

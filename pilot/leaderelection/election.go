@@ -176,10 +176,7 @@ func (l *LeaderElection) lock(client kubernetes.Interface, shared *k8sresourcelo
 
 func (l *LeaderElection) lockOn(client kubernetes.Interface, meta metav1.ObjectMeta, kind LockType, shared *k8sresourcelock.Shared) k8sresourcelock.Lock {
 	who := k8sresourcelock.ResourceLockConfig{Identity: l.cfg.holder(), Key: l.cfg.key(), EventRecorder: l.cfg.EventRecorder}
-	if kind == LockTypeConfigMap {
-		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: who}
-	}
-	return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: who, Shared: shared}
+	return k8sresourcelock.NewLock(kind, meta, client, who, shared)
 }
 
 // AddRunFunction adds a function that runs while this process leads. stop is closed when the function

@@ -14,7 +14,7 @@ import (
 // An election with each type of lock, from start to stop.
 func TestElection(t *testing.T) {
 	for _, kind := range []LockType{LockTypeConfigMap, LockTypeLease} {
-		t.Run(kind.String(), func(t *testing.T) {
+		t.Run(string(kind), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, s *lockServer) {
 				before := s.candidate(t, "before", func(c *Config) { c.Lock = kind }).starts(t)
 				passes(time.Second)
@@ -73,7 +73,7 @@ func checkLeadersStatus(t *testing.T, got Status, kind LockType) {
 		t.Errorf("token %d, since %v", got.Term.Token, since)
 	}
 	want := Status{
-		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind.String(),
+		ElectionID: locktest.Name, Namespace: locktest.Namespace, Lock: locktest.Name, LockType: kind,
 		Identity: "a", Key: "stable", Validity: playRenew, Running: true, Warm: true, Ranked: true,
 		Status: k8sleaderelection.Status{
 			Phase: "leading", Reason: got.Reason, Since: got.Since, Leading: true, ValidFor: got.ValidFor, Term: got.Term, Known: true,

@@ -34,7 +34,7 @@ type Predecessor struct {
 	Namespace string
 	// Name of the lock object.
 	Name string
-	// Lock is the kind of the lock object: LockTypeConfigMap or LockTypeLease.
+	// Lock is the kind of the lock object. Default: LockTypeLease.
 	Lock LockType
 	// Hold keeps the old lock: the election campaigns for it, and inside each of its terms for the new lock. It leads only in a term
 	// of both, and releases the new lock before the old one. Handovers and operator commands use the old lock, which is created
@@ -48,7 +48,7 @@ func (p Predecessor) validate() error {
 		errs = append(errs, fmt.Errorf("the Predecessor's Name %q: %s", p.Name, problem))
 	}
 	if p.Lock != LockTypeConfigMap && p.Lock != LockTypeLease {
-		errs = append(errs, fmt.Errorf("the Predecessor's Lock %v is neither LockTypeConfigMap nor LockTypeLease", p.Lock))
+		errs = append(errs, fmt.Errorf("the Predecessor's Lock %q is neither LockTypeConfigMap nor LockTypeLease", p.Lock))
 	}
 	return errors.Join(errs...)
 }

@@ -193,7 +193,7 @@ func TestPredecessor_Validate(t *testing.T) {
 		"another kind":      {Predecessor{Name: "new", Lock: LockTypeConfigMap}, LockTypeLease, ""},
 		"no name":           {Predecessor{Lock: LockTypeConfigMap}, LockTypeConfigMap, `the Predecessor's Name ""`},
 		"invalid name":      {Predecessor{Name: "Old", Lock: LockTypeLease}, LockTypeConfigMap, `the Predecessor's Name "Old"`},
-		"no such lock":      {Predecessor{Name: "old", Lock: 7}, LockTypeConfigMap, "is neither LockTypeConfigMap nor LockTypeLease"},
+		"no such lock":      {Predecessor{Name: "old", Lock: "x"}, LockTypeConfigMap, "is neither LockTypeConfigMap nor LockTypeLease"},
 		"own lock":          {Predecessor{Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
 		"own namespace":     {Predecessor{Namespace: "istio-system", Name: "new", Lock: LockTypeLease}, LockTypeLease, "is the election's own lock"},
 	} {

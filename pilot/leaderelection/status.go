@@ -11,12 +11,11 @@ import (
 type Status struct {
 	// Status is the status of the elector. Phase is also "disabled" if Config.Disabled is true.
 	k8sleaderelection.Status
-	// ElectionID and Namespace are those of the Config. Lock is the name of the lock object. LockType is
-	// "configmap" or "lease".
-	ElectionID string `json:"id"`
-	Namespace  string `json:"-"`
-	Lock       string `json:"-"`
-	LockType   string `json:"-"`
+	// ElectionID and Namespace are those of the Config. Lock is the name of the lock object, LockType is its type.
+	ElectionID string   `json:"id"`
+	Namespace  string   `json:"-"`
+	Lock       string   `json:"-"`
+	LockType   LockType `json:"-"`
 	// Identity and Key are the identity and key of this candidate.
 	Identity string `json:"identity"`
 	Key      string `json:"key"`
@@ -42,7 +41,7 @@ const Disabled = "disabled"
 // Status returns the current state.
 func (l *LeaderElection) Status() Status {
 	s := Status{
-		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock.String(),
+		ElectionID: l.cfg.ElectionID, Namespace: l.cfg.Namespace, Lock: l.cfg.lockName(), LockType: l.cfg.Lock,
 		Identity: l.cfg.holder(), Key: l.cfg.key(), Validity: l.cfg.RenewDeadline,
 		Ranked: !l.cfg.PerRevision, Running: l.running.Load(), Warm: l.warmed.Load(), Waiting: l.predecessor.waiting.Load(),
 	}

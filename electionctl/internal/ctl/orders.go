@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -299,11 +300,8 @@ func (p *Program) showChange(c *clients, before inspect.Election, otherwise stri
 // lock returns the lock of an election.
 func (c *clients) lock(e inspect.Election) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Name}
-	config := k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}
-	if e.Lock == inspect.ConfigMap {
-		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c.kube.CoreV1(), LockConfig: config}
-	}
-	return &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c.kube.CoordinationV1(), LockConfig: config}
+	kind := leaderelection.LockType(strings.ToLower(e.Lock))
+	return k8sresourcelock.NewLock(kind, meta, c.kube, k8sresourcelock.ResourceLockConfig{Identity: "electionctl"}, nil)
 }
 
 // requester returns the user name.

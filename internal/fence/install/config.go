@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
@@ -88,7 +89,7 @@ func (c Config) withDefaults() Config {
 		c.Set = c.Namespace
 	}
 	if c.Lock == "" {
-		c.Lock = string(fence.ConfigMap)
+		c.Lock = string(record.ConfigMap)
 	}
 	if len(c.ServiceAccounts) == 0 {
 		c.ServiceAccounts = []string{"pilot-" + fence.RevisionWord}
@@ -128,7 +129,7 @@ func (c Config) declarations() ([]fence.Declaration, error) {
 		d := c.declaration(e)
 		all = append(all, d)
 		if c.Lock == lockMulti && !e.Lease && !c.WithoutLockGuard {
-			d.Lock = fence.Lease
+			d.Lock = record.Lease
 			d.Guards = nil
 			all = append(all, d)
 		}
@@ -138,14 +139,14 @@ func (c Config) declarations() ([]fence.Declaration, error) {
 
 func (c Config) declaration(e Election) fence.Declaration {
 	d := fence.Declaration{
-		Election: e.ID, Namespace: c.Namespace, Lock: fence.LockKind(c.Lock),
+		Election: e.ID, Namespace: c.Namespace, Lock: record.Kind(c.Lock),
 		ServiceAccounts: c.qualified(c.ServiceAccounts), Others: c.qualified(c.Others), Coordinators: c.Coordinators,
 		Coordinated: c.Coordinated && e.Coordinated, Guards: e.Guards, WithoutLockGuard: c.WithoutLockGuard, Members: true,
 	}
 	if e.Lease {
-		d.Lock = fence.Lease
+		d.Lock = record.Lease
 	} else if c.Lock == lockMulti {
-		d.Lock = fence.ConfigMap
+		d.Lock = record.ConfigMap
 	}
 	if e.PerRevision {
 		d.Revisions = c.Revisions

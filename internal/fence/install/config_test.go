@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // configElections are an election that all revisions share and one per revision.
 var configElections = []Election{{ID: "all", Coordinated: true, Guards: []fence.Guard{configMap()}}, {ID: "each", Lease: true, PerRevision: true, Guards: []fence.Guard{configMap()}}}
 
 func TestConfig_Declarations(t *testing.T) {
-	defaults := fence.Declaration{Namespace: "istio-system", Lock: fence.ConfigMap, ServiceAccounts: []string{"istio-system/pilot-x", "istio-system/pilot-y"}}
+	defaults := fence.Declaration{Namespace: "istio-system", Lock: record.ConfigMap, ServiceAccounts: []string{"istio-system/pilot-x", "istio-system/pilot-y"}}
 	for name, x := range map[string]struct {
 		config Config
 		shared fence.Declaration
@@ -25,12 +26,12 @@ func TestConfig_Declarations(t *testing.T) {
 		"defaults": {Config{}, defaults, fence.Declaration{Namespace: "istio-system", ServiceAccounts: []string{"istio-system/pilot-{revision}"}}},
 		"accounts": {
 			Config{Namespace: "mesh", ServiceAccounts: []string{"a-{revision}", "ns/b"}, Others: []string{"c-*"}},
-			fence.Declaration{Namespace: "mesh", Lock: fence.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y", "ns/b"}, Others: []string{"mesh/c-*"}},
+			fence.Declaration{Namespace: "mesh", Lock: record.ConfigMap, ServiceAccounts: []string{"mesh/a-x", "mesh/a-y", "ns/b"}, Others: []string{"mesh/c-*"}},
 			fence.Declaration{Namespace: "mesh", ServiceAccounts: []string{"mesh/a-{revision}", "ns/b"}, Others: []string{"mesh/c-*"}},
 		},
 		"coordinated": {
 			Config{Lock: "lease", ServiceAccounts: []string{"a"}, Coordinators: []string{"c"}, Coordinated: true, WithoutLockGuard: true, Mode: "audit"},
-			fence.Declaration{Namespace: "istio-system", Lock: fence.Lease, ServiceAccounts: []string{"istio-system/a"}, Coordinators: []string{"c"}, Coordinated: true, WithoutLockGuard: true, Mode: fence.Audit},
+			fence.Declaration{Namespace: "istio-system", Lock: record.Lease, ServiceAccounts: []string{"istio-system/a"}, Coordinators: []string{"c"}, Coordinated: true, WithoutLockGuard: true, Mode: fence.Audit},
 			fence.Declaration{Namespace: "istio-system", ServiceAccounts: []string{"istio-system/a"}, Coordinators: []string{"c"}, WithoutLockGuard: true, Mode: fence.Audit},
 		},
 	} {
@@ -41,7 +42,7 @@ func TestConfig_Declarations(t *testing.T) {
 		x.config.Revisions = []string{"x", "y"}
 		x.shared.Election = "all"
 		x.each.Election = "each"
-		x.each.Lock = fence.Lease
+		x.each.Lock = record.Lease
 		x.each.Revisions = x.config.Revisions
 		want := []fence.Declaration{x.shared, x.each}
 		for i := range want {

@@ -11,15 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // declaredForTwo are declarations of an election per revision and of a shared one.
 func declaredForTwo() []fence.Declaration {
 	guard := fence.Guard{Resources: []string{"secrets"}, Labels: map[string]string{"rev": "{revision}"}}
 	return []fence.Declaration{
-		{Election: "shared", Namespace: home, Lock: fence.ConfigMap, ServiceAccounts: []string{"home/p-a", "home/p-b"}, Others: []string{"home/p-*"}, Guards: []fence.Guard{configMap()}, Members: true},
-		{Election: "each", Namespace: home, Lock: fence.Lease, Revisions: []string{"b", "a"}, ServiceAccounts: []string{"home/p-{revision}"}, Guards: []fence.Guard{guard}, Members: true, Mode: fence.Warn},
-		{Election: "elsewhere", Namespace: work, Lock: fence.Lease, ServiceAccounts: []string{"home/p-a"}},
+		{Election: "shared", Namespace: home, Lock: record.ConfigMap, ServiceAccounts: []string{"home/p-a", "home/p-b"}, Others: []string{"home/p-*"}, Guards: []fence.Guard{configMap()}, Members: true},
+		{Election: "each", Namespace: home, Lock: record.Lease, Revisions: []string{"b", "a"}, ServiceAccounts: []string{"home/p-{revision}"}, Guards: []fence.Guard{guard}, Members: true, Mode: fence.Warn},
+		{Election: "elsewhere", Namespace: work, Lock: record.Lease, ServiceAccounts: []string{"home/p-a"}},
 	}
 }
 

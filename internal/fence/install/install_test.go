@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func TestApply_Unchanged(t *testing.T) {
@@ -236,7 +237,7 @@ func calm(servers int) *world {
 func simple(t *testing.T, set string, accounts ...string) fence.Set {
 	t.Helper()
 	return render(t, set, fence.Declaration{
-		Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: accounts,
+		Election: elections[0], Namespace: home, Lock: record.Lease, ServiceAccounts: accounts,
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"x"}}},
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func TestRemove(t *testing.T) {
@@ -71,7 +72,7 @@ func TestRemove(t *testing.T) {
 func TestConflicts(t *testing.T) {
 	declared := func(election, account string) fence.Declaration {
 		return fence.Declaration{
-			Election: election, Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{account},
+			Election: election, Namespace: home, Lock: record.Lease, ServiceAccounts: []string{account},
 			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{election}}},
 		}
 	}
@@ -100,7 +101,7 @@ func TestConflicts(t *testing.T) {
 func TestScopes(t *testing.T) {
 	guarded := func(guard fence.Guard) fence.Set {
 		return render(t, home, fence.Declaration{
-			Election: elections[0], Namespace: home, Lock: fence.Lease, ServiceAccounts: []string{"home/p1"}, Guards: []fence.Guard{guard},
+			Election: elections[0], Namespace: home, Lock: record.Lease, ServiceAccounts: []string{"home/p1"}, Guards: []fence.Guard{guard},
 		})
 	}
 	byNamespace := func(group, resource string) fence.Set {

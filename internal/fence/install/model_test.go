@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // upgradesVariable is the number of random upgrades.
@@ -34,7 +35,7 @@ var (
 func declared(r *rand.Rand, e string) fence.Declaration {
 	accounts := [][]string{{"home/p1"}, {"home/p1", "home/p2"}, {"home/p2", "home/p1"}}
 	d := fence.Declaration{
-		Election: e, Namespace: home, Lock: []fence.LockKind{fence.ConfigMap, fence.Lease}[r.IntN(2)],
+		Election: e, Namespace: home, Lock: []record.Kind{record.ConfigMap, record.Lease}[r.IntN(2)],
 		ServiceAccounts: accounts[r.IntN(len(accounts))], WithoutLockGuard: r.IntN(4) == 0,
 	}
 	for range r.IntN(5) {

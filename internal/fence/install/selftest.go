@@ -72,10 +72,7 @@ func NewSelfTest(client kube.Client, config SelfTestConfig) *SelfTest {
 // Add adds an election whose fence has these guards.
 func (s *SelfTest) Add(status func() leaderelection.Status, guards []fence.Guard) {
 	now := status()
-	declaration := fence.Declaration{Election: now.Lock, Namespace: now.Namespace, Lock: fence.Lease, Guards: guards}
-	if now.LockType == leaderelection.LockTypeConfigMap.String() {
-		declaration.Lock = fence.ConfigMap
-	}
+	declaration := fence.Declaration{Election: now.Lock, Namespace: now.Namespace, Lock: now.LockType, Guards: guards}
 	e := tested{status: status}
 	for _, p := range fence.Probes(declaration) {
 		if p.Object != nil {
@@ -218,11 +215,8 @@ func (s *SelfTest) report(now leaderelection.Status, state fence.State) {
 
 // event records an Event on the lock object that the fence uses.
 func (s *SelfTest) event(now leaderelection.Status, kind, format string, args ...any) {
-	object := corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: now.Namespace, Name: now.Lock}
-	if now.LockType == leaderelection.LockTypeConfigMap.String() {
-		object.APIVersion = "v1"
-		object.Kind = "ConfigMap"
-	}
+	object := corev1.ObjectReference{Namespace: now.Namespace, Name: now.Lock}
+	object.APIVersion, object.Kind = now.LockType.Object()
 	s.Events.Eventf(&object, kind, "WriteFence", format, args...)
 }
 

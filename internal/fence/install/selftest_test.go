@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -260,7 +261,7 @@ func TestSelfTest_ReportsChanges(t *testing.T) {
 	for lock, kind := range map[string]string{"configmap": "ConfigMap", "lease": "Lease"} {
 		s := newSelfTested(t, "a")
 		now := following
-		now.LockType = lock
+		now.LockType = leaderelection.LockType(lock)
 		about := kind + " sys/e WriteFence: "
 		for i, step := range []struct {
 			state  fence.State
@@ -341,10 +342,10 @@ func TestSelfTest_RunSchedule(t *testing.T) {
 }
 
 func TestSelfTest_ProbesByLockType(t *testing.T) {
-	for lock, want := range map[string]fence.LockKind{"configmap": fence.ConfigMap, "lease": fence.Lease} {
+	for lock, want := range map[string]record.Kind{"configmap": record.ConfigMap, "lease": record.Lease} {
 		s := NewSelfTest(clientOf(t, stubbed(nil)), SelfTestConfig{Interval: time.Second})
 		s.Add(func() leaderelection.Status {
-			return leaderelection.Status{Lock: "e", Namespace: "sys", LockType: lock}
+			return leaderelection.Status{Lock: "e", Namespace: "sys", LockType: leaderelection.LockType(lock)}
 		}, []fence.Guard{configMap()})
 		if p := s.elections[0].probes[0]; p.Lock != want || p.Namespace != "sys" || p.Name != "e" || s.Interval != time.Second {
 			t.Errorf("%s: %s %s/%s every %v", lock, p.Lock, p.Namespace, p.Name, s.Interval)

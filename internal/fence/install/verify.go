@@ -226,11 +226,7 @@ func impersonate(config *rest.Config, account, pod string) *rest.Config {
 // holder returns the pod that the lock names.
 func (v *verifier) holder(p fence.Probe) (holder string, there bool, err error) {
 	at := metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}
-	var lock k8sresourcelock.Lock = &k8sresourcelock.ConfigMapLock{ConfigMapMeta: at, Client: v.client.Kube().CoreV1()}
-	if p.Lock == fence.Lease {
-		lock = &k8sresourcelock.LeaseLock{LeaseMeta: at, Client: v.client.Kube().CoordinationV1()}
-	}
-	snap, err := lock.Read(v.ctx)
+	snap, err := k8sresourcelock.NewLock(p.Lock, at, v.client.Kube(), k8sresourcelock.ResourceLockConfig{}, nil).Read(v.ctx)
 	if err != nil {
 		return "", false, fmt.Errorf("read %s: %w", p.Where(), err)
 	}

@@ -13,10 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 func guarding(guards ...fence.Guard) fence.Declaration {
-	return fence.Declaration{Election: "e", Namespace: "sys", Lock: fence.Lease, ServiceAccounts: []string{"sys/pilot"}, Guards: guards}
+	return fence.Declaration{Election: "e", Namespace: "sys", Lock: record.Lease, ServiceAccounts: []string{"sys/pilot"}, Guards: guards}
 }
 
 // fenced is an API server with a fence in effect: only pod-1 leads and may write.
@@ -247,7 +248,7 @@ func TestVerify_Findings(t *testing.T) {
 
 func TestVerify_InstalledObjects(t *testing.T) {
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
-	d.Lock = fence.ConfigMap
+	d.Lock = record.ConfigMap
 	j, set := fenced(t, d)
 	j.has("v1", "ConfigMap", "/api/v1", "sys", "configmaps", "e", map[string]any{"metadata": map[string]any{
 		"name": "e", "namespace": "sys", "annotations": map[string]any{
@@ -293,19 +294,19 @@ func TestVerify_CannotRead(t *testing.T) {
 	unable := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}}
 	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"
 	for name, x := range map[string]struct {
-		lock   fence.LockKind
+		lock   record.Kind
 		change func(j *judging, set fence.Set)
 		want   string
 	}{
-		"policy": {fence.Lease, func(j *judging, set fence.Set) { j.objects[policies+set.Permanent[0].Name()] = unable }, "read "},
-		"kinds": {fence.Lease, func(j *judging, _ fence.Set) {
+		"policy": {record.Lease, func(j *judging, set fence.Set) { j.objects[policies+set.Permanent[0].Name()] = unable }, "read "},
+		"kinds": {record.Lease, func(j *judging, _ fence.Set) {
 			delete(j.objects, "/api")
 			delete(j.objects, "/apis")
 		}, "discover kinds: "},
-		"lease": {fence.Lease, func(j *judging, _ fence.Set) {
+		"lease": {record.Lease, func(j *judging, _ fence.Set) {
 			j.objects["/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"] = unable
 		}, "read lease sys/e: "},
-		"configmap": {fence.ConfigMap, func(j *judging, _ fence.Set) { j.objects["/api/v1/namespaces/sys/configmaps/e"] = unable }, "read configmap sys/e: "},
+		"configmap": {record.ConfigMap, func(j *judging, _ fence.Set) { j.objects["/api/v1/namespaces/sys/configmaps/e"] = unable }, "read configmap sys/e: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
@@ -319,7 +320,7 @@ func TestVerify_CannotRead(t *testing.T) {
 		})
 	}
 	d := guarding(configMap())
-	d.Lock = fence.ConfigMap
+	d.Lock = record.ConfigMap
 	j, set := fenced(t, d)
 	skipped := "skipped  configmap sys/e guards configmaps for sys/pilot: the leader may write: the lock does not exist. Until a candidate leads, all guarded writes are rejected"
 	if got := verified(t, j, set, d); !slices.Contains(got, skipped) {

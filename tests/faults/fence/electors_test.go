@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/defaults"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/tests/cluster"
@@ -37,12 +38,12 @@ func (s *stage) run(config *rest.Config, c leaderelection.Config) (le *leaderele
 }
 
 func TestFence_AdmitsElectors(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s := newStage(t, kind)
 		atA, atB := s.identity("a", account), s.identity("b", account)
 		s.install(s.declaration())
 		watcher := defaults.New("stable")
-		lock := map[fence.LockKind]leaderelection.LockType{fence.ConfigMap: leaderelection.LockTypeConfigMap, fence.Lease: leaderelection.LockTypeLease}[kind]
+		lock := map[record.Kind]leaderelection.LockType{record.ConfigMap: leaderelection.LockTypeConfigMap, record.Lease: leaderelection.LockTypeLease}[kind]
 		enter := func(config *rest.Config, name, revision string) (*leaderelection.LeaderElection, func()) {
 			return s.run(config, leaderelection.Config{Identity: name, ElectionID: election, Revision: revision, Lock: lock, DefaultWatcher: watcher})
 		}

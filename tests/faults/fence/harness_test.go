@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -41,15 +42,15 @@ type stage struct {
 	cluster   *cluster.Cluster
 	admin     kubernetes.Interface
 	namespace string
-	kind      fence.LockKind
+	kind      record.Kind
 	// others are further accounts that may hold the lock.
 	others []string
 	set    fence.Set
 }
 
 // both runs a test for each kind of lock.
-func both(t *testing.T, f func(t *testing.T, kind fence.LockKind)) {
-	for _, kind := range []fence.LockKind{fence.ConfigMap, fence.Lease} {
+func both(t *testing.T, f func(t *testing.T, kind record.Kind)) {
+	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f(t, kind)
@@ -57,12 +58,12 @@ func both(t *testing.T, f func(t *testing.T, kind fence.LockKind)) {
 	}
 }
 
-func newStage(t testing.TB, kind fence.LockKind) *stage {
+func newStage(t testing.TB, kind record.Kind) *stage {
 	t.Helper()
 	return stageOn(t, cluster.Shared(t), kind)
 }
 
-func stageOn(t testing.TB, c *cluster.Cluster, kind fence.LockKind) *stage {
+func stageOn(t testing.TB, c *cluster.Cluster, kind record.Kind) *stage {
 	t.Helper()
 	return &stage{t: t, cluster: c, admin: c.Client(t).Kube(), namespace: c.Namespace(t), kind: kind}
 }
@@ -144,7 +145,7 @@ func (r content) json() string {
 // request starts a request for the lock, or for all objects of its kind if the caller adds no name.
 func (s *stage) request(as kubernetes.Interface, verb string) *rest.Request {
 	client, resource := as.CoreV1().RESTClient(), "configmaps"
-	if s.kind == fence.Lease {
+	if s.kind == record.Lease {
 		client = as.CoordinationV1().RESTClient()
 		resource = "leases"
 	}
@@ -158,7 +159,7 @@ func (s *stage) object(r content) interface {
 } {
 	at := metav1.ObjectMeta{Name: election, Annotations: map[string]string{}}
 	maps.Copy(at.Annotations, r.notes)
-	if s.kind == fence.Lease {
+	if s.kind == record.Lease {
 		return &coordinationv1.Lease{ObjectMeta: at, Spec: locks.LeaderElectionRecordToLeaseSpec(r.stored())}
 	}
 	at.Annotations[locks.LeaderElectionRecordAnnotationKey] = r.json()
@@ -178,7 +179,7 @@ func (s *stage) createDry(as kubernetes.Interface, r content, finalizers ...stri
 
 func (s *stage) update(as kubernetes.Interface, r content) error {
 	object := s.object(r)
-	if s.kind == fence.Lease { // which is not updated without a version
+	if s.kind == record.Lease { // which is not updated without a version
 		present, err := s.admin.CoordinationV1().Leases(s.namespace).Get(s.t.Context(), election, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ import (
 )
 
 // guardedLock is a stage whose lock is guarded, with a as the holder of term 3.
-func guardedLock(t *testing.T, kind fence.LockKind) (s *stage, a, b kubernetes.Interface) {
+func guardedLock(t *testing.T, kind record.Kind) (s *stage, a, b kubernetes.Interface) {
 	s = newStage(t, kind)
 	s.others = []string{s.namespace + "/istiod"}
 	a, b = s.guarded()
@@ -31,7 +31,7 @@ func request(identity string) map[string]string {
 }
 
 func TestLock_Changes(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, a, b := guardedLock(t, kind)
 		coordinator, other := s.podOf("co", "coordinator").Kube(), s.podOf("o", "other").Kube()
 		istiod := s.podOf("i", "istiod").Kube()
@@ -98,9 +98,9 @@ func TestLock_Changes(t *testing.T) {
 }
 
 func TestLock_CreateAndDelete(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, a, b := guardedLock(t, kind)
-		if kind == fence.ConfigMap {
+		if kind == record.ConfigMap {
 			s.refused("a follower makes it immutable", s.patch(b, `{"data":{"x":"y"},"immutable":true}`), "immutable")
 		}
 		s.refused("a follower deletes it", s.delete(b), "only its holder or an operator may delete it")
@@ -118,7 +118,7 @@ func TestLock_CreateAndDelete(t *testing.T) {
 
 func TestLock_AmbiguousRecords(t *testing.T) {
 	t.Parallel()
-	s, a, b := guardedLock(t, fence.ConfigMap)
+	s, a, b := guardedLock(t, record.ConfigMap)
 	write := func(as kubernetes.Interface, raw string) error {
 		cm := s.object(content{})
 		cm.SetAnnotations(map[string]string{locks.LeaderElectionRecordAnnotationKey: raw})
@@ -161,7 +161,7 @@ func TestLock_AmbiguousRecords(t *testing.T) {
 }
 
 func TestLock_OwnersAndFinalizers(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, a, b := guardedLock(t, kind)
 		owned := `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"gone","uid":"1d4b1f25-0000-0000-0000-000000000000"}]}}`
 		held := `{"metadata":{"finalizers":["example.com/held"]}}`
@@ -181,7 +181,7 @@ func TestLock_OwnersAndFinalizers(t *testing.T) {
 }
 
 func TestLock_Size(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
 		fill := func(field string, bytes int) string {
@@ -194,7 +194,7 @@ func TestLock_Size(t *testing.T) {
 			many = append(many, `"`+strings.Repeat("x", i%7+1)+strconv.Itoa(i)+`":"`+strings.Repeat("y", 60)+`"`)
 		}
 		s.refused("labels", s.patch(other, `{"metadata":{"labels":{`+strings.Join(many, ",")+`}}}`), "limit 32768")
-		if kind == fence.ConfigMap {
+		if kind == record.ConfigMap {
 			s.refused("data", s.patch(other, `{"data":{"x":"`+strings.Repeat("x", 600<<10)+`"}}`), "limit 32768")
 		}
 		s.allowed("30 KiB of annotations", s.patch(other, fill("annotations", 30<<10)))
@@ -222,7 +222,7 @@ func TestLock_Size(t *testing.T) {
 }
 
 func TestLock_FieldManagers(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, a, b := guardedLock(t, kind)
 		other := s.podOf("o", "other").Kube()
 		s.refused("short keys, each of which counts more than its letters", s.applyNotes(other, "m", 1800), "limit 32768")
@@ -236,7 +236,7 @@ func TestLock_FieldManagers(t *testing.T) {
 			`","fieldsType":"FieldsV1","fieldsV1":{"f:metadata":{"f:annotations":{` + owned + `}}}}]`
 		s.refused("a large entry", s.patch(other, `{"metadata":{`+entry+`}}`), "managedFields is too large")
 		renewal := fmt.Sprintf(`{"metadata":{%s},"spec":{"renewTime":"2026-01-02T04:04:05.000000Z"}}`, entry)
-		if kind == fence.ConfigMap {
+		if kind == record.ConfigMap {
 			later := content{holder: "a", transitions: 3, renewed: epoch.Add(second)}
 			renewal = fmt.Sprintf(`{"metadata":{"annotations":{%q:%q},%s}}`, locks.LeaderElectionRecordAnnotationKey, later.json(), entry)
 		}
@@ -251,7 +251,7 @@ func TestLock_FieldManagers(t *testing.T) {
 
 // version is the API version of the lock.
 func (s *stage) version() string {
-	if s.kind == fence.ConfigMap {
+	if s.kind == record.ConfigMap {
 		return "v1"
 	}
 	return "coordination.k8s.io/v1"
@@ -265,7 +265,7 @@ func (s *stage) applyNotes(as kubernetes.Interface, manager string, keys int) er
 		notes[fmt.Sprintf("%04d", i)] = ""
 	}
 	name := "Lease"
-	if s.kind == fence.ConfigMap {
+	if s.kind == record.ConfigMap {
 		name = "ConfigMap"
 	}
 	body, err := json.Marshal(map[string]any{"apiVersion": s.version(), "kind": name, "metadata": map[string]any{"name": election, "annotations": notes}})
@@ -299,7 +299,7 @@ func (s *stage) operator() kubernetes.Interface {
 
 // Annotations of incumbent are commands. Permission to patch the lock does not suffice to write them.
 func TestLock_Commands(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s, _, b := guardedLock(t, kind)
 		other, operator, coordinator := s.podOf("o", "other").Kube(), s.operator(), s.podOf("co", "coordinator").Kube()
 		missing := "requires the verb operate"

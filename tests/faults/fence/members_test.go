@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -23,7 +23,7 @@ func patched(as kubernetes.Interface, t *testing.T, namespace, name, text string
 
 func TestFence_MemberLeases(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, fence.Lease)
+	s := newStage(t, record.Lease)
 	rule := func(verbs []string, names ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: names, Verbs: verbs}
 	}

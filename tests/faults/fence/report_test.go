@@ -7,14 +7,15 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestReport_AuditLog(t *testing.T) {
 	t.Parallel()
 	c := cluster.Own(t, cluster.Options{WithoutControllers: true, Audit: true})
-	stageOn(t, c, fence.Lease).guarded() // from now on the API server has read the locks
-	s := stageOn(t, c, fence.Lease)
+	stageOn(t, c, record.Lease).guarded() // from now on the API server has read the locks
+	s := stageOn(t, c, record.Lease)
 	a, b := s.pod("a"), s.pod("b")
 	s.put(content{holder: "a", transitions: 3})
 	d := s.declaration()

@@ -77,7 +77,7 @@ func outcome(err error) string {
 // the table in docs/safety.md.
 func TestRights_Table(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, fence.Lease)
+	s := newStage(t, record.Lease)
 	s.put(content{holder: "a", transitions: 3})
 	target := deployment()
 	s.must(s.admin.AppsV1().Deployments(s.namespace).Create(t.Context(), target, metav1.CreateOptions{}))

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -55,7 +56,7 @@ func (s *stage) tally(write func() error) (stop func() (admitted, refused int)) 
 // Without the permanent policies, the API server would use an outdated lock after the installation.
 func TestFence_Reinstalled(t *testing.T) {
 	t.Parallel()
-	s := stageOn(t, cluster.Own(t, cluster.Options{WithoutControllers: true}), fence.Lease)
+	s := stageOn(t, cluster.Own(t, cluster.Options{WithoutControllers: true}), record.Lease)
 	a, b := s.guarded()
 	s.must(install.Remove(t.Context(), s.admin, s.set.Name))
 	eventually(t, "the fence is gone", func() bool { return s.write(b) == nil })
@@ -76,7 +77,7 @@ func TestFence_TwoAPIServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stageOn(t, c, fence.Lease)
+	s := stageOn(t, c, record.Lease)
 	// clients returns clients of the same identity at both servers.
 	clients := func(name string) (first, other kubernetes.Interface) {
 		config := s.identity(name, account)

@@ -12,6 +12,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // finding returns the only finding whose statement contains all words.
@@ -55,7 +56,7 @@ func (s *stage) versions() string {
 
 func TestVerify_TriesEveryWrite(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, fence.Lease)
+	s := newStage(t, record.Lease)
 	a, b := s.pod("a"), s.pod("b")
 	s.put(content{holder: "a", transitions: 3})
 	managed := map[string]string{"managed": "yes"}

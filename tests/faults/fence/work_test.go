@@ -10,11 +10,12 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
 func TestFence_AdmitsOnlyHolder(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
 		s.refused("a write of another pod", s.write(b), "pod b is not the leader", "names a")
@@ -49,7 +50,7 @@ func (s *stage) unbound(account string) kubernetes.Interface {
 // Without a namespace, the lock would be gone and all writes of the leader would be rejected.
 func TestFence_NamespaceOfLock(t *testing.T) {
 	t.Parallel()
-	s := newStage(t, fence.ConfigMap)
+	s := newStage(t, record.ConfigMap)
 	s.guarded()
 	remove := func() error {
 		return s.admin.CoreV1().Namespaces().Delete(t.Context(), s.namespace, metav1.DeleteOptions{DryRun: dryRun})
@@ -60,7 +61,7 @@ func TestFence_NamespaceOfLock(t *testing.T) {
 }
 
 func TestFence_MissingLock(t *testing.T) {
-	both(t, func(t *testing.T, kind fence.LockKind) {
+	both(t, func(t *testing.T, kind record.Kind) {
 		s := newStage(t, kind)
 		a, b := s.guarded()
 		if err := s.delete(s.admin); err != nil {

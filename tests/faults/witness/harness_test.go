@@ -117,7 +117,7 @@ func (s *stage) fence(elections int) {
 	var all []fence.Declaration
 	for n := range elections {
 		all = append(all, fence.Declaration{
-			Election: electionName(n), Namespace: s.namespace, Lock: fence.Lease, ServiceAccounts: []string{s.namespace + "/" + account},
+			Election: electionName(n), Namespace: s.namespace, Lock: record.Lease, ServiceAccounts: []string{s.namespace + "/" + account},
 			Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{electionName(n)}, Namespaces: []string{s.namespace}}},
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/fences"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -27,7 +28,7 @@ func fenced(t *testing.T, account string) {
 	w := newWorld(t)
 	w.chooser = account
 	declared := fence.Declaration{
-		Election: "x", Namespace: w.home, Lock: fence.Lease, Coordinated: true, ServiceAccounts: []string{w.home + "/pilot"},
+		Election: "x", Namespace: w.home, Lock: record.Lease, Coordinated: true, ServiceAccounts: []string{w.home + "/pilot"},
 		Guards: []fence.Guard{{Resources: []string{"configmaps"}, Names: []string{"guarded"}}},
 	}
 	if account != "pilot" {

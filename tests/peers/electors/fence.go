@@ -7,13 +7,14 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // Fence installs a fence for the candidates of an account, as the chart does. remove removes it.
 func Fence(ctx context.Context, admin kubernetes.Interface, namespace, election, account string, lock Lock, guard fence.Guard) (remove func(context.Context) error, err error) {
 	guard.Namespaces = []string{namespace}
 	set, err := fence.Render(namespace, fence.Declaration{
-		Election: election, Namespace: namespace, Lock: map[Lock]fence.LockKind{ConfigMap: fence.ConfigMap, Lease: fence.Lease}[lock],
+		Election: election, Namespace: namespace, Lock: map[Lock]record.Kind{ConfigMap: record.ConfigMap, Lease: record.Lease}[lock],
 		ServiceAccounts: []string{namespace + "/" + account}, Guards: []fence.Guard{guard},
 	})
 	if err != nil {

@@ -134,7 +134,7 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 // The elector warns once that the store has no compare-and-swap.
 func TestFakeClientset_WarnsOnce(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
-		t.Run(lock.String(), func(t *testing.T) {
+		t.Run(string(lock), func(t *testing.T) {
 			store := fake.NewClientset()
 			var log harness.Log
 			a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {

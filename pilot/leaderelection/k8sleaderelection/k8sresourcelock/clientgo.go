@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -42,6 +44,14 @@ func NewWithLabels(lockType, ns, name string, coreClient corev1client.CoreV1Inte
 		return configMap, nil
 	}
 	return nil, fmt.Errorf("lock %s/%s: lock type %q is not supported. Use %s.", ns, name, lockType, LeasesResourceLock)
+}
+
+// NewLock returns a lock of the kind. shared is the watch of a Lease. If it is nil, the lock has its own watch.
+func NewLock(kind record.Kind, meta metav1.ObjectMeta, client kubernetes.Interface, config ResourceLockConfig, shared *Shared) Lock {
+	if kind == record.ConfigMap {
+		return &ConfigMapLock{ConfigMapMeta: meta, Client: client.CoreV1(), LockConfig: config}
+	}
+	return &LeaseLock{LeaseMeta: meta, Client: client.CoordinationV1(), LockConfig: config, Shared: shared}
 }
 
 // Locate returns the arguments with which New returns an equal lock. lockType is empty if New cannot.
