@@ -38,7 +38,7 @@ func TestEventRecorder_WritesUntilItEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := apiserver.New()
-				server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Delay: test.slow} })
+				server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Before: test.slow} })
 				client := cluster.ClientFor(t, server.Config())
 				log := &harness.Log{}
 				e := newEvents(client, "the-pod", slog.New(slog.NewTextHandler(log, nil)))

@@ -168,11 +168,13 @@ func TestPredecessor_ReadFails(t *testing.T) {
 // Candidates of two revisions acquire the old lock one after the other, and then work at the same time.
 func TestPredecessor_TwoRevisions(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		other := &lockServer{objects: s.objects, leases: s.objects.InSameEtcd(locktest.Lease)}
 		old := s.oldReplica(t, "old")
 		passes(time.Second)
 		stable := s.newReplica(t, "stable-1")
-		canary := other.newReplica(t, "canary-1", func(c *Config) { c.Revision = "canary" })
+		canary := s.newReplica(t, "canary-1", func(c *Config) {
+			c.Revision = "canary"
+			c.ElectionID = "new-of-canary"
+		})
 		passes(2 * playLease)
 		old.Stop(t)
 		passes(2 * playRetry)

@@ -175,11 +175,11 @@ func (w *world) endWatches() {
 	for _, c := range w.pick().clients {
 		switch w.intn(4) {
 		case 0:
-			c.DropWatches()
+			c.EndWatches()
 		case 1:
 			c.ExpireWatches()
 		case 2:
-			c.EndWatches(apierrors.NewInternalError(locktest.ErrConnection))
+			c.FailWatches(apierrors.NewInternalError(locktest.ErrConnection))
 		case 3:
 			c.SetWatchDelay(w.within(2 * time.Second))
 		}
@@ -212,7 +212,7 @@ func (w *world) refuse() {
 	if w.intn(2) == 0 {
 		for _, p := range some {
 			for _, c := range p.clients {
-				c.DropWatches()
+				c.EndWatches()
 			}
 		}
 	}

@@ -1,7 +1,7 @@
 package apiserver
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,9 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// ErrConnection is the error of a request without a reply.
-var ErrConnection = errors.New("connection refused by the test")
-
 // Request is a request to the server.
 type Request struct {
 	// Verb is get, list, watch, create, update, patch or delete.
@@ -36,6 +33,8 @@ type Request struct {
 	At time.Time
 	// Limit is the time until the deadline of the request, 0 if it has none.
 	Limit time.Duration
+
+	convert func(object) runtime.Object // of a typed client that watches
 }
 
 // String returns the verb and the object, such as "update leases n/x".
@@ -47,30 +46,13 @@ func (r Request) String() string {
 	return strings.TrimSpace(r.Verb + " " + r.Resource + " " + object)
 }
 
-// Fault changes the response to a request. The zero value changes nothing.
-type Fault struct {
-	// Delay is the time before the server executes the request.
-	Delay time.Duration
-	// Err is the response. If it is not an APIStatus, the client receives no response but this error.
-	Err error
-	// Object is the response.
-	Object any
-	// Lost executes the request, but the client receives ErrConnection.
-	Lost bool
-	// Hang does not execute the request. The client waits until its context ends.
-	Hang bool
-}
-
 // parse reads the request. The caller closes the body.
 func parse(req *http.Request) (Request, error) {
 	r := Request{
 		Verb: map[string]string{
 			http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 		}[req.Method],
-		URL: req.URL, Header: req.Header, At: time.Now(),
-	}
-	if deadline, ok := req.Context().Deadline(); ok {
-		r.Limit = time.Until(deadline)
+		URL: req.URL, Header: req.Header,
 	}
 	r.parsePath(strings.Split(strings.Trim(req.URL.Path, "/"), "/"))
 	switch query := req.URL.Query(); {
@@ -126,7 +108,7 @@ func (r *Request) parsePath(path []string) {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close() //nolint:errcheck // it is a reader of the test
 	}
@@ -134,48 +116,31 @@ func (s *Server) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	fault := s.received(r)
-	if fault.Hang {
-		<-req.Context().Done()
-		return nil, context.Cause(req.Context())
-	}
-	select {
-	case <-time.After(fault.Delay):
-	case <-req.Context().Done():
-		return nil, context.Cause(req.Context())
-	}
-	answer, err := fault.Object, fault.Err
-	if answer == nil && err == nil {
-		if r.Verb == "watch" {
-			answer, err = s.watch(req.Context(), r)
-		} else {
-			answer, err = s.serve(r)
-		}
-	}
-	if fault.Lost {
-		return nil, ErrConnection
-	}
+	answer, err := c.exchange(req.Context(), r)
 	return respond(req, answer, err)
 }
 
-// respond encodes an answer, a stream, or an error.
+var statusType = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+
+// respond encodes an answer, a watch, or an error.
 func respond(req *http.Request, answer any, err error) (*http.Response, error) {
 	code := http.StatusOK
 	var failed apierrors.APIStatus
 	if errors.As(err, &failed) {
 		status := failed.Status()
-		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		status.TypeMeta = statusType
 		answer, code, err = status, int(status.Code), nil
-	}
-	body, isStream := answer.(io.ReadCloser)
-	if err == nil && !isStream {
-		var raw []byte
-		raw, err = json.Marshal(answer)
-		body = io.NopCloser(strings.NewReader(string(raw)))
 	}
 	if err != nil {
 		return nil, err
 	}
 	header := http.Header{"Content-Type": {"application/json"}, "Date": {time.Now().UTC().Format(http.TimeFormat)}}
-	return &http.Response{StatusCode: code, Header: header, Body: body, Request: req}, nil
+	response := &http.Response{StatusCode: code, Header: header, Request: req}
+	if w, ok := answer.(*watcher); ok {
+		response.Body = &body{watcher: w}
+		return response, nil
+	}
+	raw, err := json.Marshal(answer)
+	response.Body = io.NopCloser(bytes.NewReader(raw))
+	return response, err
 }

@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -46,98 +45,165 @@ var known = func() *runtime.Scheme {
 // object is a stored object. It is replaced, never changed.
 type object = *unstructured.Unstructured
 
-// Server is an in-memory API server.
+// Server is an in-memory API server. It embeds a client for tests with only one participant.
 type Server struct {
+	*Client
+
 	mu       sync.Mutex
-	version  int
+	version  uint64
 	objects  map[string]object // by version, resource, namespace and name
-	history  []event
-	changed  chan struct{} // closed at the next change
-	watches  []*stream
-	delay    time.Duration // of watch events
-	requests []Request
-	on       func(Request) Fault
+	history  []Event
+	watchers []*watcher
 }
 
-type event struct {
-	kind   watch.EventType
-	key    string
-	object object
-	at     time.Time
+// Event is one stored change of an object.
+type Event struct {
+	// Kind is ADDED, MODIFIED or DELETED.
+	Kind watch.EventType
+	// Version is the resourceVersion of the change.
+	Version uint64
+	// At is the time of the change.
+	At time.Time
+	// By is the name of the client. It is empty for a change by the test.
+	By string
+	// Object is the state after the change, or the last state of a deleted object.
+	Object *unstructured.Unstructured
+
+	key string
 }
+
+// Decode converts the object to its type.
+func (e Event) Decode(into Object) { decode(e.Object, into) }
 
 // New returns a server with objects.
 func New(objects ...runtime.Object) *Server {
-	s := &Server{version: firstVersion, objects: map[string]object{}, changed: make(chan struct{})}
+	s := &Server{version: firstVersion, objects: map[string]object{}}
+	s.Client = s.NewClient("")
 	for _, o := range objects {
 		s.Put(o)
 	}
 	return s
 }
 
-// Config returns the configuration of clients.
-func (s *Server) Config() *rest.Config {
-	return &rest.Config{Host: "http://api.invalid", QPS: -1, WrapTransport: func(http.RoundTripper) http.RoundTripper { return s }}
-}
-
-// Kube returns a client.
-func (s *Server) Kube(t testing.TB) kubernetes.Interface {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(s.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
-// On sets the function that returns the fault of each request. It may call the server.
-func (s *Server) On(fault func(Request) Fault) {
+// Version returns the current value of the version counter.
+func (s *Server) Version() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.on = fault
+	return s.version
 }
 
-// received records a request and returns its fault.
-func (s *Server) received(r Request) Fault {
-	s.mu.Lock()
-	s.requests = append(s.requests, r)
-	on := s.on
-	s.mu.Unlock()
-	if on == nil {
-		return Fault{}
-	}
-	return on(r)
-}
-
-// Requests returns the requests since its last call.
-func (s *Server) Requests() []Request {
+// History returns all changes of an object, oldest first.
+func (s *Server) History(resource, namespace, name string) (events []Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.requests
-	s.requests = nil
-	return all
+	for _, e := range s.history {
+		if isKey(e.key, resource, namespace, name) {
+			events = append(events, e)
+		}
+	}
+	return events
 }
 
 // Put stores an object without a guard. An object without a kind must have a known type.
 func (s *Server) Put(o runtime.Object) {
 	kind := o.GetObjectKind().GroupVersionKind()
 	if kind.Empty() {
-		kinds, _, err := known.ObjectKinds(o)
-		if err != nil {
-			panic(err) // a mistake of the test
-		}
-		kind = kinds[0]
+		kind = kindFor(o)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		panic(err)
-	}
-	u := object(&unstructured.Unstructured{Object: content})
+	u := object(&unstructured.Unstructured{Object: contentOf(o)})
 	u.SetGroupVersionKind(kind)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.put(keyOf(Request{Version: kind.GroupVersion(), Resource: plural(kind), Namespace: u.GetNamespace(), Name: u.GetName()}), u)
+	s.put(keyFor(kind, u), u, "")
 }
+
+// Edit changes or creates an object without a guard, as kubectl does. into has its namespace and name, and receives its content before
+// the change. If nothing changes, nothing is stored. by is the writer in the history.
+func (s *Server) Edit(by string, into Object, change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kind := kindFor(into)
+	key := keyFor(kind, into)
+	old, exists := s.objects[key]
+	if exists {
+		decode(old, into)
+	}
+	change()
+	next := object(&unstructured.Unstructured{Object: contentOf(into)})
+	next.SetGroupVersionKind(kind)
+	if !exists || !sameContent(old, next) {
+		s.put(key, next, by)
+	}
+}
+
+// Backup is a saved state of a server.
+type Backup struct {
+	objects map[string]object
+	version uint64
+}
+
+// Backup saves the current state.
+func (s *Server) Backup() Backup {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Backup{maps.Clone(s.objects), s.version}
+}
+
+// Restore restores the server, as etcd is restored from a backup: objects and version counter go back, and every watch ends. A watch
+// that resumes from a later version is silent until the counter reaches that version.
+func (s *Server) Restore(b Backup) {
+	s.mu.Lock()
+	s.objects = maps.Clone(b.objects)
+	s.version = b.version
+	s.history = slices.DeleteFunc(slices.Clone(s.history), func(e Event) bool { return e.Version > b.version })
+	open := slices.Clone(s.watchers)
+	s.mu.Unlock()
+	for _, w := range open {
+		w.end(nil)
+	}
+}
+
+func kindFor(o runtime.Object) schema.GroupVersionKind {
+	kinds, _, err := known.ObjectKinds(o)
+	if err != nil {
+		panic(err) // a mistake of the test
+	}
+	return kinds[0]
+}
+
+func keyFor(kind schema.GroupVersionKind, o metav1.Object) string {
+	return keyOf(Request{Version: kind.GroupVersion(), Resource: plural(kind), Namespace: o.GetNamespace(), Name: o.GetName()})
+}
+
+// contentOf returns the content of an object. Fields without a value are absent.
+func contentOf(o runtime.Object) map[string]any {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(err) // a mistake of the test
+	}
+	prune(content)
+	return content
+}
+
+func prune(content map[string]any) {
+	for name, value := range content {
+		nested, isMap := value.(map[string]any)
+		if isMap {
+			prune(nested)
+		}
+		if value == nil {
+			delete(content, name)
+		}
+	}
+}
+
+func decode(o object, into any) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+		panic(err) // a mistake of the test
+	}
+}
+
+func format(version uint64) string { return strconv.FormatUint(version, 10) }
 
 // plural returns the resource of a kind.
 func plural(kind schema.GroupVersionKind) string {
@@ -156,32 +222,33 @@ func (s *Server) Delete(resource, namespace, name string) bool {
 	if key == "" {
 		return false
 	}
-	s.remove(key)
+	s.remove(key, "")
 	return true
 }
 
 // find returns the key of an object in any version, or "". The caller holds mu.
 func (s *Server) find(resource, namespace, name string) string {
 	for key := range s.objects {
-		if strings.HasSuffix(key, "/"+resource+"/"+namespace+"/"+name) {
+		if isKey(key, resource, namespace, name) {
 			return key
 		}
 	}
 	return ""
 }
 
-// Get reads a stored object, and reports whether it exists.
+func isKey(key, resource, namespace, name string) bool {
+	return strings.HasSuffix(key, "/"+resource+"/"+namespace+"/"+name)
+}
+
+// Get reads a stored object in any version, and reports whether it exists.
 func (s *Server) Get(resource, namespace, name string, into any) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := s.find(resource, namespace, name)
-	if key == "" {
-		return false
+	if key != "" {
+		decode(s.objects[key], into)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.objects[key].Object, into); err != nil {
-		panic(err) // a mistake of the test
-	}
-	return true
+	return key != ""
 }
 
 func keyOf(r Request) string {
@@ -189,13 +256,13 @@ func keyOf(r Request) string {
 }
 
 // put stores an object. The caller holds mu.
-func (s *Server) put(key string, o object) {
+func (s *Server) put(key string, o object, by string) object {
 	kind := watch.Added
 	old, exists := s.objects[key]
 	s.version++
 	if exists {
 		kind = watch.Modified
-		if o.GetUID() == "" {
+		if o.GetUID() == "" || o.GetUID() == old.GetUID() {
 			o.SetUID(old.GetUID())
 			o.SetCreationTimestamp(old.GetCreationTimestamp())
 		}
@@ -203,84 +270,154 @@ func (s *Server) put(key string, o object) {
 		o.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.version)))
 		o.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	}
-	o.SetResourceVersion(strconv.Itoa(s.version))
+	o.SetResourceVersion(format(s.version))
 	s.objects[key] = o
-	s.publish(event{kind, key, o, time.Now()})
+	s.publish(Event{Kind: kind, By: by, Object: o, key: key})
+	return o
 }
 
 // remove deletes an object. The caller holds mu.
-func (s *Server) remove(key string) object {
+func (s *Server) remove(key, by string) object {
 	s.version++
 	last := s.objects[key].DeepCopy()
-	last.SetResourceVersion(strconv.Itoa(s.version))
+	last.SetResourceVersion(format(s.version))
 	delete(s.objects, key)
-	s.publish(event{watch.Deleted, key, last, time.Now()})
+	s.publish(Event{Kind: watch.Deleted, By: by, Object: last, key: key})
 	return last
 }
 
-func (s *Server) publish(e event) {
+func (s *Server) publish(e Event) {
+	e.Version = s.version
+	e.At = time.Now()
 	s.history = append(s.history, e)
-	close(s.changed)
-	s.changed = make(chan struct{})
+	for _, w := range s.watchers {
+		w.add(e, e.At.Add(w.client.latency()))
+	}
 }
 
-// serve executes a request.
-func (s *Server) serve(r Request) (any, error) {
+// serve executes a request of a client.
+func (s *Server) serve(by string, r Request) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, resource := keyOf(r), schema.GroupResource{Group: r.Version.Group, Resource: r.Resource}
 	if r.Verb == "list" {
 		return s.list(r)
 	}
 	if r.Verb == "create" && r.Subresource == "" {
 		r.Name, _, _ = unstructured.NestedString(r.Body, "metadata", "name")
-		key = keyOf(r)
 	}
+	key := keyOf(r)
 	old, exists := s.objects[key]
 	applies := r.Verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyPatchType)
 	dry := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll)
 	switch {
-	case r.Resource == "" || !exists && r.Verb != "create" && !applies:
-		return nil, apierrors.NewNotFound(resource, r.Name)
-	case exists && r.Verb == "create":
-		return nil, apierrors.NewAlreadyExists(resource, r.Name)
+	case r.Resource == "" || !exists && r.Verb != "create" && !applies && !(r.Verb == "update" && r.isCoordination()):
+		return nil, apierrors.NewNotFound(r.groupResource(), r.Name)
 	case r.Verb == "get":
 		return old, nil
 	case r.Verb == "delete":
-		if err := guarded(old, r.Body["preconditions"], resource); err != nil || dry {
+		if err := r.guarded(old, r.Body["preconditions"]); err != nil || dry {
 			return old, err
 		}
-		return s.remove(key), nil
+		return s.remove(key, by), nil
 	}
+	next, err := r.changed(old)
+	if err != nil {
+		return nil, err
+	}
+	if r.Verb == "create" && exists {
+		return nil, apierrors.NewAlreadyExists(r.groupResource(), r.Name)
+	}
+	if dry {
+		return next, nil
+	}
+	if r.Verb == "update" && exists && sameContent(old, next) { // same version, no event
+		return old, nil
+	}
+	return s.put(key, next, by), nil
+}
+
+// changed returns the object that a write stores, or the error of its checks. old is nil if there is none.
+func (r Request) changed(old object) (object, error) {
 	next := object(&unstructured.Unstructured{Object: r.Body})
-	if exists {
-		if r.Verb == "patch" {
-			var err error
-			if next, err = patched(old, r.Body); err != nil {
-				return nil, apierrors.NewBadRequest(err.Error())
-			}
-		}
-		if err := guarded(old, next.Object["metadata"], resource); err != nil {
-			return nil, err
+	if old != nil && r.Verb == "patch" {
+		var err error
+		if next, err = patched(old, r.Body); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
 	next = next.DeepCopy()
-	next.SetNamespace(r.Namespace)
-	if !dry {
-		s.put(key, next)
+	if r.Verb == "create" && next.GetResourceVersion() != "" {
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	return next, nil
+	if next.GetKind() == "" {
+		next.SetGroupVersionKind(r.Version.WithKind(kindOf(r)))
+	}
+	next.SetNamespace(r.Namespace)
+	if r.Verb != "create" {
+		if err := r.guarded(old, next.Object["metadata"]); err != nil {
+			return nil, err
+		}
+	}
+	return next, r.validate(old, next)
 }
 
+// isCoordination reports whether the object is a Lease or a LeaseCandidate. A PUT may create it, and must have a version if it exists.
+func (r Request) isCoordination() bool { return r.Version.Group == coordinationv1.GroupName }
+
 // guarded compares resourceVersion and UID of an object with the fields of a request, if these are not empty.
-func guarded(old object, fields any, resource schema.GroupResource) error {
+func (r Request) guarded(old object, fields any) error {
 	expected, _ := fields.(map[string]any)
-	for name, actual := range map[string]string{"resourceVersion": old.GetResourceVersion(), "uid": string(old.GetUID())} {
-		if want, _ := expected[name].(string); want != "" && want != actual {
-			return apierrors.NewConflict(resource, old.GetName(), fmt.Errorf("%s is %s, not %s", name, actual, want))
+	actual := map[string]string{"uid": ""}
+	if old != nil {
+		actual = map[string]string{"resourceVersion": old.GetResourceVersion(), "uid": string(old.GetUID())}
+	}
+	for name, is := range actual {
+		if want, _ := expected[name].(string); want != "" && want != is {
+			return apierrors.NewConflict(r.groupResource(), r.Name, fmt.Errorf("%s is %q, not %s", name, is, want))
 		}
 	}
 	return nil
+}
+
+// validate returns the validation error of the API server for a Lease.
+func (r Request) validate(old, next object) error {
+	if !r.isCoordination() {
+		return nil
+	}
+	var errs field.ErrorList
+	if r.Verb == "update" && old != nil && next.GetResourceVersion() == "" {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "resourceVersion"), "", "must be specified for an update"))
+	}
+	if r.Resource == "leases" {
+		var lease coordinationv1.Lease
+		decode(next, &lease)
+		spec := field.NewPath("spec")
+		if d := lease.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {
+			errs = append(errs, field.Invalid(spec.Child("leaseDurationSeconds"), *d, "must be greater than 0"))
+		}
+		if lease.Spec.PreferredHolder != nil && lease.Spec.Strategy == nil {
+			errs = append(errs, field.Forbidden(spec.Child("preferredHolder"), "may only be specified if `strategy` is defined"))
+		}
+		if n := lease.Spec.LeaseTransitions; n != nil && *n < 0 {
+			errs = append(errs, field.Invalid(spec.Child("leaseTransitions"), *n, "must be greater than or equal to 0"))
+		}
+	}
+	if len(errs) > 0 {
+		return apierrors.NewInvalid(r.Version.WithKind(r.Resource).GroupKind(), r.Name, errs)
+	}
+	return nil
+}
+
+// sameContent compares everything that a writer can change.
+func sameContent(stored, sent object) bool {
+	a, b := stored.DeepCopy(), sent.DeepCopy()
+	for _, o := range []object{a, b} {
+		o.SetResourceVersion("")
+		o.SetUID("")
+		o.SetCreationTimestamp(metav1.Time{})
+		prune(o.Object)
+	}
+	return equality.Semantic.DeepEqual(a.Object, b.Object)
 }
 
 // patched returns a copy of an object after a patch.
@@ -341,7 +478,7 @@ func (s *Server) list(r Request) (any, error) {
 	}
 	return map[string]any{
 		"apiVersion": r.Version.String(), "kind": kindOf(r) + "List", "items": items,
-		"metadata": map[string]any{"resourceVersion": strconv.Itoa(s.version)},
+		"metadata": map[string]any{"resourceVersion": format(s.version)},
 	}, nil
 }
 

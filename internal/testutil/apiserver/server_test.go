@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,9 @@ func TestServer_CompareAndSwap(t *testing.T) {
 	stored, err := client.Update(t.Context(), changed, metav1.UpdateOptions{})
 	if err != nil || stored.ResourceVersion == old.ResourceVersion || stored.UID != old.UID || stored.Data["key"] != "2" {
 		t.Errorf("update: %+v, %v", stored, err)
+	}
+	if same, err := client.Update(t.Context(), stored.DeepCopy(), metav1.UpdateOptions{}); err != nil || same.ResourceVersion != stored.ResourceVersion {
+		t.Errorf("update without a change: %+v, %v", same, err)
 	}
 	patch := []byte(`{"metadata":{"resourceVersion":"` + old.ResourceVersion + `"},"data":{"key":null}}`)
 	_, updated := client.Update(t.Context(), changed, metav1.UpdateOptions{})
@@ -105,33 +109,52 @@ func TestServer_Informer(t *testing.T) {
 	})
 }
 
-func TestServer_Faults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := New(configMap("a", "1"))
-		client := s.Kube(t).CoreV1().ConfigMaps("n")
-		refused := errors.New("refused")
-		for name, x := range map[string]struct {
-			fault  Fault
-			took   time.Duration
-			is     error
-			stored string
-		}{
-			"delay": {Fault{Delay: time.Second}, time.Second, nil, "delay"},
-			"error": {Fault{Err: refused}, 0, refused, ""},
-			"lost":  {Fault{Lost: true}, 0, ErrConnection, "lost"},
-			"hang":  {Fault{Hang: true}, time.Minute, context.DeadlineExceeded, ""},
-		} {
-			s.Put(configMap("a", ""))
-			s.On(func(Request) Fault { return x.fault })
-			began := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err := client.Update(ctx, configMap("a", name), metav1.UpdateOptions{})
-			cancel()
-			var stored corev1.ConfigMap
-			s.Get("configmaps", "n", "a", &stored)
-			if !errors.Is(err, x.is) || time.Since(began) != x.took || stored.Data["key"] != x.stored {
-				t.Errorf("%s: %v after %v, stored %q", name, err, time.Since(began), stored.Data["key"])
+func TestClient_Faults(t *testing.T) {
+	refused := errors.New("refused")
+	for name, x := range map[string]struct {
+		fault     Fault
+		err       error
+		took      time.Duration
+		committed bool // when the call returns
+		later     bool // in the end
+	}{
+		"none":                {committed: true, later: true},
+		"latency":             {fault: Fault{Before: time.Second, After: 2 * time.Second}, took: 3 * time.Second, committed: true, later: true},
+		"lost request":        {fault: Fault{Before: time.Second, Lose: TheRequest}, err: ErrConnection, took: time.Second},
+		"lost reply":          {fault: Fault{After: time.Second, Lose: TheReply}, err: syscall.ECONNRESET, took: time.Second, committed: true, later: true},
+		"hanging request":     {fault: Fault{Hang: true}, err: context.DeadlineExceeded, took: 5 * time.Second},
+		"hanging reply":       {fault: Fault{Hang: true, Lose: TheReply}, err: context.DeadlineExceeded, took: 5 * time.Second, committed: true, later: true},
+		"given up on the way": {fault: Fault{Before: 9 * time.Second}, err: context.DeadlineExceeded, took: 5 * time.Second},
+		"arrives all the same": {
+			fault: Fault{Before: 9 * time.Second, Arrives: true}, err: context.DeadlineExceeded, took: 5 * time.Second, later: true,
+		},
+		"refused": {fault: Fault{Err: refused}, err: refused},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			for what, create := range map[string]func(*Server) creator{
+				"HTTP":  func(s *Server) creator { return s.Kube(t).CoreV1().ConfigMaps("n") },
+				"typed": func(s *Server) creator { return s.ConfigMaps("n") },
+			} {
+				s := New()
+				s.FailNext("create", x.fault)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				began := time.Now()
+				_, err := create(s).Create(ctx, configMap("a", name), metav1.CreateOptions{})
+				cancel()
+				if took := time.Since(began); !errors.Is(err, x.err) || took != x.took {
+					t.Errorf("%s, %s: %v after %v", what, name, err, took)
+				}
+				var stored corev1.ConfigMap
+				committed := s.Get("configmaps", "n", "a", &stored)
+				<-time.After(time.Minute)
+				if later := s.Get("configmaps", "n", "a", &stored); committed != x.committed || later != x.later || s.Counts()["create"] != 1 {
+					t.Errorf("%s, %s: committed %v, later %v", what, name, committed, later)
+				}
 			}
-		}
-	})
+		})
+	}
+}
+
+type creator interface {
+	Create(context.Context, *corev1.ConfigMap, metav1.CreateOptions) (*corev1.ConfigMap, error)
 }

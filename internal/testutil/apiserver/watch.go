@@ -7,138 +7,234 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// stream is the body of an open watch. A read waits for the next event.
-type stream struct {
-	s        *Server
-	ctx      context.Context // of the request
-	end      context.CancelFunc
-	matches  func(key string, o object) bool
-	next     int    // index in the history
-	buffered []byte // events that were not read yet
+// watcher is one open watch. Its goroutine sends events when they are due. The server only appends to the queue.
+type watcher struct {
+	client  *Client
+	matches func(key string, o object) bool
+	convert func(object) runtime.Object // for typed clients; set before the first receive
+	results chan watch.Event
+	wake    chan struct{}
+	gone    chan struct{}
+	once    sync.Once
+
+	mu    sync.Mutex
+	queue []queued
 }
 
-// SetWatchDelay sets the latency of watch events.
-func (s *Server) SetWatchDelay(d time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.delay = d
+type queued struct {
+	event watch.Event
+	due   time.Time
+	last  bool
 }
 
-// EndWatches ends all watches without an error.
-func (s *Server) EndWatches() {
-	for _, w := range s.watching() {
-		w.end()
-	}
-}
-
-// Watching returns the number of open watches.
-func (s *Server) Watching() int { return len(s.watching()) }
-
-func (s *Server) watching() (open []*stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watches = slices.DeleteFunc(s.watches, func(w *stream) bool { return w.ctx.Err() != nil })
-	return slices.Clone(s.watches)
-}
-
-// watch starts a watch. Without a version it begins with the current objects, and with a bookmark if the client wants to know
-// where they end. With a version it begins with all later changes.
-func (s *Server) watch(ctx context.Context, r Request) (any, error) {
+// watch starts a watch. Without a version it begins with the current objects, and with a bookmark if the client asks where they end.
+// With a version it begins with all later changes.
+func (c *Client) watch(ctx context.Context, r Request) (any, error) {
 	matches, err := selector(r)
 	if err != nil {
 		return nil, err
 	}
+	w := &watcher{
+		client: c, matches: matches, convert: func(o object) runtime.Object { return o },
+		results: make(chan watch.Event), wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	if r.convert != nil {
+		w.convert = r.convert
+	}
+	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &stream{s: s, matches: matches}
-	w.ctx, w.end = context.WithCancel(ctx)
-	s.watches = append(s.watches, w)
+	if err := s.catchUp(w, r); err != nil {
+		return nil, err
+	}
+	s.watchers = append(s.watchers, w)
+	limit, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
+	go w.run(ctx, time.Duration(limit)*time.Second)
+	return w, nil
+}
+
+// catchUp queues the first events. The caller holds mu.
+func (s *Server) catchUp(w *watcher, r Request) error {
 	query := r.URL.Query()
 	from := query.Get("resourceVersion")
 	initial := query.Get("sendInitialEvents") == "true"
 	if initial || from == "" || from == "0" {
 		for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-			if o := s.objects[key]; matches(key, o) {
-				w.buffer(watch.Added, o)
-			}
+			w.add(Event{Kind: watch.Added, key: key, Object: s.objects[key]}, time.Now())
 		}
-		w.next = len(s.history)
 		if initial {
 			bookmark := object(&unstructured.Unstructured{Object: map[string]any{"apiVersion": r.Version.String(), "kind": kindOf(r)}})
-			bookmark.SetResourceVersion(strconv.Itoa(s.version))
+			bookmark.SetResourceVersion(format(s.version))
 			bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-			w.buffer(watch.Bookmark, bookmark)
+			w.enqueue(watch.Event{Type: watch.Bookmark, Object: w.convert(bookmark)}, time.Now())
 		}
-		return w, nil
+		return nil
 	}
-	after, err := strconv.Atoi(from)
+	after, err := strconv.ParseUint(from, 10, 64)
 	if err != nil {
-		return nil, apierrors.NewBadRequest("invalid resourceVersion: " + from)
+		return apierrors.NewBadRequest("invalid resourceVersion: " + from)
 	}
-	for w.next < len(s.history) && version(s.history[w.next].object) <= after {
-		w.next++
-	}
-	return w, nil
-}
-
-func version(o object) int {
-	n, _ := strconv.Atoi(o.GetResourceVersion())
-	return n
-}
-
-func (w *stream) buffer(kind watch.EventType, o object) {
-	raw, err := json.Marshal(map[string]any{"type": kind, "object": o})
-	if err != nil {
-		panic(err) // it was decoded from JSON
-	}
-	w.buffered = append(append(w.buffered, raw...), '\n')
-}
-
-// pull buffers the events that have arrived. It returns channels that close or receive when there may be more.
-func (w *stream) pull() (changed <-chan struct{}, due <-chan time.Time) {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	for ; w.next < len(w.s.history); w.next++ {
-		e := w.s.history[w.next]
-		if wait := time.Until(e.at.Add(w.s.delay)); w.s.delay > 0 && wait > 0 {
-			return w.s.changed, time.After(wait)
-		}
-		if w.matches(e.key, e.object) {
-			w.buffer(e.kind, e.object)
+	for _, e := range s.history {
+		if e.Version > after {
+			w.add(e, e.At.Add(w.client.latency()))
 		}
 	}
-	return w.s.changed, nil
+	return nil
+}
+
+// add queues an event if the watch selects its object.
+func (w *watcher) add(e Event, due time.Time) {
+	if w.matches(e.key, e.Object) {
+		w.enqueue(watch.Event{Type: e.Kind, Object: w.convert(e.Object)}, due)
+	}
+}
+
+func (w *watcher) enqueue(event watch.Event, due time.Time) {
+	w.mu.Lock()
+	if n := len(w.queue); n > 0 && due.Before(w.queue[n-1].due) {
+		due = w.queue[n-1].due
+	}
+	w.queue = append(w.queue, queued{event: event, due: due})
+	w.mu.Unlock()
+	w.nudge()
+}
+
+// end closes the watch, with an ERROR event if why is not nil.
+func (w *watcher) end(why apierrors.APIStatus) {
+	if why == nil {
+		w.Stop()
+		return
+	}
+	status := why.Status()
+	status.TypeMeta = statusType
+	w.mu.Lock()
+	w.queue = []queued{{event: watch.Event{Type: watch.Error, Object: &status}, last: true}}
+	w.mu.Unlock()
+	w.nudge()
+}
+
+// Stop implements watch.Interface.
+func (w *watcher) Stop() { w.once.Do(func() { close(w.gone) }) }
+
+// ResultChan implements watch.Interface.
+func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
+
+func (w *watcher) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) run(ctx context.Context, limit time.Duration) {
+	s := w.client.server
+	defer func() {
+		s.mu.Lock()
+		s.watchers = slices.DeleteFunc(s.watchers, func(other *watcher) bool { return other == w })
+		s.mu.Unlock()
+		close(w.results)
+	}()
+	var timeout <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	for w.step(ctx, timeout) {
+	}
+}
+
+// step waits for one event and reports whether the watch continues.
+func (w *watcher) step(ctx context.Context, timeout <-chan time.Time) bool {
+	head, wait, out := w.head()
+	var due <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-w.gone:
+		return false
+	case <-timeout:
+		return false
+	case <-due:
+	case <-w.wake:
+	case out <- head.event:
+		w.pop(head)
+		return !head.last
+	}
+	return true
+}
+
+// head returns the next event. out is nil if there is none or it is not due yet. wait is the time until it is due.
+func (w *watcher) head() (head queued, wait time.Duration, out chan<- watch.Event) {
+	muted := w.client.muted()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return queued{}, 0, nil
+	}
+	head = w.queue[0]
+	switch wait = time.Until(head.due); {
+	case head.last:
+		return head, 0, w.results
+	case muted:
+		return head, 0, nil
+	case wait > 0:
+		return head, wait, nil
+	default:
+		return head, 0, w.results
+	}
+}
+
+// pop removes the sent event from the queue, unless end has replaced it.
+func (w *watcher) pop(sent queued) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) > 0 && w.queue[0].event.Object == sent.event.Object {
+		w.queue = w.queue[1:]
+	}
+}
+
+// body is the body of the response to a watch request.
+type body struct {
+	*watcher
+	rest []byte
 }
 
 // Read implements io.Reader.
-func (w *stream) Read(p []byte) (int, error) {
-	for len(w.buffered) == 0 {
-		changed, due := w.pull()
-		if len(w.buffered) > 0 {
-			break
-		}
-		select {
-		case <-changed:
-		case <-due:
-		case <-w.ctx.Done():
+func (b *body) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		e, open := <-b.results
+		if !open {
 			return 0, io.EOF
 		}
+		raw, err := json.Marshal(map[string]any{"type": e.Type, "object": e.Object})
+		if err != nil {
+			return 0, err
+		}
+		b.rest = append(raw, '\n')
 	}
-	n := copy(p, w.buffered)
-	w.buffered = w.buffered[n:]
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
 	return n, nil
 }
 
 // Close implements io.Closer.
-func (w *stream) Close() error {
-	w.end()
+func (b *body) Close() error {
+	b.Stop()
 	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -30,11 +29,7 @@ type Stub struct {
 }
 
 // Write is an attempt to write.
-type Write struct {
-	apiserver.Request
-	// At is the time of the attempt.
-	At time.Time
-}
+type Write = apiserver.Request
 
 // NewStub returns a server with objects.
 func NewStub(t *testing.T, objects ...runtime.Object) *Stub {
@@ -53,7 +48,7 @@ func (s *Stub) received(r apiserver.Request) apiserver.Fault {
 	read, answer := s.read, s.answer
 	isRead := r.Verb == "get" || r.Verb == "list" || r.Verb == "watch"
 	if !isRead {
-		s.writes = append(s.writes, Write{r, time.Now()})
+		s.writes = append(s.writes, r)
 	}
 	s.mu.Unlock()
 	switch {

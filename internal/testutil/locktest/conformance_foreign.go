@@ -56,8 +56,7 @@ func (t *trial) decorate(obj Object) {
 
 // undecorated returns the object without the parts that a write changes.
 func undecorated(snap k8sresourcelock.Snapshot) Object {
-	obj := clone(snap.Object.(Object))
-	normalise(obj)
+	obj := snap.Object.DeepCopyObject().(Object)
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
 	annotations := maps.Clone(obj.GetAnnotations())

@@ -15,18 +15,8 @@ import (
 func (s *Store) Mutate(change func(obj Object)) { s.mutate("", change) }
 
 func (s *Store) mutate(by string, change func(obj Object)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	obj := s.blank()
-	if s.object != nil {
-		obj = clone(s.object)
-	}
-	change(obj)
-	normalise(obj)
-	if s.object != nil && sameContent(s.object, obj) {
-		return
-	}
-	s.put(obj, by)
+	s.server.Edit(by, obj, func() { change(obj) })
 }
 
 // Annotate sets one annotation. An empty value removes it.
@@ -94,42 +84,4 @@ func (s *Store) Empty() {
 			obj.Spec = coordinationv1.LeaseSpec{}
 		}
 	})
-}
-
-// Delete deletes the object and reports whether it existed.
-func (s *Store) Delete() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.object == nil {
-		return false
-	}
-	s.remove("")
-	return true
-}
-
-// Backup is a saved state of the store.
-type Backup struct {
-	object  Object
-	version uint64
-}
-
-// Backup saves the current state.
-func (s *Store) Backup() Backup {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Backup{s.object, s.version}
-}
-
-// Restore restores the store, as etcd is restored from a backup: object and version counter go back, and every
-// watch ends. A watch that resumes from a later version is silent until the counter reaches that version.
-func (s *Store) Restore(b Backup) {
-	s.mu.Lock()
-	s.object, s.version, s.floor = b.object, b.version, min(s.floor, b.version)
-	for len(s.history) > 0 && s.history[len(s.history)-1].Version > b.version {
-		s.history = s.history[:len(s.history)-1]
-	}
-	s.mu.Unlock()
-	for w := range s.watching() {
-		w.end(nil)
-	}
 }

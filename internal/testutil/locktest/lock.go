@@ -22,16 +22,16 @@ func (s *Store) Lock(identity, key string) *Lock {
 // LockWith returns the lock of a new candidate with this configuration.
 func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	c := s.Client(config.Identity)
-	return &Lock{Client: c, Lock: c.lock(config)}
+	return &Lock{Client: c, Lock: s.lock(c, config)}
 }
 
-func (c *Client) lock(config k8sresourcelock.ResourceLockConfig) k8sresourcelock.Lock {
+func (s *Store) lock(c *Client, config k8sresourcelock.ResourceLockConfig) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
-	if c.store.kind == ConfigMap {
+	if s.kind == ConfigMap {
 		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}
 	}
 	lock := &k8sresourcelock.LeaseLock{LeaseMeta: meta, Client: c, LockConfig: config}
-	if c.store.sharing() {
+	if s.shared {
 		lock.Shared = &k8sresourcelock.Shared{Client: c, MinSharedWatches: 1}
 	}
 	return lock
@@ -53,14 +53,4 @@ type unwatched struct{ k8sresourcelock.Lock }
 func (unwatched) Subscribe(context.Context, func()) k8sresourcelock.Subscription { return nil }
 
 // ShareWatches makes new Lease locks use a Shared for their watches, one for each client.
-func (s *Store) ShareWatches() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shared = true
-}
-
-func (s *Store) sharing() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shared
-}
+func (s *Store) ShareWatches() { s.shared = true }

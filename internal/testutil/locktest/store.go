@@ -1,19 +1,15 @@
 package locktest
 
 import (
-	"fmt"
-	"maps"
-	"strconv"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -33,15 +29,36 @@ const (
 	Name      = "istio-leader"
 )
 
-// firstVersion is the first value of the version counter. It soon grows from two digits to three, so that a
-// comparison of versions as strings fails.
-const firstVersion = 97
+// The verbs that locks use.
+const (
+	Get    = "get"
+	Create = "create"
+	Update = "update"
+	Watch  = "watch"
+)
 
-// Object is a *corev1.ConfigMap or a *coordinationv1.Lease.
-type Object interface {
-	runtime.Object
-	metav1.Object
-}
+const (
+	// TheRequest and TheReply are the parts of an exchange that can be lost.
+	TheRequest = apiserver.TheRequest
+	TheReply   = apiserver.TheReply
+)
+
+// ErrConnection is the error for a lost request or reply, if Hang is false.
+var ErrConnection = apiserver.ErrConnection
+
+// ErrUnavailable is the error of an API server that starts or stops.
+var ErrUnavailable error = apierrors.NewServiceUnavailable("the apiserver is shutting down")
+
+type (
+	// Object is a *corev1.ConfigMap or a *coordinationv1.Lease.
+	Object = apiserver.Object
+	// Verb is the verb of a request.
+	Verb = string
+	// Fault describes how one request fails.
+	Fault = apiserver.Fault
+	// Backup is a saved state of the API server.
+	Backup = apiserver.Backup
+)
 
 // Event is one stored change of the lock object.
 type Event struct {
@@ -53,74 +70,51 @@ type Event struct {
 	By string
 	// Snapshot is the state after the change. Exists is false for a deletion.
 	Snapshot k8sresourcelock.Snapshot
-
-	kind   watch.EventType
-	object Object
 }
 
 // Store is one lock object on an in-memory API server.
 type Store struct {
-	kind Kind
-
-	*revisions
-	floor    uint64 // versions below are compacted
-	made     int    // objects ever created, for their UIDs
-	object   Object // nil when absent; replaced, never changed
-	history  []Event
-	watchers map[*watcher]bool
-	clients  []*Client
-	shared   bool // locks share watches
-}
-
-// revisions is the version counter of all objects of one etcd, with their mutex.
-type revisions struct {
-	mu      sync.Mutex
-	version uint64
+	server  *apiserver.Server
+	kind    Kind
+	clients []*Client
+	shared  bool // locks share watches
 }
 
 // NewStore returns an empty store. Call it in the bubble that uses it.
-func NewStore(kind Kind) *Store {
-	return newStore(kind, &revisions{version: firstVersion})
-}
+func NewStore(kind Kind) *Store { return &Store{server: apiserver.New(), kind: kind} }
 
 // InSameEtcd returns an empty store of another object with the same version counter.
-func (s *Store) InSameEtcd(kind Kind) *Store { return newStore(kind, s.revisions) }
-
-func newStore(kind Kind, etcd *revisions) *Store {
-	return &Store{kind: kind, revisions: etcd, floor: firstVersion, watchers: map[*watcher]bool{}}
-}
+func (s *Store) InSameEtcd(kind Kind) *Store { return &Store{server: s.server, kind: kind} }
 
 // Kind returns the resource of the object.
 func (s *Store) Kind() Kind { return s.kind }
 
-// Snapshot returns the current state. It does not count as a request.
-func (s *Store) Snapshot() k8sresourcelock.Snapshot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return snapshotOf(s.object)
+// Client is the connection of one participant to the store.
+type Client struct{ *apiserver.Client }
+
+// Client returns a new client. The history shows its name.
+func (s *Store) Client(name string) *Client {
+	c := &Client{s.server.NewClient(name)}
+	s.clients = append(s.clients, c)
+	return c
 }
 
-// Version returns the current value of the version counter.
-func (s *Store) Version() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.version
+// SetFault sets a function that returns the fault of each request. nil removes it.
+func (c *Client) SetFault(fault func(Verb) Fault) {
+	if fault == nil {
+		c.On(nil)
+		return
+	}
+	c.On(func(r apiserver.Request) Fault { return fault(r.Verb) })
 }
 
-// History returns all changes, oldest first.
-func (s *Store) History() []Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]Event(nil), s.history...)
-}
+// Requests returns the number of requests by verb, including lost requests.
+func (c *Client) Requests() map[Verb]int { return c.Counts() }
 
 // Requests returns the number of requests of all clients by verb, including lost requests.
 func (s *Store) Requests() map[Verb]int {
-	s.mu.Lock()
-	clients := append([]*Client(nil), s.clients...)
-	s.mu.Unlock()
 	sum := map[Verb]int{}
-	for _, c := range clients {
+	for _, c := range s.clients {
 		for verb, n := range c.Requests() {
 			sum[verb] += n
 		}
@@ -128,15 +122,37 @@ func (s *Store) Requests() map[Verb]int {
 	return sum
 }
 
-func snapshotOf(obj Object) k8sresourcelock.Snapshot {
-	switch obj := obj.(type) {
-	case *corev1.ConfigMap:
-		return k8sresourcelock.ConfigMapSnapshot(obj.DeepCopy())
-	case *coordinationv1.Lease:
-		return k8sresourcelock.LeaseSnapshot(obj.DeepCopy())
-	default:
+// Snapshot returns the current state. It does not count as a request.
+func (s *Store) Snapshot() k8sresourcelock.Snapshot {
+	obj := s.blank()
+	if !s.server.Get(string(s.kind), Namespace, Name, obj) {
 		return k8sresourcelock.Snapshot{}
 	}
+	return snapshotOf(obj)
+}
+
+// Version returns the current value of the version counter.
+func (s *Store) Version() uint64 { return s.server.Version() }
+
+// History returns all changes, oldest first.
+func (s *Store) History() (events []Event) {
+	for _, e := range s.server.History(string(s.kind), Namespace, Name) {
+		snap := k8sresourcelock.Snapshot{ResourceVersion: e.Object.GetResourceVersion()}
+		if e.Kind != watch.Deleted {
+			obj := s.blank()
+			e.Decode(obj)
+			snap = snapshotOf(obj)
+		}
+		events = append(events, Event{Version: e.Version, At: e.At, By: e.By, Snapshot: snap})
+	}
+	return events
+}
+
+func snapshotOf(obj Object) k8sresourcelock.Snapshot {
+	if lease, ok := obj.(*coordinationv1.Lease); ok {
+		return k8sresourcelock.LeaseSnapshot(lease)
+	}
+	return k8sresourcelock.ConfigMapSnapshot(obj.(*corev1.ConfigMap))
 }
 
 func (s *Store) blank() Object {
@@ -147,66 +163,18 @@ func (s *Store) blank() Object {
 	return &corev1.ConfigMap{ObjectMeta: meta}
 }
 
-func clone(obj Object) Object { return obj.DeepCopyObject().(Object) }
-
-func format(version uint64) string { return strconv.FormatUint(version, 10) }
-
-// put stores obj as the new state. The caller holds mu and must not use obj afterwards.
-func (s *Store) put(obj Object, by string) Object {
-	s.version++
-	kind := watch.Modified
-	if s.object == nil {
-		kind = watch.Added
-		s.made++
-		obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)))
-		obj.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
-	} else {
-		obj.SetUID(s.object.GetUID())
-		obj.SetCreationTimestamp(s.object.GetCreationTimestamp())
-	}
-	obj.SetResourceVersion(format(s.version))
-	s.object = obj
-	s.publish(Event{Version: s.version, At: time.Now(), By: by, Snapshot: snapshotOf(obj), kind: kind, object: obj})
-	return obj
-}
-
-// remove deletes the object. The caller holds mu. The object must exist.
-func (s *Store) remove(by string) {
-	s.version++
-	last := clone(s.object)
-	last.SetResourceVersion(format(s.version))
-	s.object = nil
-	gone := k8sresourcelock.Snapshot{ResourceVersion: format(s.version)}
-	s.publish(Event{Version: s.version, At: time.Now(), By: by, Snapshot: gone, kind: watch.Deleted, object: last})
-}
-
-func (s *Store) publish(e Event) {
-	s.history = append(s.history, e)
-	for w := range s.watchers {
-		w.add(e)
-	}
-}
-
-// otherName is the name of another object in the namespace.
-const otherName = "other-object"
-
 // WriteOther writes another object of the same resource. Only watches without a name selector show it.
 func (s *Store) WriteOther() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version++
 	obj := s.blank()
-	obj.SetName(otherName)
-	obj.SetResourceVersion(format(s.version))
-	for w := range s.watchers {
-		if w.others {
-			w.add(Event{Version: s.version, At: time.Now(), kind: watch.Modified, object: obj})
-		}
-	}
+	obj.SetName("other-object")
+	s.server.Put(obj)
 }
 
-func (s *Store) watching() map[*watcher]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.watchers)
-}
+// Delete deletes the object and reports whether it existed.
+func (s *Store) Delete() bool { return s.server.Delete(string(s.kind), Namespace, Name) }
+
+// Backup saves the current state.
+func (s *Store) Backup() Backup { return s.server.Backup() }
+
+// Restore restores an earlier state of all objects of the etcd.
+func (s *Store) Restore(b Backup) { s.server.Restore(b) }

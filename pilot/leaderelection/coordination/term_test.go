@@ -112,7 +112,7 @@ func TestReconcile_Events(t *testing.T) {
 func TestReconcile_StrategiesDisagree(t *testing.T) {
 	a, b := candidateOf("a.x"), candidateOf("b.x")
 	b.Spec.Strategy = "example.com/Other"
-	w := coordinating(t, nil, coordinatedSpec, a, b)
+	w := coordinating(t, apiserver.New(), coordinatedSpec, a, b)
 	var log bytes.Buffer
 	var got eventLog
 	w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))

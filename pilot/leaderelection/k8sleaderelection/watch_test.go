@@ -33,7 +33,7 @@ func TestFollowerPolls(t *testing.T) {
 					}
 					return locktest.Fault{}
 				})
-				b.lock.DropWatches()
+				b.lock.EndWatches()
 				advance(40 * retry)
 				if n := len(polls); n < 18 || n > 40 { // each pause is 1 to 2.2 RetryPeriods
 					t.Fatalf("%d polls in 40 RetryPeriods", n)

@@ -48,7 +48,7 @@ func TestRelease_SlowServer(t *testing.T) {
 					HolderIdentity: new("a"), LeaseDurationSeconds: new(int32(30)), LeaseTransitions: new(int32(0)), AcquireTime: &now, RenewTime: &now,
 				},
 			})
-			server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Delay: delay} })
+			server.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Before: delay} })
 			o := Options{
 				Connect: func(string) (*rest.Config, error) { return server.Config(), nil },
 				Logger:  slog.New(slog.NewTextHandler(t.Output(), nil)),
