@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,7 @@ const (
 	// StopTimeout limits the deletion of the Lease at the end.
 	StopTimeout = 2 * time.Second
 	manager     = "incumbent-member"
+	verb        = "write the member Lease"
 )
 
 // Config configures a Publisher.
@@ -51,7 +53,7 @@ type Config struct {
 type Publisher struct {
 	cfg     Config
 	name    string
-	failing bool
+	trouble *apirequest.Trouble
 }
 
 // New validates the configuration and starts nothing.
@@ -72,7 +74,10 @@ func New(cfg Config) (*Publisher, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Publisher{cfg: cfg, name: LeaseName(cfg.Identity)}, nil
+	p := &Publisher{cfg: cfg, name: LeaseName(cfg.Identity)}
+	p.cfg.Logger = cfg.Logger.With("lease", cfg.Namespace+"/"+p.name)
+	p.trouble = apirequest.NewTrouble(p.cfg.Logger, map[string]string{verb: "others do not see this process as a candidate"})
+	return p, nil
 }
 
 // Run publishes until ctx ends, and then deletes the Lease. After a failure it retries after Every. It uses server-side apply, so it
@@ -88,10 +93,12 @@ func (p *Publisher) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		changed := written != string(state) && !p.failing
+		changed := written != string(state) && p.trouble.Problem() == nil
 		if since := now.Sub(last); first || since >= Every || changed && since >= minInterval {
 			// After a failure, changes are not written before Every has passed.
-			p.report(ctx, p.write(ctx, string(state), now))
+			if err := p.write(ctx, string(state), now); ctx.Err() == nil {
+				p.trouble.Tried(verb, err)
+			}
 			written = string(state)
 			last = now
 		}
@@ -119,24 +126,12 @@ func (p *Publisher) write(ctx context.Context, state string, now time.Time) erro
 	return err
 }
 
-// report logs the first failure and the first success after it.
-func (p *Publisher) report(ctx context.Context, err error) {
-	log := p.cfg.Logger.With("lease", p.cfg.Namespace+"/"+p.name)
-	switch {
-	case err != nil && !p.failing && ctx.Err() == nil:
-		log.Warn("failed to write the member Lease; others do not see this process as a candidate", "err", err)
-	case err == nil && p.failing:
-		log.Info("member Lease written again")
-	}
-	p.failing = err != nil
-}
-
 // remove deletes the Lease. If that fails, the Lease is deleted with the Pod.
 func (p *Publisher) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
 	defer cancel()
 	err := p.cfg.Client.CoordinationV1().Leases(p.cfg.Namespace).Delete(ctx, p.name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !p.failing {
-		p.cfg.Logger.Info("failed to delete the member Lease", "lease", p.cfg.Namespace+"/"+p.name, "err", err)
+	if err != nil && !apierrors.IsNotFound(err) && p.trouble.Problem() == nil {
+		p.cfg.Logger.Info("failed to delete the member Lease", "err", err)
 	}
 }

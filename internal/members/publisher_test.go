@@ -159,12 +159,12 @@ func TestPublisher_Forbidden(t *testing.T) {
 		if n := p.writes(t); n < 19 || n > 21 {
 			t.Errorf("%d attempts in ten minutes", n)
 		}
-		if n := strings.Count(p.log.String(), "failed to write the member Lease"); n != 1 || !strings.Contains(p.log.String(), "istio-system/incumbent-member-pilot-1") {
+		if n := strings.Count(p.log.String(), "permission denied"); n != 1 || !strings.Contains(p.log.String(), "istio-system/incumbent-member-pilot-1") {
 			t.Errorf("log:\n%s", p.log.String())
 		}
 		p.fail(apiserver.Fault{})
 		pass(Every)
-		if n := strings.Count(p.log.String(), "written again"); n != 1 {
+		if n := strings.Count(p.log.String(), "succeeded again"); n != 1 {
 			t.Errorf("log:\n%s", p.log.String())
 		}
 		p.fail(forbidden)

@@ -41,7 +41,7 @@ type Config struct {
 type LockTypeCheck struct {
 	config    Config
 	held      *prometheus.GaugeVec
-	wake      chan struct{} // has room for one
+	wake      apirequest.Signal
 	elections []*leaderelection.LeaderElection
 
 	unread apirequest.Reported[*leaderelection.LeaderElection]
@@ -74,7 +74,7 @@ const readTimeout = 5 * time.Second
 func NewLockTypeCheck(config Config) *LockTypeCheck {
 	config.RetryPeriod = cmp.Or(config.RetryPeriod, leaderelection.DefaultRetryPeriod)
 	c := &LockTypeCheck{
-		config: config, wake: make(chan struct{}, 1), found: map[*leaderelection.LeaderElection]observation{},
+		config: config, wake: apirequest.NewSignal(), found: map[*leaderelection.LeaderElection]observation{},
 		held: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "incumbent_election_other_lock_held",
 			Help: "1 if a live process renews a lock of the other type with the name of the election, else 0. Then two leaders can be active.",
@@ -89,19 +89,7 @@ func (c *LockTypeCheck) Watch(le *leaderelection.LeaderElection) {
 	c.elections = append(c.elections, le)
 	c.held.WithLabelValues(le.Status().Lock).Set(0)
 	// Two installations that start at the same time find no lock yet. The second leader finds the lock of the first.
-	le.AddRunContext(func(ctx context.Context) error {
-		c.wakeUp()
-		<-ctx.Done()
-		c.wakeUp()
-		return nil
-	})
-}
-
-func (c *LockTypeCheck) wakeUp() {
-	select {
-	case c.wake <- struct{}{}:
-	default: // a check is pending
-	}
+	le.AddRunContext(c.wake.Around)
 }
 
 // checkEvery is the interval of checks while this process leads by a ConfigMap, in RetryPeriods.

@@ -243,7 +243,7 @@ func TestRun_Reads(t *testing.T) {
 				if n := int(reads.Load()); n != test.reads {
 					t.Errorf("%d reads, want %d", n, test.reads)
 				}
-				c.wakeUp() // as the start of a term does
+				c.wake.Send() // as the start of a term does
 				synctest.Wait()
 				if n := int(reads.Load()); n != test.reads+1 {
 					t.Errorf("%d reads after waking up", n-test.reads)

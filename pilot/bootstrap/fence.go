@@ -1,8 +1,6 @@
 package bootstrap
 
 import (
-	"context"
-
 	"incumbent.dev/incumbent/internal/fence/install"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -38,11 +36,6 @@ func (s *site) testFence(le *leaderelection.LeaderElection, row election) {
 	if s.fence != nil {
 		s.fence.Add(le.Status, row.writes)
 		// The self-test runs whenever a term begins or ends.
-		le.AddRunContext(func(ctx context.Context) error {
-			s.fence.Wake()
-			<-ctx.Done()
-			s.fence.Wake()
-			return nil
-		})
+		le.AddRunContext(s.fence.Wake.Around)
 	}
 }

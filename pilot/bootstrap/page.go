@@ -19,14 +19,14 @@ type electionsPage struct {
 	sites   []*site
 	page    *page.Page
 	http    *httpServer
-	changed chan struct{} // has room for one
+	changed apirequest.Signal // has room for one
 }
 
 // pageStop is the maximum time that the page needs to stop: its streams end immediately.
 const pageStop = httpStop + stopGrace
 
 func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
-	p := &electionsPage{sites: sites, changed: make(chan struct{}, 1)}
+	p := &electionsPage{sites: sites, changed: apirequest.NewSignal()}
 	var err error
 	p.page, err = page.New(page.Config{Source: func() page.State { return stateOf(sites) }, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
 	if err != nil {
@@ -37,20 +37,12 @@ func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
 		if at.locks, err = page.NewLockReader(at.own); err != nil {
 			return nil, err
 		}
-		at.metrics.changed = p.wake
+		at.metrics.changed = p.changed.Send
 		if !at.config.memberless() {
-			at.candidates = page.NewCandidateWatch(at.own, at.config.Namespace, p.wake, at.log)
+			at.candidates = page.NewCandidateWatch(at.own, at.config.Namespace, p.changed.Send, at.log)
 		}
 	}
 	return p, nil
-}
-
-// wake reports that the elections may have changed.
-func (p *electionsPage) wake() {
-	select {
-	case p.changed <- struct{}{}:
-	default: // a refresh is pending
-	}
 }
 
 // part returns the page as a part of the server. If the page cannot listen, the server runs without it: the port may be
@@ -107,7 +99,7 @@ func (p *electionsPage) readLocks(ctx context.Context) {
 		for _, at := range p.sites {
 			at.locks.Read(ctx, at.observed())
 		}
-		p.wake()
+		p.changed.Send()
 		_ = apirequest.Pause(ctx, page.ReadInterval)
 	}
 }

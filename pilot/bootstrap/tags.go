@@ -28,8 +28,8 @@ const (
 // tags watches the tags of the server's revision for controllers of objects that select a revision.
 type tags struct {
 	watcher revisions.Tags
-	known   chan struct{} // closed after the first sync
-	changed chan struct{} // has capacity one
+	known   chan struct{}     // closed after the first sync
+	changed apirequest.Signal // has capacity one
 	log     *slog.Logger
 	// event records an Event about a claim, once for all processes.
 	event    func(ctx context.Context, about revisions.Claim, name, message string)
@@ -54,16 +54,13 @@ func (s *site) followTags(rows []election) {
 
 func newTags(watcher revisions.Tags, log *slog.Logger, event func(context.Context, revisions.Claim, string, string)) *tags {
 	t := &tags{
-		watcher: watcher, known: make(chan struct{}), changed: make(chan struct{}, 1),
+		watcher: watcher, known: make(chan struct{}), changed: apirequest.NewSignal(),
 		log: log, event: event,
 	}
 	once := sync.OnceFunc(func() { close(t.known) })
 	watcher.AddHandler(func(sets.Set[string]) {
 		once()
-		select {
-		case t.changed <- struct{}{}:
-		default:
-		}
+		t.changed.Send()
 	})
 	return t
 }

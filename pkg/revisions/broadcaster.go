@@ -6,13 +6,13 @@ import (
 	"sync"
 
 	"go.uber.org/atomic"
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // broadcaster stores a value and calls handlers with each change.
 type broadcaster[T any] struct {
 	equal func(a, b T) bool
-	// wake has capacity one, so post never blocks.
-	wake chan struct{}
+	wake  apirequest.Signal
 
 	mu       sync.Mutex
 	value    T
@@ -27,7 +27,7 @@ type handler[T any] struct {
 }
 
 func newBroadcaster[T any](equal func(a, b T) bool) *broadcaster[T] {
-	return &broadcaster[T]{equal: equal, wake: make(chan struct{}, 1)}
+	return &broadcaster[T]{equal: equal, wake: apirequest.NewSignal()}
 }
 
 // read returns the value, and whether a value was posted.
@@ -76,10 +76,7 @@ func (b *broadcaster[T]) send(value T, to []*handler[T]) {
 			}
 		}
 	})
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.Send()
 }
 
 // deliver calls handlers until ctx ends. The next call of deliver continues with the rest of the queue.

@@ -40,8 +40,9 @@ type SelfTestConfig struct {
 // otherwise. It is also a prometheus.Collector.
 type SelfTest struct {
 	SelfTestConfig
-	client    kube.Client
-	wake      chan struct{}
+	client kube.Client
+	// Wake starts a test soon. Send it whenever a term begins or ends.
+	Wake      apirequest.Signal
 	elections []tested
 	checks    *prometheus.CounterVec
 
@@ -61,7 +62,7 @@ func NewSelfTest(client kube.Client, config SelfTestConfig) *SelfTest {
 		config.Interval = selfTestInterval
 	}
 	return &SelfTest{
-		SelfTestConfig: config, client: client, wake: make(chan struct{}, 1), states: map[string]fence.State{},
+		SelfTestConfig: config, client: client, Wake: apirequest.NewSignal(), states: map[string]fence.State{},
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "incumbent_fence_checks_total",
 			Help: "Number of dry-run writes that tested the fence of an election, by the role of the process (leading, following) and the result (admitted, refused, unclear).",
@@ -82,21 +83,13 @@ func (s *SelfTest) Add(status func() leaderelection.Status, guards []fence.Guard
 	s.elections = append(s.elections, e)
 }
 
-// Wake starts a test soon. Call it whenever a term begins or ends.
-func (s *SelfTest) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default: // a test is already due
-	}
-}
-
 // Run tests all elections at its start, after Wake, when policies change, and after each Interval.
 func (s *SelfTest) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.Interval)
 	defer ticker.Stop()
 	var watching sync.WaitGroup
 	defer watching.Wait()
-	watching.Go(func() { Watch(ctx, s.client.Kube(), s.Wake, s.Logger) })
+	watching.Go(func() { Watch(ctx, s.client.Kube(), s.Wake.Send, s.Logger) })
 	for {
 		for _, e := range s.elections {
 			s.test(ctx, e)
@@ -104,7 +97,7 @@ func (s *SelfTest) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.wake:
+		case <-s.Wake:
 		case <-ticker.C:
 		}
 	}

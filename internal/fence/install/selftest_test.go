@@ -321,10 +321,10 @@ func TestSelfTest_RunSchedule(t *testing.T) {
 		tried("at the start", 1)
 		time.Sleep(10*s.Interval + time.Second)
 		tried("after ten intervals", 11)
-		s.Wake()
+		s.Wake.Send()
 		tried("after Wake", 12)
 		s.set(following, errAway)
-		s.Wake()
+		s.Wake.Send()
 		time.Sleep(time.Second) // in the middle of the repetitions
 		before := s.State("e")
 		began := time.Now()

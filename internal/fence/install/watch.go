@@ -28,7 +28,7 @@ const (
 // should have loaded the change. It returns when ctx ends. While a watch fails, changes are not reported, so the caller
 // has to poll.
 func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log *slog.Logger) {
-	events := make(chan struct{}, 1)
+	events := apirequest.NewSignal()
 	const instead = "changes of the fence are detected by the next periodic test"
 	trouble := apirequest.NewTrouble(log, map[string]string{
 		"list " + policyKind: instead, "list " + bindingKind: instead, "watch " + policyKind: instead, "watch " + bindingKind: instead,
@@ -36,12 +36,7 @@ func Watch(ctx context.Context, client kubernetes.Interface, changed func(), log
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, of := range bindingsFirst(client) {
-		objects := of.followed(trouble, func() {
-			select {
-			case events <- struct{}{}:
-			default: // an event is pending
-			}
-		})
+		objects := of.followed(trouble, events.Send)
 		all.Go(func() { objects.Run(ctx) })
 	}
 	later := time.NewTimer(0)
