@@ -214,10 +214,11 @@ func TestPublisher_End(t *testing.T) {
 	for name, x := range map[string]struct {
 		fault apiserver.Fault
 		took  time.Duration
+		lines int
 	}{
-		"deleted":      {apiserver.Fault{}, 0},
-		"already gone": {notFound, 0},
-		"no response":  {apiserver.Fault{Hang: true}, 2 * time.Second},
+		"deleted":      {apiserver.Fault{}, 0, 0},
+		"already gone": {notFound, 0, 0},
+		"no response":  {apiserver.Fault{Hang: true}, 2 * time.Second, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			p := publish(t, "u")
@@ -232,7 +233,7 @@ func TestPublisher_End(t *testing.T) {
 			if took := time.Since(began); took != x.took {
 				t.Errorf("%s: took %v", name, took)
 			}
-			if p.log.Count() > 0 {
+			if p.log.Count() != x.lines {
 				t.Errorf("%s: log:\n%s", name, &p.log)
 			}
 		})
