@@ -1,0 +1,140 @@
+package apirequest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// ErrOneAnswer is the error of a request that was sent twice, if one attempt was rejected and the other has no usable answer. The
+// other attempt may have been executed, and may be the cause of the rejection.
+var ErrOneAnswer = errors.New("sent twice, and only one attempt was answered")
+
+// ErrOvertaken is the cause of the context of a first attempt that got no answer before the second attempt.
+var ErrOvertaken = errors.New("the second attempt was answered first")
+
+type second struct{}
+
+// IsSecond reports whether ctx belongs to a second attempt of Twice. It should use another connection than the first attempt.
+func IsSecond(ctx context.Context) bool { return ctx.Value(second{}) != nil }
+
+// Rejected reports whether an API server answered that it did not execute the request.
+func Rejected(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
+}
+
+// leastDelay is the shortest time from the first to the second attempt.
+const leastDelay = 500 * time.Millisecond
+
+// recentAnswers is the number of answers that Latency remembers.
+const recentAnswers = 8
+
+// Latency has the time that the latest requests to an API server took. Its zero value has none. Its methods are safe for concurrent
+// use.
+type Latency struct {
+	mu    sync.Mutex
+	took  [recentAnswers]time.Duration
+	count int
+}
+
+// Answered records the time that a request took.
+func (l *Latency) Answered(took time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took[l.count%recentAnswers] = took
+	l.count++
+}
+
+// Longest returns the longest of the recorded times.
+func (l *Latency) Longest() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	longest := l.took[0]
+	for _, took := range l.took[1:] {
+		longest = max(longest, took)
+	}
+	return longest
+}
+
+// delay returns the time from the first to the second attempt. A third of the time until the deadline leaves room for an answer that
+// takes as long as two thirds.
+func (l *Latency) delay(ctx context.Context) time.Duration {
+	usual := max(leastDelay, l.Longest()*5/4)
+	if end, ok := ctx.Deadline(); ok {
+		usual = min(usual, time.Until(end)/3) //nolint:forbidigo // a deadline
+	}
+	return usual
+}
+
+// attempt is the result of one attempt.
+type attempt[T any] struct {
+	value T
+	err   error
+	took  time.Duration
+}
+
+// Twice sends a request. If it has no answer after the usual time, the API server is slow or the connection is dead. Then Twice sends
+// the same request once more, while the first attempt continues. The first success counts. ctx should have a deadline.
+//
+// The API server may execute both attempts, so the request must have a guard: a resourceVersion, a name to create, or it is a read.
+// The guard rejects the attempt that is executed later. Therefore a rejection counts only if both attempts were rejected. Otherwise
+// Twice waits for the other attempt as long as a read would take, and returns ErrOneAnswer. rejected classifies an error.
+//
+// Twice returns when both attempts have ended, so send must end with its context.
+func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bool, send func(context.Context) (T, error)) (T, error) {
+	var none T
+	var running sync.WaitGroup
+	defer running.Wait()
+	answers := make(chan attempt[T], 2)
+	start := func(ctx context.Context) {
+		began := time.Now() //nolint:forbidigo // measures the attempt
+		running.Go(func() {
+			value, err := send(ctx)
+			took := time.Since(began) //nolint:forbidigo // measures the attempt
+			if err == nil || rejected(err) {
+				latency.Answered(took)
+			}
+			answers <- attempt[T]{value, err, took}
+		})
+	}
+	first, overtake := context.WithCancelCause(ctx)
+	defer overtake(ErrOvertaken)
+	start(first)
+	timer := time.NewTimer(latency.delay(ctx))
+	defer timer.Stop()
+	select {
+	case only := <-answers:
+		return only.value, only.err
+	case <-timer.C:
+	}
+	again, cancel := context.WithCancel(context.WithValue(ctx, second{}, true))
+	defer cancel()
+	start(again)
+	one := <-answers
+	if one.err == nil {
+		return one.value, nil
+	}
+	var limit <-chan time.Time
+	if rejected(one.err) {
+		limit = time.After(one.took)
+	}
+	select {
+	case other := <-answers:
+		if other.err == nil || rejected(one.err) == rejected(other.err) {
+			return other.value, other.err
+		}
+		return none, fmt.Errorf("%w: %v, and %v", ErrOneAnswer, one.err, other.err) //nolint:errorlint // not a rejection
+	case <-limit:
+		return none, fmt.Errorf("%w: %v", ErrOneAnswer, one.err) //nolint:errorlint // not a rejection
+	}
+}
