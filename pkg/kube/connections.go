@@ -17,9 +17,10 @@ import (
 // NewClient applies it. Use it for clients that are made in another way, for example for an elector alone.
 //
 // If a request gets no response before the deadline of its context, later requests use another connection. Other requests on the
-// old connection continue. Watches and followed logs have separate connections. An HTTP/2 connection without data for 5 s is
-// pinged. It is closed, and its requests fail, if there is no response within another 5 s. If a connection attempt takes longer
-// than 250 ms, a second one starts, and so on with increasing intervals. With a proxy this applies to the connection to the proxy.
+// old connection continue. Watches and followed logs have separate connections. An HTTP/2 connection without data for 3 s is
+// pinged. It is closed, and its requests fail, if there is no response within another 8 s. If the set-up of a connection takes
+// longer than 250 ms, a second one starts, and so on with increasing intervals. At most two are being set up at a time, and at most
+// 35 in a minute without success. A set-up continues if its request ends. With a proxy this applies to the connection to the proxy.
 //
 // TLS settings, client certificates, dialer and proxy of the configuration apply, including their reloading. A configuration with
 // its own Transport keeps it, and nothing of this applies.

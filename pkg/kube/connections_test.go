@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // secured is an API server with HTTP/2 that records its connections. A watch is a stream that lasts until the test ends.
@@ -193,6 +195,47 @@ func TestTimeout_RetiresConnection(t *testing.T) {
 	}
 	if n := s.connections(); n != 2 {
 		t.Errorf("%d connections in the end: another's request was sent again", n)
+	}
+}
+
+// The second attempt of a request uses another connection. If it is answered first, later requests use that connection.
+func TestSecondAttempt_OtherConnection(t *testing.T) {
+	s, config := secure(t)
+	c := made(t, config).Kube()
+	twice := func(answer func(second bool) string) {
+		t.Helper()
+		var latency apirequest.Latency
+		_, err := apirequest.Twice(t.Context(), &latency, apirequest.Rejected, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, get(ctx, c, answer(apirequest.IsSecond(ctx)))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 1 {
+		t.Fatalf("%v, over connection %d", err, s.connections())
+	}
+	// The first attempt is slow, but answered first. Its connection remains in use.
+	respond := make(chan chan struct{}, 2)
+	go func() {
+		first := <-s.slow
+		respond <- <-s.slow
+		close(first)
+	}()
+	twice(func(bool) string { return "slow" })
+	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 2 {
+		t.Errorf("after a slow answer: %v, over connection %d", err, s.connections())
+	}
+	// The first attempt is not answered. The spare connection is ready, and is used from then on.
+	go func() { <-s.slow }()
+	twice(func(second bool) string {
+		if second {
+			return "a"
+		}
+		return "slow"
+	})
+	if err := get(t.Context(), c, "a"); err != nil || s.connections() != 2 {
+		t.Errorf("after a dead connection: %v, over connection %d", err, s.connections())
 	}
 }
 

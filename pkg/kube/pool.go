@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -13,26 +14,31 @@ import (
 	"time"
 
 	"go.uber.org/atomic"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 const (
 	// pingInterval is the time without data after which a connection is pinged. It is closed after pingTimeout without a
-	// response. A request on a dead connection fails after the sum of both.
-	pingInterval = 5 * time.Second
-	pingTimeout  = 5 * time.Second
+	// response. A request on a dead connection fails after the sum of both. pingTimeout is longer than the answers of an API server
+	// may take.
+	pingInterval = 3 * time.Second
+	pingTimeout  = 8 * time.Second
 	// writeTimeout is the longest time that a connection may accept no bytes.
 	writeTimeout = 10 * time.Second
 	// streamTimeout is the longest time until a stream begins.
 	streamTimeout = 30 * time.Second
 )
 
-// pool has the connections for one kind of request. New requests use the current generation.
+// pool has the connections for one kind of request. New requests use the present generation. The second attempt of a request uses the
+// spare generation, because the first attempt may wait on a dead connection.
 type pool struct {
 	like    model
 	streams bool
 
-	mu      sync.Mutex
-	present *generation
+	mu             sync.Mutex
+	present, spare *generation
+	setups         map[target]*setups // for the settings of these generations
 }
 
 // generation is a set of connections that requests share until a request on one of them times out.
@@ -46,20 +52,40 @@ type generation struct {
 	open    map[*connection]struct{}
 }
 
-// take returns the current generation. The caller calls leave when its request has ended.
-func (p *pool) take() *generation {
+// take returns the generation for a request. The caller calls leave when its request has ended.
+func (p *pool) take(second bool) *generation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if like := p.like.settings(); p.present == nil || p.present.like != like {
-		if p.present != nil {
-			p.present.retire()
-		}
-		p.present = p.generation(like)
+	like := p.like.settings()
+	if p.present != nil && p.present.like != like {
+		p.clear()
 	}
-	p.present.mu.Lock()
-	defer p.present.mu.Unlock()
-	p.present.used++
-	return p.present
+	g := &p.present
+	if second {
+		g = &p.spare
+	}
+	if *g == nil {
+		*g = p.generation(like)
+	}
+	(*g).mu.Lock()
+	defer (*g).mu.Unlock()
+	(*g).used++
+	return *g
+}
+
+// clear retires all generations. The caller holds mu.
+func (p *pool) clear() {
+	for _, g := range []*generation{p.present, p.spare} {
+		if g != nil {
+			g.retire()
+		}
+	}
+	for _, s := range p.setups {
+		s.closeIdle()
+	}
+	p.present = nil
+	p.spare = nil
+	p.setups = nil
 }
 
 func (p *pool) generation(like *http.Transport) *generation {
@@ -71,39 +97,62 @@ func (p *pool) generation(like *http.Transport) *generation {
 	if p.streams {
 		g.ResponseHeaderTimeout = streamTimeout
 	}
-	dial := like.DialContext
+	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.to(target{false, network, address}, g).get(ctx, g)
+	}
+	g.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return p.to(target{true, network, address}, g).get(ctx, g)
+	}
+	return g
+}
+
+// to returns the set-ups of connections to a target, with the settings of a generation.
+func (p *pool) to(t target, g *generation) *setups {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.setups[t]
+	if s == nil || p.like.settings() != g.like {
+		s = &setups{connect: func(ctx context.Context) (net.Conn, error) { return p.connect(ctx, t, g) }}
+		if p.setups == nil {
+			p.setups = map[target]*setups{}
+		}
+		p.setups[t] = s
+	}
+	return s
+}
+
+// connect sets up one connection.
+func (p *pool) connect(ctx context.Context, to target, g *generation) (net.Conn, error) {
+	p.like.refresh(ctx)
+	dial := g.like.DialContext
 	if dial == nil {
 		dial = newDialer().DialContext
 	}
-	connect := func(ctx context.Context, network, address string) (net.Conn, error) {
-		p.like.refresh(ctx)
-		conn, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		if tcp, ok := conn.(*net.TCPConn); ok {
-			// When this process ends, the kernel discards the bytes that it has not sent. Otherwise a write could arrive after a
-			// witness has released the lock.
-			_ = tcp.SetLinger(0)
-		}
-		return g.opened(conn), nil
+	conn, err := dial(ctx, to.network, to.address)
+	if err != nil {
+		return nil, err
 	}
-	g.DialContext = raced(connect)
-	g.DialTLSContext = raced(func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := connect(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return g.secure(ctx, conn, address)
-	})
-	return g
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		// When this process ends, the kernel discards the bytes that it has not sent. Otherwise a write could arrive after a
+		// witness has released the lock.
+		_ = tcp.SetLinger(0)
+	}
+	conn = &connection{Conn: conn}
+	if to.tls {
+		return g.secure(ctx, conn, to.address)
+	}
+	return conn, nil
 }
 
 // retire removes a generation: later requests use another one.
 func (p *pool) retire(g *generation) {
 	p.mu.Lock()
-	if p.present == g {
-		p.present = nil
+	switch g {
+	case p.present:
+		p.present = p.spare
+		p.spare = nil
+	case p.spare:
+		p.spare = nil
 	}
 	p.mu.Unlock()
 	g.retire()
@@ -113,12 +162,8 @@ func (p *pool) retire(g *generation) {
 // only some time after its last request, so closing idle connections is not enough.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
-	present := p.present
-	p.present = nil
-	p.mu.Unlock()
-	if present != nil {
-		present.retire()
-	}
+	defer p.mu.Unlock()
+	p.clear()
 }
 
 func (g *generation) retire() {
@@ -151,8 +196,16 @@ func (g *generation) closeUnused() {
 	}
 }
 
-func (g *generation) opened(conn net.Conn) net.Conn {
-	c := &connection{Conn: conn, of: g}
+// adopt adds a connection that was set up.
+func (g *generation) adopt(conn net.Conn) {
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	c, ok := conn.(*connection)
+	if !ok {
+		return
+	}
+	c.of = g
 	g.mu.Lock()
 	g.open[c] = struct{}{}
 	late := g.retired && g.used == 0
@@ -160,34 +213,43 @@ func (g *generation) opened(conn net.Conn) net.Conn {
 	if late {
 		_ = c.Close()
 	}
-	return c
 }
 
 // connection is a connection that its generation lists while it is open.
 type connection struct {
 	net.Conn
-	of *generation
+	of *generation // nil during the set-up
 }
 
 func (c *connection) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.open, c)
-	c.of.mu.Unlock()
+	if c.of != nil {
+		c.of.mu.Lock()
+		delete(c.of.open, c)
+		c.of.mu.Unlock()
+	}
 	return c.Conn.Close()
 }
 
-// roundTrip sends a request on a connection of the current generation.
+// roundTrip sends a request.
 func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 	caller := req.Context()
-	g := p.take()
+	g := p.take(apirequest.IsSecond(caller))
+	r := &request{connected: make(chan struct{}), ended: make(chan struct{})}
 	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
+		if !connected.Swap(true) {
+			close(r.connected)
+		}
+	}}
 	failed := func(err error) {
-		if connected.Load() && timedOut(caller, err) {
+		overtaken := errors.Is(context.Cause(caller), apirequest.ErrOvertaken)
+		if connected.Load() && (overtaken || timedOut(caller, err)) {
 			p.retire(g)
 		}
 	}
-	resp, err := g.RoundTrip(req.WithContext(httptrace.WithClientTrace(caller, trace)))
+	ctx := context.WithValue(httptrace.WithClientTrace(caller, trace), requestKey{}, r)
+	resp, err := g.RoundTrip(req.WithContext(ctx))
+	close(r.ended)
 	if err != nil {
 		failed(err)
 		g.leave()
@@ -203,7 +265,7 @@ func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 // the connection is unknown.
 func timedOut(ctx context.Context, err error) bool {
 	var timeout net.Error
-	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(context.Cause(ctx), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // body is the body of a response.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // wire is a connection without data that records whether it was closed.
@@ -28,19 +30,24 @@ func (w *wire) Close() error {
 
 func TestGeneration_ClosesUnused(t *testing.T) {
 	p := &pool{like: fixed{&http.Transport{}}}
-	g := p.take()
-	if again := p.take(); again != g {
+	g := p.take(false)
+	if again := p.take(false); again != g {
 		t.Fatal("two generations of the same settings")
 	}
 	g.leave()
 	one, two, three := &wire{}, &wire{}, &wire{}
-	first := g.opened(one)
-	g.opened(two)
+	opened := func(g *generation, w *wire) *connection {
+		c := &connection{Conn: w}
+		g.adopt(c)
+		return c
+	}
+	first := opened(g, one)
+	opened(g, two)
 	g.leave()
 	if one.closed+two.closed != 0 {
 		t.Error("closed while it was not out of use")
 	}
-	p.take()
+	p.take(false)
 	p.retire(g)
 	if one.closed+two.closed != 0 {
 		t.Error("closed while a request used it")
@@ -48,16 +55,16 @@ func TestGeneration_ClosesUnused(t *testing.T) {
 	if err := first.Close(); !errors.Is(err, errClosing) || one.closed != 1 {
 		t.Errorf("closed %d times: %v", one.closed, err)
 	}
-	g.opened(three)
+	opened(g, three)
 	if three.closed != 0 {
 		t.Error("a connection during a request waits for it is closed")
 	}
-	next := p.take()
+	next := p.take(false)
 	if next == g {
 		t.Fatal("a retired generation is used")
 	}
 	p.retire(g) // a second time, by another request
-	if p.take() != next {
+	if p.take(false) != next {
 		t.Error("the next generation was retired with the previous generation")
 	}
 	g.leave()
@@ -65,11 +72,11 @@ func TestGeneration_ClosesUnused(t *testing.T) {
 		t.Errorf("closed %d, %d and %d times", one.closed, two.closed, three.closed)
 	}
 	late := &wire{}
-	if g.opened(late); late.closed != 1 {
+	if opened(g, late); late.closed != 1 {
 		t.Error("an unused late connection stays open")
 	}
 	idle := &wire{}
-	next.opened(idle)
+	opened(next, idle)
 	next.leave()
 	next.leave()
 	if idle.closed != 0 {
@@ -107,7 +114,7 @@ func TestGeneration_Settings(t *testing.T) {
 	like := &http.Transport{}
 	for _, streams := range []bool{false, true} {
 		g := (&pool{streams: streams}).generation(like)
-		if g.HTTP2.SendPingTimeout != 5*time.Second || g.HTTP2.PingTimeout != 5*time.Second || g.HTTP2.WriteByteTimeout != 10*time.Second {
+		if g.HTTP2.SendPingTimeout != 3*time.Second || g.HTTP2.PingTimeout != 8*time.Second || g.HTTP2.WriteByteTimeout != 10*time.Second {
 			t.Errorf("signs of life are asked for so: %+v", g.HTTP2)
 		}
 		want := time.Duration(0)
@@ -129,7 +136,7 @@ func TestGeneration_Settings(t *testing.T) {
 func TestGeneration_RefreshesBeforeDial(t *testing.T) {
 	synctest.Test(t, refreshesBeforeDial)
 	// Without a custom dialer the default dialer is used.
-	g := (&pool{like: fixed{&http.Transport{}}}).generation(&http.Transport{})
+	g := (&pool{like: fixed{&http.Transport{}}}).take(false)
 	if _, err := g.DialContext(t.Context(), "tcp", "127.0.0.1:1"); err == nil {
 		t.Error("port 1 answers")
 	}
@@ -145,7 +152,8 @@ func refreshesBeforeDial(t *testing.T) {
 		}
 		return conn, nil
 	}}}}
-	g := (&pool{like: model}).generation(model.settings())
+	p := &pool{like: model}
+	g := p.take(false)
 	if got, err := g.DialContext(t.Context(), "tcp", "a:1"); err != nil || got.(*connection).Conn != conn || len(g.open) != 1 {
 		t.Errorf("dialed %v, %v; %d open", got, err, len(g.open))
 	}
@@ -272,5 +280,47 @@ func TestBody_Read(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 		})
+	}
+}
+
+// A generation is retired if a request on it timed out or was overtaken. The spare generation follows it.
+func TestRoundTrip_Retires(t *testing.T) {
+	overtaken, overtake := context.WithCancelCause(t.Context())
+	overtake(apirequest.ErrOvertaken)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, test := range map[string]struct {
+		ctx       context.Context
+		connected bool
+		retired   bool
+	}{
+		"overtaken":                      {overtaken, true, true},
+		"overtaken without a connection": {overtaken, false, false},
+		"cancelled":                      {cancelled, true, false},
+	} {
+		p := stubbed(func(req *http.Request) (*http.Response, error) {
+			if test.connected {
+				gotConn(req)
+			}
+			return nil, req.Context().Err()
+		})
+		first, spare := p.present, p.take(true)
+		if spare == first || p.take(true) != spare || p.take(false) != first {
+			t.Fatal("the first and the second attempt of a request use one generation")
+		}
+		if _, err := p.roundTrip(stubRequest(test.ctx, t, http.MethodGet, nil)); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		want := first
+		if test.retired {
+			want = spare
+		}
+		if p.take(false) != want || first.retired != test.retired || spare.retired {
+			t.Errorf("%s: retired %v, the spare %v", name, first.retired, spare.retired)
+		}
+		p.retire(spare)
+		if !spare.retired || p.take(true) == spare {
+			t.Errorf("%s: a retired spare is used", name)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -24,6 +26,8 @@ type Flow struct {
 	Vanish bool
 	// Stall reads no bytes. Bytes that were read before are held.
 	Stall bool
+	// Late delays the bytes. It must not change during a connection.
+	Late time.Duration
 	// CutAfter is the number of bytes after which the connection is reset. If 0, it is not reset.
 	CutAfter int64
 }
@@ -219,6 +223,15 @@ func (l *link) flow(of func(Fate) Flow) (Flow, <-chan struct{}) {
 func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 	buffer := make([]byte, 32<<10)
 	var carried int64
+	if flow, _ := l.flow(of); flow.Late > 0 {
+		late := make(chan chunk, maxLate)
+		var delivery sync.WaitGroup
+		defer delivery.Wait()
+		defer close(late)
+		server := to
+		delivery.Go(func() { l.deliver(server, late) })
+		to = delayed{to, late, flow.Late}
+	}
 	for {
 		if !l.admitted(of) {
 			return
@@ -249,6 +262,43 @@ func (l *link) pump(to, from net.Conn, of func(Fate) Flow) {
 		if _, err := to.Write(buffer[:n]); err != nil {
 			l.end()
 			return
+		}
+	}
+}
+
+// maxLate is the number of chunks that one direction of a connection holds.
+const maxLate = 10_000
+
+// chunk is a part of the bytes of a direction, with the time at which it arrives.
+type chunk struct {
+	at    time.Time
+	bytes []byte
+}
+
+// delayed is a connection whose bytes are late.
+type delayed struct {
+	net.Conn
+	late chan<- chunk
+	by   time.Duration
+}
+
+func (d delayed) Write(p []byte) (int, error) {
+	d.late <- chunk{time.Now().Add(d.by), bytes.Clone(p)}
+	return len(p), nil
+}
+
+// deliver writes late chunks until the connection has ended.
+func (l *link) deliver(to net.Conn, late <-chan chunk) {
+	for c := range late {
+		timer := time.NewTimer(time.Until(c.at))
+		select {
+		case <-timer.C:
+		case <-l.ended:
+			timer.Stop()
+			continue
+		}
+		if _, err := to.Write(c.bytes); err != nil {
+			l.end()
 		}
 	}
 }
