@@ -3,6 +3,7 @@ package k8sleaderelection
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,12 +11,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// fakeLock records the method and the context of each call. Each call takes a second and returns err.
+// callTakes is how long a call of a fakeLock takes. It is too short for a second attempt.
+const callTakes = 400 * time.Millisecond
+
+// fakeLock records the method and the context of each call. Each call takes callTakes and returns err.
 type fakeLock struct {
 	k8sresourcelock.Lock
 	err   error
@@ -29,7 +34,7 @@ func (f *fakeLock) call(ctx context.Context, method string) (k8sresourcelock.Sna
 	f.left = time.Until(deadline)
 	f.ctx = ctx
 	f.calls = append(f.calls, method)
-	<-time.After(time.Second)
+	<-time.After(callTakes)
 	return k8sresourcelock.Snapshot{}, f.err
 }
 
@@ -64,6 +69,7 @@ func TestSend(t *testing.T) {
 		"retry-after too long": {core.Renew, apierrors.NewTooManyRequests("x", 1<<30), core.Refused, time.Hour, "write"},
 		"negative retry-after": {core.Renew, apierrors.NewTooManyRequests("x", -7), core.Refused, 0, "write"},
 		"forbidden":            {core.Renew, apierrors.NewForbidden(resource, "x", nil), core.Refused, 0, "write"},
+		"one answer of two":    {core.Renew, apirequest.ErrOneAnswer, core.Unknown, 0, "write"},
 		"server timeout":       {core.Renew, apierrors.NewServerTimeout(resource, "update", 5), core.Unknown, 0, "write"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +80,7 @@ func TestSend(t *testing.T) {
 				l.send(core.Action{Op: c.op, Until: l.le.clock.mono().After(3 * time.Second)})
 				l.helpers.Wait()
 				ev := <-l.events
-				if ev.in.Result != c.result || ev.in.RetryAfter != c.retryAfter || ev.call.op != c.op || !errors.Is(ev.call.err, c.err) || ev.call.took != time.Second {
+				if ev.in.Result != c.result || ev.in.RetryAfter != c.retryAfter || ev.call.op != c.op || !errors.Is(ev.call.err, c.err) || ev.call.took != callTakes {
 					t.Errorf("%+v, %+v", ev.in, ev.call)
 				}
 				if len(fake.calls) != 1 || fake.calls[0] != c.call || fake.left != 3*time.Second || !errors.Is(fake.ctx.Err(), context.Canceled) {
@@ -117,6 +123,76 @@ type hangingLock struct{ k8sresourcelock.Lock }
 func (hangingLock) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
 	<-ctx.Done()
 	return k8sresourcelock.Snapshot{}, ctx.Err()
+}
+
+// slowLock delays each call. If lost is set, the first attempt of a call has no answer, and its write is stored only if stored is set.
+type slowLock struct {
+	k8sresourcelock.Lock
+	takes        time.Duration
+	lost, stored bool
+	sent         atomic.Int32
+}
+
+func (s *slowLock) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	s.sent.Add(1)
+	lost := s.lost && !apirequest.IsSecond(ctx)
+	if !lost || s.stored {
+		snap, err := s.Lock.Write(ctx, base, r, notes)
+		if !lost {
+			if late := apirequest.Pause(ctx, s.takes); late != nil {
+				err = late
+			}
+			return snap, err
+		}
+	}
+	<-ctx.Done()
+	return k8sresourcelock.Snapshot{}, ctx.Err()
+}
+
+// A slow write is sent twice, and the first answer counts. A conflict that the first attempt may have caused is unknown.
+func TestSend_Twice(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes        time.Duration
+		lost, stored bool
+		result       core.Result
+		took         time.Duration
+		sent         int32
+	}{
+		"fast":               {takes: 300 * time.Millisecond, result: core.OK, took: 300 * time.Millisecond, sent: 1},
+		"slow":               {takes: 4 * time.Second, result: core.OK, took: 4 * time.Second, sent: 2},
+		"dead":               {takes: 20 * time.Millisecond, lost: true, result: core.OK, took: 520 * time.Millisecond, sent: 2},
+		"dead after a write": {takes: 20 * time.Millisecond, lost: true, stored: true, result: core.Unknown, took: 540 * time.Millisecond, sent: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lock := &slowLock{Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Unwatched(), takes: c.takes, lost: c.lost, stored: c.stored}
+				l := idleLoop(t, lock, func(*LeaderElectionConfig) {})
+				l.send(core.Action{Op: core.Acquire, Record: core.Record{Holder: "a", Lease: time.Minute}, Until: l.le.clock.mono().After(9 * time.Second)})
+				l.helpers.Wait()
+				ev := <-l.events
+				if ev.call.result != c.result || ev.call.took != c.took || lock.sent.Load() != c.sent {
+					t.Errorf("%v after %v, sent %d times: %v; want %v after %v, %d times", ev.call.result, ev.call.took, lock.sent.Load(), ev.call.err, c.result, c.took, c.sent)
+				}
+			})
+		})
+	}
+}
+
+// A lock without a guard is not called twice. It does not support concurrent calls.
+func TestSend_UnguardedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := &slowLock{Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Unwatched(), takes: 4 * time.Second}
+		l := idleLoop(t, lock, func(*LeaderElectionConfig) {})
+		sent := 0
+		l.le.lock = &plainLock{}
+		_, err := l.twice(t.Context(), func(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+			sent++
+			return k8sresourcelock.Snapshot{}, apirequest.Pause(ctx, time.Minute)
+		})
+		if err != nil || sent != 1 {
+			t.Errorf("sent %d times: %v", sent, err)
+		}
+	})
 }
 
 // A call that waited until its context ended was not sent. Its duration is the time that it waited.

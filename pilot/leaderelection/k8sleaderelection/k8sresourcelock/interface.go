@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+
+	"incumbent.dev/incumbent/internal/apirequest"
 )
 
 // Annotations of lock objects.
@@ -170,13 +172,5 @@ func IsConflict(err error) bool { return errors.Is(err, ErrConflict) }
 // It is false for conflicts and for nil. As with ErrConflict, this holds only if each request is sent once.
 func IsRefused(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || errors.Is(err, ErrConflict) {
-		return false
-	}
-	switch code := status.Status().Code; code {
-	case http.StatusRequestTimeout, http.StatusConflict:
-		return false
-	default:
-		return code >= 400 && code < 500
-	}
+	return apirequest.Rejected(err) && !errors.Is(err, ErrConflict) && errors.As(err, &status) && status.Status().Code != http.StatusConflict
 }
