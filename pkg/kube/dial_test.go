@@ -123,7 +123,7 @@ func TestSetups(t *testing.T) {
 		"first is slow":               {[]line{{4 * time.Second, nil}}, []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms, 3750 * ms}, 4 * time.Second, nil},
 		"all others hang":             {[]line{{14 * time.Second, nil}}, starts(14 * time.Second), 14 * time.Second, nil},
 		"first of them hangs":         {[]line{{time.Hour, nil}, {time.Hour, nil}, {time.Hour, nil}, {ms, nil}}, starts(2 * time.Second), 1751 * ms, nil},
-		"one that is not first hangs": {[]line{{time.Second, errRefused}, {time.Hour, nil}, {900 * ms, nil}}, []time.Duration{0, 250 * ms, 750 * ms}, 1650 * ms, nil},
+		"another than the first hangs": {[]line{{time.Second, errRefused}, {time.Hour, nil}, {900 * ms, nil}}, []time.Duration{0, 250 * ms, 750 * ms}, 1650 * ms, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
