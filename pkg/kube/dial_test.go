@@ -115,14 +115,14 @@ func TestSetups(t *testing.T) {
 		took  time.Duration
 		err   error
 	}{
-		"first is fast":               {[]line{{ms, nil}}, []time.Duration{0}, ms, nil},
-		"first fails":                 {[]line{{ms, errRefused}}, []time.Duration{0}, ms, errRefused},
-		"second is faster":            {[]line{{time.Second, nil}, {100 * ms, nil}}, []time.Duration{0, 250 * ms}, 350 * ms, nil},
-		"second fails":                {[]line{{600 * ms, nil}, {100 * ms, errRefused}}, []time.Duration{0, 250 * ms}, 600 * ms, nil},
-		"both fail":                   {[]line{{500 * ms, errRefused}, {100 * ms, errRefused}}, []time.Duration{0, 250 * ms}, 500 * ms, errRefused},
-		"first is slow":               {[]line{{4 * time.Second, nil}}, []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms, 3750 * ms}, 4 * time.Second, nil},
-		"all others hang":             {[]line{{14 * time.Second, nil}}, starts(14 * time.Second), 14 * time.Second, nil},
-		"first of them hangs":         {[]line{{time.Hour, nil}, {time.Hour, nil}, {time.Hour, nil}, {ms, nil}}, starts(2 * time.Second), 1751 * ms, nil},
+		"first is fast":                {[]line{{ms, nil}}, []time.Duration{0}, ms, nil},
+		"first fails":                  {[]line{{ms, errRefused}}, []time.Duration{0}, ms, errRefused},
+		"second is faster":             {[]line{{time.Second, nil}, {100 * ms, nil}}, []time.Duration{0, 250 * ms}, 350 * ms, nil},
+		"second fails":                 {[]line{{600 * ms, nil}, {100 * ms, errRefused}}, []time.Duration{0, 250 * ms}, 600 * ms, nil},
+		"both fail":                    {[]line{{500 * ms, errRefused}, {100 * ms, errRefused}}, []time.Duration{0, 250 * ms}, 500 * ms, errRefused},
+		"first is slow":                {[]line{{4 * time.Second, nil}}, []time.Duration{0, 250 * ms, 750 * ms, 1750 * ms, 3750 * ms}, 4 * time.Second, nil},
+		"all others hang":              {[]line{{14 * time.Second, nil}}, starts(14 * time.Second), 14 * time.Second, nil},
+		"first of them hangs":          {[]line{{time.Hour, nil}, {time.Hour, nil}, {time.Hour, nil}, {ms, nil}}, starts(2 * time.Second), 1751 * ms, nil},
 		"another than the first hangs": {[]line{{time.Second, errRefused}, {time.Hour, nil}, {900 * ms, nil}}, []time.Duration{0, 250 * ms, 750 * ms}, 1650 * ms, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
