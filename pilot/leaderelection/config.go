@@ -114,7 +114,8 @@ type Config struct {
 	// HealthTolerance is the time after the end of the lease at which Healthz fails if run functions
 	// are still active. Default: 20 s.
 	HealthTolerance time.Duration
-	// Logger receives the log entries of the election. Default: slog.Default.
+	// Logger receives the log entries of the election. Default: slog.Default. A Logger, EventRecorder or Observer that does not return
+	// does not delay the election (see k8sleaderelection.LeaderElectionConfig).
 	Logger *slog.Logger
 	// Clock measures the validity. Tests set it (electiontest.Clock). Default: the clocks of the machine.
 	Clock *k8sleaderelection.Clock

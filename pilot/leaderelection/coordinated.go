@@ -65,7 +65,7 @@ func (l *LeaderElection) publish(ctx context.Context, client kubernetes.Interfac
 	}
 	publisher, err := coordination.NewPublisher(coordination.PublisherConfig{
 		CandidateConfig: l.cfg.candidate(), Client: client, Namespace: l.cfg.Namespace, Lease: l.cfg.lockName(), Pod: l.cfg.Identity,
-		SetUnserved: l.setUnserved, Logger: l.cfg.Logger,
+		SetUnserved: l.setUnserved, Logger: l.log,
 	})
 	if err != nil {
 		return nil, err

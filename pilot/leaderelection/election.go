@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/errlist"
+	"incumbent.dev/incumbent/internal/hooks"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -28,8 +30,10 @@ import (
 type LeaderElection struct {
 	cfg     Config
 	client  kube.Client
-	invalid error // RunContext returns it; constructors as in istiod have no error result
-	sharing bool  // uses the default watcher that elections of istiod's constructors share
+	hooks   hooks.Queue  // writes to the Logger of cfg, which may block
+	log     *slog.Logger // uses hooks
+	invalid error        // RunContext returns it; constructors as in istiod have no error result
+	sharing bool         // uses the default watcher that elections of istiod's constructors share
 
 	clock  *k8sleaderelection.Clock
 	gate   *gate.Gate
@@ -78,6 +82,7 @@ func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 func newElection(client kube.Client, cfg Config) *LeaderElection {
 	cfg = cfg.withDefaults()
 	l := &LeaderElection{cfg: cfg, client: client, clock: cfg.Clock, registry: &global}
+	l.log = l.hooks.Logger(cfg.Logger)
 	if l.clock == nil {
 		l.clock = k8sleaderelection.NewClock(nil)
 	}

@@ -72,7 +72,7 @@ func (p *podLabel) serve(ctx context.Context) {
 	var reported apirequest.Reported[string]
 	for {
 		if reported.Failed("label", err) {
-			p.cfg.Logger.Warn("failed to label the Pod; retrying", "election", p.cfg.lockName(), "pod", p.cfg.LabelPod, "set", last.set, "err", err)
+			p.log.Warn("failed to label the Pod; retrying", "election", p.cfg.lockName(), "pod", p.cfg.LabelPod, "set", last.set, "err", err)
 		}
 		select {
 		case <-ctx.Done():

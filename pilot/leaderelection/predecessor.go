@@ -116,7 +116,7 @@ func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock
 			return snapshot, ctx.Err()
 		}
 		if reported.Failed("read", err) {
-			l.cfg.Logger.Warn("failed to read the predecessor's lock; run functions wait. Grant get, watch and update on it.",
+			l.log.Warn("failed to read the predecessor's lock; run functions wait. Grant get, watch and update on it.",
 				"election", l.cfg.lockName(), "lock", lock.Describe(), "err", err)
 		}
 		_ = apirequest.Pause(ctx, l.cfg.RetryPeriod)
@@ -142,7 +142,7 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 	}}
 	config.Callbacks.OnNewLeader = func(holder string) {
 		if holder != "" && holder != l.cfg.holder() {
-			l.cfg.Logger.Info("waiting for the predecessor's lock", "election", l.cfg.lockName(), "lock", lock.Describe(), "holder", holder)
+			l.log.Info("waiting for the predecessor's lock", "election", l.cfg.lockName(), "lock", lock.Describe(), "holder", holder)
 		}
 	}
 	elector, err := k8sleaderelection.NewLeaderElector(config)
@@ -153,7 +153,7 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 	defer l.predecessor.elector.Store(nil)
 	err = elector.Campaign(ctx)
 	if led.Load() {
-		l.cfg.Logger.Info("acquired the predecessor's lock and released it; the election is active", "election", l.cfg.lockName(), "lock", lock.Describe())
+		l.log.Info("acquired the predecessor's lock and released it; the election is active", "election", l.cfg.lockName(), "lock", lock.Describe())
 		return true, nil
 	}
 	return false, err

@@ -20,6 +20,13 @@ import (
 // The error wraps ErrRunning if the election is already running, and k8sleaderelection.ErrStuckDrain if run
 // functions did not return in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
+	err := l.runUntil(ctx)
+	l.hooks.Wait(l.cfg.RetryPeriod)
+	return err
+}
+
+// runUntil is RunContext, which waits for log entries.
+func (l *LeaderElection) runUntil(ctx context.Context) error {
 	if err := l.begin(); err != nil {
 		return err
 	}
@@ -67,7 +74,7 @@ func (l *LeaderElection) begin() error {
 
 // runDisabled runs the run functions without an election, until ctx ends.
 func (l *LeaderElection) runDisabled(ctx context.Context) error {
-	l.cfg.Logger.Info("leader election is disabled; starting run functions", "election", l.cfg.lockName())
+	l.log.Info("leader election is disabled; starting run functions", "election", l.cfg.lockName())
 	if err := runAll(ctx, l.runFunctions()); err != nil { // runtime.Goexit in a function must not end this goroutine
 		return err
 	}
@@ -81,9 +88,10 @@ func (l *LeaderElection) wrap(err error) error {
 
 // Run runs the election until stop is closed, as RunContext does. It logs an error.
 func (l *LeaderElection) Run(stop <-chan struct{}) {
-	if err := l.RunContext(wait.ContextForChannel(stop)); err != nil {
-		l.cfg.Logger.Error("election ended with an error", "election", l.cfg.lockName(), "err", err)
+	if err := l.runUntil(wait.ContextForChannel(stop)); err != nil {
+		l.log.Error("election ended with an error", "election", l.cfg.lockName(), "err", err)
 	}
+	l.hooks.Wait(l.cfg.RetryPeriod)
 }
 
 func (l *LeaderElection) warmUp(ctx context.Context) error {

@@ -3,9 +3,11 @@ package leaderelection
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
 
+	"incumbent.dev/incumbent/internal/hooks"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -37,6 +39,7 @@ type shared struct {
 	users int
 
 	watcher revisions.DefaultWatcher // for elections of istiod's constructors; nil until one of them runs
+	hooks   hooks.Queue              // writes the log of watcher, because release waits for watcher
 	stop    chan struct{}
 	running sync.WaitGroup
 }
@@ -88,7 +91,7 @@ func (s *shared) defaultWatcher() revisions.DefaultWatcher {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	if s.watcher == nil {
-		watcher := revisions.NewDefaultWatcher(s.client, "", rootNamespace)
+		watcher := revisions.NewDefault(s.client, revisions.Config{Namespace: rootNamespace, Logger: s.hooks.Logger(slog.Default())})
 		s.watcher = watcher
 		s.running.Go(func() { watcher.Run(s.stop) })
 	}

@@ -25,7 +25,9 @@ const defaultMaxClockDrift = 0.02
 // result may have changed. If nil, this candidate outranks no other.
 type KeyComparisonFunc func(existingKey string) bool
 
-// LeaderCallbacks are called when a term begins or ends and when the holder changes.
+// LeaderCallbacks are called when a term begins or ends and when the holder changes. Each call has its own goroutine, so that a callback
+// delays neither the elector nor another callback, and calls may overlap. Run and Campaign wait for them for at most StopLimit.
+// A panic ends the process.
 type LeaderCallbacks struct {
 	// OnStartedLeading is a run function. Its context ends with the term. The lock is released after it has
 	// returned. If it returns early, the term continues. If it is set, Events about terms have the text of client-go:
@@ -35,8 +37,7 @@ type LeaderCallbacks struct {
 	// term.
 	OnStoppedLeading func()
 	// OnNewLeader is called when the record has a new holder, which may be this candidate. It is not called when the
-	// lock becomes free. Each call runs in its own goroutine, so calls may overlap. It must not block: Run waits for
-	// all calls before it returns.
+	// lock becomes free.
 	OnNewLeader func(identity string)
 }
 
@@ -114,8 +115,8 @@ type LeaderElectionConfig struct {
 	// OnStuckDrain is called once per term if the run functions exceed their limit. The lock is not renewed or
 	// released then. It expires, and another candidate may lead while the functions are still running.
 	OnStuckDrain func()
-	// ExitOnStuckDrain ends the process with exit code 3 in that case, after OnStuckDrain returned. Only the end of the
-	// process stops such functions.
+	// ExitOnStuckDrain ends the process with exit code 3 in that case, after OnStuckDrain returned, but at the latest after
+	// RetryPeriod. Only the end of the process stops such functions.
 	ExitOnStuckDrain bool
 	// Witness, if set, releases the lock after this process has ended without a release, for example by a panic. It supports the
 	// locks that k8sresourcelock.New returns. Other locks expire.
@@ -126,6 +127,10 @@ type LeaderElectionConfig struct {
 	Observer Observer
 	// Logger receives a line per phase change and per new problem. The default is the logr.Logger in the
 	// context of Run or Campaign, which klog and controller-runtime also use, and otherwise slog.Default.
+	//
+	// One goroutine calls Logger, Observer, the metrics and the EventRecorder of the lock, in order. If one of them does not return, the
+	// elector continues: the last 256 reports wait, older ones are dropped and counted (Status.DroppedReports). Run and Campaign
+	// wait for the reports for at most StopLimit before they return.
 	Logger *slog.Logger
 }
 

@@ -11,10 +11,6 @@ type durations struct {
 
 func (s *durations) pass(r *reporter, c *change) {
 	s.wants(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
-	if r.termObserver() == nil {
-		s.handover(r, c) // for Status
-		return
-	}
 	now := c.in.Now.Mono
 	before := &c.before
 	after := &c.after
@@ -22,12 +18,12 @@ func (s *durations) pass(r *reporter, c *change) {
 		s.drainSince = now
 	}
 	if !after.Running {
-		r.observe(Drain, &s.drainSince, now)
+		r.ended(Drain, &s.drainSince, now)
 	}
 	s.handover(r, c)
 	switch since := r.leaderlessSince(c); {
 	case since == 0 && after.Known != core.Unread:
-		r.observe(Leaderless, &s.leaderlessSince, now)
+		r.ended(Leaderless, &s.leaderlessSince, now)
 	case s.leaderlessSince == 0:
 		s.leaderlessSince = since
 	}
@@ -51,7 +47,7 @@ func (s *durations) handover(r *reporter, c *change) {
 	case op == core.SendRequest && s.requestedSince == 0:
 		s.requestedSince = c.before.Flight.Sent.Mono
 	case c.after.Phase == core.Leading && c.before.Phase != core.Leading && r.claim == core.Nominated:
-		r.observe(Handover, &s.requestedSince, now)
+		r.ended(Handover, &s.requestedSince, now)
 	}
 	if !c.after.Requesting.Wanted && op != core.SendRequest && c.after.Phase == core.Following || c.after.Phase == core.Leading {
 		s.requestedSince = 0 // not needed any more
@@ -61,7 +57,7 @@ func (s *durations) handover(r *reporter, c *change) {
 	}
 	switch {
 	case op == core.HandOver:
-		r.observe(HandoverGiven, &s.handingOverSince, now)
+		r.ended(HandoverGiven, &s.handingOverSince, now)
 	case !c.after.Drain.HandOver && c.after.Phase == core.Following:
 		s.handingOverSince = 0
 	}
@@ -75,10 +71,11 @@ func (s *durations) handoverSince() core.Instant {
 	return s.handingOverSince
 }
 
-// observe reports a running interval and ends it.
-func (r *reporter) observe(what Interval, since *core.Instant, now core.Instant) {
-	if *since != 0 && r.termObserver() != nil {
-		r.termObserver().ObserveDuration(r.le.config.Name, what, since.Until(now))
+// ended reports a running interval and ends it.
+func (r *reporter) ended(what Interval, since *core.Instant, now core.Instant) {
+	if *since != 0 {
+		took := since.Until(now)
+		r.observeTerm(func(o TermObserver, name string) { o.ObserveDuration(name, what, took) })
 	}
 	*since = 0
 }

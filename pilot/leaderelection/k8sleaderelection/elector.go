@@ -1,17 +1,20 @@
 package k8sleaderelection
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/atomic"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/hooks"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -33,7 +36,8 @@ type LeaderElector struct {
 	lock    k8sresourcelock.Lock
 	clock   *Clock
 	exit    func(code int)
-	metric  SwitchMetric
+	hooks   hooks.Queue // calls code of the caller that a step must not wait for
+	metric  func() SwitchMetric
 	running atomic.Bool
 	view    atomic.Pointer[view]
 	absent  atomic.Bool          // see SetCoordinatorAbsent
@@ -68,9 +72,10 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		lock:   complete(lec.Lock),
 		clock:  lec.Clock,
 		exit:   os.Exit,
-		metric: newLeaderMetric(),
+		metric: sync.OnceValue(newLeaderMetric),
 	}
-	le.metric.Off(le.config.Name)
+	le.hooks.Do(func() { le.metric().Off(lec.Name) })
+	le.hooks.Wait(lec.RetryPeriod) // a follower has the metric from its creation on, as in client-go
 	if le.clock == nil {
 		le.clock = NewClock(nil)
 	}
@@ -101,14 +106,26 @@ func (le *LeaderElector) Run(ctx context.Context) {
 	// A second Run must not call OnStoppedLeading, because the first one continues. errors.Is would also match the error
 	// of another elector that a run function returned.
 	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // see above
-		stopped()
+		le.hooks.Go(stopped)
 	}
+	le.awaitHooks(ctx)
 }
 
 // Campaign takes part in the election until ctx is done, term after term. It returns when everything that it started has
 // ended. The error has the errors of run functions that failed in the last term, or is ErrStuckDrain or ErrRunning. If
 // run functions of an earlier run have not returned, Campaign first waits for them.
-func (le *LeaderElector) Campaign(ctx context.Context) error { return le.run(ctx, false) }
+func (le *LeaderElector) Campaign(ctx context.Context) error {
+	err := le.run(ctx, false)
+	le.awaitHooks(ctx)
+	return err
+}
+
+// awaitHooks waits until the callbacks have returned and everything is reported, for at most StopLimit.
+func (le *LeaderElector) awaitHooks(ctx context.Context) {
+	if !le.hooks.Wait(le.config.StopLimit) {
+		le.logger(ctx).Error("elector ended before a callback, Logger, EventRecorder or Observer returned", "election", le.config.Name, "limit", le.config.StopLimit)
+	}
+}
 
 func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if !le.running.CompareAndSwap(false, true) {
@@ -243,6 +260,9 @@ type Status struct {
 	Rejected string `json:"rejected,omitempty"`
 	// Default is the default revision that this elector knows.
 	Default DefaultRevision `json:"defaultRevision"`
+	// DroppedReports is the number of log entries, Events and metrics that were dropped because the Logger, the EventRecorder or the
+	// Observer did not return.
+	DroppedReports uint64 `json:"droppedReports,omitempty"`
 	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
 	// or the leader became unfit. For a leader it counts from when it accepted a request.
 	HandoverWait time.Duration `json:"-"`
@@ -256,6 +276,7 @@ func (le *LeaderElector) Status() Status {
 	s.ValidFor = max(0, v.validity.Left(now))
 	s.Leading = s.ValidFor > 0
 	s.Acting = now.Mono < v.actsUntil
+	s.DroppedReports = le.hooks.Dropped()
 	if since := core.Instant(le.handoverSince.Load()); since != 0 && s.Phase != core.Done.String() {
 		s.HandoverWait = max(0, since.Until(now.Mono))
 	}
@@ -273,13 +294,11 @@ func (le *LeaderElector) Changed() <-chan struct{} {
 	return next
 }
 
-// logger returns Logger of the configuration, or the logger of ctx, as klog and controller-runtime store it, or slog.Default.
+// logger logs to Logger of the configuration, or to the logger of ctx, as klog and controller-runtime store it, or to slog.Default.
 func (le *LeaderElector) logger(ctx context.Context) *slog.Logger {
-	if le.config.Logger != nil {
-		return le.config.Logger
+	to := le.config.Logger
+	if to == nil {
+		to = logr.FromContextAsSlogLogger(ctx)
 	}
-	if logger := logr.FromContextAsSlogLogger(ctx); logger != nil {
-		return logger
-	}
-	return slog.Default()
+	return le.hooks.Logger(cmp.Or(to, slog.Default()))
 }

@@ -297,3 +297,29 @@ func TestGateFollowsTerm(t *testing.T) {
 		})
 	}
 }
+
+// slowGate needs a time to answer the last writes.
+type slowGate struct {
+	testGate
+	takes time.Duration
+}
+
+func (g *slowGate) Drain() {
+	after(g.takes)
+	g.testGate.Drain()
+}
+
+// The lock is kept until the writes of the term were answered.
+func TestRelease_AwaitsWrites(t *testing.T) {
+	forEachLock(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Gate = &slowGate{takes: 3 * time.Second} })
+		advance(time.Second)
+		a.Cancel()
+		if advance(time.Second); a.Live() || stored(store).HolderIdentity != "a" {
+			t.Errorf("the function runs %v, the holder is %q while a write is pending", a.Live(), stored(store).HolderIdentity)
+		}
+		if advance(2 * time.Second); stored(store).HolderIdentity != "" {
+			t.Errorf("the lock is not released; record %+v", stored(store))
+		}
+	})
+}

@@ -10,21 +10,21 @@ import (
 
 // event records an Event about the lock object. The lock prefixes the identity.
 func (r *reporter) event(format string, args ...any) {
-	r.le.lock.RecordEvent(fmt.Sprintf(format, args...))
+	r.le.hooks.Do(func() { r.le.lock.RecordEvent(fmt.Sprintf(format, args...)) })
 }
 
 // termEvent records the begin or the end of a term. Callers of client-go's API get the text of client-go, without the reason.
 func (r *reporter) termEvent(record func(format string, args ...any), format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
 	if r.le.config.Callbacks.OnStartedLeading != nil {
-		text, _, _ = strings.Cut(text, " (")
+		format, _, _ = strings.Cut(format, " (")
+		args = nil
 	}
-	record("%s", text)
+	record(format, args...)
 }
 
 // warn records an Event of type Warning, or of type Normal if the lock does not support it.
 func (r *reporter) warn(format string, args ...any) {
-	r.le.lock.RecordWarning(fmt.Sprintf(format, args...))
+	r.le.hooks.Do(func() { r.le.lock.RecordWarning(fmt.Sprintf(format, args...)) })
 }
 
 // handover records Events about handovers and preemptions.

@@ -1,7 +1,6 @@
 package k8sleaderelection
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,13 +14,15 @@ import (
 )
 
 // fitLoop returns an idle loop with a fitness check, and its log.
-func fitLoop(t *testing.T, check func(context.Context) error) (*loop, *bytes.Buffer) {
+func fitLoop(t *testing.T, check func(context.Context) error) (*loop, *entries) {
 	t.Helper()
-	var log bytes.Buffer
-	return idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
+	log := &entries{}
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 		c.FitnessCheck = check
-		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	}), &log
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	})
+	log.le = l.le
+	return l, log
 }
 
 // startChecks runs checkFitness and returns a function that ends it.

@@ -185,10 +185,10 @@ func (l *loop) pass(ev *event) {
 	l.setGate(&c.action)
 	l.informWitness(c)
 	l.publish(c)
-	l.log(c)
 	l.setRunFunctions(c)
 	l.send(c.action)
 	l.setTimer(c)
+	l.log(c)
 }
 
 // receive completes the input of an event.
@@ -197,7 +197,6 @@ func (l *loop) receive(ev *event) {
 	case ev.watched != nil:
 		l.decodeWatchEvent(ev)
 	case ev.in.Kind == core.Replied:
-		l.report.answered(l.state.Phase, ev.call)
 		l.noteRejection(ev)
 	case ev.in.Kind == core.Bar:
 		l.rejected = ""
@@ -278,9 +277,6 @@ func (l *loop) setRunFunctions(c *change) {
 func (l *loop) termEnded() {
 	l.err = l.term.failure()
 	l.term = nil
-	if stopped := l.le.config.Callbacks.OnStoppedLeading; stopped != nil && !l.core.OneCycle {
-		stopped()
-	}
 }
 
 // setTimer sets the next wake-up.
@@ -293,7 +289,7 @@ func (l *loop) setTimer(c *change) {
 	l.setBootAlarm(c.in.Now, wake)
 }
 
-// publish updates the view and calls OnNewLeader.
+// publish updates the view.
 func (l *loop) publish(c *change) {
 	s := &c.after
 	before := &c.before
@@ -321,11 +317,9 @@ func (l *loop) publish(c *change) {
 	if changed := l.le.changed.Swap(nil); changed != nil {
 		close(*changed)
 	}
-	if o := l.report.termObserver(); o != nil {
-		o.StatusChanged(l.le.config.Name)
-	}
-	if f := l.le.config.Callbacks.OnNewLeader; f != nil && v.status.Holder != "" && v.status.Holder != old.status.Holder {
-		l.helpers.Go(func() { f(v.status.Holder) })
+	c.published = true
+	if v.status.Holder != old.status.Holder {
+		c.newHolder = v.status.Holder
 	}
 }
 

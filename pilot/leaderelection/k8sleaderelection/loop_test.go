@@ -3,7 +3,9 @@ package k8sleaderelection
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -171,8 +174,10 @@ func TestPublish(t *testing.T) {
 			before.Flight.Sent.Mono = 300
 			edit(&l.state)
 			<-time.After(time.Second)
-			l.publish(&change{before: before, after: l.state, in: core.Input{Kind: kind}})
-			l.helpers.Wait()
+			c := &change{before: before, after: l.state, in: core.Input{Kind: kind}}
+			l.publish(c)
+			l.report.callbacks(c)
+			l.le.hooks.Wait(time.Second)
 			return *l.le.view.Load()
 		}
 		validity := core.Validity{Mono: 1 << 60, Boot: 1 << 60, Wall: 1 << 60}
@@ -265,12 +270,120 @@ func TestLogger_OfContext(t *testing.T) {
 		l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Lock)
 		l.le.config.Logger = x.config
 		l.le.logger(x.ctx).Info("line")
+		l.le.hooks.Wait(harness.Patience)
 		if strings.Contains(log.String(), "line") != x.logged {
 			t.Errorf("%s: log %q", name, &log)
 		}
 	}
+	defer slog.SetDefault(slog.Default())
+	log.Reset()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	le := &LeaderElector{}
-	if le.logger(t.Context()) != slog.Default() {
+	le.logger(t.Context()).Info("line")
+	if le.hooks.Wait(harness.Patience); !strings.Contains(log.String(), "line") {
 		t.Error("another logger than slog.Default")
 	}
 }
+
+// effects records the effects of passes in order, with the state at that time: whether the run functions were started and not cancelled,
+// and whether something was reported. It is a Gate, a Witness, the alarms of a Clock, and the parent of the contexts of calls.
+type effects struct {
+	context.Context
+	*suspender
+	l     *loop
+	trace []string
+	work  context.Context // of the run function; nil before it began
+}
+
+func (e *effects) at(what string) {
+	if e.l.term != nil && (e.work == nil || e.work.Err() == nil) {
+		what += ", running"
+	}
+	if !e.l.le.hooks.Wait(0) {
+		what += ", reported"
+	}
+	e.trace = append(e.trace, what)
+}
+
+func (e *effects) Set(_ Term, end Validity) { e.at(fmt.Sprintf("gate %v", end != Validity{})) }
+func (e *effects) Drain()                   {}
+func (e *effects) Register(WitnessedTerm)   { e.at("register") }
+func (e *effects) Remove(WitnessedTerm)     { e.at("remove") }
+func (e *effects) set(a *alarm, at int64)   { e.at("timer"); e.suspender.set(a, at) }
+func (e *effects) unset(a *alarm)           { e.at("timer"); e.suspender.unset(a) }
+
+func (e *effects) Deadline() (time.Time, bool) {
+	e.at("send")
+	return e.Context.Deadline()
+}
+
+// startEffects returns a loop that leads and whose renewal was acknowledged. pass handles an event and checks its effects.
+func startEffects(t *testing.T, store *locktest.Store) (e *effects, pass func(ev *event, want ...string)) {
+	logged := make(chan struct{}, 1) // has room while the log does not block
+	started := make(chan context.Context, 2)
+	e = &effects{Context: t.Context()}
+	var clock *Clock
+	e.suspender, clock = newSuspender()
+	clock.alarms = e
+	e.l = idleLoop(t, store.Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
+		c.Gate, c.Witness, c.Clock = e, e, clock
+		c.Logger = slog.New(pausedLog{slog.DiscardHandler, logged})
+		c.RunFunctions = []func(context.Context) error{func(ctx context.Context) error { started <- ctx; <-ctx.Done(); return nil }}
+	})
+	e.l.values = e
+	pass = func(ev *event, want ...string) {
+		t.Helper()
+		e.trace = nil
+		logged <- struct{}{}
+		if e.l.pass(ev); !slices.Equal(e.trace, want) {
+			t.Errorf("%v: effects %q, want %q", ev.in.Kind, e.trace, want)
+		}
+		<-logged
+		if synctest.Wait(); len(started) > 0 {
+			e.work = <-started
+		}
+	}
+	pass(&event{}, "gate false", "send", "timer")
+	pass(<-e.l.events, "gate false", "send", "timer")
+	pass(<-e.l.events, "gate true", "register", "timer, running")
+	<-time.After(e.l.core.Retry)
+	pass(&event{}, "gate true, running", "send, running", "timer, running")
+	pass(<-e.l.events, "gate true, running", "register, running", "timer, running")
+	return e, pass
+}
+
+// The effects of a pass have an order: gate, witness, start or end of the run functions, call, timer, reports.
+func TestPass_OrderOfEffects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		_, pass := startEffects(t, store)
+		overwritten := store.Snapshot()
+		overwritten.Record.HolderIdentity = "x"
+		overwritten.ResourceVersion += "0"
+		snap, err := overwritten.Decode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass(&event{in: core.Input{Kind: core.Seen, Snap: snap}, lock: overwritten}, "gate false, running", "remove, running", "timer")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		e, pass := startEffects(t, locktest.NewStore(locktest.Lease))
+		<-time.After(e.l.core.Retry)
+		pass(&event{in: core.Input{Kind: core.Stop}}, "gate true, running", "send", "timer")
+	})
+}
+
+// pausedLog blocks while the channel is full.
+type pausedLog struct {
+	slog.Handler
+	paused chan struct{}
+}
+
+func (h pausedLog) Handle(context.Context, slog.Record) error {
+	h.paused <- struct{}{}
+	<-h.paused
+	return nil
+}
+
+func (h pausedLog) Enabled(context.Context, slog.Level) bool { return true }
+func (h pausedLog) WithAttrs([]slog.Attr) slog.Handler       { return h }

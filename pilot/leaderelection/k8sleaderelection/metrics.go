@@ -28,7 +28,7 @@ type SlowpathMetric interface {
 	SlowpathExercised(name string)
 }
 
-// Observer receives what an elector does, for metrics. The loop of the elector calls it, so it must not block.
+// Observer receives what an elector does, for metrics. See LeaderElectionConfig.Logger for how it is called.
 type Observer interface {
 	// Phase is called on each change of the phase, with a word for the reason.
 	Phase(name, from, to, reason string)
@@ -91,11 +91,12 @@ func SetProvider(metricsProvider MetricsProvider) {
 
 func newLeaderMetric() SwitchMetric {
 	provider.Lock()
-	defer provider.Unlock()
-	if provider.MetricsProvider == nil {
+	p := provider.MetricsProvider
+	provider.Unlock() // before code of the caller
+	if p == nil {
 		return noMetric{}
 	}
-	return provider.NewLeaderMetric()
+	return p.NewLeaderMetric()
 }
 
 type noMetric struct{}

@@ -14,14 +14,14 @@ import (
 )
 
 // reporter writes logs, metrics and Events. It reports each phase change once, and each failure once until its cause
-// changes or it ends.
+// changes or it ends. It calls code of the caller only through the Queue of the elector.
 type reporter struct {
-	le     *LeaderElector
-	core   *core.Config
-	log    *slog.Logger
-	metric SwitchMetric
-	on     bool
-	slow   bool // the last renewal failed
+	le    *LeaderElector
+	core  *core.Config
+	log   *slog.Logger
+	on    bool // in a term
+	shown bool // value of the metric; only functions in the Queue use it
+	slow  bool // the last renewal failed
 
 	durations durations
 
@@ -32,11 +32,9 @@ type reporter struct {
 
 func newReporter(ctx context.Context, le *LeaderElector, c *core.Config) *reporter {
 	return &reporter{
-		le:     le,
-		core:   c,
-		log:    le.logger(ctx).With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
-		metric: le.metric,
-
+		le:       le,
+		core:     c,
+		log:      le.logger(ctx).With("election", le.config.Name, "lock", le.config.Lock.Describe(), "identity", le.config.Lock.Identity()),
 		failures: failures{now: le.clock.mono},
 	}
 }
@@ -50,6 +48,8 @@ type change struct {
 	call          call   // of Replied
 	err           error  // of a run function
 	overdue       string // names of run functions that exceeded their limit now
+	published     bool   // Status has changed
+	newHolder     string // empty if the holder is the same
 }
 
 // denied reports whether a write met a conflict although no other candidate wrote. The core counts this as a failure.
@@ -77,6 +77,9 @@ const exitStuck = 3
 // pass reports the changes of one pass of the loop.
 func (r *reporter) pass(c *change) {
 	after := &c.after
+	if c.in.Kind == core.Replied {
+		r.answered(c.before.Phase, c.call)
+	}
 	if c.err != nil {
 		r.log.Error("run function failed; stepping down", "err", c.err)
 	}
@@ -87,28 +90,78 @@ func (r *reporter) pass(c *change) {
 	r.coordination(c)
 	if after.Drain.Overdue && !c.before.Drain.Overdue {
 		r.log.Error("run functions did not return within their limit; letting the lease expire", "why", string(after.Why), "functions", c.overdue)
-		if f := r.le.config.OnStuckDrain; f != nil {
-			f()
-		}
-		if r.le.config.ExitOnStuckDrain {
-			r.le.exit(exitStuck)
-		}
+		r.stuck()
 	}
 	r.handover(c)
 	if c.before.Phase != after.Phase {
-		log := r.log
-		if after.Phase == core.Leading {
-			// The phases alone do not show whether the lock was free or its lease expired.
-			log = log.With("claim", string(r.claim))
-		}
-		log.Info("election phase changed", "from", c.before.Phase.String(), "to", after.Phase.String(), "why", string(after.Why),
-			"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().status.Term.Token)
-		if o := r.le.config.Observer; o != nil {
-			o.Phase(r.le.config.Name, c.before.Phase.String(), after.Phase.String(), string(after.Why))
-		}
+		r.phase(c)
 		r.term(after, c.err)
 	}
 	r.durations.pass(r, c)
+	if c.published {
+		r.status()
+	}
+	r.callbacks(c)
+}
+
+// phase reports a change of the phase.
+func (r *reporter) phase(c *change) {
+	after := &c.after
+	from := c.before.Phase.String()
+	to := after.Phase.String()
+	why := string(after.Why)
+	log := r.log
+	if after.Phase == core.Leading {
+		// The phases alone do not show whether the lock was free or its lease expired.
+		log = log.With("claim", string(r.claim))
+	}
+	log.Info("election phase changed", "from", from, "to", to, "why", why,
+		"holder", after.Snap.Record.Holder, "key", after.Snap.Record.Key, "transitions", after.Snap.Record.Transitions, "token", r.le.view.Load().status.Term.Token)
+	r.observe(func(o Observer, name string) { o.Phase(name, from, to, why) })
+}
+
+// status sets the metric and reports a change of Status. Each change sets the metric, because an earlier report may have been dropped.
+func (r *reporter) status() {
+	leads := r.on
+	r.le.hooks.Do(func() {
+		switch {
+		case leads == r.shown:
+		case leads:
+			r.le.metric().On(r.le.config.Name)
+		default:
+			r.le.metric().Off(r.le.config.Name)
+		}
+		r.shown = leads
+	})
+	r.observeTerm(func(o TermObserver, name string) { o.StatusChanged(name) })
+}
+
+// callbacks calls OnNewLeader and, in Campaign, OnStoppedLeading.
+func (r *reporter) callbacks(c *change) {
+	callbacks := &r.le.config.Callbacks
+	if f := callbacks.OnStoppedLeading; f != nil && c.in.Kind == core.Drained && !r.core.OneCycle {
+		r.le.hooks.Go(f)
+	}
+	if f, holder := callbacks.OnNewLeader, c.newHolder; f != nil && holder != "" {
+		r.le.hooks.Go(func() { f(holder) })
+	}
+}
+
+// stuck calls OnStuckDrain and then ends the process, if they are configured. If OnStuckDrain does not return, the process ends
+// after RetryPeriod.
+func (r *reporter) stuck() {
+	config := &r.le.config
+	exit := func() {}
+	if config.ExitOnStuckDrain {
+		exit = func() { r.le.exit(exitStuck) }
+		time.AfterFunc(config.RetryPeriod, exit)
+	}
+	r.le.hooks.Go(func() {
+		if f := config.OnStuckDrain; f != nil {
+			f()
+		}
+		exit()
+	})
 }
 
 // term reports the begin and the end of a term. failure is the error of a run function that ended it, if any.
@@ -122,21 +175,15 @@ func (r *reporter) term(s *core.State, failure error) {
 	switch {
 	case leading:
 		why = r.claim
-		r.metric.On(r.le.config.Name)
 		r.termEvent(r.event, "became leader (%s)", why)
 	case s.Drain.Lost != core.NotLost:
-		r.metric.Off(r.le.config.Name)
 		r.termEvent(r.warn, "stopped leading (%s)", why)
 	case failure != nil:
-		r.metric.Off(r.le.config.Name)
-		r.termEvent(r.warn, "stopped leading (%s): %s", why, brief(failure))
+		r.termEvent(r.warn, "stopped leading (%s): %s", why, briefly{failure})
 	default:
-		r.metric.Off(r.le.config.Name)
 		r.termEvent(r.event, "stopped leading (%s)", why)
 	}
-	if o := r.termObserver(); o != nil {
-		o.Term(r.le.config.Name, leading, string(why))
-	}
+	r.observeTerm(func(o TermObserver, name string) { o.Term(name, leading, string(why)) })
 }
 
 // maxBrief is below the limit of 1,024 bytes for the message of an Event.
@@ -151,10 +198,23 @@ func brief(err error) string {
 	return text
 }
 
-// termObserver returns the Observer if it is a TermObserver, or nil.
-func (r *reporter) termObserver() TermObserver {
-	o, _ := r.le.config.Observer.(TermObserver)
-	return o
+// briefly formats an error of the caller when its text is needed, because Error may block.
+type briefly struct{ err error }
+
+func (b briefly) String() string { return brief(b.err) }
+
+// observe calls the Observer, if there is one.
+func (r *reporter) observe(report func(o Observer, name string)) {
+	if o := r.le.config.Observer; o != nil {
+		r.le.hooks.Do(func() { report(o, r.le.config.Name) })
+	}
+}
+
+// observeTerm calls the Observer if it is a TermObserver.
+func (r *reporter) observeTerm(report func(o TermObserver, name string)) {
+	if o, ok := r.le.config.Observer.(TermObserver); ok {
+		r.le.hooks.Do(func() { report(o, r.le.config.Name) })
+	}
 }
 
 // record reports an unreadable record, an absurd lease duration and a duplicate identity.
@@ -191,9 +251,7 @@ func (r *reporter) record(c *change) {
 
 // answered reports the end of a call.
 func (r *reporter) answered(phase core.Phase, c call) {
-	if o := r.le.config.Observer; o != nil {
-		o.Call(r.le.config.Name, c.op.String(), phase.String(), c.result.String(), c.took)
-	}
+	r.observe(func(o Observer, name string) { o.Call(name, c.op.String(), phase.String(), c.result.String(), c.took) })
 	switch c.result {
 	case core.OK:
 		r.callSucceeded(c)
@@ -209,12 +267,18 @@ func (r *reporter) answered(phase core.Phase, c call) {
 func (r *reporter) renewed(c call) {
 	switch c.op {
 	case core.Renew:
-		if m, ok := r.metric.(SlowpathMetric); ok && r.slow && c.result == core.OK {
-			m.SlowpathExercised(r.le.config.Name)
+		if r.slow && c.result == core.OK {
+			r.le.hooks.Do(r.slowpath)
 		}
 		r.slow = c.result != core.OK
 	case core.Acquire:
 		r.slow = false
+	}
+}
+
+func (r *reporter) slowpath() {
+	if m, ok := r.le.metric().(SlowpathMetric); ok {
+		m.SlowpathExercised(r.le.config.Name)
 	}
 }
 
@@ -224,9 +288,7 @@ func (r *reporter) witnessReleased(died time.Duration) {
 		return
 	}
 	r.log.Info("acquired the lock after the process of the former leader ended; its witness released the lock", "why", string(core.HolderDied), "releasedAfter", died)
-	if o := r.termObserver(); o != nil {
-		o.ObserveDuration(r.le.config.Name, WitnessRelease, died)
-	}
+	r.observeTerm(func(o TermObserver, name string) { o.ObserveDuration(name, WitnessRelease, died) })
 }
 
 // fitness reports the result of a fitness check.

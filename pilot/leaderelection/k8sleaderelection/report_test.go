@@ -13,13 +13,17 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // observer is a TermObserver and a metric that records each call as a line.
-type observer struct{ lines []string }
+type observer struct {
+	lines []string
+	le    *LeaderElector
+}
 
 func (o *observer) add(format string, args ...any) {
 	o.lines = append(o.lines, fmt.Sprintf(format, args...))
@@ -37,7 +41,7 @@ func (o *observer) Term(name string, began bool, reason string) {
 	o.add("term %s %v %s", name, began, reason)
 }
 
-func (*observer) StatusChanged(string) {}
+func (o *observer) StatusChanged(name string) { o.add("status %s", name) }
 
 func (o *observer) ObserveDuration(name string, what Interval, took time.Duration) {
 	o.add("duration %s %s %v", name, what, took)
@@ -49,7 +53,7 @@ func (o *observer) SlowpathExercised(name string) { o.add("slow path %s", name) 
 
 func (o *observer) wants(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if !slices.Equal(o.lines, want) {
+	if o.le.hooks.Wait(harness.Patience); !slices.Equal(o.lines, want) {
 		t.Errorf("%s: %q, want %q", what, o.lines, want)
 	}
 	o.lines = nil
@@ -58,25 +62,46 @@ func (o *observer) wants(t *testing.T, what string, want ...string) {
 // switchOnly hides SlowpathExercised.
 type switchOnly struct{ SwitchMetric }
 
+// entries is the log of an elector. Its methods wait until all entries are written.
+type entries struct {
+	written bytes.Buffer
+	le      *LeaderElector
+}
+
+func (e *entries) Write(p []byte) (int, error) { return e.written.Write(p) }
+
+func (e *entries) String() string {
+	e.le.hooks.Wait(harness.Patience)
+	return e.written.String()
+}
+
+func (e *entries) Reset() {
+	e.le.hooks.Wait(harness.Patience)
+	e.written.Reset()
+}
+
 // reporting returns the reporter of an elector that does not run, with its observer and its log.
-func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, *observer, *bytes.Buffer) {
+func reporting(t *testing.T, change ...func(*LeaderElectionConfig)) (*reporter, *observer, *entries) {
 	t.Helper()
 	o := &observer{}
-	log := &bytes.Buffer{}
+	log := &entries{}
 	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, append(change, func(c *LeaderElectionConfig) {
 		c.Name = "e"
 		c.Observer = o
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	})...)
-	l.report.metric = o
+	l.le.hooks.Wait(harness.Patience)
+	l.le.metric = func() SwitchMetric { return o }
+	o.le = l.le
+	log.le = l.le
 	return l.report, o, log
 }
 
 func TestReportPhase(t *testing.T) {
 	r, o, log := reporting(t)
 	r.claim = core.Nominated
-	r.pass(&change{before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Leadership: core.Leadership{Running: true}}})
-	o.wants(t, "leading", "phase e settling leading why", "on e", "term e true nominated")
+	r.pass(&change{published: true, before: core.State{Phase: core.Settling}, after: core.State{Phase: core.Leading, Why: "why", Leadership: core.Leadership{Running: true}}})
+	o.wants(t, "leading", "phase e settling leading why", "term e true nominated", "on e", "status e")
 	if strings.Count(log.String(), "claim=nominated") != 1 {
 		t.Errorf("log %s", log)
 	}
@@ -84,12 +109,26 @@ func TestReportPhase(t *testing.T) {
 		lost    core.Loss
 		failure error
 	}{"validity lost": {core.ValidityLost, nil}, "record lost": {core.RecordLost, nil}, "failed function": {core.NotLost, errors.New("x")}, "stopped": {}} {
-		r.term(&core.State{Phase: core.Leading}, nil)
-		o.lines = nil
+		r.on = true
 		r.term(&core.State{Phase: core.Draining, Why: "why", Leadership: core.Leadership{Drain: core.Drain{Lost: c.lost}}}, c.failure)
-		o.wants(t, name, "off e", "term e false why")
+		o.wants(t, name, "term e false why")
 		r.term(&core.State{Phase: core.Following}, nil)
 		o.wants(t, name+", following")
+	}
+}
+
+// Each change of the status sets the metric, because the report of the term may have been dropped.
+func TestReportMetric(t *testing.T) {
+	r, o, _ := reporting(t)
+	for _, x := range []struct {
+		on   bool
+		want []string
+	}{
+		{false, []string{"status e"}}, {true, []string{"on e", "status e"}}, {true, []string{"status e"}}, {false, []string{"off e", "status e"}},
+	} {
+		r.on = x.on
+		r.status()
+		o.wants(t, fmt.Sprintf("leads %v", x.on), x.want...)
 	}
 }
 
@@ -118,6 +157,7 @@ func TestReportSlowpath(t *testing.T) {
 		for _, c := range calls {
 			r.answered(core.Leading, c)
 		}
+		r.le.hooks.Wait(harness.Patience)
 		return o.lines
 	}
 	renewed, conflict := call{op: core.Renew, result: core.OK}, call{op: core.Renew, result: core.Conflict}
@@ -128,7 +168,7 @@ func TestReportSlowpath(t *testing.T) {
 	if got := replies(conflict, acquired, renewed); got != nil {
 		t.Errorf("a renewal of the next term: %q", got)
 	}
-	r.metric = switchOnly{o}
+	r.le.metric = func() SwitchMetric { return switchOnly{o} }
 	if got := replies(conflict, renewed); got != nil {
 		t.Errorf("without SlowpathMetric: %q", got)
 	}
@@ -140,7 +180,9 @@ func TestNewLeaderElector_Metric(t *testing.T) {
 	SetProvider(providerOf{o})
 	defer SetProvider(nil)
 	idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) { c.Name = "e" })
-	o.wants(t, "a new elector", "off e")
+	if !slices.Equal(o.lines, []string{"off e"}) {
+		t.Errorf("calls for a new elector: %q", o.lines)
+	}
 }
 
 // A stuck drain and a duplicate identity are reported once, not in each pass.

@@ -136,3 +136,61 @@ func asCallback(c *LeaderElectionConfig) {
 	c.RunFunctions = nil
 	c.Callbacks.OnStartedLeading = func(ctx context.Context) { _ = f(ctx) }
 }
+
+// If run functions exceed their limit, the process ends after the log entry and OnStuckDrain. It does not wait for them for long.
+func TestStuckDrain_Exits(t *testing.T) {
+	for name, x := range map[string]struct{ drain, log, exit time.Duration }{
+		"returns": {time.Second, 0, time.Second}, "OnStuckDrain blocks": {time.Hour, 0, 7500 * time.Millisecond}, "Logger blocks": {time.Second, time.Hour, 2 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &entries{}
+			release := make(chan struct{})
+			l := idleLoop(t, locktest.NewStore(locktest.Lease).Lock("a", "").Lock, func(c *LeaderElectionConfig) {
+				c.Logger = slog.New(slowLog{slog.NewTextHandler(log, nil), "within their limit", x.log})
+				c.Callbacks.OnStartedLeading = func(context.Context) { <-release }
+				c.OnStuckDrain = func() { <-time.After(x.drain) }
+				c.ExitOnStuckDrain = true
+			})
+			log.le = l.le
+			began := time.Now()
+			var exit time.Duration
+			logged := ""
+			l.le.exit = func(code int) {
+				if exit == 0 && code == exitStuck {
+					exit = time.Since(began)
+					logged = log.written.String()
+				}
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+			defer stop()
+			err := l.le.Campaign(ctx)
+			const overdue = time.Minute + 15*time.Second // StopLimit
+			if !errors.Is(err, ErrStuckDrain) || exit != overdue+x.exit || time.Since(began) > overdue+time.Minute {
+				t.Errorf("%s: %v after %v, exit after %v, want %v", name, err, time.Since(began), exit, overdue+x.exit)
+			}
+			if strings.Contains(logged, "within their limit") != (x.log == 0) {
+				t.Errorf("%s: log before the exit: %s", name, logged)
+			}
+			close(release)
+			<-time.After(2 * time.Hour)
+		})
+	}
+}
+
+// slowLog needs a time for entries with a text.
+type slowLog struct {
+	slog.Handler
+	text  string
+	takes time.Duration
+}
+
+func (h slowLog) Handle(ctx context.Context, entry slog.Record) error {
+	if strings.Contains(entry.Message, h.text) {
+		<-time.After(h.takes)
+	}
+	return h.Handler.Handle(ctx, entry)
+}
+
+func (h slowLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return slowLog{h.Handler.WithAttrs(attrs), h.text, h.takes}
+}

@@ -36,7 +36,7 @@ func TestDecodeWatchEvent(t *testing.T) {
 			log.Reset()
 		}
 		ev := &event{watched: &c.news}
-		if l.decodeWatchEvent(ev); ev.in != c.want || (log.Len() > 0) != (c.log != "") || !strings.Contains(log.String(), c.log) {
+		if l.decodeWatchEvent(ev); ev.in != c.want || (log.String() != "") != (c.log != "") || !strings.Contains(log.String(), c.log) {
 			t.Errorf("%s: %+v, log %q", name, ev.in, log)
 		}
 	}

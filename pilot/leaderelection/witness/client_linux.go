@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 
+	"incumbent.dev/incumbent/internal/hooks"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -20,8 +21,9 @@ import (
 // restarted, the next call sends the missing terms. A leader calls Register with each renewal. The client closes its socket only
 // after the witness has closed it, because the witness would otherwise release the locks of a live process.
 type Client struct {
-	path string // of a socket, to connect again; empty for the socket of the parent
-	log  *slog.Logger
+	path  string // of a socket, to connect again; empty for the socket of the parent
+	hooks hooks.Queue
+	log   *slog.Logger // uses hooks
 
 	mu       sync.Mutex
 	fd       int // -1 without a connection
@@ -64,13 +66,15 @@ func FromParent() (*Client, error) { return parent() }
 func Dial(path string, log *slog.Logger) *Client {
 	c := newClient(path, -1)
 	if log != nil {
-		c.log = log
+		c.log = c.hooks.Logger(log)
 	}
 	return c
 }
 
 func newClient(path string, fd int) *Client {
-	return &Client{path: path, log: slog.Default(), fd: fd, terms: terms{}, unsent: map[lockKey]bool{}}
+	c := &Client{path: path, fd: fd, terms: terms{}, unsent: map[lockKey]bool{}}
+	c.log = c.hooks.Logger(slog.Default())
+	return c
 }
 
 // Register implements k8sleaderelection.Witness, with DeathGrace, for a lock in the cluster of this process.

@@ -1,0 +1,153 @@
+package k8sleaderelection_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"incumbent.dev/incumbent/internal/testutil/locktest"
+	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+)
+
+// blocker has all hooks of an elector. The hook with the given name blocks until release is closed.
+type blocker struct {
+	slog.Handler
+	name    string
+	release chan struct{}
+
+	mu    sync.Mutex
+	calls int // of that hook
+}
+
+func (b *blocker) call(name string) {
+	if name != b.name {
+		return
+	}
+	b.mu.Lock()
+	b.calls++
+	b.mu.Unlock()
+	<-b.release
+}
+
+func (b *blocker) called() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.calls
+}
+
+func (b *blocker) Eventf(apiruntime.Object, string, string, string, ...any) { b.call("EventRecorder") }
+func (b *blocker) Phase(string, string, string, string)                     { b.call("Phase") }
+func (b *blocker) Call(string, string, string, string, time.Duration)       { b.call("Call") }
+func (b *blocker) Term(string, bool, string)                                { b.call("Term") }
+func (b *blocker) StatusChanged(string)                                     { b.call("StatusChanged") }
+func (b *blocker) ObserveDuration(string, le.Interval, time.Duration)       { b.call("ObserveDuration") }
+func (b *blocker) NewLeaderMetric() le.SwitchMetric                         { b.call("NewLeaderMetric"); return b }
+func (b *blocker) On(string)                                                { b.call("On") }
+func (b *blocker) Off(string)                                               { b.call("Off") }
+func (b *blocker) Enabled(context.Context, slog.Level) bool                 { b.call("Logger.Enabled"); return true }
+func (b *blocker) Handle(context.Context, slog.Record) error                { b.call("Logger.Handle"); return nil }
+func (b *blocker) WithAttrs([]slog.Attr) slog.Handler                       { b.call("Logger.WithAttrs"); return b }
+
+// hook lets a candidate use all hooks.
+func (b *blocker) hook(store *locktest.Store, c *le.LeaderElectionConfig) {
+	c.Lock = store.LockWith(k8sresourcelock.ResourceLockConfig{Identity: "a", Key: "stable", EventRecorder: b}).Lock
+	c.Observer = b
+	c.Logger = slog.New(b)
+	c.Callbacks.OnNewLeader = func(string) { b.call("OnNewLeader") }
+	c.Callbacks.OnStoppedLeading = func() { b.call("OnStoppedLeading") }
+	checks := 0
+	c.FitnessCheck = func(context.Context) error {
+		if checks++; checks > 1 { // before the first result, a candidate does not campaign
+			b.call("FitnessCheck")
+		}
+		return nil
+	}
+}
+
+// runBlocked runs a candidate with a hook that does not return.
+func runBlocked(t *testing.T, name string, run func(*candidate) func(context.Context) error, check func(*candidate, *locktest.Store)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		b := &blocker{name: name, release: make(chan struct{})}
+		le.SetProvider(b)
+		defer le.SetProvider(nil)
+		c := prepare(t, store, "a", func(c *le.LeaderElectionConfig) { b.hook(store, c) })
+		c.Start(t.Context(), run(c))
+		advance(time.Minute)
+		if !c.Live() || !c.IsLeader() || stored(store).HolderIdentity != "a" {
+			t.Errorf("does not lead; record %+v", stored(store))
+		}
+		putHolder(store, "x")
+		synctest.Wait()
+		if c.Live() || c.IsLeader() {
+			t.Error("continues to run after it lost the lock")
+		}
+		check(c, store)
+		began := time.Now()
+		c.Cancel()
+		_ = c.Quit()
+		if took := time.Since(began); took > 15*time.Second+retry { // StopLimit, and the limit of a fitness check
+			t.Errorf("returned %v after the stop", took)
+		}
+		if b.called() == 0 {
+			t.Error("the hook was not called")
+		}
+		close(b.release)
+		synctest.Wait()
+	})
+}
+
+// A hook that does not return delays neither the start nor the end of run functions, nor a release, nor a later term. Campaign and
+// Run return within a bound.
+func TestHook_Blocks(t *testing.T) {
+	for _, name := range []string{
+		"EventRecorder", "Phase", "Call", "Term", "StatusChanged", "ObserveDuration", "NewLeaderMetric", "On", "Off", "Logger.Enabled",
+		"Logger.Handle", "Logger.WithAttrs", "OnNewLeader", "OnStoppedLeading", "FitnessCheck",
+	} {
+		t.Run(name, func(t *testing.T) {
+			campaign := func(c *candidate) func(context.Context) error { return c.Campaign }
+			runBlocked(t, name, campaign, func(c *candidate, store *locktest.Store) {
+				if name == "FitnessCheck" {
+					return // an unfit candidate does not campaign
+				}
+				advance(2 * lease)
+				if !c.Live() || len(c.Spans()) != 2 {
+					t.Errorf("does not lead again; record %+v", stored(store))
+				}
+				c.Cancel()
+				synctest.Wait()
+				if c.Live() || stored(store).HolderIdentity != "" {
+					t.Errorf("runs %v after the stop; record %+v", c.Live(), stored(store))
+				}
+			})
+			once := func(c *candidate) func(context.Context) error {
+				return func(ctx context.Context) error { c.Run(ctx); return nil }
+			}
+			runBlocked(t, name, once, func(*candidate, *locktest.Store) {})
+		})
+	}
+}
+
+// A callback that calls runtime.Goexit, and one that takes long, do not end the elector.
+func TestCallback_Goexit(t *testing.T) {
+	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
+			c.Callbacks.OnNewLeader = func(string) { runtime.Goexit() }
+			c.Callbacks.OnStoppedLeading = runtime.Goexit
+		})
+		advance(time.Second)
+		a.fail <- errors.New("no database")
+		if advance(time.Minute); len(a.Spans()) != 2 || !a.Live() {
+			t.Errorf("terms: %v", a.Spans())
+		}
+		a.Stop(t)
+	})
+}
