@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +20,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 func candidateOf(name string) *coordinationv1beta1.LeaseCandidate {
@@ -130,5 +134,51 @@ func TestElection_Unserved(t *testing.T) {
 	}
 	if text := log.String(); strings.Count(text, "\n") != 3 || !strings.Contains(text, "does not serve LeaseCandidates") {
 		t.Errorf("log:\n%s", text)
+	}
+}
+
+// A process that may not list LeaseCandidates does not coordinate until it may. It runs in real time, because client-go's error handler
+// does not end in a bubble.
+func TestWarm_WithoutPermission(t *testing.T) {
+	server := apiserver.New()
+	var allowed atomic.Bool
+	var refused atomic.Int32
+	server.On(func(r apiserver.Request) apiserver.Fault {
+		if r.Resource != "leasecandidates" || allowed.Load() {
+			return apiserver.Fault{}
+		}
+		refused.Add(1)
+		return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, "", errors.New("no right"))}
+	})
+	c := controllerOf(t, server.Config())
+	defer c.Close()
+	warm := make(chan error, 1)
+	go func() { warm <- c.Warm(t.Context()) }()
+	harness.Until(t, "several reads are refused", func() bool { return refused.Load() > 2 })
+	if len(warm) > 0 {
+		t.Error("Warm returned without the candidates")
+	}
+	allowed.Store(true)
+	if err := <-warm; err != nil {
+		t.Error(err)
+	}
+}
+
+// The coordinator uses annotations while the API server drops the fields of the feature, which can be enabled and disabled.
+func TestRecordFields(t *testing.T) {
+	c, log := controllerOf(t, &rest.Config{Host: "http://unused"}), &harness.Log{}
+	c.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+	sent := &coordinationv1.Lease{Spec: coordinatedSpec}
+	for i, step := range []struct {
+		sent, stored *coordinationv1.Lease
+		annotate     bool
+	}{{sent, sent, false}, {sent, &coordinationv1.Lease{}, true}, {&coordinationv1.Lease{}, &coordinationv1.Lease{}, true}, {sent, sent, false}, {sent, &coordinationv1.Lease{}, true}} {
+		c.recordFields(step.sent, step.stored)
+		if e := newTerm(c, nil).election("x", Situation{}); e.Annotate != step.annotate {
+			t.Errorf("step %d: annotations %v", i, e.Annotate)
+		}
+	}
+	if log.Count("using annotations") != 2 {
+		t.Errorf("log:\n%s", log)
 	}
 }

@@ -40,6 +40,9 @@ func fenced(t *testing.T, account string) {
 	rare := func(c *leaderelection.Config) { c.RetryPeriod = 10 * time.Second }
 	stable, canary := w.candidate("stable-1", "stable", rare), w.candidate("canary-1", "canary", rare)
 	w.await("default revision leads", stable.leads.Load)
+	if strategy := w.lease().Spec.Strategy; strategy == nil || *strategy != coordination.DefaultRevision {
+		t.Errorf("strategy in the spec: %v", strategy)
+	}
 	write := func(client kube.Client) error {
 		_, err := client.Kube().CoreV1().ConfigMaps(w.home).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "guarded"}},
 			metav1.CreateOptions{DryRun: dryRun})

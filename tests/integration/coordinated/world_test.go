@@ -34,8 +34,7 @@ type world struct {
 	revision *defaults.Watcher
 }
 
-// patience limits each wait. After a restart of the API server, a watch can need a minute to resume. A candidate that is too slow is
-// not chosen again for up to 40 seconds.
+// patience limits each wait. A candidate that is too slow is not chosen again for up to 40 seconds.
 const patience = 3 * harness.Patience
 
 func newWorld(t testing.TB) *world {
@@ -60,13 +59,7 @@ func (w *world) connect(config *rest.Config) kube.Client {
 // identity returns the credentials of a Pod with the permissions of a coordinated server and coordinator.
 func (w *world) identity(pod, account string) *rest.Config {
 	w.t.Helper()
-	return w.identityOf(pod, account, "coordinated")
-}
-
-// identityOf returns the credentials of a Pod with the permissions of a trial of the chart, also for the locks of the tests.
-func (w *world) identityOf(pod, account, trial string) *rest.Config {
-	w.t.Helper()
-	rules := access.Of(w.t, trial, w.home, "stable", "x", leaderelection.Coordinator)
+	rules := access.Of(w.t, "coordinated", w.home, "stable", "x", leaderelection.Coordinator)
 	return w.c.Identity(w.t, cluster.IdentityOptions{
 		Namespace: w.home, PodName: pod, ServiceAccount: account, Rules: rules.Namespace, ClusterRules: rules.Cluster,
 	})
@@ -81,20 +74,10 @@ type candidate struct {
 	stop     func()
 }
 
-// brisk configures frequent renewals. The lease does not expire while the machine is slow.
-func brisk(c *leaderelection.Config) {
-	c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 30*time.Second, 20*time.Second, 400*time.Millisecond
-}
-
 // candidate starts a process with its own credentials.
 func (w *world) candidate(pod, revision string, change ...func(*leaderelection.Config)) *candidate {
 	w.t.Helper()
-	return w.candidateAs(w.identity(pod, "pilot"), pod, revision, change...)
-}
-
-// candidateAs starts a process with the credentials of a Pod.
-func (w *world) candidateAs(config *rest.Config, pod, revision string, change ...func(*leaderelection.Config)) *candidate {
-	w.t.Helper()
+	config := w.identity(pod, "pilot")
 	object, err := w.admin.Kube().CoreV1().Pods(w.home).Get(w.t.Context(), pod, metav1.GetOptions{})
 	if err != nil {
 		w.t.Fatal(err)
@@ -102,7 +85,6 @@ func (w *world) candidateAs(config *rest.Config, pod, revision string, change ..
 	c := &candidate{client: w.connect(config)}
 	cfg := leaderelection.Config{
 		Namespace: w.home, Identity: pod, ElectionID: "x", Revision: revision, Lock: leaderelection.LockTypeLease,
-		// Longer than a restart of the API server.
 		LeaseDuration: 10 * time.Minute, RenewDeadline: 6 * time.Minute, RetryPeriod: time.Second,
 		Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0", PodUID: object.UID},
 		Logger:       slog.New(slog.NewTextHandler(&c.log, nil)),
@@ -143,51 +125,26 @@ func (w *world) await(what string, holds func() bool) {
 	}
 }
 
-// coordinator runs until the test ends or stop is called.
-type coordinator struct {
-	*coordination.Controller
-	log  harness.Log
-	stop func()
-}
-
-// coordinate starts the coordinator.
-func (w *world) coordinate(change ...func(*coordination.Config)) *coordinator {
+// coordinate runs a coordinator until the test ends.
+func (w *world) coordinate() {
 	w.t.Helper()
-	return w.coordinateAs(w.identity("coordinator", w.chooser), change...)
-}
-
-func (w *world) coordinateAs(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
-	w.t.Helper()
-	c := w.newCoordinator(config, change...)
-	if err := c.Warm(w.t.Context()); err != nil {
-		w.t.Fatal(err)
-	}
-	c.stop = harness.Background(w.t, func(ctx context.Context) {
-		defer c.Close()
-		_ = c.Run(ctx)
-	})
-	return c
-}
-
-// newCoordinator returns a coordinator that is not started.
-func (w *world) newCoordinator(config *rest.Config, change ...func(*coordination.Config)) *coordinator {
-	w.t.Helper()
-	c := &coordinator{}
-	cfg := coordination.Config{
-		Client: w.connect(config).Kube(), Namespace: w.home, Logger: slog.New(slog.NewTextHandler(&c.log, nil)),
+	c, err := coordination.New(coordination.Config{
+		Client: w.connect(w.identity("coordinator", w.chooser)).Kube(), Namespace: w.home, Logger: slog.New(slog.DiscardHandler),
 		Situation: func() (coordination.Situation, bool) {
 			return coordination.Situation{DefaultRevision: w.revision.GetDefault()}, true
 		},
-	}
-	for _, f := range change {
-		f(&cfg)
-	}
-	var err error
-	if c.Controller, err = coordination.New(cfg); err != nil {
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.revision.AddHandler(func(string) { c.Refresh() })
-	return c
+	if err := c.Warm(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	harness.Background(w.t, func(ctx context.Context) {
+		defer c.Close()
+		_ = c.Run(ctx)
+	})
 }
 
 // lease returns the lock, or nil if it does not exist.

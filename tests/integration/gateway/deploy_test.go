@@ -164,19 +164,3 @@ func TestParameters_OfIstio(t *testing.T) {
 	p.exist(false, "sized-istio", gatewaydeploy.Autoscaler)
 	p.exist(true, "sized-istio", gatewaydeploy.Budget)
 }
-
-// The objects of a Gateway that refers to another deployment are deleted, and no others.
-func TestObsolete_Deleted(t *testing.T) {
-	p := newPlane(t)
-	p.serve("a", p.identity("a"))
-	p.gateway(p.home, "by-hand")
-	p.exist(true, "by-hand-istio", workload...)
-	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: map[string]string{gateway.GatewayNameLabelKey: "by-hand"}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
-	}, metav1.CreateOptions{})
-	p.must(err)
-	p.patch(gatewaysResource, p.home, "by-hand", `{"spec":{"addresses":[{"type":"Hostname","value":"gateway.example"}]}}`)
-	p.exist(false, "by-hand-istio", workload...)
-	p.exist(true, "other", gatewaydeploy.Service)
-}

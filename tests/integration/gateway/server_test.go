@@ -48,24 +48,3 @@ func TestServer_DefinitionsMissing(t *testing.T) {
 		t.Errorf("%d terms, want 3", n)
 	}
 }
-
-// A Gateway belongs to the revision of its own label or of its namespace. A new tag adds Gateways.
-func TestServer_GatewaysOfRevision(t *testing.T) {
-	p := newPlane(t)
-	r := p.serve("a", p.identity("a"))
-	tagged, tag := p.cluster.Namespace(t), "tag-of-"+p.home
-	p.label(tagged, tag)
-	p.gateway(tagged, "later")
-	p.gateway(p.home, "now")
-	p.served(p.home, "now")
-	if p.accepted(tagged, "later") || p.deployed(tagged, "later") {
-		t.Error("a Gateway of another revision is served")
-	}
-	p.tag(tag)
-	p.served(tagged, "later")
-	moved := p.cluster.Namespace(t)
-	p.gateway(moved, "moved")
-	p.label(moved, p.home)
-	p.served(moved, "moved")
-	p.until("three terms have begun", func() bool { return r.Log.Count("run function started") == 3 })
-}

@@ -2,15 +2,12 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -109,59 +106,5 @@ func (c *cell) quiet() {
 	c.condition(c.ofGateway("last"), "Accepted", "True/Accepted", "")
 	if n := writes(); n != before {
 		c.Errorf("%d unnecessary writes:\n%s", n-before, c.sent)
-	}
-}
-
-// foreign returns an entry of another controller, with a time that a typed client does not preserve.
-func foreign(i int) string {
-	return fmt.Sprintf(`{"parentRef":{"name":"p%d","group":"gateway.networking.k8s.io","kind":"Gateway"},"controllerName":"example.com/c%d",`+
-		`"conditions":[{"type":"Odd","status":"Unknown","reason":"R","message":"","lastTransitionTime":"2026-01-02T03:04:05.678Z"}]}`, i, i)
-}
-
-// theirs returns the stored entries of other controllers, with all fields.
-func (p *plane) theirs(name string) (all []any) {
-	p.Helper()
-	o, err := p.admin.Dynamic().Resource(gatewayAPI("httproutes")).Namespace(p.home).Get(p.Context(), name, metav1.GetOptions{})
-	p.must(err)
-	entries, _, _ := unstructured.NestedSlice(o.Object, "status", "parents")
-	for _, one := range entries {
-		if entry, _ := one.(map[string]any); entry["controllerName"] != reconcile.GatewayController {
-			all = append(all, one)
-		}
-	}
-	return all
-}
-
-func TestStatus_KeepsParentsOfOthers(t *testing.T) {
-	c := newCell(t)
-	c.start()
-	c.put("Gateway", "gw", listening)
-	c.put("Gateway", "second", listening)
-	c.put("HTTPRoute", "route", routing)
-	c.condition(c.ofRoute("route", "gw"), "Accepted", "True/Accepted", "")
-	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"status":{"parents":[`+foreign(1)+","+foreign(2)+"]}}", "status") // without our entry
-	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "False/BackendNotFound", "")
-	var want []any
-	c.must(json.Unmarshal([]byte("["+foreign(1)+","+foreign(2)+"]"), &want))
-	same := func(step string) {
-		t.Helper()
-		if got := c.theirs("route"); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: entries of others are %v, want %v", step, got, want)
-		}
-	}
-	same("entry added")
-	c.backend("backend")
-	c.condition(c.ofRoute("route", "gw"), "ResolvedRefs", "True/ResolvedRefs", "")
-	same("entry changed")
-	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"gw"},{"name":"second"}]}}`)
-	c.condition(c.ofRoute("route", "second"), "Accepted", "True/Accepted", "")
-	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"second"}]}}`)
-	c.until("one entry removed", func() bool { return c.ofRoute("route", "gw")() == nil })
-	same("one entry removed")
-	c.patch(gatewayAPI("httproutes"), c.home, "route", `{"spec":{"parentRefs":[{"name":"elsewhere"}]}}`)
-	c.until("entries removed", func() bool { return c.ofRoute("route", "second")() == nil })
-	same("entries removed")
-	if n := len(c.route("route").Status.Parents); n != 2 {
-		t.Errorf("%d entries left", n)
 	}
 }
