@@ -4,6 +4,10 @@ import (
 	"os"
 
 	"incumbent.dev/incumbent/electionctl/internal/ctl"
+	"incumbent.dev/incumbent/electionctl/internal/run"
 )
 
-func main() { os.Exit(ctl.Main(os.Args[1:])) }
+func main() {
+	run.Supervise()
+	os.Exit(ctl.Main(os.Args[1:]))
+}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"incumbent.dev/incumbent/electionctl/internal/run"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -12,6 +13,7 @@ import (
 const plugin = "kubectl-election"
 
 func TestMain(m *testing.M) {
+	run.Supervise()
 	if filepath.Base(os.Args[0]) == plugin {
 		os.Exit(Main(os.Args[1:]))
 	}

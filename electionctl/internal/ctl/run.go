@@ -27,13 +27,13 @@ func (p *Program) run() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --election NAME [flags] -- PROGRAM [ARGUMENT…]",
 		Short: "Run a program while this process leads an election",
-		Long: `Take part in an election whose lock is a Lease, and run a program, in any language, while this process leads. When the term ends, the
-program receives SIGTERM, and its process group receives SIGKILL after the grace period. A program that is still running at the end of the
-validity is killed immediately. The lock is released after the program has ended. Then the next candidate runs its program.
+		Long: `Take part in an election whose lock is a Lease, and run a program, in any language, while this process leads. When the term ends, all
+processes of the program receive SIGTERM, and SIGKILL after the grace period. Processes that are still running at the end of the validity
+are killed immediately. The lock is released after they have ended. Then the next candidate runs its program.
 
 The environment of the program has ELECTION_NAME, ELECTION_NAMESPACE, ELECTION_IDENTITY, ELECTION_TRANSITIONS and ELECTION_TOKEN, the
-fencing token, which grows with each term. The exit code is the exit code of the program, or 128 plus the number of its signal. The user
-needs the permission to get, watch, create and update the Lease.`,
+fencing token, which grows with each term. The exit code is the exit code of the program, or 128 plus the number of its signal. It is 126
+if the program cannot be executed, and 127 if it does not exist. The user needs the permission to get, watch, create and update the Lease.`,
 		Example: `  electionctl run --election backup -- ./backup.sh
   electionctl run --election importer --once --grace 30s -- python3 importer.py`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -78,19 +78,14 @@ func (p *Program) runProgram(cmd *cobra.Command, config run.Config) error {
 	config.Client = clients.config
 	config.Namespace = clients.at
 	config.Logger = slog.New(slog.NewTextHandler(p.ErrOut, nil))
-	status, err := run.Run(cmd.Context(), config)
-	var invalid run.InvalidError
+	code, err := run.Run(cmd.Context(), config)
 	switch {
-	case errors.As(err, &invalid):
-		return withCode(misused, "%w", invalid)
-	case err != nil:
-		return err
-	case status == nil || *status == (run.Status{}):
-		return nil
-	case status.Signal != 0:
-		return programEnded(128 + int(status.Signal))
+	case errors.As(err, new(run.InvalidError)):
+		return withCode(cmp.Or(code, misused), "%w", err)
+	case err == nil && code != 0:
+		return programEnded(code)
 	}
-	return programEnded(status.Code)
+	return err
 }
 
 // used returns an error if the election has candidates that would not respect the Lease of run: candidates with another type of lock, or

@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"incumbent.dev/incumbent/electionctl/internal/run"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
@@ -23,7 +24,7 @@ func TestRun_ExitCode(t *testing.T) {
 		"signal":           {[]string{"--election=c", "--once", "/bin/sh", "-c", "kill -KILL $$"}, 128 + 9, ""},
 		"no election":      {[]string{"--once", "true"}, misused, "--election is missing"},
 		"no program":       {[]string{"--election=d"}, misused, "missing argument PROGRAM"},
-		"unknown program":  {[]string{"--election=d", "--", "/no/such"}, misused, "program /no/such: "},
+		"unknown program":  {[]string{"--election=d", "--", "/no/such"}, run.NotFound, "program /no/such: "},
 		"negative grace":   {[]string{"--election=d", "--grace=-1s", "--", "true"}, misused, "--grace=-1s is negative"},
 		"invalid name":     {[]string{"--election=A b", "--", "true"}, misused, `name "A b": `},
 		"ConfigMap lock":   {[]string{"--election=istio-leader", "--", "true"}, Refused, "election istio-leader has the ConfigMap NAMESPACE/istio-leader as lock, last held by istiod-stable-1, but run uses a Lease"},

@@ -1,10 +1,11 @@
 package run
 
 import (
-	"fmt"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
-	"syscall"
+	"os/exec"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -29,18 +30,19 @@ type Config struct {
 	Logger                *slog.Logger
 }
 
-// Status is how the program ended. Signal is zero if it exited.
-type Status struct {
-	Code   int
-	Signal syscall.Signal
-}
-
-func (s Status) String() string {
-	if s.Signal != 0 {
-		return fmt.Sprintf("signal %v", s.Signal)
-	}
-	return fmt.Sprintf("exit code %d", s.Code)
-}
-
 // InvalidError means that the configuration is invalid, so Run started nothing.
 type InvalidError struct{ error }
+
+// Exit codes of a program that did not run, as in env and timeout.
+const (
+	CannotExecute = 126
+	NotFound      = 127
+)
+
+// notStarted returns the exit code for an error of starting a program.
+func notStarted(err error) int {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return NotFound
+	}
+	return CannotExecute
+}

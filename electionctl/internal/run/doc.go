@@ -1,6 +1,7 @@
 // Package run runs a program of any language while this process leads an election.
 //
-// The process is candidate, gate and witness of the program. The program runs in its own process group. At the end of the
-// validity the group is killed, which stops a program that hangs. The lock is released after the kernel has reported the end of
-// the program.
+// The process is candidate, gate and witness of the program. Between it and the program is a supervisor, a second process of
+// the same executable file. It is the parent of the program, and on Linux of each orphan among the descendants, so it finds all
+// of them. It kills them at the end of the validity by its own timer, and after the end of the candidate or of the program. If the supervisor
+// ends first, the kernel kills the program, and the candidate kills the descendants. The lock is released after that.
 package run

@@ -4,6 +4,7 @@ package run
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -28,25 +29,31 @@ type runner struct {
 	Config
 	path  string
 	clock *k8sleaderelection.Clock
-	open  atomic.Bool  // the program may act
-	group atomic.Int64 // process group of the running program; 0: none
-	ended atomic.Pointer[Status]
 	stop  context.CancelFunc
+
+	mu         sync.Mutex
+	end        int64 // of the validity, for the supervisor; 0: the program must not act
+	supervisor *os.Process
+	control    *os.File // to the supervisor
+
+	code atomic.Int64 // the exit code of the last run
 }
 
-// Run takes part in the election until ctx ends, and runs the program while this process leads. It returns the status of the last
-// run, or nil if the program did not run. With Once, Run also returns after the first run.
-func Run(ctx context.Context, config Config) (*Status, error) {
+// Run takes part in the election until ctx ends, and runs the program while this process leads. It returns the exit code of the
+// last run, or 128 plus the signal that ended it. With Once, Run also returns after the first run.
+func Run(ctx context.Context, config Config) (code int, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r := &runner{Config: config, clock: k8sleaderelection.NewClock(nil), stop: stop}
-	var err error
 	if r.path, err = exec.LookPath(config.Program[0]); err != nil {
-		return nil, InvalidError{fmt.Errorf("program %s: %w", config.Program[0], err)}
+		return notStarted(err), InvalidError{fmt.Errorf("program %s: %w", config.Program[0], err)}
 	}
 	elector, err := r.elector()
 	if err != nil {
-		return nil, InvalidError{fmt.Errorf("election %s: %w", config.Election, err)}
+		return 0, InvalidError{fmt.Errorf("election %s: %w", config.Election, err)}
+	}
+	if err := adoptOrphans(); err != nil { // of a supervisor that was killed
+		return 0, err
 	}
 	forward := make(chan os.Signal, 1)
 	signal.Notify(forward, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -60,11 +67,10 @@ func Run(ctx context.Context, config Config) (*Status, error) {
 	signal.Stop(forward)
 	close(forward)
 	forwarding.Wait()
-	status := r.ended.Load()
 	if errors.As(err, new(programError)) {
-		err = nil // the status has it
+		err = nil // the exit code has it
 	}
-	return status, err
+	return int(r.code.Load()), err
 }
 
 func (r *runner) elector() (*k8sleaderelection.LeaderElector, error) {
@@ -88,50 +94,84 @@ func (r *runner) elector() (*k8sleaderelection.LeaderElector, error) {
 	return k8sleaderelection.NewLeaderElector(config)
 }
 
-// killTime is the time for the kernel to end a killed process group.
-const killTime = 5 * time.Second
+// killTime is the time for the kernel to end killed processes. A supervisor that has not ended after supervisorTime is killed: it may be stopped.
+const (
+	killTime       = 5 * time.Second
+	supervisorTime = time.Second
+)
 
 // Set implements k8sleaderelection.Gate. At the end of the validity the elector closes the gate: the program must not act any more,
 // even if it hangs.
 func (r *runner) Set(_ k8sleaderelection.Term, end k8sleaderelection.Validity) {
-	// The program may be starting: then exec sees that the gate is closed.
-	if r.open.Store(end != (k8sleaderelection.Validity{})); !r.open.Load() {
-		r.signal(syscall.SIGKILL)
+	if r.set(deadline(end)); end == (k8sleaderelection.Validity{}) {
+		r.kill()
+	}
+}
+
+func (r *runner) set(end int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != end {
+		r.end = end
+		r.send(end)
 	}
 }
 
 // Drain implements k8sleaderelection.Gate. The program has ended.
 func (r *runner) Drain() {}
 
+// send sends a message to the supervisor. It does not block: the supervisor may be stopped.
+func (r *runner) send(message int64) {
+	raw, err := binary.Append(nil, binary.NativeEndian, message)
+	if r.control == nil || err != nil {
+		return
+	}
+	if control, err := r.control.SyscallConn(); err == nil {
+		_ = control.Write(func(fd uintptr) bool {
+			_, _ = syscall.Write(int(fd), raw)
+			return true
+		})
+	}
+}
+
 // signal sends a signal to all processes of the program.
 func (r *runner) signal(s syscall.Signal) {
-	if group := int(r.group.Load()); group > 0 {
-		_ = syscall.Kill(-group, s)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.send(-int64(s))
+}
+
+// kill kills all processes of the program.
+func (r *runner) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.send(0)
+	if process := r.supervisor; process != nil {
+		time.AfterFunc(supervisorTime, func() { _ = process.Kill() })
 	}
 }
 
 // programError ends a term after the program has ended.
-type programError struct{ Status }
+type programError int
 
 func (e programError) Error() string {
-	return "program ended with " + e.String() + "; it runs again in the next term, unless --once is set"
+	return fmt.Sprintf("program ended with exit code %d; it runs again in the next term, unless --once is set", int(e))
 }
 
 // term runs the program once.
 func (r *runner) term(ctx context.Context) error {
+	if r.Once {
+		defer r.stop()
+	}
 	term, _ := k8sleaderelection.TermFromContext(ctx)
-	ended := make(chan error, 1)
-	started := make(chan error, 1)
-	go func() { ended <- r.exec(term, started) }()
-	if err := <-started; err != nil {
+	pid, err := r.start(term)
+	if err != nil {
 		return fmt.Errorf("start program: %w", err)
 	}
-	var err error
+	ended := make(chan error, 1)
+	go func() { ended <- r.wait(pid) }()
 	select {
 	case err = <-ended:
-		if r.Once {
-			r.stop()
-		}
 		return err // the leader steps down
 	case <-ctx.Done():
 	}
@@ -142,13 +182,50 @@ func (r *runner) term(ctx context.Context) error {
 	select {
 	case err = <-ended:
 	case <-timer.C:
-		r.signal(syscall.SIGKILL)
+		r.kill()
 		err = <-ended
 	}
-	if r.Once {
-		r.stop()
-	}
 	return err
+}
+
+// start starts the program and its supervisor.
+func (r *runner) start(term k8sleaderelection.Term) (pid int, err error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 0, err
+	}
+	defer read.Close()
+	process, err := os.StartProcess(executable, append([]string{supervisorName, r.path}, r.Program...), &os.ProcAttr{
+		Env: r.environment(term), Files: []*os.File{r.Stdin, r.Stdout, r.Stderr, read}, Sys: supervisorAttributes(),
+	})
+	if err != nil {
+		return 0, errors.Join(err, write.Close())
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.supervisor, r.control = process, write
+	r.send(r.end)
+	return process.Pid, nil
+}
+
+// wait waits for the end of the supervisor, and of all processes of the program.
+func (r *runner) wait(pid int) error {
+	which := pid
+	if os.Getpid() == 1 {
+		which = -1 // process 1 of a container also has the orphans of other processes
+	}
+	status := wait(pid, which)
+	if status.Signaled() {
+		killOrphans(pid)
+	}
+	code := exitCode(status)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.control.Close()
+	r.supervisor, r.control = nil, nil
+	r.code.Store(int64(code))
+	r.Logger.Info("program ended", "exitCode", code)
+	return programError(code)
 }
 
 // environment returns the environment of the program.
