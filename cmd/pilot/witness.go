@@ -23,6 +23,9 @@ func witnessCommand(env features.Features) *cobra.Command {
 			if config.WitnessSocket == "" {
 				return errors.New("--socket is missing: give a path on a volume that both containers mount")
 			}
+			if config.Identity == "" {
+				return errors.New("--identity is missing: give the identity of the server, or set POD_NAME")
+			}
 			if err := logging.configure(); err != nil {
 				return err
 			}
@@ -31,6 +34,7 @@ func witnessCommand(env features.Features) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&config.WitnessSocket, "socket", "", "path of the socket. Servers use it with --witness=socket --witness-socket=PATH")
+	f.StringVar(&config.Identity, "identity", env.PodName, "identity of the server, whose terms are accepted (POD_NAME)")
 	f.StringVar(&config.Kubernetes.Path, "kubeconfig", "", "kubeconfig file (default: KUBECONFIG, or the service account of the pod)")
 	f.StringVar(&config.Kubernetes.Context, "context", "", "context of the kubeconfig (default: the current context)")
 	f.StringVar(&config.RemoteKubeconfig, "remote-kubeconfig", "", "kubeconfig file of the remote cluster of the server")

@@ -53,7 +53,7 @@ func ServeWitness(ctx context.Context, config Config) error {
 
 func (c Config) witnessOptions() witness.Options {
 	c = c.withDefaults()
-	return witness.Options{Logger: c.Logger, Connect: func(cluster string) (*rest.Config, error) {
+	return witness.Options{Identity: c.Identity, Logger: c.Logger, Connect: func(cluster string) (*rest.Config, error) {
 		if cluster == remoteLabel {
 			return c.AtRemote().restConfig()
 		}

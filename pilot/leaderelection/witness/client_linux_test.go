@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// connected returns a client, and the socket of its witness.
-func connected(t *testing.T) (*Client, net.Conn) {
+// connected returns a client, and its session at the witness.
+func connected(t *testing.T) (*Client, *session) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -37,7 +37,12 @@ func connected(t *testing.T) (*Client, net.Conn) {
 		c.close()
 		_ = conn.Close()
 	})
-	return c, conn
+	all := &sessions{}
+	s, err := all.add(conn.(*net.UnixConn), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, s
 }
 
 // close ends the connection, like the end of the process.
@@ -54,7 +59,7 @@ func term(n int) k8sleaderelection.WitnessedTerm {
 
 // A witness that does not read never blocks a leader. Later renewals send the missing terms.
 func TestClient_SlowWitness(t *testing.T) {
-	c, conn := connected(t)
+	c, s := connected(t)
 	const all = 1000
 	for n := range all {
 		c.Register(term(n))
@@ -63,9 +68,8 @@ func TestClient_SlowWitness(t *testing.T) {
 	if len(c.unsent) == 0 {
 		t.Fatal("all terms fit into the socket: the test shows nothing")
 	}
-	s := session{terms: terms{}}
 	ended := make(chan bool)
-	go func() { ended <- s.receive(conn, Options{}.withDefaults()) }()
+	go func() { ended <- s.receive(Options{}.withDefaults()) }()
 	for len(c.unsent) > 0 {
 		c.Register(term(1))
 	}
@@ -77,11 +81,11 @@ func TestClient_SlowWitness(t *testing.T) {
 
 // The parent has not read the messages when the child ends, and another process has inherited the socket.
 func TestChild_LastMessages(t *testing.T) {
-	c, conn := connected(t)
+	c, s := connected(t)
 	c.Register(term(1))
 	c.Register(term(2))
 	c.Remove(term(1))
-	parent := child{socket: conn, session: session{terms: terms{}}, received: make(chan struct{})}
+	parent := child{session: s, received: make(chan struct{})}
 	close(parent.received)
 	parent.lastMessages()
 	if _, kept := parent.session.terms[registration{WitnessedTerm: term(2)}.key()]; !kept || len(parent.session.terms) != 1 {
@@ -91,7 +95,7 @@ func TestChild_LastMessages(t *testing.T) {
 
 // An unchanged registration is sent once.
 func TestClient_RepeatsNothing(t *testing.T) {
-	c, conn := connected(t)
+	c, connection := connected(t)
 	fenced := false
 	w := c.For("remote", func() bool { return fenced })
 	w.Register(term(1))
@@ -102,12 +106,12 @@ func TestClient_RepeatsNothing(t *testing.T) {
 	c.close()
 	var grace []string
 	for raw := make([]byte, maxMessage); ; {
-		n, err := conn.Read(raw)
+		n, err := connection.conn.Read(raw)
 		if err != nil {
 			break
 		}
 		s := terms{}
-		if err := s.apply(raw[:n]); err != nil {
+		if err := s.apply(raw[:n], connection.accepts); err != nil {
 			t.Fatal(err)
 		}
 		text := "removed"
@@ -118,6 +122,20 @@ func TestClient_RepeatsNothing(t *testing.T) {
 	}
 	if want := fmt.Sprint([]string{"remote 1s", "remote 0s", "removed"}); fmt.Sprint(grace) != want {
 		t.Errorf("sent %v, want %v", grace, want)
+	}
+}
+
+// A session has no terms after a message that the witness rejects, and does not accept others.
+func TestSession_RejectedMessage(t *testing.T) {
+	c, s := connected(t)
+	c.Register(term(1))
+	if err := syscall.Sendto(c.fd, []byte("invalid"), 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.Register(term(2))
+	c.close()
+	if !s.receive(Options{}.withDefaults()) || len(s.terms) > 0 {
+		t.Errorf("the session has the terms %v, want none", s.terms)
 	}
 }
 
@@ -133,7 +151,7 @@ func TestTerms_Limits(t *testing.T) {
 	for n := range maxTerms {
 		s[lockKey{Name: fmt.Sprint(n)}] = registration{}
 	}
-	err := s.apply([]byte(`{"version":1,"register":{"holder":"a","name":"b","lockType":"leases"}}`))
+	err := s.apply([]byte(`{"version":1,"register":{"holder":"a","name":"b","lockType":"leases"}}`), nil)
 	if err == nil {
 		t.Error("no limit of the number of terms")
 	}

@@ -13,6 +13,10 @@
 // resourceVersion. So a settling holder, a nominee, and a newer process with the same identity keep their lock. A stopped or
 // hanging process has not ended.
 //
+// A witness accepts terms of one identity (Options.Identity) from its own processes only. The parent accepts messages of its child. The
+// sidecar accepts processes of its user that can open the socket, so only containers of the pod may mount its volume. It rejects a term
+// that another live process has registered, and it limits the connections: at the limit, those without a term are closed.
+//
 // Requests that the dead process has sent may still arrive. If a fence rejects them, the witness releases the lock immediately.
 // Otherwise it first waits for the grace that the candidate registered (DeathGrace).
 //

@@ -41,8 +41,7 @@ type child struct {
 	process  *os.Process
 	options  Options
 	signals  chan os.Signal
-	socket   net.Conn
-	session  session
+	session  *session
 	received chan struct{}
 }
 
@@ -50,20 +49,21 @@ type child struct {
 // the child together with this thread.
 func startChild(o Options) (*child, error) {
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err == nil { // each message has its sender: another process may have a copy of the socket
+		err = syscall.SetsockoptInt(fds[0], syscall.SOL_SOCKET, syscall.SO_PASSCRED, 1)
+	}
 	if err != nil {
 		return nil, err
 	}
 	own, theirs := os.NewFile(uintptr(fds[0]), "witness"), os.NewFile(uintptr(fds[1]), "witness")
 	defer own.Close()
 	defer theirs.Close()
-	socket, err := net.FileConn(own)
+	conn, err := net.FileConn(own)
 	if err != nil {
 		return nil, err
 	}
-	c := &child{
-		options: o.withDefaults(), signals: make(chan os.Signal, 16), socket: socket,
-		session: session{terms: terms{}}, received: make(chan struct{}),
-	}
+	socket := conn.(*net.UnixConn)
+	c := &child{options: o.withDefaults(), signals: make(chan os.Signal, 16), received: make(chan struct{})}
 	nohup := signal.Ignored(syscall.SIGHUP)
 	signal.Notify(c.signals)                                        // SIGPIPE too: the release must not end at a closed standard error
 	signal.Reset(syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU) // the terminal sends them to both processes
@@ -81,10 +81,11 @@ func startChild(o Options) (*child, error) {
 		return nil, errors.Join(err, socket.Close())
 	}
 	c.pid, c.process = process.Pid, process
+	c.session = &session{of: &sessions{identity: o.Identity}, conn: socket, pid: process.Pid, checked: true, terms: terms{}}
 	go c.forward()
 	go func() {
 		defer close(c.received)
-		c.session.receive(socket, c.options)
+		c.session.receive(c.options)
 	}()
 	return c, nil
 }
@@ -128,18 +129,18 @@ func (c *child) wait() status {
 // lastMessages reads the messages that the child sent before its end. They are in the kernel. If another process inherited the
 // socket, it does not end, so the number of messages is limited.
 func (c *child) lastMessages() {
-	_ = c.socket.SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline
+	_ = c.session.conn.SetReadDeadline(time.Now()) //nolint:forbidigo // a deadline
 	<-c.received
-	socket, err := c.socket.(syscall.Conn).SyscallConn()
+	socket, err := c.session.conn.SyscallConn()
 	if err != nil {
 		return
 	}
-	raw := make([]byte, maxMessage+1)
+	raw, from := make([]byte, maxMessage+1), make([]byte, syscall.CmsgSpace(syscall.SizeofUcred))
 	_ = socket.Control(func(fd uintptr) {
 		for range 100_000 {
-			n, _, err := syscall.Recvfrom(int(fd), raw, syscall.MSG_DONTWAIT)
+			n, length, _, _, err := syscall.Recvmsg(int(fd), raw, from, syscall.MSG_DONTWAIT)
 			if n > 0 {
-				c.session.message(raw[:n], c.socket, c.options)
+				c.session.message(raw[:n], from[:length], c.options)
 			} else if !errors.Is(err, syscall.EINTR) {
 				return
 			}

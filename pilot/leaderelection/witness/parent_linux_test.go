@@ -32,6 +32,12 @@ func supervised(mode string) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
+	if mode == "term of another process" {
+		child := exec.Command("/proc/self/exe")
+		child.Env, child.ExtraFiles = append(os.Environ(), "MODE=term", Variable+"=3"), []*os.File{os.NewFile(uintptr(client.fd), "socket")}
+		_ = child.Run()
+		os.Exit(child.ProcessState.ExitCode())
+	}
 	if mode == "term" {
 		client.For("", func() bool { return true }).Register(term(1))
 		os.Exit(3)
@@ -119,6 +125,18 @@ func TestParent_ClosedStandardError(t *testing.T) {
 	_ = cmd.Wait()
 	if cmd.ProcessState.ExitCode() != 3 {
 		t.Errorf("witness ended with %v, want exit code 3", cmd.ProcessState)
+	}
+}
+
+// The parent releases the terms of its child only, also if another process has a copy of the socket.
+func TestParent_TermOfOther(t *testing.T) {
+	for mode, want := range map[string]int{"term": 1, "term of another process": 0} {
+		out := &harness.Log{}
+		cmd, _ := start(t, mode, func(cmd *exec.Cmd) { cmd.Stderr = out })
+		_ = cmd.Wait()
+		if got := out.Count("did not release the lock"); got != want || cmd.ProcessState.ExitCode() != 3 {
+			t.Errorf("%s: %d releases, want %d. %v\n%s", mode, got, want, cmd.ProcessState, out)
+		}
 	}
 }
 

@@ -61,8 +61,8 @@ type reply struct {
 // terms are the registered terms of one process.
 type terms map[lockKey]registration
 
-// apply processes one message.
-func (t terms) apply(raw []byte) error {
+// apply processes one message. accepts returns an error for a term that the witness does not accept.
+func (t terms) apply(raw []byte, accepts func(registration) error) error {
 	var version struct {
 		Version int `json:"version"`
 	}
@@ -87,6 +87,9 @@ func (t terms) apply(raw []byte) error {
 	case len(t) >= maxTerms:
 		return fmt.Errorf("more than %d terms are registered", maxTerms)
 	default:
+		if err := accepts(*m.Register); err != nil {
+			return err
+		}
 		m.Register.Grace = min(max(m.Register.Grace, 0), maxGrace)
 		t[m.Register.key()] = *m.Register
 	}

@@ -23,6 +23,9 @@ import (
 
 // Options configures a witness.
 type Options struct {
+	// Identity is the identity of the candidate. Terms of other holders are rejected. Serve requires it. If empty, Supervise accepts all
+	// terms of its child.
+	Identity string
 	// Connect returns the configuration for a cluster: empty for the cluster of the process, otherwise the name that its Client
 	// uses. It is called after the end of the process, because a client needs memory. Its user must be allowed to get and update
 	// the locks. Default: the kubeconfig in KUBECONFIG, or the service account of the pod.

@@ -2,10 +2,8 @@ package witness
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -19,61 +17,26 @@ import (
 // eofGrace is the minimum grace after the end of a connection. Other descriptors of the process may close slightly later.
 const eofGrace = 100 * time.Millisecond
 
-// session is the connection of one process.
-type session struct {
-	terms    terms
-	rejected bool
-}
-
-// receive reads messages until the connection ends. ended reports whether the process closed it, and not this witness.
-func (s *session) receive(conn net.Conn, o Options) (ended bool) {
-	raw := make([]byte, maxMessage+1)
-	for {
-		n, err := conn.Read(raw)
-		if n == 0 {
-			// Read returns EOF for the end of the connection. A closed socket of a process that has not read everything is a
-			// reset.
-			return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
-		}
-		s.message(raw[:n], conn, o)
-	}
-}
-
-// message processes one message. After an invalid one, it ignores all others.
-func (s *session) message(raw []byte, conn net.Conn, o Options) {
-	if s.rejected {
-		return
-	}
-	err := s.terms.apply(raw)
-	if len(raw) > maxMessage {
-		err = fmt.Errorf("message is longer than %d bytes", maxMessage)
-	}
-	if err != nil {
-		s.rejected = true
-		clear(s.terms)
-		o.Logger.Warn("rejecting the terms of a process; its leases expire as without a witness", "err", err)
-		text, _ := json.Marshal(reply{Version: protocolVersion, Error: err.Error()}) // strings cannot fail
-		_, _ = conn.Write(text)
-	}
-}
-
 // Serve is the witness of all processes that connect to the socket at path, until ctx ends. The socket may be used by processes
-// of the same user only. An existing socket is replaced, unless another witness listens on it.
+// of the same user only, for terms of Options.Identity. An existing socket is replaced, unless another witness listens on it.
 func Serve(ctx context.Context, path string, o Options) error {
-	o = o.withDefaults()
+	if o = o.withDefaults(); o.Identity == "" {
+		return errors.New("the identity of the candidate is missing: set Options.Identity")
+	}
 	listener, err := listen(path)
 	if err != nil {
 		return fmt.Errorf("listen on socket %s: %w", path, err)
 	}
 	o.Logger.Info("witness is listening", "socket", path)
-	var sessions sync.WaitGroup
-	defer sessions.Wait()
+	open := &sessions{identity: o.Identity}
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
 	for {
 		conn, err := listener.AcceptUnix()
 		switch {
 		case err == nil:
-			sessions.Go(func() { o.serve(ctx, conn) }) // closes conn, even if ctx has ended
+			running.Go(func() { o.serve(ctx, conn, open) }) // closes conn, even if ctx has ended
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
@@ -85,7 +48,7 @@ func Serve(ctx context.Context, path string, o Options) error {
 	}
 }
 
-func (o Options) serve(ctx context.Context, conn *net.UnixConn) {
+func (o Options) serve(ctx context.Context, conn *net.UnixConn, open *sessions) {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	defer conn.Close()
 	pid, err := peer(conn)
@@ -93,9 +56,15 @@ func (o Options) serve(ctx context.Context, conn *net.UnixConn) {
 		o.Logger.Warn("rejecting a connection", "err", err)
 		return
 	}
+	s, err := open.add(conn, int(pid))
+	if err != nil {
+		reject(conn, err, o)
+		return
+	}
 	o.Logger.Info("process connected", "pid", pid)
-	s := session{terms: terms{}}
-	if s.receive(conn, o) && ctx.Err() == nil && len(s.terms) > 0 {
+	ended := s.receive(o)
+	s.close()
+	if ended && ctx.Err() == nil && len(s.terms) > 0 {
 		o.Logger.Info("process has ended", "pid", pid, "terms", len(s.terms))
 		o.release(ctx, s.terms, eofGrace)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +23,7 @@ func serve(t *testing.T, path string) (log *harness.Log, stop func()) {
 	t.Helper()
 	log = &harness.Log{}
 	stop = harness.Background(t, func(ctx context.Context) {
-		if err := Serve(ctx, path, Options{Logger: slog.New(slog.NewTextHandler(log, nil))}); err != nil {
+		if err := Serve(ctx, path, Options{Identity: "a", Logger: slog.New(slog.NewTextHandler(log, nil))}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -72,11 +73,12 @@ func TestServe_RejectsMessages(t *testing.T) {
 	log, _ := serve(t, path)
 	for text, want := range map[string]string{
 		`{"version":2,"register":{"holder":"a","name":"b","lockType":"leases"}}`: "protocol version 2 is not supported",
-		`hello`:                         "not valid JSON",
-		`{"version":1}`:                 "neither a term",
-		`{"version":1,"register":{}}`:   "no holder",
-		`{"version":1,"register":true}`: "not valid",
-		`{"version":1,"remove":{"name":"` + strings.Repeat("x", 9000) + `"}}`: "longer than 8192 bytes",
+		`hello`:                       "not valid JSON",
+		`{"version":1}`:               "neither a term",
+		`{"version":1,"register":{}}`: "no holder",
+		`{"version":1,"register":{"holder":"b","name":"b","lockType":"leases"}}`: "is not a, the candidate of this witness",
+		`{"version":1,"register":true}`:                                          "not valid",
+		`{"version":1,"remove":{"name":"` + strings.Repeat("x", 9000) + `"}}`:    "longer than 8192 bytes",
 	} {
 		if got := packet(t, path, text); !strings.Contains(got, want) {
 			t.Errorf("%.40s: %s, want %s", text, got, want)
@@ -84,6 +86,94 @@ func TestServe_RejectsMessages(t *testing.T) {
 	}
 	if log.Count("has ended") > 0 {
 		t.Errorf("witness logged %s", log)
+	}
+}
+
+// registered returns a connection that has registered a term.
+func registered(t *testing.T, path string, n int) *Client {
+	t.Helper()
+	c := Dial(path, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	c.Register(term(n))
+	t.Cleanup(c.close)
+	return c
+}
+
+// Another process must not end the term of a live one.
+func TestServe_TermOfOther(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	log, _ := serve(t, path)
+	leader := registered(t, path, 1)
+	harness.Until(t, "the leader is connected", func() bool { return log.Count("process connected") == 1 })
+	registered(t, path, 1).close()
+	harness.Until(t, "the other process is rejected", func() bool { return log.Count("has registered the term of lock") == 1 })
+	leader.close()
+	harness.Until(t, "the end of the leader is reported", func() bool { return log.Count("process has ended") > 0 })
+	registered(t, path, 1)
+	harness.Until(t, "the term has no other process", func() bool { return log.Count("process connected") == 3 })
+	if log.Count("process has ended") > 1 || log.Count("has registered the term") > 1 {
+		t.Error(log)
+	}
+}
+
+// Connections without a term are closed before the descriptors are exhausted. A connection with a term stays.
+func TestServe_ManyConnections(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	log, _ := serve(t, path)
+	leader := registered(t, path, 1)
+	harness.Until(t, "the leader is connected", func() bool { return log.Count("process connected") == 1 })
+	const all = 1500
+	var first, last net.Conn
+	for n := range all {
+		conn, err := net.Dial("unixpacket", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		if last = conn; n == 0 {
+			first = conn
+		}
+	}
+	harness.Until(t, "each connection is accepted", func() bool { return log.Count("process connected") == 1+all })
+	_ = first.SetReadDeadline(time.Now().Add(harness.Patience))
+	_ = last.SetReadDeadline(time.Now())
+	_, ended := first.Read(make([]byte, 1))
+	_, open := last.Read(make([]byte, 1))
+	if !errors.Is(ended, io.EOF) || !errors.Is(open, os.ErrDeadlineExceeded) {
+		t.Errorf("the first connection: %v, want EOF. The last one: %v, want a timeout", ended, open)
+	}
+	leader.close()
+	harness.Until(t, "the end of the leader is reported", func() bool { return log.Count("process has ended") == 1 })
+}
+
+// At a limit, a new connection displaces one without a term only.
+func TestSessions_Limits(t *testing.T) {
+	const own = 7
+	for name, c := range map[string]struct {
+		pid  func(n int) int
+		most int
+	}{
+		"one process": {func(int) int { return own }, maxPeer},
+		"all":         {func(n int) int { return own + n }, maxConnections},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := sessions{}
+			for n := range c.most {
+				s, err := a.add(&net.UnixConn{}, c.pid(n))
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.terms[lockKey{}] = registration{}
+			}
+			if _, err := a.add(&net.UnixConn{}, own); err == nil || len(a.open) != c.most {
+				t.Errorf("%d connections, %v", len(a.open), err)
+			}
+			idle := a.open[1]
+			clear(idle.terms)
+			s, err := a.add(&net.UnixConn{}, own)
+			if err != nil || slices.Contains(a.open, idle) || a.open[c.most-1] != s || len(a.open) != c.most {
+				t.Errorf("the connection without terms was not replaced: %v", err)
+			}
+		})
 	}
 }
 
@@ -144,7 +234,7 @@ func TestServe_SocketPath(t *testing.T) {
 		used:                                    "another witness listens on it",
 		"/" + strings.Repeat("long/", 30) + "x": "listen on socket",
 	} {
-		if err := Serve(t.Context(), path, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+		if err := Serve(t.Context(), path, Options{Identity: "a"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
@@ -164,7 +254,7 @@ func TestServe_ReadOnlyVolume(t *testing.T) {
 			err = syscall.Mount("none", folder, "tmpfs", syscall.MS_RDONLY, "")
 		}
 		if err == nil {
-			err = Serve(t.Context(), filepath.Join(folder, "socket"), Options{})
+			err = Serve(t.Context(), filepath.Join(folder, "socket"), Options{Identity: "a"})
 		}
 		result <- err
 	}()

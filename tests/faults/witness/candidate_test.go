@@ -31,7 +31,7 @@ const (
 // witness of that socket.
 func candidate() {
 	if path := os.Getenv("SERVE"); path != "" {
-		fmt.Println("ended:", witness.Serve(context.Background(), path, witness.Options{}))
+		fmt.Println("ended:", witness.Serve(context.Background(), path, witness.Options{Identity: os.Getenv("CANDIDATE")}))
 		os.Exit(1)
 	}
 	if path := os.Getenv("SOCKET"); path != "" {
