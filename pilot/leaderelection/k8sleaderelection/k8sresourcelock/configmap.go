@@ -75,7 +75,7 @@ func (l *ConfigMapLock) access() access[*corev1.ConfigMap] {
 	a := access[*corev1.ConfigMap]{format: configMaps, meta: &l.ConfigMapMeta, config: &l.LockConfig, last: &l.last}
 	if l.Client != nil {
 		a.store = l.Client
-		a.client = l.Client.ConfigMaps(l.ConfigMapMeta.Namespace)
+		a.client = directConfigMaps(l.Client).ConfigMaps(l.ConfigMapMeta.Namespace)
 	}
 	return a
 }

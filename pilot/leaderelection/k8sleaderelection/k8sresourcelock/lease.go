@@ -184,7 +184,7 @@ func (l *LeaseLock) access() access[*coordinationv1.Lease] {
 	a := access[*coordinationv1.Lease]{format: leases, meta: &l.LeaseMeta, config: &l.LockConfig, labels: l.Labels, last: &l.last}
 	if l.Client != nil {
 		a.store = l.Client
-		a.client = l.Client.Leases(l.LeaseMeta.Namespace)
+		a.client = directLeases(l.Client).Leases(l.LeaseMeta.Namespace)
 	}
 	return a
 }

@@ -83,7 +83,7 @@ func (s *Shared) join(w *lockWatch) bool {
 		return false
 	case all.shared == nil:
 		// The watch may outlive its first user. The last user ends it.
-		all.shared = newFeed(context.WithoutCancel(w.ctx), s, w.namespace, s.Client.Leases(w.namespace).Watch, metav1.ListOptions{})
+		all.shared = newFeed(context.WithoutCancel(w.ctx), s, w.namespace, directLeases(s.Client).Leases(w.namespace).Watch, metav1.ListOptions{})
 	}
 	all.shared.add(w)
 	return true
