@@ -27,6 +27,7 @@ type Manager struct {
 	manager.Manager // of the process, without an election
 
 	election *leaderelection.LeaderElection
+	disabled bool // the election has no lock
 	kube     kube.Client
 	config   *rest.Config // gated
 	http     *http.Client // gated
@@ -53,18 +54,21 @@ func NewManager(config *rest.Config, election leaderelection.Config, options man
 	if err := validate(options); err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
-	m := &Manager{ready: make(chan struct{}), elected: make(chan struct{}), indexes: &indexes{added: map[index]bool{}}, stop: func() {}}
+	m := &Manager{
+		disabled: election.Disabled, ready: make(chan struct{}), elected: make(chan struct{}),
+		indexes: &indexes{added: map[index]bool{}}, stop: func() {},
+	}
 	if err := m.elect(config, election, options); err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
-	if !election.Disabled {
+	if !m.disabled {
 		options.NewClient = GatedClient(m.election.Gate())
 	}
 	var err error
 	if m.Manager, err = manager.New(config, options); err != nil {
 		return nil, err
 	}
-	if err := m.gate(config, election.Disabled); err != nil {
+	if err := m.gate(config); err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
 	m.webhooks = sync.OnceValue(func() webhook.Server {
@@ -130,10 +134,10 @@ func (m *Manager) elect(config *rest.Config, election leaderelection.Config, opt
 }
 
 // gate creates what GetConfig and GetHTTPClient return.
-func (m *Manager) gate(config *rest.Config, disabled bool) error {
+func (m *Manager) gate(config *rest.Config) error {
 	m.config = rest.CopyConfig(config)
 	m.http = m.Manager.GetHTTPClient()
-	if disabled {
+	if m.disabled {
 		return nil
 	}
 	m.config.Wrap(m.election.Gate().Transport)
@@ -222,6 +226,7 @@ func (m *Manager) Start(ctx context.Context) error {
 	}
 	defer kube.CloseIdleConnections(m.kube)
 	defer registerMetrics(m.election)()
+	m.leads(0)
 	// Caches and webhooks end after the runnables of the term.
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -278,17 +283,24 @@ func (m *Manager) warmUp(ctx context.Context) error {
 	return nil
 }
 
+// leads sets the metric of controller-runtime, which a manager without leader election does not have.
+func (m *Manager) leads(value float64) {
+	if !m.disabled {
+		leaderStatus(m.election.Status().Lock).Set(value)
+	}
+}
+
 // runTerm is the run function of the election.
 func (m *Manager) runTerm(ctx context.Context) error {
 	m.mu.Lock()
 	setups := slices.Clone(m.setups)
 	close(m.elected)
 	m.mu.Unlock()
-	status := leads(m.election.Status().Lock)
+	m.leads(1)
 	t := newTerm(ctx, m, func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		status.Set(0)
+		m.leads(0)
 		m.elected = make(chan struct{})
 	})
 	if err := t.run(setups); err != nil && ctx.Err() == nil {

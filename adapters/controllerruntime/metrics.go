@@ -10,9 +10,9 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
 
-// leads sets the metric of controller-runtime for leaders to 1. controller-runtime does not export its gauge, but its registry
+// leaderStatus returns the metric of controller-runtime for leaders. controller-runtime does not export its gauge, but its registry
 // returns it for a gauge with the same description.
-func leads(lock string) prometheus.Gauge {
+func leaderStatus(lock string) prometheus.Gauge {
 	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "leader_election_master_status",
 		Help: "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. " +
@@ -24,9 +24,7 @@ func leads(lock string) prometheus.Gauge {
 			vec = existing
 		}
 	}
-	gauge := vec.WithLabelValues(lock)
-	gauge.Set(1)
-	return gauge
+	return vec.WithLabelValues(lock)
 }
 
 // registerMetrics registers the metrics of an election in the registry of controller-runtime. They have the same names as in

@@ -8,7 +8,7 @@
 //	if err != nil {
 //		log.Fatal(err)
 //	}
-//	clientset := kubernetes.NewForConfigOrDie(k8sresourcelock.ClientConfig(config))
+//	clientset := kubernetes.NewForConfigOrDie(config)
 //	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 //	defer stop()
 //	k8sleaderelection.RunOrDie(ctx, k8sleaderelection.LeaderElectionConfig{

@@ -157,8 +157,7 @@ type Lock interface {
 
 var (
 	// ErrConflict is wrapped by errors of Write if the object has changed since it was read. Nothing was written: read
-	// again. This holds only if each request is sent once. Therefore use a client without automatic retries (see
-	// ClientConfig).
+	// again. This holds only if each request is sent once, as with a typed client of client-go or with ClientConfig.
 	ErrConflict = errors.New("lock has changed since it was read")
 	// ErrUnreadable is wrapped by Snapshot.Unreadable if the record cannot be decoded or is invalid.
 	ErrUnreadable = errors.New("record of the lock is unreadable")

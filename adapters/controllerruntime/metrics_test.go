@@ -1,0 +1,197 @@
+package controllerruntime
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clientgo "k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
+	testcluster "incumbent.dev/incumbent/tests/cluster"
+)
+
+const (
+	lease    = 6 * time.Second
+	deadline = 4 * time.Second
+	retry    = 500 * time.Millisecond
+)
+
+// provider is the MetricsProvider that a program writes for the registry of controller-runtime.
+type provider struct{}
+
+func (provider) NewLeaderMetric() k8sleaderelection.SwitchMetric { return provider{} }
+func (provider) On(name string)                                  { leaderStatus(name).Set(1) }
+func (provider) Off(name string)                                 { leaderStatus(name).Set(0) }
+
+// electors start a candidate that returns after the end of its term or of ctx. Their elections have the name of the elector.
+var electors = map[string]func(ctx context.Context, config *rest.Config, namespace, name string) error{
+	"client-go": func(ctx context.Context, config *rest.Config, namespace, name string) error {
+		set, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		elector, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: set.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
+			},
+			LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, ReleaseOnCancel: true, Name: name,
+			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { <-ctx.Done() }, OnStoppedLeading: func() {}},
+		})
+		if err != nil {
+			return err
+		}
+		elector.Run(ctx)
+		return nil
+	},
+	"elector": func(ctx context.Context, config *rest.Config, namespace, name string) error {
+		set, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return err
+		}
+		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
+			Lock: &k8sresourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: set.CoordinationV1(),
+				LockConfig: k8sresourcelock.ResourceLockConfig{Identity: "a"},
+			},
+			LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, ReleaseOnCancel: true, Name: name,
+			Callbacks: k8sleaderelection.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { <-ctx.Done() }},
+		})
+		if err != nil {
+			return err
+		}
+		elector.Run(ctx)
+		return nil
+	},
+	"controller-runtime": func(ctx context.Context, config *rest.Config, namespace, name string) error {
+		leaseDuration, renewDeadline, retryPeriod := lease, deadline, retry
+		o := options()
+		o.LeaderElection = true
+		o.LeaderElectionID = name
+		o.LeaderElectionNamespace = namespace
+		o.LeaseDuration = &leaseDuration
+		o.RenewDeadline = &renewDeadline
+		o.RetryPeriod = &retryPeriod
+		o.LeaderElectionReleaseOnCancel = true
+		m, err := manager.New(config, o)
+		if err != nil {
+			return err
+		}
+		_ = m.Start(ctx) // returns an error after the loss of the lock
+		return nil
+	},
+	"manager": func(ctx context.Context, config *rest.Config, namespace, name string) error {
+		m, err := NewManager(config, leaderelection.Config{
+			Namespace: namespace, ElectionID: name, Identity: "a", LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry,
+		}, options())
+		if err != nil {
+			return err
+		}
+		m.InTerms(func(context.Context, manager.Manager) error { return nil })
+		return m.Start(ctx)
+	},
+}
+
+// leaderSeries returns the leader election series of an election in the registry of controller-runtime.
+func leaderSeries(t *testing.T, election string) map[string]float64 {
+	t.Helper()
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			mine := false
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName())
+				mine = mine || l.GetName() == "name" && l.GetValue() == election
+			}
+			if mine && strings.HasPrefix(family.GetName(), "leader_election") {
+				all[family.GetName()+" "+strings.Join(labels, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return all
+}
+
+// In each state the electors of client-go and controller-runtime and those of this project export the same series, except after a
+// stop.
+func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
+	k8sleaderelection.SetProvider(provider{})
+	t.Cleanup(func() { k8sleaderelection.SetProvider(nil) })
+	c := testcluster.Shared(t)
+	set, err := kubernetes.NewForConfig(c.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, run := range electors {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			namespace := c.Namespace(t)
+			leases := set.CoordinationV1().Leases(namespace)
+			// hold writes a record of another holder, or of none.
+			hold := func(holder string) {
+				t.Helper()
+				lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				err := testcluster.Edit(t.Context(), leases, lease, func(l *coordinationv1.Lease) {
+					l.Spec = coordinationv1.LeaseSpec{
+						HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), LeaseTransitions: ptr.To[int32](7),
+						AcquireTime: ptr.To(metav1.NowMicro()), RenewTime: ptr.To(metav1.NowMicro()),
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			exports := func(state string, value float64) {
+				t.Helper()
+				want := map[string]float64{"leader_election_master_status name": value}
+				until(t, state, func() bool { return maps.Equal(leaderSeries(t, name), want) })
+			}
+			start := func() (stop func()) {
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- run(ctx, c.Admin(), namespace, name) }()
+				return func() {
+					cancel()
+					if err := <-ended; err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			hold("other")
+			stop := start()
+			exports("a follower exports 0", 0)
+			hold("")
+			exports("a leader exports 1", 1)
+			hold("other")
+			exports("it exports 0 after the loss", 0)
+			stop()
+			exports("it exports 0 at the end", 0)
+			hold("")
+			stop = start()
+			exports("a leader of another run exports 1", 1)
+			stop()
+			stopped := 0.0
+			if name == "client-go" || name == "controller-runtime" {
+				stopped = 1 // client-go does not reset the metric if it is stopped between two renewals
+			}
+			exports("it exports its last value after a stop", stopped)
+		})
+	}
+}
