@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -10,6 +11,7 @@ import (
 // Event is one line of an audit log: a request at one stage.
 type Event struct {
 	Kind       string   `json:"kind"`
+	Level      string   `json:"level"`
 	AuditID    string   `json:"auditID"`
 	Stage      string   `json:"stage"`
 	Verb       string   `json:"verb"`
@@ -37,6 +39,9 @@ type Event struct {
 	ResponseObject           json.RawMessage   `json:"responseObject"`
 	RequestReceivedTimestamp time.Time         `json:"requestReceivedTimestamp"`
 	StageTimestamp           time.Time         `json:"stageTimestamp"`
+
+	// Cluster is the name of the cluster in the wrapping of a log service, or "".
+	Cluster string `json:"-"`
 }
 
 const (
@@ -72,16 +77,35 @@ func (e Event) Resource() string {
 func (e Event) relevant() bool {
 	switch e.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
-		return e.ObjectRef.Resource != "" && !strings.Contains(e.RequestURI, "dryRun=") &&
-			!strings.HasPrefix(e.User.Username, "system:node:")
+		return e.ObjectRef.Resource != "" && !strings.HasPrefix(e.User.Username, "system:node:") && !e.dryRun()
 	}
 	return false
 }
 
-// uncertain reports whether the API server failed. It may have stored the object before, for example if the time of the
-// request ended while etcd stored it (code 504).
+// dryRun reports whether the API server stored nothing for certain.
+func (e Event) dryRun() bool {
+	var options struct{ DryRun []string }
+	if e.deletes() && present(e.RequestObject) && json.Unmarshal(e.RequestObject, &options) == nil {
+		return len(options.DryRun) > 0 // the API server ignores the query then
+	}
+	return e.queriesDryRun() && !e.hidesOptions()
+}
+
+func (e Event) deletes() bool { return strings.HasPrefix(e.Verb, "delete") }
+
+func (e Event) queriesDryRun() bool {
+	uri, err := url.ParseRequestURI(e.RequestURI)
+	return err == nil && uri.Query().Has("dryRun")
+}
+
+// hidesOptions reports whether the request may have a body with options of a deletion that the log does not show.
+func (e Event) hidesOptions() bool { return e.deletes() && e.Level == "Metadata" }
+
+// uncertain reports whether the log does not show if the write was stored. An API server that failed may have stored the object
+// before, for example if the time of the request ended while etcd stored it (code 504).
 func (e Event) uncertain() bool {
-	return e.Stage == stagePanic || e.Stage == stageComplete && e.ResponseStatus.Code >= 500
+	return e.Stage == stagePanic || e.Stage == stageComplete && (e.ResponseStatus.Code >= 500 ||
+		e.ResponseStatus.Code < 300 && e.hidesOptions() && e.queriesDryRun())
 }
 
 // object has the needed fields of a stored or sent object.

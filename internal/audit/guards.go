@@ -6,9 +6,12 @@ import (
 	"strings"
 )
 
+// NoLock is the Lock of a Guard for writes that every replica makes.
+const NoLock = "-"
+
 // Guard assigns writes to the election that guards them.
 type Guard struct {
-	// Lock is the name of the lock. If PerRevision is true, the revision of the writer is appended.
+	// Lock is the name of the lock, or NoLock. If PerRevision is true, the revision of the writer is appended.
 	Lock        string
 	PerRevision bool
 	// Resources include subresources: "gateways/status". Name limits them to objects of that name.
@@ -32,7 +35,8 @@ func Istio() []Guard {
 		{Lock: "istio-namespace-controller-election", Resources: []string{"configmaps"}, Name: "istio-ca-root-cert"},
 		{Lock: "istio-leader", Resources: []string{"ingresses/status"}},
 		{Lock: "istio-gateway-status-leader", PerRevision: true, Resources: []string{
-			"gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status",
+			"gatewayclasses", "gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "tlsroutes/status",
+			"tcproutes/status", "udproutes/status", "listenersets/status", "xlistenersets/status", "backendtlspolicies/status",
 		}},
 		{Lock: "istio-gateway-deployment", PerRevision: true, Resources: []string{
 			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets",
@@ -58,23 +62,29 @@ func (w Write) matter() string {
 	return w.Resource
 }
 
+// object identifies the object of a write.
+func (w Write) object() string { return w.Resource + " " + w.Namespace + "/" + w.Name }
+
 // ignored are resources that every replica writes.
 var ignored = []string{
 	"events", "leases", "leasecandidates", "tokenreviews", "subjectaccessreviews", "localsubjectaccessreviews", "selfsubjectaccessreviews",
-	"selfsubjectrulesreviews", "selfsubjectreviews", "serviceaccounts/token",
+	"selfsubjectrulesreviews", "selfsubjectreviews", "serviceaccounts/token", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
 }
 
 // attribution finds out which lock guards which writes.
 type attribution struct {
 	history History
-	courses map[Lock]*Course
+	books   books
 	given   []Guard
 	// rivals are the locks for which each account is a candidate.
 	rivals map[string][]Lock
 	// found counts the writes without a given guard. Writers of another namespace can have the same matter.
-	found map[claim]coverage
-	// Unclear counts the writes of candidates by matter that belong to no lock.
-	unclear map[string]int
+	found map[claim]*coverage
+	// objects has the objects of matters that no lock guards, and whether a leader wrote them.
+	objects map[string]bool
+	// unclear counts the writes of candidates by matter that belong to no lock. disputed counts the writes that are late for one
+	// possible lock only, or of objects that a leader also wrote. foreign counts the writes of several candidates of one address.
+	unclear, disputed, foreign map[string]int
 }
 
 // claim is a lock that may guard a matter.
@@ -83,41 +93,57 @@ type claim struct {
 	lock   Lock
 }
 
-// coverage counts the writes of a claim.
-type coverage struct{ held, late, unelected int }
+// coverage counts the writes of a claim, and the pods that made some of them in a term.
+type coverage struct {
+	held, unelected int
+	pods            map[string]bool
+}
 
 // clear reports whether the holder makes the writes. Replicas that never held the lock do not make them.
-func (c coverage) clear() bool { return c.held > 0 && c.held >= 4*c.unelected }
-
-func (c coverage) part() float64 { return float64(c.held) / float64(c.held+c.late+c.unelected) }
+func (c *coverage) clear() bool { return c != nil && c.held > 0 && c.held >= 4*c.unelected }
 
 // attribute counts the writes that no guard names.
 func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
 	a := &attribution{
-		history: h, courses: courses, given: given, rivals: map[string][]Lock{},
-		found: map[claim]coverage{}, unclear: map[string]int{},
+		history: h, books: newBooks(courses), given: given, rivals: map[string][]Lock{}, found: map[claim]*coverage{},
+		objects: map[string]bool{}, unclear: map[string]int{}, disputed: map[string]int{}, foreign: map[string]int{},
 	}
 	a.findRivals()
-	books := newBooks(courses)
 	for w := range h.All() {
+		if w.shared && !h.locks[w.lockID()] && !slices.Contains(ignored, w.Resource) {
+			a.foreign[w.account]++
+		}
 		if !a.judged(w) || len(a.byGuard(w)) > 0 {
 			continue
 		}
 		for _, lock := range a.rivals[w.account] {
 			key := claim{w.matter(), lock}
+			if a.found[key] == nil {
+				a.found[key] = &coverage{pods: map[string]bool{}}
+			}
 			c := a.found[key]
-			switch own, in := books[lock].own(w); {
+			switch own, in := a.books[lock].own(w); {
 			case own == nil:
 				c.unelected++
 			case in != after:
 				c.held++
-			default:
-				c.late++
+				c.pods[w.Pod] = true
 			}
-			a.found[key] = c
 		}
 	}
+	a.findObjects()
 	return a
+}
+
+// findObjects finds the objects that leaders wrote, of the matters that no lock guards.
+func (a *attribution) findObjects() {
+	for w := range a.history.All() {
+		if !a.judged(w) || len(a.byGuard(w)) > 0 || len(a.learned(w.account, w.matter())) > 0 {
+			continue
+		}
+		key := w.object()
+		a.objects[key] = a.objects[key] || a.leads(w)
+	}
 }
 
 // findRivals finds the accounts of the candidates of each lock.
@@ -135,16 +161,17 @@ func (a *attribution) findRivals() {
 	}
 }
 
-// learned returns the locks of an account that guard a matter: the holder of no other lock makes more of the writes.
+// learned returns the locks of an account that may guard a matter: no other lock had more of the writers as its leaders. The number of
+// writes does not count, because a late writer decides how many there are.
 func (a *attribution) learned(account, matter string) (locks []Lock) {
-	most := 0.0
+	most := 0
 	for _, lock := range a.rivals[account] {
 		c := a.found[claim{matter, lock}]
-		if !c.clear() || c.part() < most {
+		if !c.clear() || len(c.pods) < most {
 			continue
 		}
-		if c.part() > most {
-			most = c.part()
+		if len(c.pods) > most {
+			most = len(c.pods)
 			locks = nil
 		}
 		locks = append(locks, lock)
@@ -154,7 +181,8 @@ func (a *attribution) learned(account, matter string) (locks []Lock) {
 
 // judged reports whether a candidate made the write, and it is no write of a lock.
 func (a *attribution) judged(w Write) bool {
-	return w.Pod != "" && len(a.rivals[w.account]) > 0 && !a.history.locks[w.lockID()] && !slices.Contains(ignored, w.Resource)
+	return w.Pod != "" && len(a.rivals[w.account]) > 0 && !a.history.locks[w.lockID()] && !slices.Contains(ignored, w.Resource) &&
+		!slices.ContainsFunc(a.given, func(g Guard) bool { return g.Lock == NoLock && g.Guards(w) })
 }
 
 // byGuard returns the locks that a given guard assigns to a write of their candidate.
@@ -184,8 +212,28 @@ func (a *attribution) guards(w Write) []Lock {
 		return locks
 	}
 	locks := a.learned(w.account, w.matter())
-	if len(locks) == 0 {
+	late := 0
+	for _, lock := range locks {
+		if _, in := a.books[lock].own(w); in == after {
+			late++
+		}
+	}
+	switch {
+	case len(locks) == 0 && a.objects[w.object()] && !a.leads(w):
+		a.disputed[w.matter()]++
+	case len(locks) == 0:
 		a.unclear[w.matter()]++
+	case late > 0 && late < len(locks):
+		a.disputed[w.matter()]++
+		return nil
 	}
 	return locks
+}
+
+// leads reports whether the writer leads an election of its account.
+func (a *attribution) leads(w Write) bool {
+	return slices.ContainsFunc(a.rivals[w.account], func(l Lock) bool {
+		_, in := a.books[l].own(w)
+		return in != after
+	})
 }

@@ -45,6 +45,7 @@ type Write struct {
 	Object map[string]any
 
 	account string // that candidates of one lock share
+	shared  bool   // several candidates outside of pods have the address and the program of the writer
 	lock    *content
 }
 
@@ -69,8 +70,9 @@ type History struct {
 	log *Log
 	// locks has every object that ever had a record with a holder.
 	locks map[Lock]bool
-	// pods are the pods of writers whose token names none, by number of the actor.
-	pods map[uint32]string
+	// pods are the pods of writers whose token names none, by number of the actor. If there are several, the actor is in shared.
+	pods   map[uint32]string
+	shared map[uint32]bool
 	// aliases are the pods that write an identity of another name, for example with the name of the node.
 	aliases map[string]string
 }
@@ -95,7 +97,7 @@ func (l *Log) History() History {
 	l.entries = slices.CompactFunc(l.entries, func(a, b entry) bool {
 		return a.version == b.version && a.exact == b.exact && l.target(a) == l.target(b) && (a.exact || a.received == b.received && a.actor == b.actor)
 	})
-	h := History{log: l, locks: map[Lock]bool{}, pods: map[uint32]string{}, aliases: map[string]string{}}
+	h := History{log: l, locks: map[Lock]bool{}, pods: map[uint32]string{}, shared: map[uint32]bool{}, aliases: map[string]string{}}
 	h.findLocks()
 	return h
 }
@@ -177,7 +179,7 @@ func (h History) write(e entry) Write {
 	w := Write{
 		Point:   Point{e.version, e.exact, time.Unix(0, e.received).UTC(), time.Unix(0, e.answered()).UTC()},
 		Deleted: e.deleted, Verb: verbs[e.verb], Group: at.group, Resource: at.resource, Namespace: at.namespace, Name: at.name, UID: at.uid,
-		Pod: by.pod, User: by.user, Object: l.kept[e.sequence], account: by.user,
+		Pod: by.pod, User: by.user, Object: l.kept[e.sequence], account: by.user, shared: h.shared[e.actor],
 	}
 	if w.Pod == "" && by.program != "" {
 		w.account = by.program
@@ -207,15 +209,17 @@ func (h *History) findLocks() {
 		at, by, r := l.target(e), l.actors.values[e.actor], l.states.values[e.state-1]
 		h.locks[Lock{at.resource, at.namespace, at.name}] = true
 		switch pod := podOf(r.holder); {
-		case by.pod == "" && !r.named && !bound[pod]:
+		case by.pod == "" && !r.named && !r.nominated && !bound[pod]:
 			add(holders, by.source+by.program, pod)
 		case pod != r.holder:
 			add(writers, pod, by.pod)
 		}
 	}
 	for n, by := range l.actors.values {
-		if pods := holders[by.source+by.program]; by.pod == "" && len(pods) == 1 {
-			for pod := range pods {
+		pods := holders[by.source+by.program]
+		h.shared[uint32(n)] = by.pod == "" && len(pods) > 1
+		for pod := range pods {
+			if by.pod == "" && len(pods) == 1 {
 				h.pods[uint32(n)] = pod
 			}
 		}

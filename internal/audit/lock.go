@@ -11,6 +11,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/record"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -32,8 +33,8 @@ type content struct {
 	readable bool
 	// named is true for the nomination of a coordinator, which may run in the pod that it names.
 	named bool
-	// created is true if the write created the object, fresh if it began a term.
-	created, fresh bool
+	// created is true if the write created the object, fresh if it began a term. nominated is true if the previous holder began it.
+	created, fresh, nominated bool
 }
 
 // nominationSeconds is the lease duration of a coordinator's nomination.
@@ -77,6 +78,7 @@ func (r *content) set(snap locks.Snapshot, has bool) {
 	r.transitions = snap.Record.LeaderTransitions
 	r.lease = time.Duration(snap.Record.LeaseDurationSeconds) * time.Second
 	r.fresh = r.readable && snap.Record.AcquireTime.Equal(&snap.Record.RenewTime)
+	r.nominated = r.fresh && r.holder != "" && snap.Annotations[record.NominatedAnnotation] == r.holder
 }
 
 // podOf returns the pod of an identity: the identity without the UUID that client-go's users append.

@@ -27,7 +27,12 @@ type Log struct {
 	kinds   table[kind]
 	states  table[content]
 	names   strings.Builder // names and UIDs of objects
+	files   table[origin]
+	origin  uint32 // of the event that is added
 }
+
+// origin is the file of a write, and its cluster if the file names one.
+type origin struct{ file, cluster string }
 
 // entry is a write. A log has millions of them.
 type entry struct {
@@ -41,6 +46,7 @@ type entry struct {
 	uidSize  uint16
 	state    uint32 // of the lock that it wrote, plus 1; 0 if it wrote no lock
 	sequence uint32
+	origin   uint32
 	verb     verb
 	exact    bool
 	deleted  bool
@@ -91,7 +97,10 @@ func NewLog() *Log {
 
 // Read reads an audit log. name is used in errors.
 func (l *Log) Read(name string, log io.Reader) error {
-	return l.Reading.Read(name, log, onlyReads, l.add)
+	return l.Reading.Read(name, log, onlyReads, func(e Event) error {
+		l.origin = l.files.number(origin{name, e.Cluster})
+		return l.add(e)
+	})
 }
 
 // add adds an event.
@@ -132,7 +141,7 @@ func (l *Log) add(e Event) error {
 func (l *Log) entryOf(e Event) (w entry, unchanged bool, err error) {
 	w = entry{
 		received: e.RequestReceivedTimestamp.UnixNano(), took: uint32(max(0, e.StageTimestamp.Sub(e.RequestReceivedTimestamp)/time.Microsecond)),
-		actor: l.actors.number(actorOf(e)), verb: verbOf(e.Verb), sequence: uint32(l.Events),
+		actor: l.actors.number(actorOf(e)), verb: verbOf(e.Verb), sequence: uint32(l.Events), origin: l.origin,
 	}
 	var sent, stored object
 	if present(e.RequestObject) { // a JSON patch is a list

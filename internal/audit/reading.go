@@ -16,9 +16,9 @@ type Reading struct {
 	// Events counts the events, Broken the lines that are not JSON. BrokenAt describes the first of them.
 	Events, Broken int
 	BrokenAt       string
-	// Unfinished describes incomplete last lines: an API server was killed, or the file was copied while it was written.
+	// Unfinished describes incomplete lines: an API server was killed, or the file was copied while it was written.
 	Unfinished []string
-	// Truncated describes the ends of truncated compressed files.
+	// Truncated describes the ends of truncated files that are compressed or have one JSON value.
 	Truncated []string
 }
 
@@ -31,7 +31,7 @@ func (r *Reading) Incomplete() (reasons []string) {
 		reasons = append(reasons, fmt.Sprintf("%d lines are not JSON events, first %s", r.Broken, r.BrokenAt))
 	}
 	for _, at := range r.Truncated {
-		reasons = append(reasons, "the compressed file is truncated: "+at)
+		reasons = append(reasons, "the file is truncated: "+at)
 	}
 	return reasons
 }
@@ -41,8 +41,10 @@ const longestLine = 32 << 20
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Read calls add for each event of an audit log with one JSON event per line, also compressed with gzip. name is used in errors. Lines that
-// skip reports are counted only.
+var errTooLong = fmt.Errorf("the line is longer than %d MiB; one JSON event per line is needed", longestLine>>20)
+
+// Read calls add for each event of an audit log, also compressed with gzip: one JSON event per line, or what a log service exports. name is
+// used in errors. Lines that skip reports are counted only.
 func (r *Reading) Read(name string, log io.Reader, skip func(line []byte) bool, add func(Event) error) error {
 	lines := bufio.NewReaderSize(log, 256<<10)
 	if start, _ := lines.Peek(len(gzipMagic)); bytes.Equal(start, gzipMagic) {
@@ -51,6 +53,9 @@ func (r *Reading) Read(name string, log io.Reader, skip func(line []byte) bool, 
 			return fmt.Errorf("%s: read gzip: %w", name, err)
 		}
 		lines = bufio.NewReaderSize(unpacked, 256<<10)
+	}
+	if start, _ := lines.Peek(2); len(start) > 0 && (start[0] == '[' || string(start) == "{\n" || string(start) == "{\r") {
+		return r.document(name, lines, add)
 	}
 	var line []byte
 	for number := 1; ; number++ {
@@ -83,7 +88,7 @@ func readLine(from *bufio.Reader, line []byte) ([]byte, error) {
 		part, err := from.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > longestLine {
-			return line, fmt.Errorf("the line is longer than %d MiB; one JSON event per line is needed", longestLine>>20)
+			return line, errTooLong
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
@@ -96,31 +101,37 @@ func (r *Reading) line(at string, line []byte, last bool, add func(Event) error)
 	if len(line) == 0 {
 		return nil
 	}
+	if time, rest, ok := bytes.Cut(line, []byte("Z ")); ok && len(time) < len("2006-01-02T15:04:05.000000000") && time[0] != '{' {
+		line = rest // CloudWatch writes the time before each line of an export to S3
+	}
 	var e Event
 	err := json.Unmarshal(line, &e)
-	if err != nil {
+	if err != nil && !json.Valid(line) {
 		// A restarted API server appends to the incomplete line of the killed one.
 		if begin := bytes.LastIndex(line, lineStart); begin > 0 {
+			r.Unfinished = append(r.Unfinished, at)
 			line = line[begin:]
 			e = Event{}
 			err = json.Unmarshal(line, &e)
 		}
 	}
 	switch {
-	case err != nil && last && r.Events > 0:
+	case err == nil && e.Verb != "" && e.Stage != "":
+		r.Events++
+		return add(e)
+	case json.Valid(line):
+		return r.wrapped(at, line, add)
+	case last && r.Events > 0:
 		r.Unfinished = append(r.Unfinished, at)
-		return nil
-	case err != nil && r.Events == 0:
+	case r.Events == 0:
 		return fmt.Errorf("%s: not a JSON event of an audit log: %w", at, err)
-	case err != nil:
-		r.Broken++
-		r.BrokenAt = cmp.Or(r.BrokenAt, at)
-		return nil
-	case e.Kind == "EventList":
-		return fmt.Errorf("%s: an EventList instead of events. Convert it with jq -c '.items[]'", at)
-	case e.Verb == "" || e.Stage == "":
-		return fmt.Errorf("%s: not an event of an audit log: it has no verb or stage", at)
+	default:
+		r.broken(at)
 	}
-	r.Events++
-	return add(e)
+	return nil
+}
+
+func (r *Reading) broken(at string) {
+	r.Broken++
+	r.BrokenAt = cmp.Or(r.BrokenAt, at)
 }

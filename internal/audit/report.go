@@ -117,6 +117,10 @@ func Examine(log *Log, options Options) Report {
 		Options: options, history: h, courses: h.Courses(), groups: map[group]*Finding{},
 		report: Report{Events: log.Events, Writes: len(log.entries), Locks: []LockReport{}, Findings: []Finding{}, Incomplete: []string{}, Notes: []string{}},
 	}
+	if why := h.clusters(); why != "" {
+		x.report.Incomplete = append(x.report.Incomplete, why)
+		return x.report
+	}
 	for w := range h.All() {
 		if x.report.First.IsZero() || w.Received.Before(x.report.First) {
 			x.report.First = w.Received
@@ -126,9 +130,10 @@ func Examine(log *Log, options Options) Report {
 		}
 	}
 	a := attribute(h, x.courses, append(slices.Clone(options.Guards), Istio()...))
-	result := Judge(h, x.courses, func(w Write) []Lock {
+	guards := func(w Write) []Lock {
 		return slices.DeleteFunc(a.guards(w), func(l Lock) bool { return !x.wanted(l) })
-	}, x.breach)
+	}
+	result := Judge(h, x.courses, guards, x.breach)
 	x.report.NotJudged = a.unclear
 	x.report.ByTime = result.ByTime
 	for _, lock := range h.Locks() {
@@ -138,7 +143,35 @@ func Examine(log *Log, options Options) Report {
 	}
 	x.findings()
 	x.complete(result)
+	x.doubts(a, guards)
 	return x.report
+}
+
+// doubts adds the writes that may be breaches.
+func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
+	add := func(format string, args ...any) {
+		x.report.Incomplete = append(x.report.Incomplete, fmt.Sprintf(format, args...))
+	}
+	for _, matter := range slices.Sorted(maps.Keys(a.disputed)) {
+		add("%d writes of %s are breaches if the lock that they suggest guards them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
+			a.disputed[matter], matter)
+	}
+	for _, account := range slices.Sorted(maps.Keys(a.foreign)) {
+		add("%d writes of %s are of several candidates with one address, which a log cannot distinguish", a.foreign[account], account)
+	}
+	late := map[Lock]int{}
+	for _, w := range x.history.Unanswered() {
+		if locks := guards(w); len(locks) > 0 {
+			if b, in := a.books.judge(w, locks); in == after {
+				late[b.Lock]++
+			}
+		}
+	}
+	for _, lock := range x.history.Locks() {
+		if n := late[lock]; n > 0 {
+			add("%d writes of pods that did not hold %v have no logged result", n, lock)
+		}
+	}
 }
 
 func (x *examination) wanted(l Lock) bool { return x.Lock == "" || x.Lock == l.Name }
@@ -255,7 +288,7 @@ func (x *examination) complete(result Result) {
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	others := x.blind(missing)
 	for _, g := range x.Guards {
-		if len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.has) {
+		if g.Lock != NoLock && len(r.Locks) > 0 && !slices.ContainsFunc(x.history.Locks(), g.has) {
 			missing("the log has no lock %s, to which a guard assigns %s", g.Lock, strings.Join(g.Resources, ", "))
 		}
 	}
@@ -276,7 +309,7 @@ func (x *examination) complete(result Result) {
 		missing("the log has locks, but no other write of their candidates: log these writes too")
 	}
 	for _, at := range l.Unfinished {
-		note("the last line is incomplete and was ignored: %s", at)
+		note("an incomplete line was ignored: %s", at)
 	}
 	if result.Undecided > 0 {
 		note("%d writes were not judged, because they may be before or after a change of the leader", result.Undecided)

@@ -124,6 +124,13 @@ func (c *Course) record(w Write, r content, current *Term, aliases map[string]st
 	if alias, is := aliases[pod]; is {
 		pod = alias
 	}
+	if w.shared {
+		// Only the previous holder releases the lock or nominates another candidate.
+		w.Pod = pod
+		if r.holder == "" || r.nominated {
+			w.Pod = podOf(c.before.holder)
+		}
+	}
 	own := w.Pod == pod && !r.named
 	same := c.seen && (w.UID == c.uid || w.UID == "") && !r.created
 	if same {

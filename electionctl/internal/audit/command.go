@@ -49,12 +49,12 @@ func Command() *cobra.Command {
 the time since the loss, overlaps, and locks that changed their holder too often. Works for elections of istiod, client-go,
 controller-runtime and incumbent. Sends no request.
 
-FILE has one JSON event per line and may be compressed with gzip; - is standard input. Give the files of all API servers of one
-cluster, in any order.
+FILE has one JSON event per line, or is an export of CloudWatch (EKS), Cloud Logging (GKE) or Azure Monitor (AKS), and may be compressed
+with gzip; - is standard input. Give the files of all API servers of one cluster, in any order.
 
 A lock guards the writes that its holder makes and its followers do not make. --guard assigns writes to a lock.
 
-The exit code is 0 without findings, 1 with findings, and 2 if the logs do not suffice.`,
+The exit code is 0 without findings, 1 with findings, and 2 if the logs do not suffice. Findings count even if the logs do not suffice.`,
 		Example: `  electionctl audit --policy -n istio-system > policy.yaml
   electionctl audit audit.log audit-2026-01-02.log.gz
   electionctl audit --guard my-lock=deployments --guard my-lock=configmaps:settings audit.log`,
@@ -63,7 +63,7 @@ The exit code is 0 without findings, 1 with findings, and 2 if the logs do not s
 	flags := cmd.Flags()
 	flags.StringVarP(&s.output, "output", "o", "text", "text or json")
 	flags.BoolVar(&s.policy, "policy", false, "print the smallest audit policy that suffices; --namespace limits it to the candidates of a namespace")
-	flags.StringArrayVar(&s.guards, "guard", nil, "assign writes to a lock: LOCK=RESOURCE[/SUBRESOURCE][:NAME]")
+	flags.StringArrayVar(&s.guards, "guard", nil, "assign writes to a lock, or to none with LOCK -: LOCK=RESOURCE[/SUBRESOURCE][:NAME]")
 	flags.StringVar(&s.Lock, "lock", "", "judge only locks of this name")
 	flags.IntVar(&s.MaxChanges, "max-changes", 10, "largest acceptable number of changes of the holder within --window; 0 disables the check")
 	flags.DurationVar(&s.Window, "window", 10*time.Minute, "period of --max-changes")

@@ -107,6 +107,11 @@ func TestAudit_ExitCodes(t *testing.T) {
 	newer := file("audit-2.log", strings.Join(convicting[3:], ""))
 	truncated := file("audit.log.gz", packed.String()[:packed.Len()-9])
 	noData := file("no-data.log.gz", packed.String()[:12])
+	var cut bytes.Buffer
+	zip = gzip.NewWriter(&cut)
+	_, _ = zip.Write([]byte(strings.Join(convicting, "")))
+	_ = zip.Close()
+	convicted := file("late.log.gz", cut.String()[:cut.Len()-9])
 	const guard = "--guard=bundles=configmaps:bundle"
 	for name, c := range map[string]struct {
 		input string
@@ -123,12 +128,13 @@ func TestAudit_ExitCodes(t *testing.T) {
 		"empty file":              {"", []string{empty}, 2, empty + " has no event"},
 		"no data on stdin":        {"", []string{"-"}, 2, "standard input has no event"},
 		"not JSON":                {"hello\n", []string{"-"}, 2, "standard input:1: not a JSON event"},
-		"truncated gzip":          {"", []string{truncated}, 2, "the compressed file is truncated: " + truncated},
-		"gzip without data":       {"", []string{noData}, 2, "the compressed file is truncated: " + noData},
-		"truncated and complete":  {"", []string{truncated, log}, 2, "the compressed file is truncated"},
+		"truncated gzip":          {"", []string{truncated}, 2, "the file is truncated: " + truncated},
+		"gzip without data":       {"", []string{noData}, 2, "the file is truncated: " + noData},
+		"truncated and complete":  {"", []string{truncated, log}, 2, "the file is truncated"},
 		"rotated, in order":       {"", []string{guard, older, newer}, 1, "1 finding"},
 		"rotated, out of order":   {"", []string{guard, newer, older}, 1, "1 finding"},
 		"rotated, without oldest": {"", []string{guard, newer}, 0, ""},
+		"findings, truncated":     {"", []string{guard, newer, older, convicted}, 1, "1 finding"},
 		"locks only":              {played(t, "lock stable-1 stable-1 1"), []string{"-"}, 2, "no other write of their candidates"},
 		"other lock":              {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
 		"invalid guard":           {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},

@@ -27,8 +27,10 @@ type Script struct {
 	Lock  string
 	Lease int
 
-	t       testing.TB
-	version int
+	// Version is the version of the last write.
+	Version int
+
+	t testing.TB
 }
 
 // New returns an empty script.
@@ -57,7 +59,10 @@ type Request struct {
 	Code   int
 	// From is the version in the request.
 	From  string
-	Dry   bool
+	Query string
+	// Sent is the body of the request, if it has another one than an empty object with From.
+	Sent  Fields
+	Level string
 	Stage string
 }
 
@@ -78,8 +83,8 @@ func (s *Script) Log(r Request) {
 	}
 	ref := Fields{"resource": resource, "subresource": subresource, "namespace": r.Namespace, "name": r.Name}
 	uri := "/apis"
-	if r.Dry {
-		uri += "?dryRun=All"
+	if r.Query != "" {
+		uri += "?" + r.Query
 	}
 	var sent Fields
 	if bare := s.Bare && resource != s.Lock || s.Blind; bare {
@@ -87,8 +92,11 @@ func (s *Script) Log(r Request) {
 	} else {
 		sent = Fields{"metadata": Fields{"resourceVersion": r.From}}
 	}
+	if r.Sent != nil || r.Verb == "delete" {
+		sent = r.Sent
+	}
 	line := Fields{
-		"kind": "Event", "auditID": fmt.Sprint(s.version, r), "stage": r.Stage, "verb": r.Verb, "requestURI": uri, "user": Fields{"username": user, "extra": extra},
+		"kind": "Event", "level": r.Level, "auditID": fmt.Sprint(s.Version, r), "stage": r.Stage, "verb": r.Verb, "requestURI": uri, "user": Fields{"username": user, "extra": extra},
 		"objectRef": ref, "responseStatus": Fields{"code": r.Code}, "requestObject": sent,
 		"responseObject": r.Object, "requestReceivedTimestamp": metav1.NewMicroTime(s.Clock), "stageTimestamp": metav1.NewMicroTime(s.Clock),
 	}
@@ -101,7 +109,7 @@ func (s *Script) Log(r Request) {
 
 // Next advances the clock by a second and the version by 1.
 func (s *Script) Next() {
-	s.version++
+	s.Version++
 	s.Clock = s.Clock.Add(time.Second)
 }
 
@@ -115,9 +123,9 @@ func (s *Script) Put(who, verb, resource, namespace, name string, object Fields)
 		if verb == "update" {
 			verb = "create"
 		}
-		s.UIDs[id] = fmt.Sprint("uid-", s.version)
+		s.UIDs[id] = fmt.Sprint("uid-", s.Version)
 	}
-	meta := Fields{"name": name, "namespace": namespace, "uid": s.UIDs[id], "resourceVersion": fmt.Sprint(s.version)}
+	meta := Fields{"name": name, "namespace": namespace, "uid": s.UIDs[id], "resourceVersion": fmt.Sprint(s.Version)}
 	if given, ok := object["metadata"].(Fields); ok {
 		maps.Copy(meta, given)
 	}
@@ -134,6 +142,8 @@ func (s *Script) Put(who, verb, resource, namespace, name string, object Fields)
 //	unanswered WHO LOCK             WHO writes a Lease and gets no response
 //	failed WHO LOCK CODE STAGE      WHO writes a Lease and gets an error
 //	bundle WHO NAMESPACE CONTENT    WHO makes a write that the election guards
+//	hold LOCK WHO HOLDER TRANSITIONS WHO writes another Lease
+//	write RESOURCE WHO NAME         WHO writes an object
 //	space NAMESPACE, remove RESOURCE NAMESPACE NAME
 //	put RESOURCE NAMESPACE NAME JSON
 //	wait SECONDS                    the clock advances
@@ -148,7 +158,11 @@ func (s *Script) Play(text string) {
 		case "flip":
 			s.Put("admin", "update", "mutatingwebhookconfigurations", "", "istio-revision-tag-default", Fields{"metadata": Fields{"labels": Fields{"istio.io/rev": args[0]}}})
 		case "lock":
-			s.lock(args[0], strings.Trim(args[1], "-"), s.number(args[2]))
+			s.lock(Bundles, args[0], strings.Trim(args[1], "-"), s.number(args[2]))
+		case "hold":
+			s.lock(args[0], args[1], strings.Trim(args[2], "-"), s.number(args[3]))
+		case "write":
+			s.Put(args[1], "patch", args[0], "shop", args[2], Fields{})
 		case "name":
 			s.Put(args[0], "update", "leases", Home, Bundles, Fields{
 				"metadata": Fields{"annotations": Fields{"leader.istio.io/holder-key": "stable", "incumbent.dev/strategy": "x"}},
@@ -190,15 +204,15 @@ func (s *Script) number(text string) int {
 }
 
 // lock adds a write of the lock.
-func (s *Script) lock(who, holder string, transitions int) {
+func (s *Script) lock(name, who, holder string, transitions int) {
 	s.t.Helper()
 	revision, _, _ := strings.Cut(holder, "-")
 	if s.Lock != "leases" {
 		record := fmt.Sprintf(`{"holderIdentity":%q,"holderKey":%q,"leaseDurationSeconds":%d,"leaderTransitions":%d}`, holder, revision, s.Lease, transitions)
-		s.Put(who, "update", s.Lock, Home, Bundles, Fields{"metadata": Fields{"annotations": Fields{"control-plane.alpha.kubernetes.io/leader": record}}})
+		s.Put(who, "update", s.Lock, Home, name, Fields{"metadata": Fields{"annotations": Fields{"control-plane.alpha.kubernetes.io/leader": record}}})
 		return
 	}
-	s.Put(who, "update", "leases", Home, Bundles, Fields{
+	s.Put(who, "update", "leases", Home, name, Fields{
 		"metadata": Fields{"annotations": Fields{"leader.istio.io/holder-key": revision}},
 		"spec":     Fields{"holderIdentity": holder, "leaseTransitions": transitions, "leaseDurationSeconds": s.Lease},
 	})

@@ -1,0 +1,104 @@
+package audit
+
+import (
+	"fmt"
+	"time"
+)
+
+// maxSkew is the largest difference of the clocks of two API servers of one cluster that is not reported.
+const maxSkew = time.Minute
+
+// clusters returns why the entries, which are in order, are not of one history. It is empty if they may be.
+func (h History) clusters() string {
+	l := h.log
+	for _, o := range l.files.values {
+		if first := l.files.values[0]; o.cluster != first.cluster && o.cluster != "" && first.cluster != "" {
+			return mixed("%s is of cluster %s, and %s of cluster %s", first.file, first.cluster, o.file, o.cluster)
+		}
+	}
+	if why := l.sameVersion(); why != "" {
+		return why
+	}
+	return h.sameLock()
+}
+
+func mixed(format string, args ...any) string {
+	return "the logs are of two clusters, or the store was restored: " + fmt.Sprintf(format, args...)
+}
+
+func (l *Log) file(e *entry) string { return l.files.values[e.origin].file }
+
+// sameVersion finds two objects of a kind with one version. The objects of a kind are in one store, which counts versions.
+func (l *Log) sameVersion() string {
+	first := map[kind]*entry{}
+	var version uint64
+	for i := range l.entries {
+		e := &l.entries[i]
+		if !e.exact {
+			continue
+		}
+		if e.version != version {
+			clear(first)
+			version = e.version
+		}
+		at := l.whole(*e)
+		stored := kind{group: at.group, resource: at.resource}
+		other := first[stored]
+		if other == nil {
+			first[stored] = e
+			continue
+		}
+		if was := l.whole(*other); was.namespace != at.namespace || was.name != at.name {
+			return mixed("version %d of %s is %s/%s in %s, and %s/%s in %s", version, at.resource, was.namespace, was.name, l.file(other), at.namespace, at.name, l.file(e))
+		}
+	}
+	return ""
+}
+
+// life is the time between the writes of a lock with one UID.
+type life struct {
+	uid        string
+	file       string
+	begin, end int64
+}
+
+// sameLock finds a lock that exists twice at a time.
+func (h History) sameLock() string {
+	type lock struct {
+		lives  map[string]*life
+		newest *life
+		longer *life // of the others, the life that ended last
+	}
+	all := map[Lock]*lock{}
+	for i := range h.log.entries {
+		e := &h.log.entries[i]
+		at := h.log.target(*e)
+		id := Lock{at.resource, at.namespace, at.name}
+		if !e.exact || at.uid == "" || !h.locks[id] {
+			continue
+		}
+		if all[id] == nil {
+			all[id] = &lock{lives: map[string]*life{}}
+		}
+		k := all[id]
+		mine := k.lives[at.uid]
+		if mine == nil {
+			mine = &life{uid: at.uid, file: h.log.file(e), begin: e.received}
+			k.lives[at.uid] = mine
+			if k.longer == nil || k.newest != nil && k.newest.end > k.longer.end {
+				k.longer = k.newest
+			}
+			k.newest = mine
+		}
+		mine.begin = min(mine.begin, e.received)
+		mine.end = max(mine.end, e.answered())
+		other := k.longer
+		if mine != k.newest {
+			other = k.newest
+		}
+		if other != nil && (mine != k.newest || time.Duration(min(mine.end, other.end)-max(mine.begin, other.begin)) > maxSkew) {
+			return mixed("%v has the UID %s in %s, and %s in %s", id, other.uid, other.file, mine.uid, mine.file)
+		}
+	}
+	return ""
+}
