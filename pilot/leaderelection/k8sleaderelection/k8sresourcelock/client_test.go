@@ -151,7 +151,9 @@ func TestLock_PassesRateLimiter(t *testing.T) {
 		}
 	}
 	// A type of the caller may change what its methods return, so it is used as it is.
-	if _, err := lease(struct{ coordinationv1client.CoordinationV1Interface }{set.CoordinationV1()}).Read(t.Context()); err == nil {
+	if _, err := lease(struct {
+		coordinationv1client.CoordinationV1Interface
+	}{set.CoordinationV1()}).Read(t.Context()); err == nil {
 		t.Error("a wrapped client was replaced")
 	}
 	if _, err := lockOn(wrapped{set.CoreV1()}).Read(t.Context()); err == nil {
