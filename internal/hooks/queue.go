@@ -38,22 +38,29 @@ func (q *Queue) Do(f func()) {
 	}
 }
 
-// Go calls f in its own goroutine. It is for callbacks, which must not be dropped. A callback may end the process, so it waits for
-// the functions of earlier calls of Do, but only for a second.
+// Go calls f in its own goroutine.
 func (q *Queue) Go(f func()) {
-	before := make(chan struct{})
-	q.Do(func() { close(before) })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.begin()
 	go func() {
 		defer q.ended()
+		f()
+	}()
+}
+
+// GoAfter calls f in its own goroutine after the functions of earlier calls of Do, but at the latest after a second. It is for
+// callbacks, which must not be dropped and may end the process.
+func (q *Queue) GoAfter(f func()) {
+	before := make(chan struct{})
+	q.Do(func() { close(before) })
+	q.Go(func() {
 		select {
 		case <-before:
 		case <-time.After(time.Second):
 		}
 		f()
-	}()
+	})
 }
 
 // Wait waits until all functions have returned, for at most limit, and reports whether they have.

@@ -55,7 +55,7 @@ func TestQueue_Drops(t *testing.T) {
 }
 
 // A callback follows the reports before it, but does not wait long for them, and neither drops nor delays others.
-func TestQueue_Go(t *testing.T) {
+func TestQueue_GoAfter(t *testing.T) {
 	for name, x := range map[string]struct{ report, callback time.Duration }{
 		"idle": {0, 0}, "short report": {time.Millisecond, time.Millisecond}, "report does not return": {time.Hour, time.Second},
 	} {
@@ -65,7 +65,8 @@ func TestQueue_Go(t *testing.T) {
 			var called time.Duration
 			q.Do(func() { <-time.After(x.report) })
 			q.Go(func() { <-time.After(time.Hour) })
-			q.Go(func() {
+			q.GoAfter(func() { <-time.After(time.Hour) })
+			q.GoAfter(func() {
 				called = time.Since(began)
 				<-time.After(2 * time.Hour)
 			})

@@ -21,8 +21,8 @@ const JitterFactor = 1.2
 const defaultMaxClockDrift = 0.02
 
 // KeyComparisonFunc reports whether this candidate outranks a live holder with existingKey in its record, and may preempt
-// it. The elector calls it for every input, so it must be fast and must not block. Call LeaderElector.Refresh when its
-// result may have changed. If nil, this candidate outranks no other.
+// it. One goroutine calls it, after every input of the elector. If it does not return, the elector continues with the last result for
+// the key, or false. Call LeaderElector.Refresh when its result may have changed. If nil, this candidate outranks no other.
 type KeyComparisonFunc func(existingKey string) bool
 
 // LeaderCallbacks are called when a term begins or ends and when the holder changes. Each call has its own goroutine, so that a callback
@@ -75,8 +75,8 @@ type LeaderElectionConfig struct {
 	// Ranked ranks candidates by their keys as revisions (see Outranks) and DefaultRevision. A candidate that outranks
 	// the leader requests a handover. It preempts a leader that cannot hand over, such as istiod.
 	Ranked bool
-	// DefaultRevision returns the current default revision. The elector calls it at startup and on each Refresh, and
-	// ignores a result that is not Synced. It must not block.
+	// DefaultRevision returns the current default revision. A goroutine calls it at startup and on each Refresh. The elector ignores a
+	// result that is not Synced. If the function does not return, the elector continues with the last result.
 	DefaultRevision func() DefaultRevision
 	// SyncWait is how long a Ranked candidate waits after its start for DefaultRevision to be Synced, before it acquires
 	// a lock. Otherwise a candidate of higher rank could not request a handover: it would preempt and settle for a

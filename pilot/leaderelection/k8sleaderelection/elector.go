@@ -106,7 +106,7 @@ func (le *LeaderElector) Run(ctx context.Context) {
 	// A second Run must not call OnStoppedLeading, because the first one continues. errors.Is would also match the error
 	// of another elector that a run function returned.
 	if stopped := le.config.Callbacks.OnStoppedLeading; stopped != nil && errors.Unwrap(err) != ErrRunning { //nolint:errorlint // see above
-		le.hooks.Go(stopped)
+		le.hooks.GoAfter(stopped)
 	}
 	le.awaitHooks(ctx)
 }
@@ -140,7 +140,7 @@ func (le *LeaderElector) run(ctx context.Context, oneCycle bool) error {
 	if err == nil {
 		err = newLoop(le, oneCycle).run(ctx)
 	}
-	le.running.Store(false) // not after a panic of a callback: run functions may not have returned
+	le.running.Store(false) // not after a panic: run functions may not have returned
 	return err
 }
 

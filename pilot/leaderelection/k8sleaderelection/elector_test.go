@@ -199,23 +199,23 @@ func TestCampaignTerms(t *testing.T) {
 	})
 }
 
-// panicAfter returns a comparison that panics after n calls.
-func panicAfter(n int) func(string) bool {
-	calls := 0
-	return func(string) bool {
-		if calls++; calls > n {
-			panic("no comparison")
-		}
-		return false
+// panicking is a Witness that panics at the second registration.
+type panicking struct{ calls int }
+
+func (p *panicking) Register(le.WitnessedTerm) {
+	if p.calls++; p.calls > 1 {
+		panic("no witness")
 	}
 }
 
-// If a caller recovers from the panic of a callback, the functions are stopped and the gate is closed.
+func (*panicking) Remove(le.WitnessedTerm) {}
+
+// If a caller recovers from the panic of a Witness, the functions are stopped and the gate is closed.
 func TestPanicEndsTerm(t *testing.T) {
 	for name, gate := range map[string]*testGate{"gate": {}, "no gate": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			a := prepare(t, locktest.NewStore(locktest.Lease), "a", func(c *le.LeaderElectionConfig) {
-				c.KeyComparison = panicAfter(20)
+				c.Witness = &panicking{}
 				if gate != nil {
 					c.Gate = gate
 				}
@@ -232,7 +232,7 @@ func TestPanicEndsTerm(t *testing.T) {
 			for len(a.Spans()) == 0 {
 				advance(time.Second)
 			}
-			if p := <-recovered; p != "no comparison" || leads {
+			if p := <-recovered; p != "no witness" || leads {
 				t.Errorf("%s: recovered %v, leads %v", name, p, leads)
 			}
 			if synctest.Wait(); a.Live() {

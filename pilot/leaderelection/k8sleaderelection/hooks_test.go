@@ -63,6 +63,13 @@ func (b *blocker) hook(store *locktest.Store, c *le.LeaderElectionConfig) {
 	c.Logger = slog.New(b)
 	c.Callbacks.OnNewLeader = func(string) { b.call("OnNewLeader") }
 	c.Callbacks.OnStoppedLeading = func() { b.call("OnStoppedLeading") }
+	switch b.name {
+	case "KeyComparison":
+		c.KeyComparison = func(string) bool { b.call("KeyComparison"); return false }
+	case "DefaultRevision":
+		c.Ranked = true
+		c.DefaultRevision = func() le.DefaultRevision { b.call("DefaultRevision"); return le.DefaultRevision{} }
+	}
 	checks := 0
 	c.FitnessCheck = func(context.Context) error {
 		if checks++; checks > 1 { // before the first result, a candidate does not campaign
@@ -110,7 +117,7 @@ func runBlocked(t *testing.T, name string, run func(*candidate) func(context.Con
 func TestHook_Blocks(t *testing.T) {
 	for _, name := range []string{
 		"EventRecorder", "Phase", "Call", "Term", "StatusChanged", "ObserveDuration", "NewLeaderMetric", "On", "Off", "Logger.Enabled",
-		"Logger.Handle", "Logger.WithAttrs", "OnNewLeader", "OnStoppedLeading", "FitnessCheck",
+		"Logger.Handle", "Logger.WithAttrs", "OnNewLeader", "OnStoppedLeading", "FitnessCheck", "KeyComparison", "DefaultRevision",
 	} {
 		t.Run(name, func(t *testing.T) {
 			campaign := func(c *candidate) func(context.Context) error { return c.Campaign }

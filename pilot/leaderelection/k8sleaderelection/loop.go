@@ -3,7 +3,6 @@ package k8sleaderelection
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -38,7 +37,8 @@ type loop struct {
 	publicTerm Term
 	witnessed  WitnessedTerm // zero if no term is registered
 	cancelCall context.CancelFunc
-	err        error  // of the last ended term
+	err        error // of the last ended term
+	questions  questions
 	rejected   string // why the API server rejected the last write of this candidate as holder
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
@@ -75,6 +75,8 @@ func (l *loop) run(ctx context.Context) error {
 		switch s, ev := l.next(); {
 		case s == watchEvent:
 			l.takeWatchEvents()
+		case s == refresh:
+			l.ask(l.state.Snap.Record, true)
 		case s != 0:
 			l.pass(l.eventOf(s))
 		default:
@@ -84,29 +86,38 @@ func (l *loop) run(ctx context.Context) error {
 	return l.finish()
 }
 
+// firstAnswer is how long the first pass waits for DefaultRevision.
+const firstAnswer = time.Second
+
 func (l *loop) start(ctx context.Context) {
 	l.values = context.WithoutCancel(ctx)
 	l.stop = ctx.Done()
-	l.timer = time.NewTimer(math.MaxInt64)
+	l.timer = time.NewTimer(firstAnswer)
 	l.report = newReporter(ctx, l.le, &l.core)
 	l.changed = time.Now()
 	l.startWatching()
+	l.le.loop.Store(l)
+	l.le.clock.jumps.add(l)
+	l.le.clock.Now() // the first reading, for the detection of jumps
+	l.ask(core.Record{}, true)
+	select {
+	case ev := <-l.events: // with the default revision
+		l.pass(ev)
+	case <-l.timer.C:
+		l.pass(&event{})
+	}
 	if l.le.config.FitnessCheck != nil {
 		fitness, stop := context.WithCancel(l.values)
 		l.stopFitness = stop
 		l.helpers.Go(func() { l.checkFitness(fitness) })
 	}
-	l.le.loop.Store(l)
-	l.le.clock.jumps.add(l)
-	l.le.clock.Now() // the first reading, for the detection of jumps
-	l.pass(l.refreshDefault())
 	if l.le.absent.Load() {
 		l.pass(l.eventOf(coordinatorChanged))
 	}
 	l.signal(barChanged) // it may have changed before the loop received signals
 }
 
-// abandon closes the gate and ends the term if a callback ended the loop by a panic or runtime.Goexit. The caller of Run
+// abandon closes the gate and ends the term if a Gate, Witness or Lock ended the loop by a panic or runtime.Goexit. The caller of Run
 // may recover, and no other goroutine would close the gate.
 func (l *loop) abandon() {
 	if l.state.Phase == core.Done {
@@ -119,7 +130,7 @@ func (l *loop) abandon() {
 	last.validity = core.Validity{}
 	l.le.view.Store(&last)
 	if l.term != nil {
-		l.term.cancel(fmt.Errorf("election %s: %w: a callback panicked", l.le.config.Name, ErrNotLeading))
+		l.term.cancel(fmt.Errorf("election %s: %w: the elector panicked", l.le.config.Name, ErrNotLeading))
 	}
 	go func() { _ = l.finish() }() // a panic must not wait
 }
@@ -151,8 +162,6 @@ func (l *loop) eventOf(s signal) *event {
 	switch s {
 	case stopping:
 		return &event{in: core.Input{Kind: core.Stop}}
-	case refresh:
-		return l.refreshDefault()
 	case stepDown:
 		return &event{in: core.Input{Kind: core.StepDown}}
 	case coordinatorChanged:
@@ -161,18 +170,6 @@ func (l *loop) eventOf(s signal) *event {
 		return &event{in: core.Input{Kind: core.Bar, Barred: l.le.barred.Load()}}
 	}
 	return &event{}
-}
-
-// refreshDefault returns an event with the default revision, or a tick if it is not synced.
-func (l *loop) refreshDefault() *event {
-	ev := &event{}
-	if f := l.le.config.DefaultRevision; f != nil {
-		if d := f(); d.Synced {
-			ev.in.Kind = core.DefaultChanged
-			ev.in.Default = core.DefaultRevision(d)
-		}
-	}
-	return ev
 }
 
 // pass handles one event. Nothing may delay the closing of the gate, so the gate is set directly after the step.
@@ -242,7 +239,7 @@ func (l *loop) noteRejection(ev *event) {
 	}
 }
 
-// beats calls KeyComparison with the key of the newest record.
+// beats returns the last result of KeyComparison for the key of the newest record, and makes the next call.
 func (l *loop) beats(in *core.Input) bool {
 	if !l.core.External {
 		return false
@@ -251,7 +248,7 @@ func (l *loop) beats(in *core.Input) bool {
 	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
 		record = in.Snap.Record
 	}
-	return record.Holder != "" && l.le.config.KeyComparison(record.Key)
+	return l.ask(record, false)
 }
 
 func (l *loop) setGate(a *core.Action) {

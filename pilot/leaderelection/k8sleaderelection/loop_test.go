@@ -156,9 +156,44 @@ func TestKeyComparisonRecord(t *testing.T) {
 		"other key":    {core.Seen, core.OK, core.Record{Holder: "y", Key: "high"}, false},
 		"empty holder": {core.Seen, core.OK, core.Record{Key: "low"}, false},
 	} {
-		if got := l.beats(&core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}); got != c.want {
+		in := core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}
+		l.beats(&in)
+		l.le.hooks.Wait(harness.Patience)
+		if got := l.beats(&in); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// A result of KeyComparison counts only for its key, and in the next pass. A candidate that outranks the holder makes that pass.
+func TestKeyComparison_Late(t *testing.T) {
+	answer := make(chan bool, 1)
+	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
+		c.KeyComparison = func(string) bool { return <-answer }
+	})
+	ask := func(key string, result bool) (beats, pass bool) {
+		beats = l.ask(core.Record{Holder: "x", Key: key}, false)
+		answer <- result
+		l.le.hooks.Wait(harness.Patience)
+		return beats, l.takeSignal() != 0
+	}
+	for i, c := range []struct {
+		key                 string
+		result, beats, pass bool
+	}{
+		{"k", false, false, false},
+		{"k", true, false, true},
+		{"k", true, true, false},
+		{"other", true, false, true},
+		{"k", false, false, false},
+		{"k", false, false, false},
+	} {
+		if beats, pass := ask(c.key, c.result); beats != c.beats || pass != c.pass {
+			t.Errorf("call %d: beats %v, pass %v", i, beats, pass)
+		}
+	}
+	if l.ask(core.Record{}, false) || l.le.hooks.Wait(0) != true {
+		t.Error("KeyComparison is called without a holder")
 	}
 }
 

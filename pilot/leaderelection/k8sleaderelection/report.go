@@ -140,10 +140,10 @@ func (r *reporter) status() {
 func (r *reporter) callbacks(c *change) {
 	callbacks := &r.le.config.Callbacks
 	if f := callbacks.OnStoppedLeading; f != nil && c.in.Kind == core.Drained && !r.core.OneCycle {
-		r.le.hooks.Go(f)
+		r.le.hooks.GoAfter(f)
 	}
 	if f, holder := callbacks.OnNewLeader, c.newHolder; f != nil && holder != "" {
-		r.le.hooks.Go(func() { f(holder) })
+		r.le.hooks.GoAfter(func() { f(holder) })
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *reporter) stuck() {
 		exit = func() { r.le.exit(exitStuck) }
 		time.AfterFunc(config.RetryPeriod, exit)
 	}
-	r.le.hooks.Go(func() {
+	r.le.hooks.GoAfter(func() {
 		if f := config.OnStuckDrain; f != nil {
 			f()
 		}
