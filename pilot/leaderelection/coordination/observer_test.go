@@ -66,6 +66,25 @@ func TestObserver_OwnWrite(t *testing.T) {
 	}
 }
 
+// The back-off after a failed preference ends when the holder changes.
+func TestObserveLock_EndsSkip(t *testing.T) {
+	s := newScenario(t, "a", "b")
+	s.step()
+	s.step()
+	s.wantLock("a", "")
+	s.renew()
+	s.step()
+	s.observer.skip(s.now, "b")
+	s.renew()
+	if s.step(); s.observer.candidates["b"].skipped == (backOff{}) {
+		t.Error("a renewal ends the back-off")
+	}
+	s.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+	if s.step(); s.observer.candidates["b"].skipped != (backOff{}) {
+		t.Error("the back-off continues with the next holder")
+	}
+}
+
 // A candidate that released the lock is available again after an election duration.
 func TestAvailable_AfterRelease(t *testing.T) {
 	s := newScenario(t, "a", "b")

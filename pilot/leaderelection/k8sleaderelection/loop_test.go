@@ -3,6 +3,7 @@ package k8sleaderelection
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -422,3 +423,28 @@ func (h pausedLog) Handle(context.Context, slog.Record) error {
 
 func (h pausedLog) Enabled(context.Context, slog.Level) bool { return true }
 func (h pausedLog) WithAttrs([]slog.Attr) slog.Handler       { return h }
+
+// A rejection stays until a write of this candidate as holder succeeds: other results show nothing about its permission.
+func TestNoteRejection(t *testing.T) {
+	for name, c := range map[string]struct {
+		op     core.Op
+		result core.Result
+		barred bool
+		want   string
+	}{
+		"acquired":             {core.Acquire, core.OK, false, ""},
+		"conflict":             {core.Acquire, core.Conflict, false, "before"},
+		"no reply":             {core.Acquire, core.Unknown, false, "before"},
+		"read":                 {core.Read, core.OK, false, "before"},
+		"request":              {core.SendRequest, core.OK, false, "before"},
+		"rejected again":       {core.Renew, core.Refused, false, "now"},
+		"release while barred": {core.Release, core.OK, true, "before"},
+	} {
+		l := &loop{rejected: "before"}
+		l.state.Barred = c.barred
+		l.noteRejection(&event{in: core.Input{Kind: core.Replied, Result: c.result}, call: call{op: c.op, err: errors.New("now")}})
+		if l.rejected != c.want {
+			t.Errorf("%s: %q", name, l.rejected)
+		}
+	}
+}

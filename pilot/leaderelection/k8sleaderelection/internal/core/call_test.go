@@ -8,20 +8,23 @@ func TestUsefulUntil(t *testing.T) {
 	mine := seenAt(0, lock("mine"))
 	lost := ours(mine, Draining)
 	lost.Drain.Lost = ValidityLost
+	unanswered := ours(mine, Leading)
+	unanswered.Own.SentAt = moment(1e9)
 	for name, x := range map[string]struct {
 		s    State
 		op   Op
 		want float64 // seconds after testNow, when the validity has 8 s left
 	}{
-		"acquisition":                    {seenAt(0, lock("free")), Acquire, 12},
-		"read of a follower":             {seenAt(0, lock("equal")), Read, 12},
-		"renewal of a leader":            {ours(mine, Leading), Renew, 10},
-		"read of a leader":               {ours(mine, Leading), Read, 6},
-		"renewal while draining":         {ours(mine, Draining), Renew, 10},
-		"renewal after the validity":     {lost, Renew, 12},
-		"renewal of a settling holder":   {ours(mine, Settling), Renew, 12},
-		"release":                        {ours(mine, Releasing), Release, 10},
-		"read in the time for a release": {ours(mine, Releasing), Read, 10},
+		"acquisition":                          {seenAt(0, lock("free")), Acquire, 12},
+		"read of a follower":                   {seenAt(0, lock("equal")), Read, 12},
+		"renewal of a leader":                  {ours(mine, Leading), Renew, 10},
+		"read of a leader":                     {ours(mine, Leading), Read, 6},
+		"read of a leader, renewal unanswered": {unanswered, Read, 10},
+		"renewal while draining":               {ours(mine, Draining), Renew, 10},
+		"renewal after the validity":           {lost, Renew, 12},
+		"renewal of a settling holder":         {ours(mine, Settling), Renew, 12},
+		"release":                              {ours(mine, Releasing), Release, 10},
+		"read in the time for a release":       {ours(mine, Releasing), Read, 10},
 	} {
 		if got := c.usefulUntil(x.s, x.op, moment(2e9)); got != seconds(x.want) {
 			t.Errorf("%s: %v", name, testNow.Mono.Until(got))

@@ -72,6 +72,48 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A leader that stops nominates a challenger only if it has accepted the request, or would accept it now.
+func TestHandoverTarget(t *testing.T) {
+	higher := asked(func(r *Request) { r.Key = "best" })
+	accepted := asked(func(r *Request) { r.Accepted = true })
+	long := asked(func(r *Request) { r.Seconds = 1 << 30 })
+	for name, x := range map[string]struct {
+		lock Snapshot
+		age  int // seconds
+		want string
+	}{
+		"higher rank":           {lock("mine, asked", higher), 14, "b"},
+		"no rank":               {lock("mine, asked"), 0, ""},
+		"no rank, accepted":     {lock("mine, asked", accepted), 20, "b"},
+		"expired":               {lock("mine, asked", higher), 15, ""},
+		"other term":            {lock("mine, asked", higher, asked(func(r *Request) { r.Transitions = 2 })), 0, ""},
+		"seconds have a bound":  {lock("mine, asked", higher, long), maxRequestSeconds, ""},
+		"shorter than that":     {lock("mine, asked", higher, long), maxRequestSeconds - 1, "b"},
+		"step-down by operator": {lock("mine, to step down"), 0, ""},
+	} {
+		s := ours(seenAt(x.age, x.lock), Releasing)
+		s.Default.Revision = "best"
+		if got := testConfig().handoverTarget(s, testNow.Mono).Identity; got != x.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+// A leader does not step down for a preferred candidate that was nominated and did not acquire the lock.
+func TestPrefersOther_Failed(t *testing.T) {
+	c := testConfig()
+	c.Coordinated = true
+	s := ours(seenAt(0, lock("mine", func(s *Snapshot) { s.Strategy, s.Preferred = true, "b" })), Leading)
+	s.GiveWay = true
+	if !c.prefersOther(s, testNow.Mono) || c.handoverTarget(ours(s, Releasing), testNow.Mono).Identity != "b" {
+		t.Error("the preference does not count")
+	}
+	s.Failed = FailedNominees{Names: [4]string{"b"}, Until: seconds(10)}
+	if c.prefersOther(s, testNow.Mono) || !c.prefersOther(s, seconds(10)) {
+		t.Error("the preference counts directly after a failed nomination")
+	}
+}
+
 // The lease of a nomination differs from the own lease of the nominee, so that its first write changes the record.
 func TestHandover_Record(t *testing.T) {
 	c := testConfig()

@@ -93,7 +93,7 @@ func BugNamed(name string) (Bug, bool) {
 
 // AllBugs returns the planted defects.
 func AllBugs() []Bug {
-	return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs, witnessBugs, heldBugs)
+	return slices.Concat(termBugs, handoverBugs, coordinatedBugs, effortBugs, witnessBugs, heldBugs, slowBugs)
 }
 
 // termBugs change how a term begins, continues and ends.
@@ -111,6 +111,7 @@ var termBugs = []Bug{
 	{"release-before-drain", "orderly", Release, before(func(x *decision) {
 		x.s.Running = x.s.Running && x.s.Phase != core.Draining
 	})},
+	{drainsWithoutWrites, "orderly", Release, nil},
 	{"half-lease", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration { return x.c.Lease / 2 })},
 	{"lease-by-record-time", "network", OneAtATime, leaseShifted(func(x *decision) time.Duration {
 		age := x.in.Now.Wall - int64(x.old.Snap.Record.Renewed)*int64(time.Microsecond)
@@ -125,7 +126,7 @@ var termBugs = []Bug{
 	{"release-while-settling", "chaos", Release, beforeIf(func(x *decision) bool { return x.in.Kind == core.Stop && x.s.Phase == core.Settling }, func(x *decision) {
 		x.s.Phase, x.s.Marked, x.s.Running = core.Draining, true, false
 	})},
-	{"renewal-repeats-stamp", "pauses", StepDown, afterIf(func(x *decision) bool { return x.a.Op == core.Renew }, func(x *decision) {
+	{"renewal-repeats-stamp", "pauses", Validity, afterIf(func(x *decision) bool { return x.a.Op == core.Renew }, func(x *decision) {
 		x.a.Record.Renewed = core.Stamp(x.in.Now.Wall/int64(time.Second)) * 1e6
 		x.s.Flight.Record, x.s.Own.Stamps[0] = x.a.Record, x.a.Record.Renewed
 	})},
@@ -294,7 +295,7 @@ var effortBugs = []Bug{
 	{"conflicts-without-pause", "one-sided", Effort, before(func(x *decision) {
 		x.s.Effort.Writes.Conflicts, x.s.Effort.Requests.Conflicts = 0, 0
 	})},
-	{"denial-is-conflict", "one-sided", Effort, before(func(x *decision) {
+	{"denial-is-conflict", "refused", Effort, before(func(x *decision) {
 		x.s.Effort.Writes.Base, x.s.Effort.Requests.Base = 0, 0
 	})},
 	{"unbounded-retry-after", "refused", Prompt, afterIf(func(x *decision) bool {

@@ -19,6 +19,9 @@ type call struct {
 	foreign     uint64        // metadata of others that the write carries
 	after       time.Duration // Retry-After of a refusal
 	decidedOn   uint64        // version, also without a guard
+	attempts    int
+	answered    bool // one of two attempts
+	rejected    bool // that one
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
@@ -52,62 +55,60 @@ func (p *process) send(a core.Action) {
 	p.call = c
 	w.checks.send(p, c)
 	w.at(p.n.clocks.when(a.Until), func() { p.cancel(c) })
-	there := w.latency(p.cfg.Validity / 2)
-	if w.lost() {
-		return
-	}
-	w.after(there, func() { p.arrive(c) })
+	p.attempt(c, a.Until)
 }
 
-// arrive handles a request at the store.
-func (p *process) arrive(c *call) {
+// arrive handles a request at the store. It passes the answer on, and how late it is.
+func (p *process) arrive(c *call, reply func(late time.Duration, result core.Result, v *view)) {
 	w := p.w
 	if p.down() {
 		if w.chance(w.refuses) {
-			w.after(refused, func() {
-				p.troubledAt = w.now // an unreachable store, not a spell, delayed this call
-				p.answer(c, core.Unknown, view{})
-			})
+			p.troubledAt = w.now // an unreachable store, not a spell, delays this call
+			reply(refused, core.Unknown, nil)
 		}
 		return
 	}
 	if s := p.hit(kindOf(c.op)); s != nil {
 		c.after = s.after
-		w.after(w.latency(p.cfg.Validity/2), func() {
-			if s.kind == writes {
-				p.troubledAt = w.now
-			}
-			p.answer(c, s.result, view{})
-		})
+		if s.kind == writes {
+			p.troubledAt = w.now
+		}
+		reply(w.latency(p.cfg.Validity/2)+w.delay(w.slow.back), s.result, nil)
 		return
 	}
 	result, v := core.OK, w.store.now
 	if c.op != core.Read {
 		result, v = w.store.write(c)
-		w.tracef("  the store: %s by %v on %d: %v %s", c.op, p, c.base.Version, result, shown(v.snap))
+		if w.Trace != nil {
+			w.tracef("  the store: %s by %v on %d: %v %s", c.op, p, c.base.Version, result, shown(v.snap))
+		}
 	} else if !v.snap.Exists {
 		v.snap.Version = 0 // an absent object has no version
 	}
-	back := w.latency(p.cfg.Validity / 2)
+	back := w.latency(p.cfg.Validity/2) + w.delay(w.slow.back)
 	if w.lost() {
 		return
 	}
 	if w.faulty() && w.chance(w.mode.Net/8) {
 		result = core.Unknown // 502 of a proxy
 	}
-	w.after(back, func() { p.answer(c, result, v) })
+	reply(back, result, &v)
 }
 
 // cancel ends the call because its answer is of no use any more.
-func (p *process) cancel(c *call) { p.answer(c, core.Unknown, view{}) }
+func (p *process) cancel(c *call) { p.answer(c, core.Unknown, nil) }
 
 // answer ends the call for its sender, the first time that it is called.
-func (p *process) answer(c *call, result core.Result, v view) {
+func (p *process) answer(c *call, result core.Result, shown *view) {
 	p.n.run(func() {
 		if p.call != c || p.ended {
 			return
 		}
 		p.call, p.askedAt = nil, c.sentAt
+		var v view
+		if shown != nil {
+			v = *shown
+		}
 		p.w.checks.answered(p, c, result, v)
 		in := core.Input{Kind: core.Replied, Result: result, RetryAfter: c.after}
 		if result == core.OK {

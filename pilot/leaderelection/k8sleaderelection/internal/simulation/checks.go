@@ -151,6 +151,10 @@ func (c *checks) lost(p *process) {
 	if p.acting == nil || p.acting.disturbed {
 		return
 	}
+	if w.slow.steady {
+		w.violate(SlowNotDead, "%v stops (%s), and an answer needs %v", p, p.s.Why, w.slow.total())
+		return
+	}
 	if p.s.Drain.HandOver && addressed(p.base.snap) && p.base.snap.Annotations.Request.Accepted {
 		return // see checkAcceptance
 	}

@@ -248,13 +248,13 @@ func (s *store) coordinate(next view) {
 	s.w.happened(1)
 }
 
-func (w *world) notifyCoordinators(v view) {
+func (w *world) notifyCoordinators(v *view) {
 	for _, c := range w.coordinators {
 		late := time.Millisecond + w.within(10*time.Millisecond)
 		if w.faulty() && w.chance(w.mode.Lag) {
 			late += w.within(w.timing.lease)
 		}
-		w.after(late, func() { c.sees(v) })
+		w.after(late, func() { c.sees(*v) })
 	}
 }
 

@@ -13,6 +13,9 @@
 // release the lock of an ended process (releaser.go), or nodes whose
 // writes as holder are rejected.
 //
+// In the slow modes (slow.go), the API server answers late and connections die. The model sends a call again over another
+// connection, as the elector does. In the steady ones no leader loses its term.
+//
 // In modes with held nodes, a process campaigns for a second lock inside the terms of the first one (held.go), next to processes that use
 // only the first lock or only the second.
 //

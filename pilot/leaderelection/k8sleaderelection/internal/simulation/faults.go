@@ -10,6 +10,10 @@ import (
 // planFaults distributes the faults over the time before the calm.
 func (w *world) planFaults() {
 	m := w.mode
+	begin := 2 * time.Second
+	if w.slow.steady {
+		begin = 2 * w.timing.validity // after the first term
+	}
 	for _, kind := range []struct {
 		most int
 		do   func()
@@ -30,12 +34,13 @@ func (w *world) planFaults() {
 		{m.Wishes, w.changeWish},
 		{m.Silences, w.silence},
 		{m.Losses, w.loseConnection},
+		{m.Deaths, w.killLine},
 	} {
 		if kind.most == 0 {
 			continue
 		}
 		for range 1 + w.rng.IntN(kind.most) {
-			w.after(2*time.Second+w.within(w.timing.faults-4*time.Second), kind.do)
+			w.after(begin+w.within(w.timing.faults-2*begin), kind.do)
 		}
 	}
 }

@@ -23,6 +23,8 @@ type Mode struct {
 	Net       float64 // a call is slow; half of these are lost
 	Drop      float64 // a watch event is lost
 	Late      float64 // a watch event is late
+	Slow      bool    // the API server answers late
+	Deaths    int     // dead connections
 	Lag       float64 // the watch of a process is always late by more than a RetryPeriod
 	Forbidden float64 // a process may not watch
 	Fail      float64 // a run function fails in a term
@@ -125,13 +127,19 @@ var Modes = []Mode{
 		Name: "held-new", Ranked: true, Held: 1, NewOnly: 2, Flips: 4, Stops: 10, Pauses: 3, Outages: 3, Cuts: 3,
 		Net: 0.06, Drop: 0.05, Late: 0.08, Forbidden: 0.1, Fail: 0.1, LateStart: 0.3,
 	},
+	{Name: "slow", Slow: true, Stops: 6, LateStart: 0.2},
+	{Name: "slow-dead", Slow: true, Deaths: 12, Forbidden: 0.3, Stops: 4, LateStart: 0.2},
+	{
+		Name: "slow-bad", Slow: true, Deaths: 6, Ranked: true, Remote: 0.2, Flips: 3, Stops: 6, Edits: 2, Pauses: 2, Outages: 1, Cuts: 3, Orders: 1,
+		Net: 0.06, Drop: 0.05, Late: 0.06, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
+	},
 	{Name: "witness-mixed", Ranked: true, Witness: 0.7, Peers: 0.3, Flips: 3, Stops: 12, Labels: 2, LateStart: 0.2},
 }
 
 // mild reports whether the only faults are ends and starts of processes.
 func (m Mode) mild() bool {
 	hard := m.Edits + m.Pauses + m.Clocks + m.Outages + m.Cuts + m.Orders + m.Unfits + m.Refusals
-	return hard == 0 && m.WrongClock == 0 && m.Barred+m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
+	return hard == 0 && m.WrongClock == 0 && !m.Slow && m.Barred+m.Lag+m.Net+m.Drop+m.Late+m.Forbidden+m.Fail+m.Peers+m.Ambush+m.Blind == 0
 }
 
 // uncoordinatedTime returns the additional time without a leader while no coordinator acts.

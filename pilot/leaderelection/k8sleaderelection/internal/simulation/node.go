@@ -26,6 +26,8 @@ type node struct {
 	// drainsFor is the duration of the next drain with a kept lease. If 0, it is random.
 	drainsFor time.Duration
 	started   int
+	lines     [2]line
+	line      int // connection of first attempts
 
 	paused  bool
 	held    []waiting

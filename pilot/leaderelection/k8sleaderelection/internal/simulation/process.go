@@ -22,11 +22,14 @@ type process struct {
 
 	gate     core.Validity
 	work     bool // run functions should run
-	alive    bool // not all of them have returned
+	alive    bool // not all of them have returned, or an admitted write is in flight
+	writing  bool // that one
 	waits    bool // they do not start, because the validity of the first lock has ended
 	returns  int  // number of the current plan of their return
 	returnAt Time
 	call     *call
+	took     [8]time.Duration // of the latest attempts
+	attempts int
 	timer    int // number of the current timer
 
 	watching, forbidden bool
@@ -225,24 +228,48 @@ func (p *process) startWork() {
 	}
 }
 
-// planReturn makes the run functions return after d.
+// planReturn makes the run functions return within d. An admitted write may be answered later, but within d.
 func (p *process) planReturn(d time.Duration) {
 	p.returns++
-	turn := p.returns
 	p.returnAt = p.w.now.add(d)
-	p.w.at(p.returnAt, func() {
+	p.writing = p.w.rng.IntN(3) == 0
+	if p.writing {
+		p.ends(p.w.now.add(p.w.within(d)), func() { p.drained() })
+	}
+	p.ends(p.returnAt, func() {
+		p.writing = false
+		p.drained()
+	})
+}
+
+// ends calls what at a time, unless another end of the run functions was planned since.
+func (p *process) ends(at Time, what func()) {
+	turn := p.returns
+	p.w.at(at, func() {
 		p.n.run(func() {
-			if p.returns != turn || p.ended {
-				return
+			if p.returns == turn && !p.ended {
+				what()
 			}
-			p.alive, p.acting = false, nil
-			p.w.checks.busyAt = p.w.now
-			p.w.tracef("%s: run functions returned", p)
-			p.input(core.Input{Kind: core.Drained}, view{})
-			p.innerChanged()
 		})
 	})
 }
+
+// drained ends the term when the run functions have returned and no admitted write is in flight.
+func (p *process) drained() {
+	if early := p.w.Bug != nil && p.w.Bug.Name == drainsWithoutWrites; p.writing && !early {
+		return
+	}
+	if !p.writing {
+		p.alive, p.acting = false, nil
+		p.w.checks.busyAt = p.w.now
+	}
+	p.w.tracef("%s: run functions returned, a write in flight: %v", p, p.writing)
+	p.input(core.Input{Kind: core.Drained}, view{})
+	p.innerChanged()
+}
+
+// drainsWithoutWrites is the planted bug that does not wait for admitted writes.
+const drainsWithoutWrites = "drained-before-writes"
 
 func (p *process) stop() {
 	p.n.run(func() {

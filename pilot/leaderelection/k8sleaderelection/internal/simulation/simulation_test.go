@@ -3,6 +3,7 @@ package simulation
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ func number(t *testing.T, name string, otherwise uint64) (uint64, bool) {
 // play runs seeds on all CPUs and passes each result to got, one at a time. It ends early if got returns
 // false.
 func play(first, seeds uint64, mode *Mode, bug *Bug, got func(Result) bool) {
+	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // a run needs little memory
 	var (
 		next atomic.Uint64
 		mu   sync.Mutex

@@ -75,7 +75,7 @@ func (s *store) commit(v view) view {
 		v.by = nil
 	}
 	s.now = v
-	s.w.notify(v)
+	s.w.notify(&v)
 	return v
 }
 

@@ -21,7 +21,8 @@ func (p *process) openWatch(gap bool) {
 	p.watch++
 	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
 	if !gap && p.w.store.now.snap.Version != 0 {
-		p.show(p.w.store.now, p.watch)
+		v := p.w.store.now
+		p.show(&v, p.watch)
 	}
 }
 
@@ -38,7 +39,7 @@ func (p *process) closeWatch(d time.Duration) {
 }
 
 // notify sends a change to all watchers. Events can overtake each other or get lost.
-func (w *world) notify(v view) {
+func (w *world) notify(v *view) {
 	w.notifyCoordinators(v)
 	for _, n := range w.nodes {
 		p := n.p
@@ -53,7 +54,7 @@ func (w *world) notify(v view) {
 	}
 }
 
-func (p *process) show(v view, watch int) {
+func (p *process) show(v *view, watch int) {
 	w := p.w
 	late := time.Millisecond + w.within(10*time.Millisecond)
 	if w.faulty() && w.chance(w.mode.Late) {
@@ -62,10 +63,11 @@ func (p *process) show(v view, watch int) {
 	if w.faulty() {
 		late += p.lag
 	}
+	late += w.delay(w.slow.watch)
 	w.after(late, func() {
 		if p.watch != watch {
 			return
 		}
-		p.n.runWatch(func() { p.input(core.Input{Kind: core.Seen, Snap: v.snap}, v) })
+		p.n.runWatch(func() { p.input(core.Input{Kind: core.Seen, Snap: v.snap}, *v) })
 	})
 }

@@ -49,13 +49,14 @@ type world struct {
 
 	timing          timing
 	calm, end       Time
-	waited          int  // see postponed
+	waited          bool // see postponed
 	rest            Time // end of the bound
 	aborted         bool
 	defaultRevision core.DefaultRevision
 	apiDown         Time    // no node reaches the store before
 	refuses         float64 // share of calls that an outage refuses instead of hanging
 	syncWait        time.Duration
+	slow            slowness
 	loose           bool // equal keys beat each other
 	forgery         int  // the only kind of annotation that is forged; a higher number: all kinds
 	spells          []*spell
@@ -106,6 +107,9 @@ func Run(o Options) Result {
 	if w.mode.Peers > 0 {
 		w.rest = w.rest.add(w.timing.peerBound())
 	}
+	if w.beSlow(); w.slow.steady {
+		w.rest = w.rest.add(10 * w.slow.total())
+	}
 	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
 	w.checks.handovers.left, w.checks.nominations.left = handoverBudget, handoverBudget
@@ -133,6 +137,7 @@ func (w *world) build() {
 	if w.mode.Ranked {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
 	}
+	first := w.end
 	for i := range 3 + w.rng.IntN(3) {
 		n := w.newNode()
 		if i > 0 && w.chance(w.mode.Peers) {
@@ -148,6 +153,10 @@ func (w *world) build() {
 			start = w.within(w.timing.faults / 2)
 		}
 		w.after(start, func() { n.start() })
+		first = min(first, w.now.add(start))
+	}
+	if w.slow.steady {
+		w.checkFirstTerm(first)
 	}
 	w.addCoordinators()
 	w.addInner()
