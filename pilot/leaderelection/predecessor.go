@@ -110,7 +110,7 @@ func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock
 	var reported apirequest.Reported[string]
 	for {
 		call, cancel := context.WithTimeout(ctx, l.cfg.RenewDeadline)
-		snapshot, err := lock.Read(call)
+		snapshot, err := k8sresourcelock.SendTwice(lock).Read(call)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return snapshot, ctx.Err()

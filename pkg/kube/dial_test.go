@@ -23,15 +23,12 @@ func TestTimedOut(t *testing.T) {
 	defer stop()
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	useless, end := context.WithCancelCause(t.Context())
-	end(context.DeadlineExceeded)
 	for name, test := range map[string]struct {
 		caller context.Context
 		err    error
 		want   bool
 	}{
 		"its deadline":                   {late, errors.New("any"), true},
-		"an answer of no use":            {useless, context.Canceled, true},
 		"its deadline, and a time-out":   {late, timeoutError{true}, true},
 		"a time-out":                     {t.Context(), fmt.Errorf("get: %w", timeoutError{true}), true},
 		"of the system":                  {t.Context(), os.ErrDeadlineExceeded, true},

@@ -265,7 +265,7 @@ func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 // the connection is unknown.
 func timedOut(ctx context.Context, err error) bool {
 	var timeout net.Error
-	return errors.Is(context.Cause(ctx), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
+	return errors.Is(ctx.Err(), context.DeadlineExceeded) || ctx.Err() == nil && errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // body is the body of a response.

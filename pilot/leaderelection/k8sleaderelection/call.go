@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -29,17 +28,16 @@ type call struct {
 func (l *loop) send(a core.Action) {
 	decided := l.le.clock.mono()
 	if a.Op == core.NoOp {
-		if l.state.Flight.Op != core.NoOp && a.Until <= decided {
+		// The context ends the call at its own time, which shows that its connection may be dead.
+		if f := l.state.Flight; f.Op != core.NoOp && a.Until <= decided && a.Until < f.Until {
 			l.cancelCall()
 		}
 		return
 	}
 	base := l.base
 	dryRun := l.rejected != "" && a.Op == core.SendRequest
-	// For the connection, the end of a call by the core is a timeout too.
-	whole, end := context.WithCancelCause(l.values)
-	ctx, cancel := context.WithTimeout(whole, decided.Until(a.Until))
-	l.cancelCall = func() { end(context.DeadlineExceeded) }
+	ctx, cancel := context.WithTimeout(l.values, decided.Until(a.Until))
+	l.cancelCall = cancel
 	l.helpers.Add(1)
 	died := l.state.Snap.WitnessRelease()
 	l.shared.Call(ctx, l.core.Retry/2, func(ended func()) {
@@ -49,7 +47,6 @@ func (l *loop) send(a core.Action) {
 			ev.call.died = died
 		}
 		cancel()
-		end(nil)
 		ended()
 		l.post(ev)
 	}, func() {
@@ -65,15 +62,16 @@ var errNotSent = errors.New("not sent: too many calls in flight")
 
 // exchange makes the call and returns its reply. Its duration counts from the decision, as the validity does.
 func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock.Snapshot, decided core.Instant, dryRun bool) *event {
-	attempt := func(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-		if dryRun {
-			if err := l.dryRunAcquire(ctx, base); err != nil {
-				return k8sresourcelock.Snapshot{}, err
-			}
-		}
-		return l.request(ctx, a, base)
+	var (
+		snap k8sresourcelock.Snapshot
+		err  error
+	)
+	if dryRun {
+		err = l.dryRunAcquire(ctx, base)
 	}
-	snap, err := l.twice(ctx, attempt)
+	if err == nil {
+		snap, err = l.request(ctx, a, base)
+	}
 	ev := &event{in: core.Input{Kind: core.Replied}, lock: snap}
 	if err == nil {
 		ev.in.Snap, err = snap.Decode()
@@ -84,15 +82,6 @@ func (l *loop) exchange(ctx context.Context, a core.Action, base k8sresourcelock
 	}
 	ev.call = call{op: a.Op, result: ev.in.Result, err: err, took: decided.Until(l.le.clock.mono())}
 	return ev
-}
-
-// twice makes an attempt, and a second one if the first is slow. A lock of the caller that implements only Interface has no guard.
-func (l *loop) twice(ctx context.Context, attempt func(context.Context) (k8sresourcelock.Snapshot, error)) (k8sresourcelock.Snapshot, error) {
-	if _, plain := l.le.lock.(*plainLock); plain {
-		return attempt(ctx)
-	}
-	rejected := func(err error) bool { r := resultOf(err); return r == core.Conflict || r == core.Refused }
-	return apirequest.Twice(ctx, &l.latency, rejected, attempt)
 }
 
 // barredError is the rejection of a dry-run acquisition.

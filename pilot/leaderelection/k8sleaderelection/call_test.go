@@ -103,7 +103,7 @@ func TestSend_Cancelled(t *testing.T) {
 		l := idleLoop(t, &hangingLock{Lock: store.Lock("a", "stable").Unwatched()}, func(*LeaderElectionConfig) {})
 		end := l.le.clock.mono().After(2 * time.Second)
 		l.send(core.Action{Op: core.Read, Until: end})
-		l.state.Flight.Op = core.Read
+		l.state.Flight = core.Call{Op: core.Read, Until: end}
 		l.send(core.Action{Until: end})
 		synctest.Wait()
 		if len(l.events) != 0 {
@@ -176,23 +176,6 @@ func TestSend_Twice(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A lock without a guard is not called twice. It does not support concurrent calls.
-func TestSend_UnguardedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lock := &slowLock{Lock: locktest.NewStore(locktest.Lease).Lock("a", "stable").Unwatched(), takes: 4 * time.Second}
-		l := idleLoop(t, lock, func(*LeaderElectionConfig) {})
-		sent := 0
-		l.le.lock = &plainLock{}
-		_, err := l.twice(t.Context(), func(ctx context.Context) (k8sresourcelock.Snapshot, error) {
-			sent++
-			return k8sresourcelock.Snapshot{}, apirequest.Pause(ctx, time.Minute)
-		})
-		if err != nil || sent != 1 {
-			t.Errorf("sent %d times: %v", sent, err)
-		}
-	})
 }
 
 // A call that waited until its context ended was not sent. Its duration is the time that it waited.

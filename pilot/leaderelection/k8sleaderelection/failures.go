@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ const (
 	topicRequest = "request"
 	topicWatch   = "watch"
 	topicFitness = "fitness"
+	topicLatency = "latency"
 	topicRecord  = "record"
 
 	topicCoordinator = "coordinator"
@@ -104,8 +106,24 @@ func (r *reporter) resolved(topic, message string) {
 	}
 }
 
+// latency reports that the API server answers too late. From half of RenewDeadline on, the next renewal may be answered after the
+// validity of a leader.
+func (r *reporter) latency(c call) {
+	limit := r.core.Validity / 2
+	switch {
+	case c.result == core.Unknown:
+	case c.took < limit:
+		r.resolved(topicLatency, "API server answers in time again")
+	default:
+		r.warnOnce(topicLatency, "", "API server answers too late; a leader may lose its term", "call", c.op.String(), "latency", c.took.Round(time.Millisecond), "limit", limit)
+	}
+}
+
 // callFailed reports a failed call.
 func (r *reporter) callFailed(c call) {
+	if errors.Is(c.err, context.Canceled) {
+		return // the elector does not need the answer any more
+	}
 	if !fromServer(c.err) {
 		r.warnOnce(topicReach, string(apierrors.ReasonForError(c.err)), "request for the lock failed; retrying", "call", c.op.String(), "err", c.err)
 		return

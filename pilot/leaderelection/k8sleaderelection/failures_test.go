@@ -1,6 +1,7 @@
 package k8sleaderelection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -91,5 +92,30 @@ func TestCallFailed(t *testing.T) {
 		once(func() { r.callSucceeded(call{op: op}) }, end)
 		once(func() { r.callFailed(call{op: op, err: errors.New("no route")}) }, `msg="request for the lock failed; retrying"`)
 		once(func() { r.callSucceeded(call{op: op}) }, "requests for the lock succeed again")
+	}
+}
+
+// The latency is logged once when it reaches half of RenewDeadline, and once when it is shorter again.
+func TestReportLatency(t *testing.T) {
+	r, _, log := reporting(t)
+	limit := r.core.Validity / 2
+	for i, step := range []struct {
+		result core.Result
+		err    error
+		took   time.Duration
+		want   string
+	}{
+		{core.OK, nil, limit - 1, ""},
+		{core.OK, nil, limit, `msg="API server answers too late; a leader may lose its term"`},
+		{core.Conflict, nil, limit + time.Second, ""},
+		{core.Unknown, context.Canceled, time.Second, ""}, // the answer is not needed
+		{core.OK, nil, time.Second, `msg="API server answers in time again"`},
+		{core.OK, nil, time.Second, ""},
+	} {
+		log.Reset()
+		r.answered(core.Leading, call{op: core.Renew, result: step.result, err: step.err, took: step.took})
+		if text := log.String(); (text == "") != (step.want == "") || !strings.Contains(text, step.want) {
+			t.Errorf("step %d: logged %q, want %q", i, text, step.want)
+		}
 	}
 }

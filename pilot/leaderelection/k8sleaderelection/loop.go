@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -50,8 +49,7 @@ type loop struct {
 	watch       k8sresourcelock.Subscription // nil if the lock cannot be watched
 	report      *reporter
 
-	shared  *k8sresourcelock.Shared
-	latency apirequest.Latency // of the calls
+	shared *k8sresourcelock.Shared
 }
 
 func newLoop(le *LeaderElector, oneCycle bool) *loop {

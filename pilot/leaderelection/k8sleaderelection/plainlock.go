@@ -13,10 +13,10 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// complete returns a lock of the caller with all methods of a Lock.
+// complete returns a lock of the caller with all methods of a Lock. A Lock guards its writes, so its requests may be sent twice.
 func complete(lock k8sresourcelock.Interface) k8sresourcelock.Lock {
 	if l, ok := lock.(k8sresourcelock.Lock); ok {
-		return l
+		return k8sresourcelock.SendTwice(l)
 	}
 	return &plainLock{Interface: lock}
 }

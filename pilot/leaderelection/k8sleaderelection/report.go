@@ -260,6 +260,7 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	case core.Unknown, core.Refused:
 		r.callFailed(c)
 	}
+	r.latency(c)
 	r.renewed(c)
 }
 

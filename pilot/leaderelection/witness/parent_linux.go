@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// releaseTimeout bounds the releases of a parent.
-const releaseTimeout = 5 * time.Second
+// releaseTimeout bounds the releases of a parent: a read and a write after the grace.
+const releaseTimeout = time.Second + 2*callTimeout
 
 // Supervise starts this program again as a child, with the same arguments, environment and standard files, and is its witness. It
 // returns only if it cannot start the child. Otherwise it ends this process with the exit code or the signal of the child.

@@ -35,9 +35,8 @@ type Options struct {
 }
 
 const (
-	// callTimeout bounds each request, with the connection. After the grace and one request without a response, a parent
-	// has time for a second connection.
-	callTimeout = 2 * time.Second
+	// callTimeout bounds each request, with the connection. A slow API server is not a failure.
+	callTimeout = 5 * time.Second
 	// firstRetry is the time until the second attempt. It doubles up to maxRetry.
 	firstRetry = 20 * time.Millisecond
 	maxRetry   = time.Second
@@ -188,7 +187,7 @@ func try(ctx context.Context, r registration, to clients) (released bool, why st
 		return false, "", err
 	}
 	for {
-		released, why, err = r.ReleaseEnded(ctx, lock, r.died)
+		released, why, err = r.ReleaseEnded(ctx, k8sresourcelock.SendTwice(lock), r.died)
 		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
 			return released, why, err
 		}

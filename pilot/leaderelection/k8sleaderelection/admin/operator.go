@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
@@ -283,7 +284,8 @@ func (w *progress) leads(snap record.Snapshot, now core.Instant) (done bool, err
 // maxTries is how often a command is written again after a conflict.
 const maxTries = 20
 
-// annotate changes the annotations of the lock. After a conflict, change is called again with the new state.
+// annotate changes the annotations of the lock. After a conflict, change is called again with the new state. The conflict may be with
+// the first attempt of the same write.
 func (o Operator) annotate(ctx context.Context, verb string, change func(record.Snapshot, map[string]string) error) error {
 	switch {
 	case o.Lock == nil:
@@ -308,7 +310,8 @@ func (o Operator) annotate(ctx context.Context, verb string, change func(record.
 			return o.wrap(verb, err)
 		}
 		err = o.write(ctx, base, annotations)
-		if !k8sresourcelock.IsConflict(err) || ctx.Err() != nil || try == maxTries {
+		again := k8sresourcelock.IsConflict(err) || errors.Is(err, apirequest.ErrOneAnswer)
+		if !again || ctx.Err() != nil || try == maxTries {
 			return o.wrap(verb, err)
 		}
 	}
@@ -320,7 +323,7 @@ const callTimeout = 10 * time.Second
 func (o Operator) write(ctx context.Context, base k8sresourcelock.Snapshot, annotations map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := o.Lock.Annotate(ctx, base, annotations)
+	_, err := k8sresourcelock.SendTwice(o.Lock).Annotate(ctx, base, annotations)
 	return err
 }
 
@@ -328,7 +331,7 @@ func (o Operator) write(ctx context.Context, base k8sresourcelock.Snapshot, anno
 func (o Operator) read(ctx context.Context) (record.Snapshot, k8sresourcelock.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	base, err := o.Lock.Read(ctx)
+	base, err := k8sresourcelock.SendTwice(o.Lock).Read(ctx)
 	switch {
 	case err != nil:
 		return record.Snapshot{}, base, err

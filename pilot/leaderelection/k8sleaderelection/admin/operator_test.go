@@ -226,17 +226,22 @@ func TestOperatorConflicts(t *testing.T) {
 	}
 }
 
+// A request that is not answered is sent twice, and ends after 10 s.
 func TestOperatorCallTimeout(t *testing.T) {
 	for _, verb := range []locktest.Verb{locktest.Get, locktest.Update} {
-		synctest.Test(t, func(t *testing.T) {
-			lock := heldBy("a", 20*time.Second).Lock("operator", "")
-			lock.FailNext(verb, locktest.Fault{Hang: true})
-			began := time.Now()
-			err := pause(t.Context(), Operator{Lock: lock.Lock, Requester: "alice"})
-			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != 10*time.Second {
-				t.Errorf("%s: %v after %v", verb, err, took)
-			}
-		})
+		for hang, want := range map[int]time.Duration{1: 500 * time.Millisecond, 2: 10 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				lock := heldBy("a", 20*time.Second).Lock("operator", "")
+				for range hang {
+					lock.FailNext(verb, locktest.Fault{Hang: true})
+				}
+				began := time.Now()
+				err := pause(t.Context(), Operator{Lock: lock.Lock, Requester: "alice"})
+				if took := time.Since(began); (hang == 2) != errors.Is(err, context.DeadlineExceeded) || (hang == 1) != (err == nil) || took != want {
+					t.Errorf("%s hangs %d times: %v after %v", verb, hang, err, took)
+				}
+			})
+		}
 	}
 }
 
