@@ -120,9 +120,9 @@ func (p *podLabel) change(ctx context.Context, set bool) {
 }
 
 // patch sets the label through the gate, or removes it. After a lost term the gate is closed, and only the own label of the
-// own Pod is removed.
+// own Pod is removed. A patch has no guard, so it is sent again only after its limit.
 func (p *podLabel) patch(ctx context.Context, set bool) error {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.RetryPeriod)
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.RenewDeadline/2)
 	defer cancel()
 	client, kind := p.client, types.JSONPatchType
 	const path = "/metadata/labels/incumbent.dev~1leader"

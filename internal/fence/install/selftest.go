@@ -18,7 +18,7 @@ import (
 
 const (
 	// tryTimeout limits one write of the self-test.
-	tryTimeout = 5 * time.Second
+	tryTimeout = 10 * time.Second
 	// A write with an unexpected result is repeated up to maxTries times, because the term may have changed and the
 	// API server may lag behind the lock.
 	tryPause = 100 * time.Millisecond
@@ -45,6 +45,7 @@ type SelfTest struct {
 	Wake      apirequest.Signal
 	elections []tested
 	checks    *prometheus.CounterVec
+	latency   apirequest.Latency
 
 	mu     sync.Mutex
 	states map[string]fence.State // by lock name
@@ -144,8 +145,10 @@ func (s *SelfTest) repeat(ctx context.Context, e tested, p fence.Probe) (last fe
 func (s *SelfTest) try(ctx context.Context, e tested, p fence.Probe) (state fence.State, settled bool) {
 	before := e.status()
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
-	// The kinds that probes create are namespaced.
-	answer, err := createWrite(kind{p.Resource, true}, p.Object.GetNamespace(), p.Object).try(ctx, s.client.Dynamic())
+	answer, err := apirequest.Twice(ctx, &s.latency, apirequest.Rejected, func(ctx context.Context) (fence.Answer, error) {
+		// The kinds that probes create are namespaced.
+		return createWrite(kind{p.Resource, true}, p.Object.GetNamespace(), p.Object).try(ctx, s.client.Dynamic())
+	})
 	cancel()
 	after := e.status()
 	state, settled = judge(before, after, answer, err)

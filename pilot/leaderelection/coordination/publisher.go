@@ -138,6 +138,7 @@ type Publisher struct {
 	published bool
 	// ping is the pingTime of the last version that this process wrote.
 	ping     *metav1.MicroTime
+	latency  apirequest.Latency
 	trouble  *apirequest.Trouble
 	unserved bool // see PublisherConfig.SetUnserved
 
@@ -229,11 +230,10 @@ func (p *Publisher) pause(err error, backOff time.Duration) time.Duration {
 
 // publish writes the object. It retries on conflict immediately, because a coordinator may wait for an answer.
 func (p *Publisher) publish(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	var object *coordinationv1beta1.LeaseCandidate
 	for range maxPublishAttempts {
-		if object, err = p.write(ctx); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+		object, err = p.write(ctx)
+		if again := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || errors.Is(err, apirequest.ErrOneAnswer); !again {
 			break
 		}
 	}
@@ -246,14 +246,24 @@ func (p *Publisher) publish(ctx context.Context) (err error) {
 
 // write creates or updates the object. An object of another election is replaced, because leaseName is immutable.
 func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
-	have, err := p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
+	send := func(send func(context.Context) (*coordinationv1beta1.LeaseCandidate, error)) (*coordinationv1beta1.LeaseCandidate, error) {
+		return request(ctx, &p.latency, send)
+	}
+	have, err := send(func(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+		return p.objects.Get(ctx, p.cfg.name(), metav1.GetOptions{})
+	})
 	absent := apierrors.IsNotFound(err) && !isUnserved(err)
 	if err == nil && have.Spec.LeaseName != p.cfg.Lease {
-		err = p.objects.Delete(ctx, have.Name, *metav1.NewPreconditionDeleteOptions(string(have.UID)))
+		_, err = send(func(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+			return nil, p.objects.Delete(ctx, have.Name, *metav1.NewPreconditionDeleteOptions(string(have.UID)))
+		})
 		absent = err == nil
 	}
 	if absent {
-		return p.objects.Create(ctx, p.wanted(&coordinationv1beta1.LeaseCandidate{}), metav1.CreateOptions{})
+		wanted := p.wanted(&coordinationv1beta1.LeaseCandidate{})
+		return send(func(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+			return p.objects.Create(ctx, wanted, metav1.CreateOptions{})
+		})
 	}
 	if err != nil {
 		return nil, err
@@ -262,7 +272,9 @@ func (p *Publisher) write(ctx context.Context) (*coordinationv1beta1.LeaseCandid
 	if p.published && equality.Semantic.DeepEqual(have, wanted) {
 		return have, nil
 	}
-	return p.objects.Update(ctx, wanted, metav1.UpdateOptions{})
+	return send(func(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+		return p.objects.Update(ctx, wanted, metav1.UpdateOptions{})
+	})
 }
 
 // wanted returns a copy of have with the fields of this process.
@@ -308,11 +320,11 @@ func (p *Publisher) answer(ctx context.Context, object *coordinationv1beta1.Leas
 	if object == nil || !p.isPinged(object.Spec) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
 	answered := object.DeepCopy()
 	answered.Spec.RenewTime = answerTo(object.Spec.PingTime, time.Now())
-	_, err := p.objects.Update(ctx, answered, metav1.UpdateOptions{})
+	_, err := request(ctx, &p.latency, func(ctx context.Context) (*coordinationv1beta1.LeaseCandidate, error) {
+		return p.objects.Update(ctx, answered, metav1.UpdateOptions{})
+	})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

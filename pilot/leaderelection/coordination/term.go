@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// requestTimeout limits each request.
-	requestTimeout = 5 * time.Second
+	// requestTimeout limits each request. A slow API server is not a failure.
+	requestTimeout = 10 * time.Second
 	// probePeriod is the time between two checks of whether the API server keeps the fields of a coordinated Lease.
 	probePeriod = 30 * time.Second
 )
@@ -34,6 +34,7 @@ type term struct {
 	observers map[string]*observer
 	problems  apirequest.Reported[string] // by election
 	probed    time.Time                   // when the API server was last probed
+	latency   apirequest.Latency
 }
 
 func newTerm(c *Controller, queue workqueue.TypedRateLimitingInterface[string]) *term {
@@ -130,24 +131,27 @@ func (t *term) createLock(ctx context.Context, name string, e election) (created
 		return e.Annotate, 0, nil // only a change of the candidates can help
 	}
 	leases := t.cfg.Client.CoordinationV1().Leases(t.cfg.Namespace)
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	create := func(lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error) {
+		return request(ctx, &t.latency, func(ctx context.Context) (*coordinationv1.Lease, error) { return leases.Create(ctx, lease, opts) })
+	}
 	lease := newLease(t.cfg.Namespace, name)
 	var stored *coordinationv1.Lease
 	switch left := time.Until(t.probed.Add(probePeriod)); {
 	case e.Lease != nil:
 		lease = e.Lease.DeepCopy()
 		setStrategy(lease, strategy, true)
-		stored, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		stored, err = request(ctx, &t.latency, func(ctx context.Context) (*coordinationv1.Lease, error) {
+			return leases.Update(ctx, lease, metav1.UpdateOptions{})
+		})
 	case e.Annotate:
 		setStrategy(lease, strategy, true)
-		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+		stored, err = create(lease, metav1.CreateOptions{})
 	case left > 0:
 		return false, left, nil
 	default:
 		t.probed = time.Now()
 		setStrategy(lease, strategy, false)
-		stored, err = leases.Create(ctx, lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		stored, err = create(lease, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	if err == nil {
 		t.recordFields(lease, stored)
@@ -186,10 +190,17 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-func request(ctx context.Context, action string, send func(ctx context.Context) error) error {
+// request sends a guarded request, and a second time if its answer is late.
+func request[T any](ctx context.Context, latency *apirequest.Latency, send func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	if err := ignoreConflict(send(ctx)); err != nil {
+	return apirequest.Twice(ctx, latency, apirequest.Rejected, send)
+}
+
+// try sends a request that may meet a newer version.
+func (t *term) try(ctx context.Context, action string, send func(ctx context.Context) error) error {
+	_, err := request(ctx, &t.latency, func(ctx context.Context) (struct{}, error) { return struct{}{}, send(ctx) })
+	if err := ignoreConflict(err); err != nil {
 		return fmt.Errorf("%s: %w", action, err)
 	}
 	return nil
@@ -200,13 +211,13 @@ func (t *term) write(ctx context.Context, o *observer, e election, p plan) error
 	errs := []error{t.ping(ctx, o, p.Ping)}
 	candidates := t.cfg.Client.CoordinationV1beta1().LeaseCandidates(t.cfg.Namespace)
 	for _, c := range p.Delete {
-		errs = append(errs, request(ctx, "delete LeaseCandidate "+c.Name, func(ctx context.Context) error {
-			t.cfg.Logger.Info("deleting a LeaseCandidate that did not answer", "leaseCandidate", c.Name, "timeout", candidateDuration)
+		t.cfg.Logger.Info("deleting a LeaseCandidate that did not answer", "leaseCandidate", c.Name, "timeout", candidateDuration)
+		errs = append(errs, t.try(ctx, "delete LeaseCandidate "+c.Name, func(ctx context.Context) error {
 			return candidates.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion}})
 		}))
 	}
 	if p.Lease != nil {
-		errs = append(errs, request(ctx, "update Lease "+p.Lease.Name, func(ctx context.Context) error {
+		errs = append(errs, t.try(ctx, "update Lease "+p.Lease.Name, func(ctx context.Context) error {
 			written, err := t.cfg.Client.CoordinationV1().Leases(t.cfg.Namespace).Update(ctx, p.Lease, metav1.UpdateOptions{})
 			if err == nil {
 				o.wrote(time.Now(), e.Lease.ResourceVersion, written)
@@ -228,7 +239,7 @@ func (t *term) ping(ctx context.Context, o *observer, all []*coordinationv1beta1
 	var pings sync.WaitGroup
 	for i, c := range all {
 		pings.Go(func() {
-			errs[i] = request(ctx, "ping LeaseCandidate "+c.Name, func(ctx context.Context) error {
+			errs[i] = t.try(ctx, "ping LeaseCandidate "+c.Name, func(ctx context.Context) error {
 				_, err := candidates.Update(ctx, pinged(c, time.Now()), metav1.UpdateOptions{})
 				return err
 			})
