@@ -97,11 +97,7 @@ func text(t *testing.T, body any) string {
 	return string(raw)
 }
 
-// pass sleeps.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
+var pass = harness.Pass
 
 func TestPublisher_TwoWritesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

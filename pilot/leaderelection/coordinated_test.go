@@ -17,7 +17,6 @@ import (
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -72,7 +71,6 @@ func TestCoordinatedElection(t *testing.T) {
 // cool-down that an operator requested, a candidate is published as unfit.
 func TestCoordinatedElection_Unserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		epoch := time.Now()
 		var served atomic.Bool
 		server := apiserver.New()
 		server.On(func(r apiserver.Request) apiserver.Fault {
@@ -84,7 +82,7 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 		run := func(identity string) (l *LeaderElection, stop func()) {
 			l, err := New(unreachable(t), Config{
 				Namespace: "istio-system", ElectionID: "e", Identity: identity, Lock: LockTypeLease, LockClient: server.Kube(t),
-				Logger: slog.New(slog.DiscardHandler), Clock: k8sleaderelection.NewClock(func() int64 { return int64(time.Since(epoch)) }),
+				Logger: slog.New(slog.DiscardHandler), Clock: bubbleClock(),
 				Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0"},
 			})
 			if err != nil {

@@ -3,9 +3,9 @@ package leaderelection
 import (
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -51,11 +51,7 @@ func (s *lockServer) newReplica(t *testing.T, name string, change ...func(*Confi
 	return a.starts(t)
 }
 
-// passes lets d elapse in the bubble.
-func passes(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
+var passes = harness.Pass
 
 func TestPredecessor_NoHolder(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, s *lockServer){

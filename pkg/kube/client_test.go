@@ -14,6 +14,8 @@ import (
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 var errRecorded = errors.New("recorded, not sent")
@@ -28,9 +30,7 @@ func record(headers *[]http.Header) Option {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+type roundTripper = harness.RoundTripper
 
 func TestClient_ContentTypes(t *testing.T) {
 	var headers []http.Header

@@ -7,13 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// roundTrip is a transport.
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip sends a request.
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+type roundTrip = harness.RoundTripper
 
 func TestList_TwoRequests(t *testing.T) {
 	e := newEnvironment(t)

@@ -214,11 +214,7 @@ func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *wa
 	})
 }
 
-// pass lets time pass until all other goroutines wait.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
+var pass = harness.Pass
 
 // last returns the most recent stream of policies.
 func (w *watching) last() *watch.FakeWatcher {

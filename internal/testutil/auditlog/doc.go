@@ -1,2 +1,2 @@
-// Package auditlog builds audit logs of API servers for tests.
+// Package auditlog builds and reads audit logs of API servers for tests.
 package auditlog

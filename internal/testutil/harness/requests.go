@@ -5,6 +5,12 @@ import (
 	"net/http"
 )
 
+// RoundTripper is a function that implements http.RoundTripper.
+type RoundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f RoundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 // Requests returns a function that wraps a transport. The transport logs the method, the path and the status of each request
 // when it ends.
 func Requests(log *Log) func(http.RoundTripper) http.RoundTripper {

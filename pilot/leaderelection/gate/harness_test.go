@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/gate"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -36,9 +37,7 @@ func openGate(validity time.Duration) *gate.Gate {
 	return g
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+type roundTripper = harness.RoundTripper
 
 // server responds to each request after a delay, or with an error when its context ends.
 type server struct{ takes time.Duration }

@@ -23,8 +23,7 @@ func TestMain(m *testing.M) {
 	cluster.Main(m, cluster.Options{})
 }
 
-// replica is the process of a Pod. It serves its readiness and environment until SIGTERM. With the argument "stubborn"
-// it ignores SIGTERM.
+// replica is the process of a Pod. It serves its readiness and environment until SIGTERM.
 func replica() int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
@@ -43,13 +42,8 @@ func replica() int {
 	}
 	fmt.Println("serving as", os.Getenv("POD_NAME"))
 	go func() {
-		for range terminated {
-			if len(os.Args) > 1 && os.Args[1] == "stubborn" {
-				continue
-			}
-			fmt.Println("told to end")
-			listener.Close()
-		}
+		<-terminated
+		listener.Close()
 	}()
 	err = http.Serve(listener, mux)
 	fmt.Println("ended:", err)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,9 @@ import (
 	"incumbent.dev/incumbent/pkg/kube"
 	"incumbent.dev/incumbent/tests/cluster/internal/loopback"
 )
+
+// stopGrace limits the grace periods when the node stops.
+const stopGrace = 5 * time.Second
 
 // Node runs Pods as processes.
 type Node struct {
@@ -44,7 +48,7 @@ func New(options Options) (*Node, error) {
 	return &Node{options: options, client: connection.Kube(), connection: connection, workers: map[types.UID]*worker{}}, nil
 }
 
-// Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than Options.StopGrace. The
+// Run runs Pods until ctx ends. It returns after all processes have ended, slightly later than stopGrace. The
 // objects of the Pods remain. Run can be called once.
 func (n *Node) Run(ctx context.Context) (err error) {
 	defer kube.CloseIdleConnections(n.connection)

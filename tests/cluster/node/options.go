@@ -22,8 +22,6 @@ type Options struct {
 	Name string
 	// TokenRefresh is the age at which the token of a Pod is replaced. Its lifetime is an hour. Default: 48 minutes.
 	TokenRefresh time.Duration
-	// StopGrace limits the grace periods when the node stops. Default: 5 s.
-	StopGrace time.Duration
 	// LoadBalancer makes the node the load balancer of the cluster: each Service of type LoadBalancer gets a loopback address, where
 	// the node forwards TCP connections to the ready Pods of this node.
 	LoadBalancer bool
@@ -34,7 +32,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Name = cmp.Or(o.Name, "incumbent")
 	o.TokenRefresh = cmp.Or(o.TokenRefresh, cluster.TokenLifetime*4/5)
-	o.StopGrace = cmp.Or(o.StopGrace, 5*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return o
 }

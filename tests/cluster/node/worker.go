@@ -178,7 +178,7 @@ func (w *worker) terminate(p *process.Process) error {
 	_ = p.Signal(syscall.SIGTERM)
 	ended := within(grace, p.Done(), w.exists.Done())
 	if !ended && w.running.Err() != nil {
-		ended = within(min(grace, w.node.options.StopGrace), p.Done(), nil)
+		ended = within(min(grace, stopGrace), p.Done(), nil)
 	}
 	if ended {
 		return nil

@@ -2,7 +2,6 @@ package example
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -27,13 +26,11 @@ func TestMigration_FromClientGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
-	list.Dir = root
-	module, err := list.Output()
+	module, err := cluster.ModuleFolder(t.Context(), root, "k8s.io/client-go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	original, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(module)), "examples", "leader-election", "main.go"))
+	original, err := os.ReadFile(filepath.Join(module, "examples", "leader-election", "main.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

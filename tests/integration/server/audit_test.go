@@ -1,15 +1,13 @@
 package server
 
 import (
-	"bytes"
-	"encoding/json"
-	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	auditlog "incumbent.dev/incumbent/internal/audit"
+	events "incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/testutil/auditlog"
 )
 
 // auditPolicy logs each write of a pod when its response is sent.
@@ -41,7 +39,7 @@ var locks = map[string]string{
 
 // rowOf returns the controller that writes such an object, and whether it is a lock. It is empty for other objects, for
 // example Events.
-func rowOf(e auditlog.Event, home string) (row string, lock bool) {
+func rowOf(e events.Event, home string) (row string, lock bool) {
 	switch e.Resource() {
 	case "leases":
 		for row, prefix := range locks {
@@ -63,12 +61,11 @@ func rowOf(e auditlog.Event, home string) (row string, lock bool) {
 	return "", false
 }
 
-// audit reads an audit log incrementally.
+// audit has the events of an audit log.
 type audit struct {
-	tb   testing.TB
-	file *os.File
-	rest []byte // an incomplete line
-	all  []auditlog.Event
+	tb  testing.TB
+	log auditlog.Tail
+	all []events.Event
 }
 
 func openAudit(tb testing.TB, path string) *audit {
@@ -78,26 +75,7 @@ func openAudit(tb testing.TB, path string) *audit {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = file.Close() })
-	return &audit{tb: tb, file: file}
-}
-
-// read reads the events since the last call.
-func (a *audit) read() {
-	a.tb.Helper()
-	more, err := io.ReadAll(a.file)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
-	text := append(a.rest, more...)
-	end := bytes.LastIndexByte(text, '\n') + 1
-	a.rest = text[end:]
-	for line := range bytes.Lines(text[:end]) {
-		var e auditlog.Event
-		if err := json.Unmarshal(line, &e); err != nil {
-			a.tb.Fatal(err)
-		}
-		a.all = append(a.all, e)
-	}
+	return &audit{tb: tb, log: auditlog.Tail{File: file}}
 }
 
 // work describes the accepted writes of a pod for a controller.
@@ -110,7 +88,9 @@ type work struct {
 // of returns the work of a pod by controller.
 func (a *audit) of(pod, home string) map[string]work {
 	a.tb.Helper()
-	a.read()
+	if err := a.log.Read(auditlog.Events(func(e events.Event) { a.all = append(a.all, e) })); err != nil {
+		a.tb.Fatal(err)
+	}
 	all, seen := map[string]work{}, map[string]bool{}
 	for _, e := range a.all {
 		row, lock := rowOf(e, home)

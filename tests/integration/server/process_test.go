@@ -2,12 +2,12 @@ package server
 
 import (
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -24,8 +24,8 @@ const (
 func build(b testing.TB) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "pilot")
-	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", path, "incumbent.dev/incumbent/cmd/pilot").CombinedOutput(); err != nil {
-		b.Fatalf("building pilot: %v\n%s", err, out)
+	if err := example.Build(b.Context(), ".", "incumbent.dev/incumbent/cmd/pilot", path); err != nil {
+		b.Fatal(err)
 	}
 	return path
 }

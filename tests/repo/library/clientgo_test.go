@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"incumbent.dev/incumbent/tests/cluster"
 )
 
 const (
@@ -35,13 +37,11 @@ var adapted = map[string]string{
 // unexported fields and functions of client-go, or the LeaseCandidate, which stays in client-go.
 func TestClientGo_OwnTests(t *testing.T) {
 	t.Parallel()
-	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/client-go")
-	list.Dir = root
-	module, err := list.Output()
+	module, err := cluster.ModuleFolder(t.Context(), root, "k8s.io/client-go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	folder := filepath.Join(strings.TrimSpace(string(module)), "tools", "leaderelection")
+	folder := filepath.Join(module, "tools", "leaderelection")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "migration.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,13 @@
 package rollout
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/testutil/auditlog"
 	"incumbent.dev/incumbent/tests/upgrade/verdict"
 )
 
@@ -34,33 +33,6 @@ rules:
 - level: None
 `
 
-// auditLog reads a growing audit log.
-type auditLog struct {
-	file *os.File
-	rest []byte
-}
-
-func (l *auditLog) read(into *audit.Log) error {
-	more, err := io.ReadAll(l.file)
-	if err != nil {
-		return fmt.Errorf("read audit log: %w", err)
-	}
-	text := append(l.rest, more...)
-	complete := bytes.LastIndexByte(text, '\n') + 1
-	l.rest = bytes.Clone(text[complete:])
-	return into.Read(l.file.Name(), bytes.NewReader(text[:complete]))
-}
-
-// dropPart removes an incomplete last line, which a killed API server has left. The next process would append to it.
-func (l *auditLog) dropPart() error {
-	end, err := l.file.Seek(-int64(len(l.rest)), io.SeekCurrent)
-	if err == nil {
-		err = os.Truncate(l.file.Name(), end)
-	}
-	l.rest = nil
-	return err
-}
-
 // History returns all writes so far. It is valid until the next call.
 func (r *Rollout) History() (audit.History, error) {
 	if r.log == nil {
@@ -68,11 +40,11 @@ func (r *Rollout) History() (audit.History, error) {
 		if err != nil {
 			return audit.History{}, fmt.Errorf("open audit log: %w", err)
 		}
-		r.log = &auditLog{file: file}
+		r.log = &auditlog.Tail{File: file}
 		r.writes = audit.NewLog()
 		r.writes.Objects = true
 	}
-	if err := r.log.read(r.writes); err != nil {
+	if err := r.log.Read(r.writes.Read); err != nil {
 		return audit.History{}, err
 	}
 	if r.writes.Broken > 0 {
@@ -122,7 +94,7 @@ func (r *Rollout) CrashAPIServer(ctx context.Context) error {
 	if _, err := r.History(); err != nil {
 		return err
 	}
-	if err := r.log.dropPart(); err != nil {
+	if err := r.log.DropPart(); err != nil {
 		return fmt.Errorf("repair audit log: %w", err)
 	}
 	return r.Cluster.APIServer().Start(ctx)

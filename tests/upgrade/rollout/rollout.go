@@ -15,6 +15,7 @@ import (
 	gatewayclient "sigs.k8s.io/gateway-api/pkg/client/clientset/versioned/typed/apis/v1"
 
 	"incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/testutil/auditlog"
 	"incumbent.dev/incumbent/internal/testutil/certs"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
@@ -50,7 +51,7 @@ type Rollout struct {
 
 	requests *workload.Requests
 	writer   *workload.Writer
-	log      *auditLog
+	log      *auditlog.Tail
 	writes   *audit.Log
 
 	// End stops the load, then the Pods, then the rest.
@@ -155,7 +156,7 @@ func (r *Rollout) End() error {
 	r.pods.Wait()
 	errs := []error{r.broken()}
 	if r.log != nil {
-		errs = append(errs, r.log.file.Close())
+		errs = append(errs, r.log.File.Close())
 	}
 	if r.client != nil {
 		kube.CloseIdleConnections(r.client)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
 // The server stores the write and returns 503. client-go alone would send the write again and report a conflict with it.
@@ -161,10 +162,7 @@ func TestLock_PassesRateLimiter(t *testing.T) {
 	}
 }
 
-// transport is a RoundTripper function of a test.
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+type transport = harness.RoundTripper
 
 type body struct {
 	io.Reader
