@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-
-	"incumbent.dev/incumbent/internal/audit"
 )
 
 // Tail reads a growing audit log.
@@ -36,12 +34,4 @@ func (l *Tail) DropPart() error {
 	}
 	l.rest = nil
 	return err
-}
-
-// Events returns a function for Read that passes each event.
-func Events(add func(audit.Event)) func(string, io.Reader) error {
-	return func(name string, lines io.Reader) error {
-		keep := func(e audit.Event) error { add(e); return nil }
-		return new(audit.Reading).Read(name, lines, func([]byte) bool { return false }, keep)
-	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -88,7 +89,11 @@ type work struct {
 // of returns the work of a pod by controller.
 func (a *audit) of(pod, home string) map[string]work {
 	a.tb.Helper()
-	if err := a.log.Read(auditlog.Events(func(e events.Event) { a.all = append(a.all, e) })); err != nil {
+	err := a.log.Read(func(name string, lines io.Reader) error {
+		keep := func(e events.Event) error { a.all = append(a.all, e); return nil }
+		return new(events.Reading).Read(name, lines, func([]byte) bool { return false }, keep)
+	})
+	if err != nil {
 		a.tb.Fatal(err)
 	}
 	all, seen := map[string]work{}, map[string]bool{}
