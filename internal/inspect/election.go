@@ -281,20 +281,23 @@ func Of(l Lock) Election {
 		HandsOver: snap.Acting() && marker.Handover, Unfit: snap.Acting() && marker.Unfit, Former: snap.Former(), Strategy: cmp.Or(s.Strategy, l.strategy), Preferred: s.PreferredHolder, inSpec: strategyInSpec(s),
 		invalid: snap.Annotations.Invalid(s.Annotations),
 	}
-	e.setHolder(r.HolderIdentity, r.HolderKey)
+	for _, text := range []*string{&e.Former, &e.Strategy, &e.Preferred} {
+		*text = oneLine(*text)
+	}
+	e.setHolder(oneLine(r.HolderIdentity), oneLine(r.HolderKey))
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
 	e.State = state(snap)
 	e = e.judge(l)
 	if snap.Addressed() {
 		r := snap.Annotations.Request.Bounded()
-		for _, text := range []*string{&r.Identity, &r.Key, &r.Reason, &r.Requester, &r.Note, &r.Refused} {
+		for _, text := range []*string{&r.Identity, &r.Key, &r.Holder, &r.Reason, &r.Requester, &r.Note, &r.Refused} {
 			*text = oneLine(*text)
 		}
 		e.Request = &r
 	}
 	if snap.OnHold() {
 		h := snap.Annotations.Hold.Bounded()
-		for _, text := range []*string{&h.Reason, &h.Requester, &h.Note} {
+		for _, text := range []*string{&h.Holder, &h.Reason, &h.Requester, &h.Note} {
 			*text = oneLine(*text)
 		}
 		e.Hold = &h
@@ -306,7 +309,7 @@ func Of(l Lock) Election {
 	if len(l.finalizers) > 0 {
 		e.Problems = append(e.Problems, fmt.Sprintf(
 			"the %s is being deleted and ends when its finalizers (%s) are removed; then the term of its leader ends; to remove them: kubectl -n %s patch %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
-			l.Kind, strings.Join(l.finalizers, ", "), e.Namespace, e.Object()))
+			l.Kind, oneLine(strings.Join(l.finalizers, ", ")), e.Namespace, e.Object()))
 	}
 	return e
 }
@@ -321,8 +324,8 @@ func (e *Election) setHolder(identity, key string) {
 func (e Election) problems(unreadable error) (all []string) {
 	switch {
 	case e.State == Unreadable:
-		all = append(all, fmt.Sprintf("%v; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
-			unreadable, e.Namespace, strings.ToLower(e.Lock), e.Name))
+		all = append(all, fmt.Sprintf("%s; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
+			oneLine(unreadable.Error()), e.Namespace, strings.ToLower(e.Lock), e.Name))
 	case e.Former != "" && e.Former != e.Holder && e.Led():
 		all = append(all, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
 			e.Former, e.removal(record.MarkerAnnotation)))
@@ -390,5 +393,15 @@ func first(a, b bool) int {
 	return 0
 }
 
-// oneLine returns a text of an annotation on one line, because its writer could forge lines of the output.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// maxText is the maximum length of a text of another process. It is longer than any name.
+const maxText = 300
+
+// oneLine returns a text of another process on one line, because its writer could forge lines of the output, and its beginning if
+// it is long.
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > maxText {
+		s = strings.ToValidUTF8(s[:maxText], "") + "…"
+	}
+	return s
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,6 +49,28 @@ func TestOf_Fields(t *testing.T) {
 	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	if !e.Since.Equal(since) || !e.Renewed.Equal(since.Add(time.Minute)) || e.Version != "7" {
 		t.Errorf("%+v", e)
+	}
+}
+
+// Values of other processes have a limited length.
+func TestOf_LongValues(t *testing.T) {
+	long := strings.Repeat("ä", 500) // a record with a longer holder is unreadable
+	request := fmt.Sprintf(`{"identity":"b","key":"stable","holder":%q,"reason":"operator","seconds":15,"requester":%[1]q,"note":%[1]q,"refused":%[1]q,"transitions":3}`, long)
+	hold := fmt.Sprintf(`{"holder":%q,"transitions":3,"seconds":60,"requester":%[1]q,"reason":%[1]q,"note":%[1]q}`, long)
+	lock := configMap(t, "istio-leader", recordOf(long, long, 3), markerKey, "v1 "+long+" 2", "incumbent.dev/handover-request", request,
+		"incumbent.dev/hold", hold)
+	lock.finalizers = []string{long}
+	for name, l := range map[string]Lock{
+		"annotations": lock, "record": configMap(t, "istio-leader", `{"renewTime":"`+long+`"}`),
+		"strategy": lease(t, "istio-leader", "a", "incumbent.dev/strategy", long, "incumbent.dev/preferred-holder", long),
+	} {
+		e := Elections([]Lock{l}, []Candidate{{Namespace: l.Namespace, Election: l.Name, Identity: "b"}}, k8sleaderelection.DefaultRevision{})[0]
+		if text, err := json.Marshal(e); err != nil || len(text) > 24*maxText || !utf8.Valid(text) {
+			t.Errorf("%s: %d bytes, %v: %s", name, len(text), err, text)
+		}
+		if name == "annotations" && (e.Request == nil || e.Hold == nil || e.Former == "") || name == "strategy" && (e.Strategy == "" || e.Preferred == "") {
+			t.Errorf("values are missing: %+v", e)
+		}
 	}
 }
 

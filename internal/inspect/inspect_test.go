@@ -121,7 +121,7 @@ func TestCandidates(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	m := members.Member{Namespace: "istio-system", Identity: "a", Renewed: at, Duration: 90 * time.Second, PodUID: "u"}
 	m.Revision, m.Cluster, m.Version = "stable", members.Remote, "v1"
-	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}, {Name: "fit", Candidate: true, Fit: true}}
+	m.Elections = []members.Election{{Name: "e", Candidate: true, Warm: true}, {Name: "other"}, {Name: "fit", Candidate: true, Fit: true}, {Name: "e", Candidate: true}}
 	want := Candidate{Namespace: "istio-system", Election: "e", Identity: "a", Key: "^stable", Warm: true, PodUID: "u", Version: "v1", Witness: "none"}
 	if got := Candidates([]members.Member{m}, at.Add(149*time.Second)); len(got) != 2 || got[0] != want || got[1].Warm || !got[1].Fit {
 		t.Errorf("%+v", got)

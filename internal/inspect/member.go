@@ -17,10 +17,12 @@ const NoWitness = "none"
 // now, which should be the time of the API server.
 func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 	for _, m := range all {
+		seen := map[string]bool{} // the first one counts, as in Member.Part
 		for _, e := range m.Elections {
-			if !e.Candidate {
+			if seen[e.Name] || !e.Candidate {
 				continue
 			}
+			seen[e.Name] = true
 			candidates = append(candidates, Candidate{
 				Namespace: m.Namespace, Election: e.Name, Identity: m.Identity, Key: m.Key(), Warm: e.Warm, Fit: e.Fit,
 				Late: m.Late(now, memberTolerance), PodUID: m.PodUID, Version: m.Version, Strategy: e.Strategy, Witness: cmp.Or(m.Witness, NoWitness),

@@ -19,6 +19,9 @@ const (
 	Selector   = Label + "=" + LabelValue
 	// StateAnnotation is the annotation with the State as JSON.
 	StateAnnotation = "incumbent.dev/member-state"
+	// maxName is the maximum length of an identity, the name of an election, and other words of a State. A revision is the value of a label.
+	maxName     = validation.DNS1123SubdomainMaxLength
+	maxRevision = 63
 	// NamePrefix is the prefix of the names of member Leases.
 	NamePrefix = "incumbent-member-"
 )
@@ -119,6 +122,7 @@ var (
 	errTimes    = errors.New("spec has no renewTime or no positive leaseDurationSeconds")
 	errCluster  = errors.New("cluster is neither local nor remote")
 	errElection = errors.New("election without name")
+	errLong     = errors.New("value is too long")
 )
 
 // Parse parses a member Lease. The error names the object.
@@ -138,6 +142,8 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 		return m, errNoMember
 	case spec.HolderIdentity == nil || *spec.HolderIdentity == "":
 		return m, errNoHolder
+	case len(*spec.HolderIdentity) > maxName:
+		return m, fmt.Errorf("spec.holderIdentity: %w", errLong)
 	case LeaseName(*spec.HolderIdentity) != lease.Name:
 		return m, fmt.Errorf("%w: %q requires %s", errName, *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
 	case spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || *spec.LeaseDurationSeconds <= 0:
@@ -176,10 +182,19 @@ func parseState(text string) (s State, err error) {
 	if s.Cluster != Local && s.Cluster != Remote {
 		return s, fmt.Errorf("%q: %w", s.Cluster, errCluster)
 	}
+	if len(s.Revision) > maxRevision {
+		return s, fmt.Errorf("revision: %w", errLong)
+	}
 	for _, e := range s.Elections {
 		if e.Name == "" {
 			return s, errElection
 		}
+		if len(e.Name) > maxName || len(e.Strategy) > maxName {
+			return s, fmt.Errorf("election: %w", errLong)
+		}
+	}
+	if len(s.Version) > maxName || len(s.Witness) > maxName {
+		return s, fmt.Errorf("version or witness: %w", errLong)
 	}
 	return s, nil
 }

@@ -72,16 +72,26 @@ func TestParse_RenewedByServerClock(t *testing.T) {
 func TestParse_Invalid(t *testing.T) {
 	empty, other, none := "", "pilot-2", int32(0)
 	for want, change := range map[string]func(*coordinationv1.Lease){
-		"missing label":                    func(l *coordinationv1.Lease) { l.Labels[Label] = "yes" },
-		"holderIdentity is empty":          func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &empty },
-		"spec.holderIdentity is empty":     func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"requires incumbent-member-pilot-": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &other },
-		"no renewTime":                     func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
-		"leaseDurationSeconds":             func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
-		"no positive leaseDurationSeconds": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &none },
-		"unexpected end of JSON":           func(l *coordinationv1.Lease) { l.Annotations = nil },
-		"cannot unmarshal":                 func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `[]` },
-		"neither local nor remote":         func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `{}` },
+		"missing label":                          func(l *coordinationv1.Lease) { l.Labels[Label] = "yes" },
+		"holderIdentity is empty":                func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &empty },
+		"spec.holderIdentity is empty":           func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
+		"requires incumbent-member-pilot-":       func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &other },
+		"no renewTime":                           func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
+		"leaseDurationSeconds":                   func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
+		"no positive leaseDurationSeconds":       func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &none },
+		"unexpected end of JSON":                 func(l *coordinationv1.Lease) { l.Annotations = nil },
+		"cannot unmarshal":                       func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `[]` },
+		"neither local nor remote":               func(l *coordinationv1.Lease) { l.Annotations[StateAnnotation] = `{}` },
+		"spec.holderIdentity: value is too long": func(l *coordinationv1.Lease) { *l.Spec.HolderIdentity = strings.Repeat("x", 254) },
+		"revision: value is too long": func(l *coordinationv1.Lease) {
+			l.Annotations[StateAnnotation] = `{"cluster":"local","revision":"` + strings.Repeat("x", 64) + `"}`
+		},
+		"version or witness: value is too long": func(l *coordinationv1.Lease) {
+			l.Annotations[StateAnnotation] = `{"cluster":"local","version":"` + strings.Repeat("x", 254) + `"}`
+		},
+		"election: value is too long": func(l *coordinationv1.Lease) {
+			l.Annotations[StateAnnotation] = `{"cluster":"local","elections":[{"name":"` + strings.Repeat("x", 254) + `"}]}`
+		},
 		"election without name": func(l *coordinationv1.Lease) {
 			l.Annotations[StateAnnotation] = `{"cluster":"local","elections":[{}]}`
 		},

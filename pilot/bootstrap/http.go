@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -159,9 +159,7 @@ func (s *Server) ready() error {
 // serveElections sends the elections as JSON.
 func (s *Server) serveElections(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(stateOf(s.sites()).Elections); err != nil {
+	if err := inspect.WriteJSON(w, stateOf(s.sites()).Elections); err != nil {
 		s.log.Debug("failed to write /debug/elections", "err", err)
 	}
 }

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	logs "incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // Exit codes, see docs/tools.md.
@@ -108,9 +108,7 @@ func (s *settings) run(cmd *cobra.Command, files []string) error {
 
 func (s *settings) print(out io.Writer, report logs.Report, files int) error {
 	if s.output == "json" {
-		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(report)
+		return inspect.WriteJSON(out, report)
 	}
 	_, err := io.WriteString(out, text(report, files))
 	return err

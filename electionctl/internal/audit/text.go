@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	logs "incumbent.dev/incumbent/internal/audit"
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // width is the width of the output.
@@ -22,7 +22,7 @@ func (p *page) line(prefix, format string, args ...any) {
 	indent := strings.Repeat(" ", len(prefix))
 	current := prefix
 	empty := true
-	for _, word := range strings.Fields(plain(fmt.Sprintf(format, args...))) {
+	for _, word := range strings.Fields(inspect.Printable(fmt.Sprintf(format, args...))) {
 		if !empty && len(current)+1+len(word) > width {
 			p.WriteString(current + "\n")
 			current = indent
@@ -35,16 +35,6 @@ func (p *page) line(prefix, format string, args ...any) {
 		empty = false
 	}
 	p.WriteString(current + "\n")
-}
-
-// plain removes control characters, which a log can contain.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }
 
 func count(n int, what string) string {

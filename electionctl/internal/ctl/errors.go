@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -54,14 +53,4 @@ func inOneLine(s string) string {
 		}
 	}
 	return strings.Join(lines, "; ")
-}
-
-// plain replaces control characters, because names may contain terminal escapes.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsGraphic(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, s)
 }

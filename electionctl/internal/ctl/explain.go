@@ -213,7 +213,7 @@ func (s safe) line(format string, args ...any) {
 			args[i] = strings.ReplaceAll(text, "\n", " ")
 		}
 	}
-	fmt.Fprintln(s.Writer, plain(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(s.Writer, inspect.Printable(fmt.Sprintf(format, args...)))
 }
 
 // optional formats s. It returns "" if s is empty.

@@ -65,6 +65,25 @@ func TestSafe_OneLine(t *testing.T) {
 	}
 }
 
+// Machine-readable output has no characters that a terminal obeys.
+func TestOutput_Escapes(t *testing.T) {
+	u, err := object("Election", "n", "e", map[string]any{"holder": "a\u009b31m\u202eb\tc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string]string{"json": `"a\u009b31m\u202eb\tc"`, "yaml": `31m`, "jsonpath={.holder}": "a\uFFFD31m\uFFFDb\tc"} {
+		out := printing(&cobra.Command{})
+		*out.flags.OutputFormat = format
+		var text strings.Builder
+		if err := out.print(&text, u); err != nil {
+			t.Fatal(err)
+		}
+		if got := text.String(); !strings.Contains(got, want) || strings.ContainsAny(got, "\u009b\u202e") {
+			t.Errorf("%s: %q, want %s", format, got, want)
+		}
+	}
+}
+
 // A full disk must not look like a cluster without problems.
 func TestRun_OutputFails(t *testing.T) {
 	full, broken := io.Pipe()

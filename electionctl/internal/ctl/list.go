@@ -35,7 +35,7 @@ func (p *Program) list() *cobra.Command {
 		case !out.table():
 			return p.printObjects(out, all)
 		case len(all) == 0:
-			fmt.Fprintln(p.ErrOut, plain(p.nothing(ctx, c, s).Error()))
+			fmt.Fprintln(p.ErrOut, inspect.Printable(p.nothing(ctx, c, s).Error()))
 		default:
 			p.writeList(out, all)
 		}

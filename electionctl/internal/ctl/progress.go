@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // progressDelay is the time after which progress prints a line.
@@ -11,7 +13,7 @@ const progressDelay = time.Second
 
 // progress prints what the command waits for, if it takes longer than progressDelay.
 func (p *Program) progress(what string) (stop func()) {
-	show := sync.OnceFunc(func() { fmt.Fprintln(p.ErrOut, plain(what)+" …") })
+	show := sync.OnceFunc(func() { fmt.Fprintln(p.ErrOut, inspect.Printable(what)+" …") })
 	timer := time.AfterFunc(progressDelay, show)
 	return func() {
 		if !timer.Stop() {

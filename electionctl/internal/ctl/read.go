@@ -222,7 +222,7 @@ func (p *Program) elections(ctx context.Context, c *clients, d k8sleaderelection
 		return nil, nil, err
 	}
 	for _, err := range s.unread {
-		fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: %v: elections with such locks are missing", err)))
+		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: %v: elections with such locks are missing", err)))
 	}
 	return inspect.Elections(s.locks, s.candidates, d), s, nil
 }

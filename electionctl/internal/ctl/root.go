@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/electionctl/internal/audit"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 )
 
@@ -101,7 +102,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	if strings.HasPrefix(err.Error(), "required flag(s)") {
 		err = withCode(misused, "%w: see --help", err)
 	}
-	fmt.Fprintln(p.ErrOut, "electionctl:", inOneLine(plain(err.Error())))
+	fmt.Fprintln(p.ErrOut, "electionctl:", inOneLine(inspect.Printable(err.Error())))
 	var exit interface{ ExitCode() int } // also of package audit
 	if errors.As(err, &exit) {
 		return exit.ExitCode()

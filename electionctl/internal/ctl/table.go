@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/json" // keeps integers
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"incumbent.dev/incumbent/internal/inspect"
 )
 
 // output is the format of a command: a table, or a format of kubectl.
@@ -58,7 +61,26 @@ func (o *output) print(w io.Writer, object runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	return printer.PrintObj(object, w)
+	isJSON := o.format() == "json"
+	if !isJSON { // the printer of YAML fails for some characters
+		raw, err := runtime.Encode(unstructured.UnstructuredJSONScheme, object)
+		if err != nil {
+			return err
+		}
+		if object, err = runtime.Decode(unstructured.UnstructuredJSONScheme, []byte(inspect.Printable(string(raw)))); err != nil {
+			return err
+		}
+	}
+	var text bytes.Buffer
+	if err := printer.PrintObj(object, &text); err != nil {
+		return err
+	}
+	if isJSON {
+		_, err = w.Write(inspect.PrintableJSON(text.Bytes()))
+	} else {
+		_, err = io.WriteString(w, inspect.Printable(text.String()))
+	}
+	return err
 }
 
 // apiVersion is the apiVersion of printed objects. The API server has no such objects.
@@ -130,7 +152,7 @@ func (p *Program) writeTable(w io.Writer, header []string, rows [][]cell) {
 	widths := make([]int, len(header))
 	for _, row := range all {
 		for i := range row {
-			row[i].text = strings.ReplaceAll(plain(row[i].text), "\n", " ")
+			row[i].text = strings.ReplaceAll(inspect.Printable(row[i].text), "\n", " ")
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
 		}
 	}

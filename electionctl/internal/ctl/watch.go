@@ -60,7 +60,7 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 		return err
 	}
 	if len(s.locks) == 0 {
-		fmt.Fprintln(p.ErrOut, plain(p.nothing(ctx, c, s).Error()+"; watching for new elections"))
+		fmt.Fprintln(p.ErrOut, inspect.Printable(p.nothing(ctx, c, s).Error()+"; watching for new elections"))
 	}
 	changes := make(chan changed)
 	ctx, cancel := context.WithCancel(ctx)
@@ -71,7 +71,7 @@ func (p *Program) follow(ctx context.Context, c *clients, only string) error {
 		var reported apirequest.Reported[string]
 		_ = informer.SetWatchErrorHandler(func(_ *cache.Reflector, err error) {
 			if ctx.Err() == nil && reported.Failed("watch", err) {
-				fmt.Fprintln(p.ErrOut, plain(fmt.Sprintf("warning: watch interrupted; retrying: %v", err)))
+				fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("warning: watch interrupted; retrying: %v", err)))
 			}
 		})
 		if _, err := informer.AddEventHandler(handler(ctx, changes)); err != nil {
