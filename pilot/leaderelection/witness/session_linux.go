@@ -40,11 +40,11 @@ func (a *sessions) add(conn *net.UnixConn, pid int) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	samePeer := func(s *session) bool { return s.pid == pid }
-	any := func(*session) bool { return true }
+	each := func(*session) bool { return true }
 	for _, limit := range []struct {
 		most int
 		of   func(*session) bool
-	}{{maxPeer, samePeer}, {maxConnections, any}} {
+	}{{maxPeer, samePeer}, {maxConnections, each}} {
 		number, idle := 0, (*session)(nil)
 		for _, s := range slices.Backward(a.open) {
 			if limit.of(s) {
