@@ -125,6 +125,17 @@ func TestClient_RepeatsNothing(t *testing.T) {
 	}
 }
 
+func TestSession_Identity(t *testing.T) {
+	s := session{of: &sessions{identity: "a"}}
+	for holder, accepted := range map[string]bool{"a": true, "a.lock-1": true, "a.lock-2": false, "b": false, "ab": false, "b.lock-1": false} {
+		r := registration{WitnessedTerm: term(1)}
+		r.Holder = holder
+		if err := s.accepts(r); (err == nil) != accepted {
+			t.Errorf("holder %s: %v", holder, err)
+		}
+	}
+}
+
 // A session has no terms after a message that the witness rejects, and does not accept others.
 func TestSession_RejectedMessage(t *testing.T) {
 	c, s := connected(t)

@@ -120,7 +120,8 @@ func reject(conn net.Conn, err error, o Options) {
 
 // accepts returns an error for a term of another candidate, or of another live process.
 func (s *session) accepts(r registration) error {
-	if s.of.identity != "" && r.Holder != s.of.identity {
+	// A coordinated candidate has the name of the lock in its identity (coordination.CandidateName).
+	if own := s.of.identity; own != "" && r.Holder != own && r.Holder != own+"."+r.Name {
 		return fmt.Errorf("holder %.253q is not %s, the candidate of this witness", r.Holder, s.of.identity)
 	}
 	for _, other := range s.of.open {
