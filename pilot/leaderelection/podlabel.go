@@ -120,23 +120,31 @@ func (p *podLabel) change(ctx context.Context, set bool) {
 }
 
 // patch sets the label through the gate, or removes it. After a lost term the gate is closed, and only the own label of the
-// own Pod is removed. A patch has no guard, so it is sent again only after its limit.
+// own Pod is removed. A patch has no guard, so it is sent again only after its limit. A drain does not wait for a request whose
+// context has ended: it may still be executed, so it counts as uncertain.
 func (p *podLabel) patch(ctx context.Context, set bool) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.RenewDeadline/2)
 	defer cancel()
-	client, kind := p.client, types.JSONPatchType
+	kind := types.JSONPatchType
 	const path = "/metadata/labels/incumbent.dev~1leader"
 	var patch any = []map[string]string{{"op": "test", "path": path, "value": p.cfg.lockName()}, {"op": "remove", "path": path}}
 	if set {
-		client, kind = p.Client(), types.MergePatchType
+		kind = types.MergePatchType
 		patch = map[string]any{"metadata": map[string]any{"labels": map[string]string{LeaderLabel: p.cfg.lockName()}}}
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
 		return err
 	}
-	pod := p.cfg.LabelPod
-	_, err = client.Kube().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, body, metav1.PatchOptions{})
+	write := func(ctx context.Context) error {
+		pod := p.cfg.LabelPod
+		_, err := p.client.Kube().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, body, metav1.PatchOptions{})
+		return err
+	}
+	if set && !p.cfg.Disabled {
+		return p.gate.Do(ctx, write)
+	}
+	err = write(ctx)
 	if !set && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err)) {
 		return nil // the Pod does not have the label
 	}
