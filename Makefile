@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo upgrade pilot-versions test tests-compiled test-packages test-modules lint linters unused sim fence fuzz upgrade-test \
-	interop istiod istiod-inside conformance nightly api size bench bench-quick bench-server build charts image page-images tools clean
+	interop istiod istiod-inside conformance nightly api size bench bench-quick bench-slow bench-server build charts image page-images tools clean
 
 # Folder of etcd, kube-apiserver, kube-controller-manager and kubectl. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
@@ -100,6 +100,8 @@ bench: $(BUILD_TOOLS) ## Compare with the electors of istiod and client-go, and 
 	cd tests/peers && go run ./bench $(ARGS)
 bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes; prints only
 	cd tests/peers && go run ./bench -quick $(ARGS)
+bench-slow: $(BUILD_TOOLS) ## Compare with client-go while answers are late and connections dead; prints a table after two minutes
+	cd tests/peers && go run ./slow $(ARGS)
 bench-server: $(BUILD_TOOLS) ## Measure pilot with many objects: first reconcile, handover, memory, per limit of QPS (a quarter of an hour; QPS=-1: two minutes)
 	BENCH_NAMESPACES=$(or $(NAMESPACES),10000) BENCH_INGRESSES=$(or $(INGRESSES),2000) BENCH_GATEWAYS=$(or $(GATEWAYS),1000) BENCH_QPS='$(or $(QPS),40 -1)' \
 		go test -run '^$$' -bench . -benchtime 1x -timeout 90m ./tests/integration/server

@@ -8,13 +8,16 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 func TestElectorDrainsBeforeRelease(t *testing.T) {
@@ -53,6 +56,84 @@ func TestElectorRequestRate(t *testing.T) {
 			t.Errorf("the leader sent %d requests in 3 minutes, want 24: %v", got, a.lock.Requests())
 		}
 	})
+}
+
+// deadFirst is a lock whose first attempts get no answer, as on a dead connection. The API server executes the first of these writes
+// if stored is set.
+type deadFirst struct {
+	k8sresourcelock.Lock
+	stored *atomic.Bool
+}
+
+func (d deadFirst) dead(ctx context.Context) error {
+	if apirequest.IsSecond(ctx) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (d deadFirst) Read(ctx context.Context) (k8sresourcelock.Snapshot, error) {
+	if err := d.dead(ctx); err != nil {
+		return k8sresourcelock.Snapshot{}, err
+	}
+	return d.Lock.Read(ctx)
+}
+
+func (d deadFirst) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k8sresourcelock.LeaderElectionRecord, notes map[string]string) (k8sresourcelock.Snapshot, error) {
+	if !apirequest.IsSecond(ctx) && d.stored.Swap(false) {
+		_, _ = d.Lock.Write(ctx, base, r, notes)
+	}
+	if err := d.dead(ctx); err != nil {
+		return k8sresourcelock.Snapshot{}, err
+	}
+	return d.Lock.Write(ctx, base, r, notes)
+}
+
+// Neither an API server that is slow nor dead connections cost a term, with and without a watch.
+func TestElectorSlow(t *testing.T) {
+	late := func(d time.Duration) func(*candidate, k8sresourcelock.Lock) k8sresourcelock.Lock {
+		return func(c *candidate, lock k8sresourcelock.Lock) k8sresourcelock.Lock {
+			c.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{After: d} })
+			return lock
+		}
+	}
+	for name, test := range map[string]struct {
+		lock  func(*candidate, k8sresourcelock.Lock) k8sresourcelock.Lock
+		first time.Duration // until the first term
+	}{
+		"4 s":   {late(4 * time.Second), 8 * time.Second},
+		"7.4 s": {late(7400 * time.Millisecond), 14800 * time.Millisecond},
+		"dead": {func(_ *candidate, lock k8sresourcelock.Lock) k8sresourcelock.Lock {
+			return deadFirst{lock, &atomic.Bool{}}
+		}, time.Second},
+		"dead after the acquisition": {func(_ *candidate, lock k8sresourcelock.Lock) k8sresourcelock.Lock {
+			stored := &atomic.Bool{}
+			stored.Store(true)
+			return deadFirst{lock, stored}
+		}, 3 * time.Second},
+	} {
+		for _, watched := range []bool{true, false} {
+			onLeases(t, func(t *testing.T, store *locktest.Store) {
+				c := prepareKey(t, store, "a", "stable")
+				lock := c.lock.Lock
+				if !watched {
+					lock = c.lock.Unwatched()
+				}
+				c = prepare(t, store, "a", func(config *le.LeaderElectionConfig) { config.Lock = test.lock(c, lock) })
+				c.start(t)
+				advance(test.first + retry/2)
+				advance(3 * time.Minute)
+				spans := c.Spans()
+				if len(spans) != 1 || !spans.Live() || !c.IsLeader() {
+					t.Fatalf("%s, watched %v: %d terms, leads %v:\n%s", name, watched, len(spans), c.IsLeader(), c.log.String())
+				}
+				if time.Since(spans[0].From) < 3*time.Minute+retry/2 {
+					t.Errorf("%s, watched %v: the term began too late", name, watched)
+				}
+			})
+		}
+	}
 }
 
 // A second Run or Campaign of a running elector returns immediately and does not affect the first.
