@@ -226,9 +226,17 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 	return a.wake(at).withReason(why)
 }
 
-// earliestAcquire returns the earliest time at which this candidate may acquire the lock, and the reason why
+// earliestAcquire returns the earliest time at which this candidate acquires the lock, and the reason why
 // it may or must wait.
 func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
+	if at, why = c.claimTime(s, now); why == Reclaimed {
+		return at, why
+	}
+	return at.After(c.turn(s)), why
+}
+
+// claimTime is earliestAcquire without the turns of equal candidates.
+func (c Config) claimTime(s State, now Instant) (at Instant, why Reason) {
 	switch {
 	case s.Barred:
 		return Never, BarredFromLock
@@ -237,9 +245,11 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 	}
 	at, why = c.acquireTime(s)
 	at, why = c.coordinatedAcquireTime(s, at, why)
-	if until := c.backOffEnds(s); at < until && until > now && !(c.IsNominee(s) && c.transferred(s)) {
+	if until := c.backOffEnds(s); at < until && !(c.IsNominee(s) && c.transferred(s)) {
 		at = until
-		why = BackingOff
+		if until > now {
+			why = BackingOff
+		}
 	}
 	if !c.IsNominee(s) && now < s.SyncBy && at < s.SyncBy && c.Ranked && !s.Default.Synced {
 		// A leader that cannot judge requests has to be preempted, which costs a lease.
@@ -268,7 +278,7 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 	case snap.Nominated():
 		return c.withRankDelay(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
-		return max(s.Displaced.NotBefore, s.holdEnds()), Preempted
+		return max(s.Displaced.NotBefore, s.holdEnds(), s.Since.Record, s.Since.Default), Preempted
 	}
 	return c.withRankDelay(s, c.ExpiresAt(s)), Expired
 }
@@ -289,15 +299,16 @@ func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant
 // freeAcquireTime returns when a free lock may be acquired. A candidate that would have to settle waits for a
 // RetryPeriod, because the leader of a deleted lock only has to drain. Lower ranks wait for the rank delay.
 func (c Config) freeAcquireTime(s State) Instant {
-	return max(min(s.Since.Record.After(c.Retry), c.settledAt(s)), c.withRankDelay(s, s.Since.Record))
+	return c.withRankDelay(s, max(s.Since.Record, min(s.Since.Record.After(c.Retry), c.settledAt(s))))
 }
 
-// withRankDelay delays an event that all candidates react to, so that the highest rank acts first.
+// withRankDelay delays an event that all candidates react to, so that the highest rank acts first. In a herd, the
+// candidates of the highest rank need more time, because they take turns.
 func (c Config) withRankDelay(s State, at Instant) Instant {
 	if c.isHighestRank(s) {
 		return at
 	}
-	return at.After(c.RankDelay)
+	return at.After(c.RankDelay + s.Effort.Herd.Window/4)
 }
 
 // BackingOff reports whether this candidate does not campaign after a step-down.

@@ -20,6 +20,7 @@
 //	term          the phases of a term, from the acquisition to the release
 //	call          the call in flight, and until when its answer is of use
 //	effort        the pauses after failed calls
+//	herd          the waits before a write that many candidates send
 //
 // The state diagram in docs shows the phases and the reasons for each transition. TestDecideEnumerated
 // generates it.

@@ -7,6 +7,7 @@ type Efforts struct {
 	Reads    Effort
 	Writes   Effort // all writes except requests
 	Requests Effort // of requests
+	Herd     Herd
 }
 
 // Effort is the success of one kind of call. Reads, writes and requests are separate: a successful read does
@@ -51,6 +52,7 @@ func (c Config) replied(s State, in Input) State {
 	s.Sight = c.pollAfter(s.Sight, in)
 	s.Requesting.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
+	s.Effort.Herd = s.Effort.Herd.won(call.Op)
 	// A reply to a call that was sent after the last change is newer, even with a lower version: a store can
 	// be restored.
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
@@ -101,7 +103,8 @@ func (c Config) failed(s State, call Call, in Input) State {
 }
 
 // conflicted processes a write that met another version. The first one is repeated after a read. Repeated
-// conflicts wait, and a candidate without a watch waits before it reads.
+// conflicts wait. A follower waits before it reads, because its watch probably shows the other version. Without a watch,
+// it waits after repeated conflicts.
 func (c Config) conflicted(s State, call Call, in Input) State {
 	e := s.Effort.of(call.Op)
 	if e.Last.After(2*c.Retry) < in.Now.Mono {
@@ -111,12 +114,13 @@ func (c Config) conflicted(s State, call Call, in Input) State {
 	e.Base = call.Base
 	e.Next = 0
 	switch {
-	case e.Conflicts > 1 && s.Phase == Following && !s.Watch:
-		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in)))
-	case e.Conflicts > 1:
-		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
-	case call.Op == SendRequest:
+	case e.Conflicts == 1 && call.Op == SendRequest:
 		s.Requesting.NotBefore = 0 // it met a renewal, which is not an answer
+	case e.Conflicts > 1 && (s.Phase != Following || s.Watch):
+		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
+	}
+	if s.Phase == Following && (s.Watch || e.Conflicts > 1) {
+		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, max(1, e.Conflicts-1), in)))
 	}
 	return s
 }

@@ -115,7 +115,7 @@ func (c Config) WantsHandover(s State, now Instant) bool {
 // decideRequest sends a handover request and waits for the handover. A challenger with a pending request also
 // polls, because its watch may be late and a nominee has only a RetryPeriod.
 func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
-	at := max(c.requestTime(s, now.Mono), s.Effort.Requests.Next)
+	at := max(c.requestTime(s, now.Mono).After(c.turn(s)), s.Effort.Requests.Next)
 	if at <= now.Mono {
 		annotations := s.Snap.Annotations
 		annotations.Request = c.request(s)
@@ -154,7 +154,16 @@ func (c Config) requestTime(s State, now Instant) Instant {
 		}
 		return s.requestEnds()
 	}
-	return s.Requesting.NotBefore
+	return max(s.Requesting.NotBefore, s.reasonToRequest(now))
+}
+
+// reasonToRequest returns when the reason for a request began.
+func (s State) reasonToRequest(now Instant) Instant {
+	at := max(s.Since.Record, s.Since.Default)
+	if ends := s.holdEnds(); ends <= now {
+		at = max(at, ends)
+	}
+	return at
 }
 
 // request returns the request to write.

@@ -47,6 +47,7 @@ type Since struct {
 	Idle    Instant // the lock had no holder that has written, since then
 
 	Preferred Instant // last change of the candidate that a coordinator prefers
+	Default   Instant // last change of the default revision
 }
 
 // sighting is a snapshot that replaces the known one. It has the differences that several topics need.

@@ -30,7 +30,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Replied:
 		s = c.replied(s, in)
 	case DefaultChanged:
-		s = s.defaultChanged(in.Default)
+		s = s.defaultChanged(in.Default, in.Now.Mono)
 	case Watching, Unwatched:
 		s = c.watching(s, in)
 	case Drained:
@@ -60,6 +60,7 @@ func (c Config) observe(s State, in Input) State {
 	next.Claim = c.observeClaim(s, v)
 	next.Handover = c.observeHandover(s, v)
 	next.Coordination = c.observeCoordination(s, v)
+	next.Effort.Herd = c.observeHerd(s, v)
 	if v.changed {
 		next = c.withoutPauses(next)
 	}
@@ -67,11 +68,12 @@ func (c Config) observe(s State, in Input) State {
 }
 
 // defaultChanged ends the delays that depend on the default revision.
-func (s State) defaultChanged(to DefaultRevision) State {
+func (s State) defaultChanged(to DefaultRevision, now Instant) State {
 	if to != s.Default {
 		s.Displaced = Displaced{}
 		s.Requesting.NotBefore = 0
 		s.Requesting.Count = 0
+		s.Since.Default = now
 	}
 	s.Default = to
 	return s

@@ -298,6 +298,15 @@ var effortBugs = []Bug{
 	{"denial-is-conflict", "refused", Effort, before(func(x *decision) {
 		x.s.Effort.Writes.Base, x.s.Effort.Requests.Base = 0, 0
 	})},
+	{"herd-without-turns", "herd", Effort, before(func(x *decision) { x.s.Effort.Herd = core.Herd{} })},
+	{"herd-never-forgets", "upgrade", Prompt, after(func(x *decision) {
+		switch h := &x.s.Effort.Herd; {
+		case h.Lost > x.old.Effort.Herd.Lost:
+			*h = core.Herd{Window: x.c.Retry / 4, Lost: 2}
+		default:
+			*h = x.old.Effort.Herd
+		}
+	})},
 	{"unbounded-retry-after", "refused", Prompt, afterIf(func(x *decision) bool {
 		return x.in.Kind == core.Replied && x.in.Result == core.Refused && x.old.Flight.Op > core.Read && x.in.RetryAfter > 0
 	}, func(x *decision) {

@@ -86,6 +86,9 @@ func (w *world) committed(c *call, _, now view) {
 	if c.op == core.HandOver && w.mode.Net == 0 && !w.mode.Slow {
 		w.checkNominee(now)
 	}
+	if c.op == core.Release {
+		w.checks.herd.event()
+	}
 	if c.op != core.Release || w.mode.Slow || w.mode.Net > 0 || w.mode.Edits > 0 || w.mode.Peers > 0 || w.mode.Refusals > 0 || w.mode.Lag > 0 || w.mode.Silences > 0 {
 		return // other modes have valid reasons to wait
 	}

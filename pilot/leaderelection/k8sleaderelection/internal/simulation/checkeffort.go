@@ -33,6 +33,7 @@ const (
 type efforts struct {
 	callsLeft, linesLeft budget
 	causes               int
+	lostRaces            int  // in a row
 	refused              bool // since refusedAt, every write failed
 	refusedAt            Time
 	failing              [callKinds]bool // as last reported

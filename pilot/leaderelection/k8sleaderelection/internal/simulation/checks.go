@@ -17,6 +17,7 @@ type checks struct {
 	handovers   budget
 	nominations budget
 	leader      string // process that last started run functions
+	herd        herd
 }
 
 // mayAct reports whether p could be acting now.
@@ -197,6 +198,7 @@ func (p *process) acknowledged(call *call) {
 // answered is called before p processes the end of a call.
 func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	now := c.w.now
+	c.countRace(p, call, result)
 	if result == core.Unknown && p.hit(kindOf(call.op)) == nil || now.since(call.sentAt) > slow {
 		p.troubledAt = now
 	}

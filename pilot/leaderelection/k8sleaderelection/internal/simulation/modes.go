@@ -7,6 +7,8 @@ type Mode struct {
 	Name   string
 	Ranked bool // keys are revisions, and one is the default
 
+	Crowd int // additional nodes, so that many candidates react to each event
+
 	Flips   int // changes of the default revision
 	Edits   int // by a user: deleted, emptied, corrupted, overwritten
 	Labels  int // edits of other metadata
@@ -133,6 +135,7 @@ var Modes = []Mode{
 		Name: "slow-bad", Slow: true, Deaths: 6, Ranked: true, Remote: 0.2, Flips: 3, Stops: 6, Edits: 2, Pauses: 2, Outages: 1, Cuts: 3, Orders: 1,
 		Net: 0.06, Drop: 0.05, Late: 0.06, Forbidden: 0.15, Fail: 0.1, LateStart: 0.3,
 	},
+	{Name: "herd", Ranked: true, Crowd: 40, Flips: 4, Stops: 80},
 	{Name: "witness-mixed", Ranked: true, Witness: 0.7, Peers: 0.3, Flips: 3, Stops: 12, Labels: 2, LateStart: 0.2},
 }
 

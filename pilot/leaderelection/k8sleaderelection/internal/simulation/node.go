@@ -39,7 +39,10 @@ type node struct {
 const maxSkew = delta * 0.95
 
 func (w *world) newNode() *node {
-	n := &node{w: w, name: fmt.Sprintf("pod-%c", 'a'+len(w.nodes)), key: w.revision()}
+	n := &node{w: w, name: fmt.Sprintf("pod-%c", 'a'+len(w.nodes)%26), key: w.revision()}
+	if round := len(w.nodes) / 26; round > 0 {
+		n.name += fmt.Sprint(round)
+	}
 	if w.mode.External {
 		n.key = fmt.Sprintf("v%d", 1+w.rng.IntN(3))
 	}
@@ -266,6 +269,9 @@ func (n *node) end(why string) {
 	}
 	n.w.tracef("%s ends: %s", p, why)
 	n.w.happened(1)
+	if p.work {
+		n.w.checks.herd.event()
+	}
 	p.ended, p.work, p.alive, p.gate = true, false, false, core.Validity{}
 	n.w.checks.busyAt = n.w.now
 	n.p, n.held = nil, nil

@@ -113,6 +113,7 @@ func Run(o Options) Result {
 	w.end = w.rest.add(w.timing.quiet)
 	w.store.w, w.checks.w = w, w
 	w.checks.handovers.left, w.checks.nominations.left = handoverBudget, handoverBudget
+	w.checks.herd.left = herdBurst
 	if w.rng.IntN(3) > 0 {
 		w.syncWait = 3 * time.Second
 	}
@@ -138,7 +139,7 @@ func (w *world) build() {
 		w.defaultRevision = core.DefaultRevision{Synced: true, Revision: w.revision()}
 	}
 	first := w.end
-	for i := range 3 + w.rng.IntN(3) {
+	for i := range 3 + w.rng.IntN(3) + w.mode.Crowd {
 		n := w.newNode()
 		if i > 0 && w.chance(w.mode.Peers) {
 			n.kind = w.mode.peerKind()
@@ -207,6 +208,7 @@ func (w *world) tracef(format string, args ...any) {
 func (w *world) setDefault(revision string) {
 	w.defaultRevision = core.DefaultRevision{Synced: true, Revision: revision}
 	w.happened(2)
+	w.checks.herd.event()
 	w.checks.busyAt = w.now // a settling holder may be preempted, and the next one settles again
 	w.tracef("default revision is now %s", revision)
 	for _, n := range w.nodes {
