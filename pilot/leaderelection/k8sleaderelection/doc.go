@@ -60,5 +60,5 @@
 // The decisions are a pure function in internal/core. This package is the loop around it, in the goroutine of Run or
 // Campaign. Watch events, replies, run functions and a timer are its inputs. For each input the loop reads the clocks, calls
 // Step, and applies the action: first the gate, then the run functions, at most one API call, and the timer. It never
-// waits for the network.
+// waits for the network or for code of the caller, except a Gate and a Witness: other goroutines call that.
 package k8sleaderelection
