@@ -8,5 +8,7 @@
 // response has no version. It is compared by time stamps, and the result is then approximate: a write counts as late only if
 // its request arrived after the term had ended, by the clocks of the API servers.
 //
+// A log that lacks something, or that two rules explain differently, does not suffice: it neither convicts nor acquits.
+//
 // A term begins with a candidate's own write that names it as holder. The rules are listed at type Rule.
 package audit

@@ -80,7 +80,7 @@ type attribution struct {
 	rivals map[string][]Lock
 	// found counts the writes without a given guard. Writers of another namespace can have the same matter.
 	found map[claim]*coverage
-	// objects has the objects of matters that no lock guards, and whether a leader wrote them.
+	// objects has the objects that a leader wrote, without those of a given guard.
 	objects map[string]bool
 	// unclear counts the writes of candidates by matter that belong to no lock. disputed counts the writes that are late for one
 	// possible lock only, or of objects that a leader also wrote. foreign counts the writes of several candidates of one address.
@@ -100,7 +100,7 @@ type coverage struct {
 }
 
 // clear reports whether the holder makes the writes. Replicas that never held the lock do not make them.
-func (c *coverage) clear() bool { return c != nil && c.held > 0 && c.held >= 4*c.unelected }
+func (c *coverage) clear() bool { return c.held >= 4*c.unelected }
 
 // attribute counts the writes that no guard names.
 func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution {
@@ -135,14 +135,12 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 	return a
 }
 
-// findObjects finds the objects that leaders wrote, of the matters that no lock guards.
+// findObjects finds the objects that leaders wrote, without those of a given guard.
 func (a *attribution) findObjects() {
 	for w := range a.history.All() {
-		if !a.judged(w) || len(a.byGuard(w)) > 0 || len(a.learned(w.account, w.matter())) > 0 {
-			continue
+		if a.judged(w) && len(a.byGuard(w)) == 0 && a.leads(w) {
+			a.objects[w.object()] = true
 		}
-		key := w.object()
-		a.objects[key] = a.objects[key] || a.leads(w)
 	}
 }
 
@@ -167,7 +165,7 @@ func (a *attribution) learned(account, matter string) (locks []Lock) {
 	most := 0
 	for _, lock := range a.rivals[account] {
 		c := a.found[claim{matter, lock}]
-		if !c.clear() || len(c.pods) < most {
+		if c == nil || c.held == 0 || len(c.pods) < most {
 			continue
 		}
 		if len(c.pods) > most {
@@ -212,22 +210,24 @@ func (a *attribution) guards(w Write) []Lock {
 		return locks
 	}
 	locks := a.learned(w.account, w.matter())
-	late := 0
+	late, clear := 0, 0
 	for _, lock := range locks {
 		if _, in := a.books[lock].own(w); in == after {
 			late++
 		}
+		if a.found[claim{w.matter(), lock}].clear() {
+			clear++
+		}
 	}
 	switch {
-	case len(locks) == 0 && a.objects[w.object()] && !a.leads(w):
-		a.disputed[w.matter()]++
-	case len(locks) == 0:
+	case clear == 0 && (late == 0 || !a.objects[w.object()]):
 		a.unclear[w.matter()]++
-	case late > 0 && late < len(locks):
+	case clear == 0, late > 0 && late < len(locks), late > 0 && clear < len(locks):
 		a.disputed[w.matter()]++
-		return nil
+	default:
+		return locks
 	}
-	return locks
+	return nil
 }
 
 // leads reports whether the writer leads an election of its account.

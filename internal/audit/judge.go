@@ -157,6 +157,14 @@ func (b *book) own(w Write) (*Term, place) {
 	return t, inside
 }
 
+// proved reports whether the write is between two writes of one term of another pod. Then no write of the lock that the log lacks makes
+// its writer the leader.
+func (b *book) proved(w Write) bool {
+	return b != nil && slices.ContainsFunc(b.Terms, func(t Term) bool {
+		return t.Pod != w.Pod && w.compare(t.Start) > 0 && w.compare(t.last) < 0
+	})
+}
+
 // next returns the first term of another pod after a term, or after the beginning of the log.
 func (b *book) next(own *Term, pod string) *Term {
 	if b == nil || own == nil {

@@ -108,13 +108,16 @@ type examination struct {
 	courses map[Lock]*Course
 	report  Report
 	groups  map[group]*Finding
+	// unproved counts the breaches that a lost write of the lock may explain.
+	unproved map[Lock]int
+	evidence *attribution
 }
 
 // Examine judges a log.
 func Examine(log *Log, options Options) Report {
 	h := log.History()
 	x := &examination{
-		Options: options, history: h, courses: h.Courses(), groups: map[group]*Finding{},
+		Options: options, history: h, courses: h.Courses(), groups: map[group]*Finding{}, unproved: map[Lock]int{},
 		report: Report{Events: log.Events, Writes: len(log.entries), Locks: []LockReport{}, Findings: []Finding{}, Incomplete: []string{}, Notes: []string{}},
 	}
 	if why := h.clusters(); why != "" {
@@ -133,6 +136,7 @@ func Examine(log *Log, options Options) Report {
 	guards := func(w Write) []Lock {
 		return slices.DeleteFunc(a.guards(w), func(l Lock) bool { return !x.wanted(l) })
 	}
+	x.evidence = a
 	result := Judge(h, x.courses, guards, x.breach)
 	x.report.NotJudged = a.unclear
 	x.report.ByTime = result.ByTime
@@ -152,10 +156,6 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 	add := func(format string, args ...any) {
 		x.report.Incomplete = append(x.report.Incomplete, fmt.Sprintf(format, args...))
 	}
-	for _, matter := range slices.Sorted(maps.Keys(a.disputed)) {
-		add("%d writes of %s are breaches if the lock that they suggest guards them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
-			a.disputed[matter], matter)
-	}
 	for _, account := range slices.Sorted(maps.Keys(a.foreign)) {
 		add("%d writes of %s are of several candidates with one address, which a log cannot distinguish", a.foreign[account], account)
 	}
@@ -167,7 +167,14 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 			}
 		}
 	}
+	for _, matter := range slices.Sorted(maps.Keys(a.disputed)) {
+		add("%d writes of %s are breaches if the lock that they suggest guards them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
+			a.disputed[matter], matter)
+	}
 	for _, lock := range x.history.Locks() {
+		if n := x.unproved[lock]; n > 0 {
+			add("%d writes of pods that did not hold %v by the writes of the lock that the log has", n, lock)
+		}
 		if n := late[lock]; n > 0 {
 			add("%d writes of pods that did not hold %v have no logged result", n, lock)
 		}
@@ -176,8 +183,18 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 
 func (x *examination) wanted(l Lock) bool { return x.Lock == "" || x.Lock == l.Name }
 
+// lacksWrites reports whether the log lost writes, which may be of a lock.
+func (x *examination) lacksWrites(lock Lock) bool {
+	log := x.history.log
+	return log.Broken > 0 || len(log.Truncated) > 0 || len(x.courses[lock].Gaps) > 0
+}
+
 // breach adds a write to its finding.
 func (x *examination) breach(b Breach) {
+	if x.lacksWrites(b.Lock) && !(x.evidence.books[b.Lock].proved(b.Write) && len(x.evidence.byGuard(b.Write)) > 0) {
+		x.unproved[b.Lock]++
+		return
+	}
 	key := group{b.Lock, b.Pod, b.Own}
 	f := x.groups[key]
 	if f == nil {

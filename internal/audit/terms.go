@@ -38,6 +38,7 @@ type Term struct {
 
 	uid         string
 	transitions int
+	last        Point // the holder's last own write of the record
 }
 
 // Course is the sequence of the terms of a lock.
@@ -153,9 +154,10 @@ func (c *Course) record(w Write, r content, current *Term, aliases map[string]st
 			c.Until = w.Answered
 		}
 		current.To = w.Answered
+		current.last = w.Point
 	case current == nil && r.holder != "" && own:
 		c.Terms = append(c.Terms, Term{
-			Lock: w.lockID(), Pod: pod, Key: r.key, Start: w.Point, To: w.Answered, Began: began, uid: w.UID, transitions: r.transitions,
+			Lock: w.lockID(), Pod: pod, Key: r.key, Start: w.Point, To: w.Answered, Began: began, uid: w.UID, transitions: r.transitions, last: w.Point,
 		})
 	}
 }

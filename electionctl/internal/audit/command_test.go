@@ -107,11 +107,15 @@ func TestAudit_ExitCodes(t *testing.T) {
 	newer := file("audit-2.log", strings.Join(convicting[3:], ""))
 	truncated := file("audit.log.gz", packed.String()[:packed.Len()-9])
 	noData := file("no-data.log.gz", packed.String()[:12])
-	var cut bytes.Buffer
-	zip = gzip.NewWriter(&cut)
-	_, _ = zip.Write([]byte(strings.Join(convicting, "")))
-	_ = zip.Close()
-	convicted := file("late.log.gz", cut.String()[:cut.Len()-9])
+	cut := func(name, text string) string {
+		var packed bytes.Buffer
+		zip := gzip.NewWriter(&packed)
+		_, _ = zip.Write([]byte(text))
+		_ = zip.Close()
+		return file(name, packed.String()[:packed.Len()-9])
+	}
+	// The next leader wrote before and after the finding, so no lost line can explain it.
+	proved := played(t, late+"; lock canary-1 canary-1 2")
 	const guard = "--guard=bundles=configmaps:bundle"
 	for name, c := range map[string]struct {
 		input string
@@ -134,7 +138,8 @@ func TestAudit_ExitCodes(t *testing.T) {
 		"rotated, in order":       {"", []string{guard, older, newer}, 1, "1 finding"},
 		"rotated, out of order":   {"", []string{guard, newer, older}, 1, "1 finding"},
 		"rotated, without oldest": {"", []string{guard, newer}, 0, ""},
-		"findings, truncated":     {"", []string{guard, newer, older, convicted}, 1, "1 finding"},
+		"findings, truncated":     {"", []string{guard, file("late.log", proved), cut("late.log.gz", proved)}, 1, "1 finding"},
+		"finding by a lost line":  {"", []string{guard, newer, older, cut("late-1.log.gz", played(t, late))}, 2, "by the writes of the lock that the log has"},
 		"locks only":              {played(t, "lock stable-1 stable-1 1"), []string{"-"}, 2, "no other write of their candidates"},
 		"other lock":              {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
 		"invalid guard":           {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},
