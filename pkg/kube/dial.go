@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +32,9 @@ type request struct {
 
 type requestKey struct{}
 
-// target is the address of connections, and whether the set-up includes TLS.
+// target is the address of connections, with their settings, and whether the set-up includes TLS.
 type target struct {
+	like             *http.Transport
 	tls              bool
 	network, address string
 }

@@ -28,6 +28,9 @@ const (
 	writeTimeout = 10 * time.Second
 	// streamTimeout is the longest time until a stream begins.
 	streamTimeout = 30 * time.Second
+	// spareTime is how long a spare generation waits for the next second attempt. A failure of the network can end the connections of
+	// both generations, so an older spare is of no use.
+	spareTime = 10 * time.Second
 )
 
 // pool has the connections for one kind of request. New requests use the present generation. The second attempt of a request uses the
@@ -38,7 +41,7 @@ type pool struct {
 
 	mu             sync.Mutex
 	present, spare *generation
-	setups         map[target]*setups // for the settings of these generations
+	setups         map[target]*setups
 }
 
 // generation is a set of connections that requests share until a request on one of them times out.
@@ -47,7 +50,8 @@ type generation struct {
 	like *http.Transport
 
 	mu      sync.Mutex
-	used    int // number of requests
+	used    int       // number of requests
+	last    time.Time // when the last request began
 	retired bool
 	open    map[*connection]struct{}
 }
@@ -57,20 +61,37 @@ func (p *pool) take(second bool) *generation {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	like := p.like.settings()
-	if p.present != nil && p.present.like != like {
+	if p.present != nil && p.present.like != like || p.spare != nil && p.spare.like != like {
 		p.clear()
 	}
-	g := &p.present
-	if second {
-		g = &p.spare
+	if !second {
+		p.present = p.use(p.present)
+		return p.present
 	}
-	if *g == nil {
-		*g = p.generation(like)
+	if p.spare != nil && p.spare.isOlder(spareTime) {
+		p.spare.retire()
+		p.spare = nil
 	}
-	(*g).mu.Lock()
-	defer (*g).mu.Unlock()
-	(*g).used++
-	return *g
+	p.spare = p.use(p.spare)
+	return p.spare
+}
+
+// use returns g, or a new generation, for one more request.
+func (p *pool) use(g *generation) *generation {
+	if g == nil {
+		g = p.generation(p.like.settings())
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.used++
+	g.last = time.Now() //nolint:forbidigo // the age of a spare generation
+	return g
+}
+
+func (g *generation) isOlder(age time.Duration) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return time.Since(g.last) > age //nolint:forbidigo // the age of a spare generation
 }
 
 // clear retires all generations. The caller holds mu.
@@ -98,10 +119,10 @@ func (p *pool) generation(like *http.Transport) *generation {
 		g.ResponseHeaderTimeout = streamTimeout
 	}
 	g.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return p.to(target{false, network, address}, g).get(ctx, g)
+		return p.to(target{like, false, network, address}, g).get(ctx, g)
 	}
 	g.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		return p.to(target{true, network, address}, g).get(ctx, g)
+		return p.to(target{like, true, network, address}, g).get(ctx, g)
 	}
 	return g
 }
@@ -111,7 +132,7 @@ func (p *pool) to(t target, g *generation) *setups {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.setups[t]
-	if s == nil || p.like.settings() != g.like {
+	if s == nil {
 		s = &setups{connect: func(ctx context.Context) (net.Conn, error) { return p.connect(ctx, t, g) }}
 		if p.setups == nil {
 			p.setups = map[target]*setups{}

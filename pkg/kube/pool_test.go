@@ -324,3 +324,41 @@ func TestRoundTrip_Retires(t *testing.T) {
 		}
 	}
 }
+
+// A spare generation that was not used for a while is not used again.
+func TestTake_OldSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pool{like: fixed{&http.Transport{}}}
+		spare := p.take(true)
+		time.Sleep(spareTime)
+		if p.take(true) != spare {
+			t.Error("a young spare is not used")
+		}
+		time.Sleep(spareTime + 1)
+		if p.take(true) == spare || !spare.retired {
+			t.Error("an old spare is used")
+		}
+	})
+}
+
+// Connections with the settings of before are not used after client-go has replaced them.
+func TestTake_NewSettings(t *testing.T) {
+	model := &replaced{like: &http.Transport{}}
+	p := &pool{like: model}
+	present, spare := p.take(false), p.take(true)
+	before := p.to(target{like: model.like}, present)
+	model.like = &http.Transport{}
+	if p.take(true) == spare || p.take(false) == present || !spare.retired || !present.retired {
+		t.Error("a generation has the settings of before")
+	}
+	old := p.to(target{like: present.like}, present) // a request that began before
+	if next := p.to(target{like: model.like}, p.present); next == before || next == old {
+		t.Error("a set-up has the settings of before")
+	}
+}
+
+// replaced is a model whose settings change.
+type replaced struct{ like *http.Transport }
+
+func (r *replaced) settings() *http.Transport { return r.like }
+func (*replaced) refresh(context.Context)     {}

@@ -66,7 +66,7 @@ var scenarios = []scenario{
 		}()
 		return r.Made, nil
 	}},
-	{"every second connection dead", false, func(_ *lab, config *rest.Config, _ time.Duration, end context.Context, leads func(context.Context)) (func() int, error) {
+	{"every second connection dead", false, func(l *lab, config *rest.Config, _ time.Duration, end context.Context, leads func(context.Context)) (func() int, error) {
 		hole, err := blackHole(end)
 		if err != nil {
 			return nil, err
@@ -75,6 +75,11 @@ var scenarios = []scenario{
 		if err != nil {
 			return nil, err
 		}
+		server, err := url.Parse(l.admin.Host)
+		if err != nil {
+			return nil, err
+		}
+		config.ServerName = server.Hostname()
 		go func() {
 			leads(end)
 			r.Present(relay.Silent)
