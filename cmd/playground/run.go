@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/apirequest"
-	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
 
@@ -134,8 +134,8 @@ Each replica has this page at port %d of its address in the table. Try in anothe
 		{"make " + other + " the default revision", fmt.Sprintf("%s -n %s upgrade tags %s --set default=%s",
 			shortest(set.rollout.Helm), rollout.Namespace, shortest(filepath.Join(set.rollout.Charts, "tags")), other)},
 		{"scale a revision", kubectl + " scale deployment pilot-stable --replicas=3"},
-		{"delete the Pods of a revision", kubectl + " delete pod -l " + revisions.Label + "=stable"},
-		{"read the logs", kubectl + " logs -l " + revisions.Label + "=stable --prefix --tail=3"},
+		{"delete the Pods of a revision", kubectl + " delete pod -l " + tagging.Label + "=stable"},
+		{"read the logs", kubectl + " logs -l " + tagging.Label + "=stable --prefix --tail=3"},
 		{"delete a lock", kubectl + " delete " + lock + " " + rollout.NamespaceElection},
 		{"create a namespace and see the ConfigMap that the leader creates in it", kubectl + " create namespace hello\n   " +
 			shortest(r.Cluster.Kubectl()) + " -n hello get configmap istio-ca-root-cert"},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/tests/cluster/node"
 	"incumbent.dev/incumbent/tests/upgrade/rollout"
 )
@@ -64,8 +64,8 @@ func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gat
 	for i := range replicas.Items {
 		v.replicas[replicas.Items[i].Name] = replicaOf(&replicas.Items[i], pods)
 	}
-	if tag, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, revisions.DefaultTagWebhook(rollout.Namespace), metav1.GetOptions{}); err == nil {
-		v.defaultRevision = revisions.DefaultRevision(rollout.Namespace, tag)
+	if tag, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, tagging.DefaultTagWebhook(rollout.Namespace), metav1.GetOptions{}); err == nil {
+		v.defaultRevision = tagging.DefaultRevision(rollout.Namespace, tag)
 	}
 	if ingress, err := client.NetworkingV1().Ingresses(rollout.Shop).Get(ctx, "web-1", metav1.GetOptions{}); err == nil {
 		for _, address := range ingress.Status.LoadBalancer.Ingress {
@@ -77,7 +77,7 @@ func look(ctx context.Context, client kubernetes.Interface, pods []node.Pod, gat
 }
 
 func replicaOf(pod *corev1.Pod, pods []node.Pod) replica {
-	r := replica{revision: pod.Labels[revisions.Label], ready: "no"}
+	r := replica{revision: pod.Labels[tagging.Label], ready: "no"}
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 			r.ready = "yes"

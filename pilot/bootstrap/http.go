@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"incumbent.dev/incumbent/internal/inspect"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 const (
@@ -144,7 +143,7 @@ func (s *Server) ready() error {
 		s.reached.Store(true)
 		return nil
 	}
-	reporter, ok := s.watcher.(revisions.Reporter)
+	reporter, ok := s.watcher.(interface{ Problem() error })
 	if !ok {
 		return errNotReached
 	}

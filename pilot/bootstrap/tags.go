@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
 
@@ -32,7 +33,7 @@ type tags struct {
 	changed apirequest.Signal // has capacity one
 	log     *slog.Logger
 	// event records an Event about a claim, once for all processes.
-	event    func(ctx context.Context, about revisions.Claim, name, message string)
+	event    func(ctx context.Context, about tagging.Claim, name, message string)
 	reported apirequest.Reported[string] // the conflicts, by tag
 }
 
@@ -52,7 +53,7 @@ func (s *site) followTags(rows []election) {
 	}
 }
 
-func newTags(watcher revisions.Tags, log *slog.Logger, event func(context.Context, revisions.Claim, string, string)) *tags {
+func newTags(watcher revisions.Tags, log *slog.Logger, event func(context.Context, tagging.Claim, string, string)) *tags {
 	t := &tags{
 		watcher: watcher, known: make(chan struct{}), changed: apirequest.NewSignal(),
 		log: log, event: event,
@@ -112,9 +113,9 @@ func (t *tags) reportNow(ctx context.Context) {
 }
 
 // claimEvent records an Event about a claim.
-func (s *site) claimEvent(ctx context.Context, about revisions.Claim, name, message string) {
+func (s *site) claimEvent(ctx context.Context, about tagging.Claim, name, message string) {
 	version := admissionv1.SchemeGroupVersion
-	if about.Kind == revisions.ServiceKind {
+	if about.Kind == tagging.ServiceKind {
 		version = corev1.SchemeGroupVersion
 	}
 	s.events.once(ctx, name, &corev1.ObjectReference{

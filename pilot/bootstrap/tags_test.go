@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pkg/revisions"
 )
@@ -20,7 +21,7 @@ import (
 type fakeTags struct {
 	revisions.Tags
 	handlers []revisions.TagHandler
-	now      atomic.Pointer[[]revisions.Conflict]
+	now      atomic.Pointer[[]tagging.Conflict]
 	asked    atomic.Int32
 	current  chan struct{} // closed when the tags are current
 }
@@ -30,7 +31,7 @@ func (w *fakeTags) HasSynced() bool                   { return true }
 func (w *fakeTags) AddHandler(h revisions.TagHandler) { w.handlers = append(w.handlers, h) }
 func (w *fakeTags) IsMine(metav1.ObjectMeta) bool     { return true }
 func (w *fakeTags) HasTag(string) bool                { return true }
-func (w *fakeTags) Conflicts() []revisions.Conflict   { return *w.now.Load() }
+func (w *fakeTags) Conflicts() []tagging.Conflict     { return *w.now.Load() }
 func (w *fakeTags) AwaitCurrent(ctx context.Context) {
 	w.asked.Add(1)
 	select {
@@ -41,22 +42,22 @@ func (w *fakeTags) AwaitCurrent(ctx context.Context) {
 
 // A conflict that lasts is reported once, and its end once. A conflict during a change is not reported.
 func TestTags_ReportConflict(t *testing.T) {
-	claim := func(revision, name string) revisions.Claim {
-		return revisions.Claim{Tag: "default", Revision: revision, Kind: revisions.WebhookKind, Name: name, UID: "u"}
+	claim := func(revision, name string) tagging.Claim {
+		return tagging.Claim{Tag: "default", Revision: revision, Kind: tagging.WebhookKind, Name: name, UID: "u"}
 	}
-	conflict := []revisions.Conflict{{Used: claim("stable", "a"), Others: []revisions.Claim{claim("canary", "b")}}}
+	conflict := []tagging.Conflict{{Used: claim("stable", "a"), Others: []tagging.Claim{claim("canary", "b")}}}
 	synctest.Test(t, func(t *testing.T) {
 		var log harness.Log
 		var events []string
 		watcher := &fakeTags{}
-		watcher.now.Store(new([]revisions.Conflict))
-		tags := newTags(watcher, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, about revisions.Claim, name, message string) {
+		watcher.now.Store(new([]tagging.Conflict))
+		tags := newTags(watcher, slog.New(slog.NewTextHandler(&log, nil)), func(_ context.Context, about tagging.Claim, name, message string) {
 			events = append(events, about.Name+" "+name+" "+message)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- tags.run(ctx) }()
-		change := func(now []revisions.Conflict, lasts time.Duration) {
+		change := func(now []tagging.Conflict, lasts time.Duration) {
 			watcher.now.Store(&now)
 			watcher.handlers[0](sets.New("stable"))
 			<-time.After(lasts)

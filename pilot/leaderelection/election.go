@@ -67,9 +67,6 @@ type LeaderElection struct {
 	checks    []func(context.Context) error
 }
 
-// ErrRunning is returned by RunContext if the election is already running.
-var ErrRunning = k8sleaderelection.ErrRunning
-
 // New returns an election that does not run yet. The error lists everything that is invalid in cfg.
 func New(client kube.Client, cfg Config) (*LeaderElection, error) {
 	l := newElection(client, cfg)

@@ -141,7 +141,7 @@ func TestRunContext(t *testing.T) {
 		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.Live() {
 			t.Errorf("campaigns before the warm-up has ended: %v", s.leases.Requests())
 		}
-		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
+		if err := a.RunContext(t.Context()); !errors.Is(err, k8sleaderelection.ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("a second concurrent run: %v", err)
 		}
 		if err := a.Quit(); err != nil || len(s.leases.Requests()) > 0 {
@@ -153,7 +153,7 @@ func TestRunContext(t *testing.T) {
 		if !a.Live() {
 			t.Error("does not lead after the warm-up")
 		}
-		if err := a.RunContext(t.Context()); !errors.Is(err, ErrRunning) {
+		if err := a.RunContext(t.Context()); !errors.Is(err, k8sleaderelection.ErrRunning) {
 			t.Errorf("a second concurrent run: %v", err)
 		}
 		a.Stop(t)

@@ -17,7 +17,7 @@ import (
 // RunContext takes part in the election until ctx ends, for any number of terms. It returns after the run
 // functions have returned and the lock was released. It returns nil after an orderly stop. Otherwise it
 // returns the error of an invalid Config, of a warm-up function, or of the run functions in the last term.
-// The error wraps ErrRunning if the election is already running, and k8sleaderelection.ErrStuckDrain if run
+// The error wraps k8sleaderelection.ErrRunning if the election is already running, and k8sleaderelection.ErrStuckDrain if run
 // functions did not return in time.
 func (l *LeaderElection) RunContext(ctx context.Context) error {
 	err := l.runUntil(ctx)
@@ -66,7 +66,7 @@ func (l *LeaderElection) begin() error {
 		return l.invalid
 	}
 	if !l.running.CompareAndSwap(false, true) {
-		return l.wrap(ErrRunning)
+		return l.wrap(k8sleaderelection.ErrRunning)
 	}
 	l.warmed.Store(false)
 	return nil
@@ -145,7 +145,10 @@ func (l *LeaderElection) followDefault() (unfollow func()) {
 	if watcher == nil || l.cfg.PerRevision && l.cfg.Predecessor == nil {
 		return func() {}
 	}
-	if w, ok := watcher.(revisions.Subscribable); ok {
+	// The watchers of package revisions have this method.
+	if w, ok := watcher.(interface {
+		Subscribe(handler revisions.DefaultHandler) (unsubscribe func())
+	}); ok {
 		return w.Subscribe(func(string) { l.refresh() })
 	}
 	l.followOnce.Do(func() { watcher.AddHandler(func(string) { l.refresh() }) })

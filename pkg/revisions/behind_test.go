@@ -12,7 +12,7 @@ import (
 )
 
 // waited returns the duration of AwaitCurrent, at most a minute.
-func waited(t *testing.T, r Awaiter) time.Duration {
+func waited(t *testing.T, r awaiter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -67,12 +67,12 @@ func TestAwaitCurrent(t *testing.T) {
 						s.EndWatches()
 						synctest.Wait()
 					}
-					if got := waited(t, w.(Awaiter)); got < at.want[0] || got > at.want[1] {
+					if got := waited(t, w.(awaiter)); got < at.want[0] || got > at.want[1] {
 						t.Errorf("%s it is waited for %v, want %v", at.what, got, at.want)
 					}
 				}
 				end()
-				if got := waited(t, w.(Awaiter)); got > 0 {
+				if got := waited(t, w.(awaiter)); got > 0 {
 					t.Errorf("after its end it is waited for %v", got)
 				}
 			})

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -28,22 +29,15 @@ type DefaultWatcher interface {
 // DefaultHandler receives the default revision, or "" if there is none.
 type DefaultHandler func(string)
 
-// Subscribable is implemented by the DefaultWatchers of this package, for users that end before the watcher.
-type Subscribable interface {
-	// Subscribe adds a handler like AddHandler, and unsubscribe removes it. No call of handler begins after unsubscribe has
-	// returned. unsubscribe does not wait for a running call.
-	Subscribe(handler DefaultHandler) (unsubscribe func())
-}
-
 // NewDefaultWatcher returns a watcher of the webhook DefaultTagWebhook. revision is the revision of this process, for the log.
 func NewDefaultWatcher(client kube.Client, revision string, istioNamespace string) DefaultWatcher {
 	return NewDefault(client, Config{Revision: revision, Namespace: istioNamespace})
 }
 
-// NewDefault returns a watcher with a complete Config. The watcher also implements Reporter, Awaiter and Subscribable.
+// NewDefault returns a watcher with a complete Config. It also has the methods Problem and Subscribe.
 func NewDefault(client kube.Client, config Config) DefaultWatcher {
 	config = config.withDefaults()
-	names := DefaultTagWebhooks(config.Namespace)
+	names := tagging.DefaultTagWebhooks(config.Namespace)
 	if !config.Fallback {
 		names = names[:1]
 	}
@@ -78,7 +72,7 @@ type defaultWatcher struct {
 
 // of returns the suffix of verbs in reports about a webhook.
 func (w *defaultWatcher) of(name string) string {
-	if name == DefaultTagWebhook("") || len(w.names) == 1 {
+	if name == tagging.DefaultTagWebhook("") || len(w.names) == 1 {
 		return ""
 	}
 	return " " + name
@@ -120,9 +114,9 @@ func (w *defaultWatcher) revision() string {
 		}
 	}
 	if !w.config.Fallback && len(hooks) > 0 {
-		return Named(hooks[0].Labels)
+		return tagging.Named(hooks[0].Labels)
 	}
-	return DefaultRevision(w.config.Namespace, hooks...)
+	return tagging.DefaultRevision(w.config.Namespace, hooks...)
 }
 
 func (w *defaultWatcher) post(revision string) {
@@ -144,7 +138,8 @@ func (w *defaultWatcher) GetDefault() string {
 
 func (w *defaultWatcher) AddHandler(handler DefaultHandler) { w.Subscribe(handler) }
 
-// Subscribe implements Subscribable.
+// Subscribe adds a handler like AddHandler, and unsubscribe removes it, for users that end before the watcher. No call of handler begins
+// after unsubscribe has returned. unsubscribe does not wait for a running call.
 func (w *defaultWatcher) Subscribe(handler DefaultHandler) (unsubscribe func()) {
 	if handler == nil {
 		w.log.Error("handler is nil; ignored it")

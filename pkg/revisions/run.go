@@ -13,19 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
 
 const (
-	// Label is the label with the revision of a webhook or of any other object.
-	Label = "istio.io/rev"
-	// TagLabel is the label with a tag of the revision of a webhook or of a Service.
-	TagLabel = "istio.io/tag"
-	// unnamed is the revision of an empty name.
-	unnamed = "default"
-	// usualNamespace is the namespace whose default tag has no suffix.
-	usualNamespace = "istio-system"
 	// pollInterval is the default of Config.PollInterval.
 	pollInterval = 5 * time.Second
 	// longestPause is the longest pause after a failed request.
@@ -48,29 +41,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Revision = cmp.Or(c.Revision, unnamed)
-	c.Namespace = cmp.Or(c.Namespace, usualNamespace)
+	c.Revision = cmp.Or(c.Revision, tagging.Unnamed)
+	c.Namespace = cmp.Or(c.Namespace, tagging.UsualNamespace)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.PollInterval <= 0 {
 		c.PollInterval = pollInterval
 	}
 	return c
-}
-
-// Reporter is implemented by the watchers of this package.
-type Reporter interface {
-	// Problem returns the errors of requests that fail now, because a permission is missing or the server does not respond. It
-	// returns nil if none fails. A watcher with a problem can be in sync, by means of another permission.
-	Problem() error
-}
-
-// Awaiter is implemented by the watchers of this package, for controllers whose writes depend on the default revision or on tags.
-type Awaiter interface {
-	// AwaitCurrent returns immediately while the watcher sees or polls changes. If a watch has ended, for example because the API
-	// server restarts, AwaitCurrent waits until all objects have been read again. Until then the watcher may be wrong, and a write
-	// that depends on it may revert a write of the right revision. It waits until ctx ends, and at most two minutes after the end
-	// of the watch.
-	AwaitCurrent(ctx context.Context)
 }
 
 type (
@@ -89,10 +66,11 @@ type runner struct {
 	behind  *behind
 }
 
-// Problem implements Reporter.
+// Problem returns the errors of requests that fail now, because a permission is missing or the server does not respond. It returns nil
+// if none fails. A watcher with a problem can be in sync, by means of another permission.
 func (r *runner) Problem() error { return r.trouble.Problem() }
 
-// AwaitCurrent implements Awaiter.
+// AwaitCurrent implements Tags.
 func (r *runner) AwaitCurrent(ctx context.Context) { r.behind.await(ctx) }
 
 func newRunner(client kube.Client, log *slog.Logger, poll time.Duration, instead map[string]string) *runner {

@@ -1,6 +1,7 @@
 package revisions
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -55,7 +57,7 @@ func forbid(s *apiserver.Server, all ...string) {
 func put(s *apiserver.Server, item webhook) { s.Put(&item) }
 
 func revisionHook(name, revision string) webhook {
-	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{Label: revision}}}
+	return webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagging.Label: revision}}}
 }
 
 // runs starts Run of a watcher. end stops it and waits for its return.
@@ -70,3 +72,9 @@ func runs(run func(<-chan struct{})) (end func()) {
 		<-ended
 	}
 }
+
+// reporter and awaiter are implemented by all watchers.
+type (
+	reporter interface{ Problem() error }
+	awaiter  interface{ AwaitCurrent(ctx context.Context) }
+)

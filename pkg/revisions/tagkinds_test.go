@@ -14,16 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/watch"
 )
 
 func tagService(name, tag, revision string) corev1.Service {
-	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: name, Labels: map[string]string{TagLabel: tag, Label: revision}}}
+	return corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: name, Labels: map[string]string{tagging.TagLabel: tag, tagging.Label: revision}}}
 }
 
 func defaultValidators(labels map[string]string, namespaces ...string) []validator {
-	v := validator{ObjectMeta: metav1.ObjectMeta{Name: DefaultValidator, Labels: labels}}
+	v := validator{ObjectMeta: metav1.ObjectMeta{Name: tagging.DefaultValidator, Labels: labels}}
 	for _, namespace := range namespaces {
 		hook := admissionv1.ValidatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
 		if namespace == "" { // by a URL
@@ -35,7 +36,7 @@ func defaultValidators(labels map[string]string, namespaces ...string) []validat
 }
 
 func TestIsMine(t *testing.T) {
-	stable := map[string]string{Label: "stable"}
+	stable := map[string]string{tagging.Label: "stable"}
 	for name, test := range map[string]struct {
 		webhooks   []webhook
 		services   []corev1.Service
@@ -63,7 +64,7 @@ func TestIsMine(t *testing.T) {
 		},
 		"a Service without a revision is no tag": {
 			webhooks: []webhook{tagHook("a", "prod", "canary")},
-			services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{TagLabel: "prod"}}}, tagService("b", "", "stable")},
+			services: []corev1.Service{{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{tagging.TagLabel: "prod"}}}, tagService("b", "", "stable")},
 			want:     map[string]string{"prod": "canary"},
 		},
 		"the default tag by a Service": {
@@ -83,7 +84,7 @@ func TestIsMine(t *testing.T) {
 		"of another control plane": {validators: defaultValidators(stable, "istio-system", "elsewhere"), want: map[string]string{"": "default"}},
 		"without a revision":       {validators: defaultValidators(nil, "istio-system"), want: map[string]string{"": "default"}},
 		"of the one without a name": {
-			validators: defaultValidators(map[string]string{Label: ""}, "istio-system"), want: map[string]string{"": "default"},
+			validators: defaultValidators(map[string]string{tagging.Label: ""}, "istio-system"), want: map[string]string{"": "default"},
 		},
 		"a default tag overrides the validator": {
 			webhooks: []webhook{tagHook("a", "default", "canary")}, validators: defaultValidators(stable),
@@ -113,7 +114,7 @@ func TestIsMine(t *testing.T) {
 					w.readWebhooks(pointers(test.webhooks...))
 					w.readServices(pointers(test.services...))
 					w.readValidator(pointers(test.validators...))
-					objects := []metav1.ObjectMeta{{Labels: map[string]string{Label: label}}}
+					objects := []metav1.ObjectMeta{{Labels: map[string]string{tagging.Label: label}}}
 					if label == "" {
 						objects = append(objects, metav1.ObjectMeta{})
 					}
@@ -148,7 +149,7 @@ func TestHasTag(t *testing.T) {
 	if got, want := has(), []string{"stable", "ours", "canarys", "theirs"}; !slices.Equal(got, want) {
 		t.Errorf("it has %q, want %q", got, want)
 	}
-	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{Label: "theirs"}}) {
+	if mine := w.GetMyTags(); !mine.Equal(sets.New("stable", "ours")) || w.IsMine(metav1.ObjectMeta{Labels: map[string]string{tagging.Label: "theirs"}}) {
 		t.Errorf("tags of the revision: %v", mine)
 	}
 	w.GetMyTags().Insert("changed by a caller")
@@ -202,7 +203,7 @@ const (
 func TestTagWatcher_ThreeKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		validator := func(revision string) *validator {
-			return &defaultValidators(map[string]string{Label: revision}, "mesh")[0]
+			return &defaultValidators(map[string]string{tagging.Label: revision}, "mesh")[0]
 		}
 		other := *validator("canary")
 		other.Name = "another"
@@ -242,7 +243,7 @@ func TestTagWatcher_ThreeKinds(t *testing.T) {
 		check("another default", 3, false, "old", "new")
 		s.Put(validator("stable"))
 		check("ours again", 4, true, "old", "new")
-		s.Delete(validatorsPath, "", DefaultValidator)
+		s.Delete(validatorsPath, "", tagging.DefaultValidator)
 		check("no validator", 5, false, "old", "new")
 		s.Delete("services", "mesh", "b")
 		check("no Service", 6, false, "old")
@@ -262,10 +263,10 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		missing := []string{
 			"list " + servicesPath + " istio.io/tag", "list " + validatorsPath + validatorName,
-			"get " + validatorsPath + " " + DefaultValidator,
+			"get " + validatorsPath + " " + tagging.DefaultValidator,
 		}
 		service := tagService("b", "prod", "stable")
-		s := apiserver.New(&service, &defaultValidators(map[string]string{Label: "stable"})[0])
+		s := apiserver.New(&service, &defaultValidators(map[string]string{tagging.Label: "stable"})[0])
 		put(s, tagHook("a", "old", "stable"))
 		forbid(s, missing...)
 		w := NewTags(clientOf(t, s), Config{Revision: "stable", Namespace: "mesh", Logger: slog.New(slog.NewTextHandler(&out, nil))})
@@ -284,13 +285,13 @@ func TestTagWatcher_Forbidden(t *testing.T) {
 				t.Errorf("asked %d times for %s", n, what)
 			}
 		}
-		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "list services") || !strings.Contains(problem.Error(), "get validator") {
+		if problem := w.(reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "list services") || !strings.Contains(problem.Error(), "get validator") {
 			t.Errorf("it reports %v", problem)
 		}
 		forbid(s)
 		<-time.After(time.Minute)
-		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) || w.(Reporter).Problem() != nil {
-			t.Errorf("once allowed: tags %v, problem %v", w.GetMyTags(), w.(Reporter).Problem())
+		if !w.GetMyTags().Equal(sets.New("stable", "old", "prod")) || !w.IsMine(metav1.ObjectMeta{}) || w.(reporter).Problem() != nil {
+			t.Errorf("once allowed: tags %v, problem %v", w.GetMyTags(), w.(reporter).Problem())
 		}
 		// Values stay after a permission is removed.
 		forbid(s, missing...)

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/watch"
 	"incumbent.dev/incumbent/pkg/kube"
 )
@@ -41,15 +42,16 @@ type TagWatcher interface {
 // Tags is the watcher of NewTags. Its handlers are also called when a result of HasTag or Conflicts changes.
 type Tags interface {
 	TagWatcher
-	Awaiter
+	// AwaitCurrent returns immediately while the watcher sees or polls changes. If a watch has ended, for example because the API
+	// server restarts, AwaitCurrent waits until all objects have been read again. Until then the watcher may be wrong, and a write
+	// that depends on it may revert a write of the right revision. It waits until ctx ends, and at most two minutes after the end
+	// of the watch.
+	AwaitCurrent(ctx context.Context)
 	// HasTag reports whether a name is the own revision or a tag of any revision, also of a control plane in another namespace.
 	HasTag(name string) bool
 	// Conflicts returns the tags that several revisions claim, in the order of their names.
-	Conflicts() []Conflict
+	Conflicts() []tagging.Conflict
 }
-
-// DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.
-const DefaultValidator = "istiod-default-validator"
 
 // TagHandler receives the name of the revision and its tags, in a new set.
 type TagHandler func(sets.Set[string])
@@ -60,7 +62,7 @@ func NewTagWatcher(client kube.Client, revision string, systemNamespace string) 
 	return NewTags(client, Config{Revision: revision, Namespace: systemNamespace})
 }
 
-// NewTags returns a watcher with a complete Config. The watcher also implements Reporter.
+// NewTags returns a watcher with a complete Config.
 func NewTags(client kube.Client, config Config) Tags {
 	config = config.withDefaults()
 	log := config.Logger.With("revision", config.Revision)
@@ -96,7 +98,7 @@ type tagWatcher struct {
 	// mu guards the fields below. Each follower has its own goroutine.
 	mu                 sync.Mutex
 	unread             sets.Set[string]
-	webhooks, services []Claim
+	webhooks, services []tagging.Claim
 	// validator is the revision of the default validator, or "".
 	validator string
 }
@@ -106,7 +108,7 @@ type tags struct {
 	mine, others, elsewhere sets.Set[string]
 	// unlabelled reports whether objects without a label belong to the revision.
 	unlabelled bool
-	conflicts  []Conflict
+	conflicts  []tagging.Conflict
 }
 
 func (t tags) equal(other tags) bool {
@@ -117,22 +119,22 @@ func (t tags) equal(other tags) bool {
 func (w *tagWatcher) Run(stopCh <-chan struct{}) {
 	w.run(stopCh, w.broadcaster.deliver, func() []func(context.Context) {
 		return []func(context.Context){
-			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: TagLabel, Changed: w.readWebhooks}),
+			follow(w.runner, ofWebhooks, watch.Objects[*webhook]{Source: webhooks(w.client), Label: tagging.TagLabel, Changed: w.readWebhooks}),
 			follow(w.runner, ofServices, watch.Objects[*corev1.Service]{
-				Source: services(w.client, w.namespace), Label: TagLabel, Optional: true, Changed: w.readServices,
+				Source: services(w.client, w.namespace), Label: tagging.TagLabel, Optional: true, Changed: w.readServices,
 			}),
 			follow(w.runner, ofValidator, watch.Objects[*validator]{
-				Source: validators(w.client), Name: DefaultValidator, Optional: true, Changed: w.readValidator,
+				Source: validators(w.client), Name: tagging.DefaultValidator, Optional: true, Changed: w.readValidator,
 			}),
 		}
 	})
 }
 
 func (w *tagWatcher) readWebhooks(all []*webhook) {
-	var claims []Claim
+	var claims []tagging.Claim
 	for _, item := range all {
-		claim, ok := WebhookClaim(item, w.namespace)
-		claim.elsewhere = !ok
+		claim, ok := tagging.WebhookClaim(item, w.namespace)
+		claim.Elsewhere = !ok
 		if claim.Tag != "" && claim.Revision != "" {
 			claims = append(claims, claim)
 		}
@@ -141,9 +143,9 @@ func (w *tagWatcher) readWebhooks(all []*webhook) {
 }
 
 func (w *tagWatcher) readServices(all []*corev1.Service) {
-	var claims []Claim
+	var claims []tagging.Claim
 	for _, item := range all {
-		if claim, ok := ServiceClaim(item); ok {
+		if claim, ok := tagging.ServiceClaim(item); ok {
 			claims = append(claims, claim)
 		}
 	}
@@ -165,7 +167,7 @@ func (w *tagWatcher) validates(item *validator) string {
 			return ""
 		}
 	}
-	return Named(item.Labels)
+	return tagging.Named(item.Labels)
 }
 
 // change applies a change of one kind. The tags are known when each kind has been read.
@@ -190,14 +192,14 @@ func (w *tagWatcher) post() {
 // read returns the tags of all kinds.
 func (w *tagWatcher) read() tags {
 	t := tags{mine: sets.New(w.revision), others: sets.New[string](), elsewhere: sets.New[string]()}
-	claims := slices.DeleteFunc(slices.Concat(w.services, w.webhooks), func(c Claim) bool {
-		if c.elsewhere {
+	claims := slices.DeleteFunc(slices.Concat(w.services, w.webhooks), func(c tagging.Claim) bool {
+		if c.Elsewhere {
 			t.elsewhere.Insert(c.Tag)
 		}
-		return c.elsewhere
+		return c.Elsewhere
 	})
-	var used map[string]Claim
-	used, t.conflicts = Resolve(w.namespace, claims)
+	var used map[string]tagging.Claim
+	used, t.conflicts = tagging.Resolve(w.namespace, claims)
 	for name, claim := range used {
 		if claim.Revision == w.revision {
 			t.mine.Insert(name)
@@ -205,8 +207,8 @@ func (w *tagWatcher) read() tags {
 			t.others.Insert(name)
 		}
 	}
-	t.unlabelled = t.isMine(unnamed, w.revision)
-	if _, found := used[unnamed]; !found && w.validator != "" {
+	t.unlabelled = t.isMine(tagging.Unnamed, w.revision)
+	if _, found := used[tagging.Unnamed]; !found && w.validator != "" {
 		t.unlabelled = w.validator == w.revision
 	}
 	return t
@@ -235,11 +237,11 @@ func (w *tagWatcher) HasTag(name string) bool {
 func (w *tagWatcher) GetMyTags() sets.Set[string] { return w.current().mine.Clone() }
 
 // Conflicts implements Tags.
-func (w *tagWatcher) Conflicts() []Conflict { return slices.Clone(w.current().conflicts) }
+func (w *tagWatcher) Conflicts() []tagging.Conflict { return slices.Clone(w.current().conflicts) }
 
 func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 	t := w.current()
-	if name := object.Labels[Label]; name != "" {
+	if name := object.Labels[tagging.Label]; name != "" {
 		return t.isMine(name, w.revision)
 	}
 	return t.unlabelled
@@ -249,7 +251,7 @@ func (w *tagWatcher) IsMine(object metav1.ObjectMeta) bool {
 func (w *tagWatcher) current() tags {
 	t, known := w.broadcaster.read()
 	if !known {
-		return tags{mine: sets.New(w.revision), unlabelled: w.revision == unnamed}
+		return tags{mine: sets.New(w.revision), unlabelled: w.revision == tagging.Unnamed}
 	}
 	return t
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
 )
 
@@ -51,8 +52,8 @@ func TestDefaultWatcher_FollowsWebhook(t *testing.T) {
 				if want := []string{"stable", "canary", "", "default"}; !slices.Equal(told, want) {
 					t.Errorf("told %q, want %q", told, want)
 				}
-				if !w.HasSynced() || w.GetDefault() != "default" || w.(Reporter).Problem() != nil {
-					t.Errorf("after its end: synced %v, default %q, problem %v", w.HasSynced(), w.GetDefault(), w.(Reporter).Problem())
+				if !w.HasSynced() || w.GetDefault() != "default" || w.(reporter).Problem() != nil {
+					t.Errorf("after its end: synced %v, default %q, problem %v", w.HasSynced(), w.GetDefault(), w.(reporter).Problem())
 				}
 			})
 		})
@@ -135,7 +136,7 @@ func TestDefaultWatcher_MissingPermissions(t *testing.T) {
 		w := NewDefault(clientOf(t, s), Config{PollInterval: time.Minute, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		end := runs(w.Run)
 		<-time.After(20 * time.Minute)
-		if problem := w.(Reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "watch: ") {
+		if problem := w.(reporter).Problem(); problem == nil || !strings.Contains(problem.Error(), "watch: ") {
 			t.Errorf("problem: %v", problem)
 		}
 		end()
@@ -167,7 +168,7 @@ func TestTagWatcher_FollowsAllTags(t *testing.T) {
 		if !w.HasSynced() {
 			t.Error("not synced")
 		}
-		mine := func() bool { return w.IsMine(metav1.ObjectMeta{Labels: map[string]string{Label: "stable"}}) }
+		mine := func() bool { return w.IsMine(metav1.ObjectMeta{Labels: map[string]string{tagging.Label: "stable"}}) }
 		put(s, tagHook("a", "prod", "stable")) // no change
 		synctest.Wait()
 		put(s, tagHook("c", "stable", "canary")) // a tag of another revision with our name

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -24,7 +25,7 @@ func TestRun_NoClient(t *testing.T) {
 }
 
 func tagHook(name, tag, revision string, namespaces ...string) webhook {
-	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{TagLabel: tag, Label: revision}}}
+	item := webhook{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{tagging.TagLabel: tag, tagging.Label: revision}}}
 	for _, namespace := range namespaces {
 		hook := admissionv1.MutatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
 		if namespace == "" { // by a URL

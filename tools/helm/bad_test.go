@@ -10,12 +10,11 @@ import (
 	"helm.sh/helm/v4/pkg/chart/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	"helm.sh/helm/v4/pkg/strvals"
+	"incumbent.dev/incumbent/internal/tagging"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // Errors name the value, and the fix if there is one.
@@ -97,7 +96,7 @@ func TestInstall_ExistingObjects(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	hook := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: revisions.TagWebhook("theirs", p.namespace), Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
+		Name: tagging.TagWebhook("theirs", p.namespace), Labels: map[string]string{"istio.io/tag": "theirs", "istio.io/rev": "old"},
 	}}
 	hooks := p.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if _, err := hooks.Create(t.Context(), hook, metav1.CreateOptions{}); err != nil {

@@ -12,11 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // method is the apply method of docs/upgrade.md.
@@ -115,7 +114,7 @@ func (c cli) replicas() int32 {
 
 func (c cli) revision() string {
 	c.t.Helper()
-	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), revisions.DefaultTagWebhook(c.namespace), metav1.GetOptions{})
+	hook, err := c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(c.t.Context(), tagging.DefaultTagWebhook(c.namespace), metav1.GetOptions{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -228,7 +227,7 @@ func (f *fields) scale() {
 
 func (f *fields) label() {
 	f.rev = f.next()
-	f.run("kubectl label --overwrite mutatingwebhookconfiguration " + revisions.DefaultTagWebhook(f.namespace) + " istio.io/rev=" + f.rev)
+	f.run("kubectl label --overwrite mutatingwebhookconfiguration " + tagging.DefaultTagWebhook(f.namespace) + " istio.io/rev=" + f.rev)
 }
 
 func (f *fields) set() string {

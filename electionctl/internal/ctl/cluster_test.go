@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // tag creates the webhook of the default revision.
@@ -37,7 +37,7 @@ func (e *environment) tag(revision string, hooks int, labels map[string]string) 
 // hook creates a webhook of a revision until the test ends.
 func (e *environment) hook(hook *admissionv1.MutatingWebhookConfiguration, revision string) {
 	e.t.Helper()
-	hook.Labels[revisions.Label] = revision
+	hook.Labels[tagging.Label] = revision
 	all := e.kube.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	e.must(all.Create(e.t.Context(), hook, metav1.CreateOptions{}))
 	e.t.Cleanup(func() {
@@ -85,7 +85,7 @@ func TestDefault(t *testing.T) {
 
 	// The webhook of the namespace counts first.
 	e.hook(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: revisions.DefaultTagWebhook(e.namespace), Labels: map[string]string{revisions.TagLabel: "default", "app.kubernetes.io/part-of": "incumbent"},
+		Name: tagging.DefaultTagWebhook(e.namespace), Labels: map[string]string{tagging.TagLabel: "default", "app.kubernetes.io/part-of": "incumbent"},
 	}}, "east")
 	e.expect(e.run("default", "set", "west", "--yes"), Done, "The default revision is west; it was east")
 	e.expect(e.run("default", "get"), Done, "west\n")
@@ -97,12 +97,12 @@ func TestDoctor_Tags(t *testing.T) {
 	e.istiod("work", record)
 	e.expect(e.run("doctor"), Done, "each tag has one revision")
 	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{revisions.TagLabel: "prod-" + e.namespace, revisions.Label: "stable"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "prod", Labels: map[string]string{tagging.TagLabel: "prod-" + e.namespace, tagging.Label: "stable"}},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
 	}
 	e.must(e.kube.CoreV1().Services(e.namespace).Create(t.Context(), service, metav1.CreateOptions{}))
 	e.hook(&admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: "team-b-" + e.namespace, Labels: map[string]string{revisions.TagLabel: "prod-" + e.namespace},
+		Name: "team-b-" + e.namespace, Labels: map[string]string{tagging.TagLabel: "prod-" + e.namespace},
 	}}, "canary")
 	result := e.run("doctor")
 	e.expect(result, unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
@@ -175,13 +175,13 @@ func TestDoctor_Cluster(t *testing.T) {
 	e.running("istiod-stable-1", "stable")
 	e.istiod("work", current(record))
 	e.tag("stable", 0, map[string]string{})
-	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: revisions.DefaultValidator, Labels: map[string]string{"istio.io/rev": "canary"}}}
+	validator := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: tagging.DefaultValidator, Labels: map[string]string{"istio.io/rev": "canary"}}}
 	validators := e.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 	e.must(validators.Create(t.Context(), validator, metav1.CreateOptions{}))
 	result := e.run("doctor")
 	e.expect(result, unhealthy, "istio-revision-tag-default has revision stable, but istiod-default-validator has canary")
 	e.expect(result, unhealthy, "renewals of service account NAMESPACE/default have FlowSchema service-accounts, priority workload-low")
-	if err := validators.Delete(t.Context(), revisions.DefaultValidator, metav1.DeleteOptions{}); err != nil {
+	if err := validators.Delete(t.Context(), tagging.DefaultValidator, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	e.expect(e.run("doctor"), Done, "the default revision is stable")

@@ -14,7 +14,7 @@ import (
 	admissionconfig "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 
 	"incumbent.dev/incumbent/internal/fence/install"
-	"incumbent.dev/incumbent/pkg/revisions"
+	"incumbent.dev/incumbent/internal/tagging"
 )
 
 func (p *Program) defaults() *cobra.Command {
@@ -58,12 +58,12 @@ so the command prints the istioctl command to run and changes nothing.`,
 // change. The webhook is empty if none exists.
 func (c *clients) tag(ctx context.Context) (hook *admissionv1.MutatingWebhookConfiguration, revision string, err error) {
 	hooks := []*admissionv1.MutatingWebhookConfiguration{}
-	for _, name := range revisions.DefaultTagWebhooks(c.at) {
+	for _, name := range tagging.DefaultTagWebhooks(c.at) {
 		hook, err = c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
 		if err == nil {
 			hooks = append(hooks, hook)
 		}
-		if revision = revisions.DefaultRevision(c.at, hooks...); revision != "" {
+		if revision = tagging.DefaultRevision(c.at, hooks...); revision != "" {
 			return hooks[0], revision, nil
 		}
 	}
@@ -104,7 +104,7 @@ func (p *Program) setDefault(ctx context.Context, revision string, yes bool) err
 	if err := p.ask(ctx, fmt.Sprintf("The default revision will change to %s; it is now %s.", revision, cmp.Or(now, "none")), yes); err != nil {
 		return err
 	}
-	hook.Labels[revisions.Label] = revision
+	hook.Labels[tagging.Label] = revision
 	if err := c.applyTag(ctx, hook); err != nil {
 		if apierrors.IsConflict(err) {
 			return withCode(Refused, "webhook %s was changed concurrently; nothing was changed: try again", hook.Name)

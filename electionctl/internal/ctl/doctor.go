@@ -19,9 +19,9 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // verdict is the result of a check.
@@ -319,16 +319,16 @@ func tags(ctx context.Context, x *examination) error {
 	if err != nil {
 		return err
 	}
-	validator, err := x.c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, revisions.DefaultValidator, metav1.GetOptions{})
+	validator, err := x.c.kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, tagging.DefaultValidator, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	runs := slices.ContainsFunc(x.seen.candidates, func(c inspect.Candidate) bool { return !c.Late && c.Revision() == tag })
 	led := slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag })
 	switch {
-	case err == nil && revisions.Named(validator.Labels) != tag:
+	case err == nil && tagging.Named(validator.Labels) != tag:
 		x.add(problem, "complete the change: istioctl tag set default --revision "+cmp.Or(tag, "REVISION")+" --overwrite",
-			"%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), revisions.DefaultValidator, cmp.Or(revisions.Named(validator.Labels), "none"))
+			"%s has revision %s, but %s has %s", defaultTag, cmp.Or(tag, "none"), tagging.DefaultValidator, cmp.Or(tagging.Named(validator.Labels), "none"))
 	case tag == "":
 		x.add(warning, "install the chart tags, or istioctl tag set default --revision REVISION",
 			"no default revision: the first candidate leads, regardless of its revision")
@@ -362,7 +362,7 @@ func (x *examination) ledBy() string {
 
 // conflicts reports tags that several revisions claim.
 func conflicts(ctx context.Context, x *examination) error {
-	options := metav1.ListOptions{LabelSelector: revisions.TagLabel}
+	options := metav1.ListOptions{LabelSelector: tagging.TagLabel}
 	hooks, err := x.c.kube.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, options)
 	if err != nil {
 		return err
@@ -372,21 +372,21 @@ func conflicts(ctx context.Context, x *examination) error {
 		return err
 	}
 	for _, namespace := range x.namespaces() {
-		var claims []revisions.Claim
+		var claims []tagging.Claim
 		for _, s := range services.Items {
-			if claim, ok := revisions.ServiceClaim(&s); ok && s.Namespace == namespace {
+			if claim, ok := tagging.ServiceClaim(&s); ok && s.Namespace == namespace {
 				claims = append(claims, claim)
 			}
 		}
 		for _, h := range hooks.Items {
-			if claim, ok := revisions.WebhookClaim(&h, namespace); ok {
+			if claim, ok := tagging.WebhookClaim(&h, namespace); ok {
 				claims = append(claims, claim)
 			}
 		}
-		_, conflicts := revisions.Resolve(namespace, claims)
+		_, conflicts := tagging.Resolve(namespace, claims)
 		for _, c := range conflicts {
 			for _, other := range c.Others {
-				f := finding{Verdict: problem, Message: c.String(), Fix: other.DeleteCommand() + ", or change its label " + revisions.Label}
+				f := finding{Verdict: problem, Message: c.String(), Fix: other.DeleteCommand() + ", or change its label " + tagging.Label}
 				if !slices.Contains(x.found, f) { // a webhook claims a tag in several namespaces
 					x.found = append(x.found, f)
 				}

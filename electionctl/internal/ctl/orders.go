@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // order is an administrative command for one election.
@@ -354,7 +354,7 @@ func (c *clients) destination(ctx context.Context, e inspect.Election, s *seen, 
 	case pod == nil:
 		return "", nil
 	}
-	return pod.Labels[revisions.Label], nil
+	return pod.Labels[tagging.Label], nil
 }
 
 // pod returns a pod.

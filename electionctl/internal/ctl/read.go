@@ -23,12 +23,12 @@ import (
 	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // defaultTag is the webhook that is labelled with the default revision, unless a webhook is named for the namespace.
-var defaultTag = revisions.DefaultTagWebhook("")
+var defaultTag = tagging.DefaultTagWebhook("")
 
 // readLimit bounds a read without which a command can continue.
 const readLimit = 15 * time.Second

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/controllertest"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
 	"incumbent.dev/incumbent/pkg/revisions"
@@ -46,7 +47,7 @@ func (s *stub) HasTag(name string) bool {
 	return slices.Contains(s.tags, name)
 }
 
-func (s *stub) Conflicts() []revisions.Conflict { return nil }
+func (s *stub) Conflicts() []tagging.Conflict { return nil }
 
 func (s *stub) AwaitCurrent(context.Context) {}
 

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 const (
@@ -15,7 +15,7 @@ const (
 	serviceKind = "Service"
 	secretKind  = "Secret"
 	// tagLabel names a tag of the revision of a Service.
-	tagLabel = revisions.TagLabel
+	tagLabel = tagging.TagLabel
 )
 
 // view provides the objects of the cluster. It returns nil for missing objects.

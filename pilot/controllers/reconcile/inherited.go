@@ -3,15 +3,14 @@ package reconcile
 import (
 	"maps"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"incumbent.dev/incumbent/pkg/revisions"
 )
 
 // Names that Istio defines and several controllers use. Existing deployments use them.
 const (
 	// RevisionLabel names the revision of an object, or a tag.
-	RevisionLabel = revisions.Label
+	RevisionLabel = tagging.Label
 	// GatewayController is the controller name of a GatewayClass and in the status of routes, and the field manager of writes.
 	GatewayController = "istio.io/gateway-controller"
 	// GatewayClass is the name of the class that is served even if the GatewayClass does not exist.

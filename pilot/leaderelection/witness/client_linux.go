@@ -36,12 +36,12 @@ type Client struct {
 // parent is the client of the socket in the environment. Later calls return the same client, because the first one removes the
 // variable.
 var parent = sync.OnceValues(func() (*Client, error) {
-	text, given := os.LookupEnv(Variable)
+	text, given := os.LookupEnv(variable)
 	if !given {
 		return nil, nil
 	}
 	// Processes that this process starts must not inherit the variable or the socket.
-	if err := os.Unsetenv(Variable); err != nil {
+	if err := os.Unsetenv(variable); err != nil {
 		return nil, err
 	}
 	fd, err := strconv.Atoi(text)
@@ -49,11 +49,11 @@ var parent = sync.OnceValues(func() (*Client, error) {
 		_, err = syscall.Getpeername(fd)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s=%q is not an inherited socket: %w. Unset it.", Variable, text, err)
+		return nil, fmt.Errorf("%s=%q is not an inherited socket: %w. Unset it.", variable, text, err)
 	}
 	syscall.CloseOnExec(fd)
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return nil, fmt.Errorf("%s=%s: %w", Variable, text, err)
+		return nil, fmt.Errorf("%s=%s: %w", variable, text, err)
 	}
 	return newClient("", fd), nil
 })
@@ -77,14 +77,14 @@ func newClient(path string, fd int) *Client {
 	return c
 }
 
-// Register implements k8sleaderelection.Witness, with DeathGrace, for a lock in the cluster of this process.
+// Register implements k8sleaderelection.Witness, with deathGrace, for a lock in the cluster of this process.
 func (c *Client) Register(t k8sleaderelection.WitnessedTerm) { c.For("", nil).Register(t) }
 
 // Remove implements k8sleaderelection.Witness.
 func (c *Client) Remove(t k8sleaderelection.WitnessedTerm) { c.For("", nil).Remove(t) }
 
 // For returns a witness for the locks of a cluster (see Options.Connect). fenced reports whether a verified fence rejects late
-// writes of an ended term, so that the release needs no grace. If nil, DeathGrace applies.
+// writes of an ended term, so that the release needs no grace. If nil, deathGrace applies.
 func (c *Client) For(cluster string, fenced func() bool) k8sleaderelection.Witness {
 	return view{c, cluster, fenced}
 }
@@ -99,7 +99,7 @@ func (v view) Register(t k8sleaderelection.WitnessedTerm) {
 	if v.Client == nil {
 		return
 	}
-	r := registration{Cluster: v.cluster, Grace: DeathGrace, WitnessedTerm: t}
+	r := registration{Cluster: v.cluster, Grace: deathGrace, WitnessedTerm: t}
 	if v.fenced != nil && v.fenced() {
 		r.Grace = 0
 	}

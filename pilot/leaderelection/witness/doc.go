@@ -18,7 +18,7 @@
 // that another live process has registered, and it limits the connections: at the limit, those without a term are closed.
 //
 // Requests that the dead process has sent may still arrive. If a fence rejects them, the witness releases the lock immediately.
-// Otherwise it first waits for the grace that the candidate registered (DeathGrace).
+// Otherwise it first waits for the grace that the candidate registered (deathGrace).
 //
 // Processes that the leader has started may continue. A leader that starts processes must end them with it, for example with
 // a parent-death signal.

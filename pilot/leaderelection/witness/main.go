@@ -12,8 +12,8 @@ import (
 // Supported reports whether the operating system reports the end of a process in a way that a witness can use.
 const Supported = runtime.GOOS == "linux"
 
-// Variable is the environment variable with the file descriptor of the socket to the parent.
-const Variable = "INCUMBENT_WITNESS_FD"
+// variable is the environment variable with the file descriptor of the socket to the parent.
+const variable = "INCUMBENT_WITNESS_FD"
 
 // Main calls run in a child process, and is the witness of the child. The context ends with SIGTERM or SIGINT. Main does not
 // return: the parent ends with the exit code or the signal of the child. If Supported is false, run is called in this process. If run

@@ -72,7 +72,7 @@ func startChild(o Options) (*child, error) {
 	}
 	runtime.LockOSThread()
 	process, err := os.StartProcess("/proc/self/exe", os.Args, &os.ProcAttr{
-		Env:   append(os.Environ(), Variable+"=3"),
+		Env:   append(os.Environ(), variable+"=3"),
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
 	})

@@ -34,7 +34,7 @@ func supervised(mode string) {
 	}
 	if mode == "term of another process" {
 		child := exec.Command("/proc/self/exe")
-		child.Env, child.ExtraFiles = append(os.Environ(), "MODE=term", Variable+"=3"), []*os.File{os.NewFile(uintptr(client.fd), "socket")}
+		child.Env, child.ExtraFiles = append(os.Environ(), "MODE=term", variable+"=3"), []*os.File{os.NewFile(uintptr(client.fd), "socket")}
 		_ = child.Run()
 		os.Exit(child.ProcessState.ExitCode())
 	}

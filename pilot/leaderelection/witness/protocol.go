@@ -18,9 +18,9 @@ const (
 	maxTerms = 10_000
 	// maxGrace is the maximum time between the end of a process and the release.
 	maxGrace = time.Minute
-	// DeathGrace is the default time between the end of a process and the release of its locks. Requests that the process
+	// deathGrace is the default time between the end of a process and the release of its locks. Requests that the process
 	// sent before its end reach the API server within it. A write that is later than the release is rejected by a fence only.
-	DeathGrace = time.Second
+	deathGrace = time.Second
 )
 
 // message is sent by a candidate. It has Register or Remove.

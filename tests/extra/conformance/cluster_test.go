@@ -18,11 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/gateway-api/conformance/utils/suite"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
 )
@@ -51,7 +51,7 @@ func control(t *testing.T, c *cluster.Cluster, admin kube.Client, flips bool) {
 	home := c.Namespace(t)
 	hooks := admin.Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
 	tag := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{
-		Name: revisions.DefaultTagWebhook(""), Labels: map[string]string{"istio.io/rev": "stable", "istio.io/tag": "default"},
+		Name: tagging.DefaultTagWebhook(""), Labels: map[string]string{"istio.io/rev": "stable", "istio.io/tag": "default"},
 	}}
 	if _, err := hooks.Create(t.Context(), tag, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		must(t, err)

@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/access"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	locks "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	"incumbent.dev/incumbent/pkg/kube"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -73,7 +73,7 @@ func localOutranksRemote(t *testing.T, west, east *cluster.Cluster) {
 	home := west.Namespace(t)
 	inWest, inEast := west.Client(t), east.Client(t)
 	sameNamespace(t, inEast, home)
-	put(t, inEast, revisions.DefaultTagWebhook(""), rev("stable"))
+	put(t, inEast, tagging.DefaultTagWebhook(""), rev("stable"))
 	file := remoteKubeconfig(t, east, home)
 	ofWest, ofEast := certificate(t), certificate(t)
 	remote := serve(t, pilotIdentity(t, west, home, "pod-of-west"), home, "pod-of-west", "stable", bundleFile(t, ofWest), func(config *bootstrap.Config) {

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/bootstrap"
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/revisions"
 	"incumbent.dev/incumbent/tests/cluster"
 	"incumbent.dev/incumbent/tests/servers"
 )
@@ -79,7 +79,7 @@ func TestServer_TwoRevisions(t *testing.T) {
 		t.Run(lock, func(t *testing.T) {
 			c := cluster.Shared(t)
 			admin, home, content := c.Client(t), c.Namespace(t), certificate(t)
-			webhook := revisions.DefaultTagWebhook("")
+			webhook := tagging.DefaultTagWebhook("")
 			put(t, admin, webhook, rev("stable"))
 			replicas := map[string]*replica{}
 			for _, name := range []string{"stable", "canary"} {

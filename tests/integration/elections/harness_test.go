@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -62,7 +63,7 @@ func (x *fixture) config(name string) *rest.Config {
 		Namespace: x.namespace, PodName: name, ServiceAccount: "pilot", Rules: rules,
 		ClusterRules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"admissionregistration.k8s.io"}, Resources: []string{"mutatingwebhookconfigurations"},
-			ResourceNames: []string{revisions.DefaultTagWebhook(x.namespace)}, Verbs: []string{"get", "list", "watch"},
+			ResourceNames: []string{tagging.DefaultTagWebhook(x.namespace)}, Verbs: []string{"get", "list", "watch"},
 		}},
 	})
 }
@@ -164,7 +165,7 @@ func (c *candidate) follows(leader string) func() bool {
 func (x *fixture) setDefault(revision string) {
 	x.Helper()
 	client := x.cluster.Client(x).Kube().AdmissionregistrationV1().MutatingWebhookConfigurations()
-	name := revisions.DefaultTagWebhook(x.namespace)
+	name := tagging.DefaultTagWebhook(x.namespace)
 	err := cluster.Edit(x.Context(), client, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}},
 		func(hook *admissionv1.MutatingWebhookConfiguration) {
 			hook.Labels = map[string]string{"istio.io/rev": revision}

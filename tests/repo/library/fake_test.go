@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/electiontest"
@@ -222,11 +223,11 @@ func TestDefaultWatcher_FakeClientset(t *testing.T) {
 				t.Errorf("another webhook's revision counts: %q", got)
 			}
 			hooks := store.AdmissionregistrationV1().MutatingWebhookConfigurations()
-			if _, err := hooks.Create(t.Context(), hook(revisions.DefaultTagWebhook(""), "red"), metav1.CreateOptions{}); err != nil {
+			if _, err := hooks.Create(t.Context(), hook(tagging.DefaultTagWebhook(""), "red"), metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			await(t, "red", func() bool { return w.GetDefault() == "red" })
-			if err := hooks.Delete(t.Context(), revisions.DefaultTagWebhook(""), metav1.DeleteOptions{}); err != nil {
+			if err := hooks.Delete(t.Context(), tagging.DefaultTagWebhook(""), metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			await(t, "none", func() bool { return w.GetDefault() == "" })

@@ -1,4 +1,4 @@
-package revisions
+package tagging
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -81,7 +82,7 @@ func TestResolve(t *testing.T) {
 
 func TestWebhookClaim(t *testing.T) {
 	for name, test := range map[string]struct {
-		hook webhook
+		hook admissionv1.MutatingWebhookConfiguration
 		want string
 	}{
 		"without calls":               {tagHook("any", "prod", "a"), "istio-system mesh"},
@@ -94,7 +95,7 @@ func TestWebhookClaim(t *testing.T) {
 		"by a URL":                    {tagHook("any", "prod", "a", ""), "istio-system mesh"},
 		"without a tag":               {tagHook("any", "", "a"), ""},
 		"the revision without name":   {tagHook("any", "prod", ""), "istio-system mesh"},
-		"without label of a revision": {webhook{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{TagLabel: "prod"}}}, ""},
+		"without label of a revision": {admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{TagLabel: "prod"}}}, ""},
 	} {
 		var got []string
 		for _, namespace := range []string{"istio-system", "mesh"} {
@@ -123,56 +124,14 @@ func TestWebhookClaim(t *testing.T) {
 	}
 }
 
-// With Fallback the default revision is that of the first existing webhook of the control plane, as for DefaultRevision.
-func TestDefaultWatcher_Fallback(t *testing.T) {
-	own, shared := DefaultTagWebhook("mesh"), DefaultTagWebhook("")
-	for name, test := range map[string]struct {
-		own, shared *webhook
-		want        string
-	}{
-		"neither":                     {want: ""},
-		"own":                         {own: ptrTo(tagHook(own, "default", "east")), want: "east"},
-		"shared":                      {shared: ptrTo(tagHook(shared, "default", "stable")), want: "stable"},
-		"both":                        {own: ptrTo(tagHook(own, "default", "east")), shared: ptrTo(tagHook(shared, "default", "stable")), want: "east"},
-		"own without a revision":      {own: &webhook{ObjectMeta: metav1.ObjectMeta{Name: own}}, shared: ptrTo(tagHook(shared, "default", "stable")), want: "stable"},
-		"shared calls elsewhere":      {shared: ptrTo(tagHook(shared, "default", "stable", "istio-system")), want: ""},
-		"shared calls this plane":     {shared: ptrTo(tagHook(shared, "default", "stable", "mesh")), want: "stable"},
-		"the revision without a name": {own: ptrTo(tagHook(own, "default", "")), shared: ptrTo(tagHook(shared, "default", "stable")), want: "default"},
-	} {
-		hooks := slices.DeleteFunc([]*webhook{test.own, test.shared}, func(hook *webhook) bool { return hook == nil })
-		if got := DefaultRevision("mesh", hooks...); got != test.want {
-			t.Errorf("%s: DefaultRevision is %q, want %q", name, got, test.want)
+func tagHook(name, tag, revision string, namespaces ...string) admissionv1.MutatingWebhookConfiguration {
+	item := admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{TagLabel: tag, Label: revision}}}
+	for _, namespace := range namespaces {
+		hook := admissionv1.MutatingWebhook{ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: namespace}}}
+		if namespace == "" { // by a URL
+			hook.ClientConfig.Service = nil
 		}
-		w := NewDefault(nil, Config{Namespace: "mesh", Fallback: true, Logger: quiet}).(*defaultWatcher)
-		read := func(name string, item *webhook) {
-			if item == nil {
-				w.change(name, nil)
-			} else {
-				w.change(name, []*webhook{item})
-			}
-		}
-		if read(shared, test.shared); w.HasSynced() {
-			t.Errorf("%s: synced after one webhook", name)
-		}
-		if read(own, test.own); !w.HasSynced() || w.GetDefault() != test.want {
-			t.Errorf("%s: synced %v, default %q, want %q", name, w.HasSynced(), w.GetDefault(), test.want)
-		}
-		if w.change(own, nil); w.GetDefault() == "east" {
-			t.Errorf("%s: default is still east", name)
-		}
+		item.Webhooks = append(item.Webhooks, hook)
 	}
+	return item
 }
-
-// An empty namespace is istio-system, and without Fallback the owner of the webhook does not matter.
-func TestDefaultRevision_UsualNamespace(t *testing.T) {
-	ours, theirs := tagHook(DefaultTagWebhook(""), "default", "stable", "istio-system"), tagHook(DefaultTagWebhook(""), "default", "stable", "mesh")
-	if got := DefaultRevision("", &ours) + "," + DefaultRevision("istio-system", &ours) + "," + DefaultRevision("", &theirs); got != "stable,stable," {
-		t.Error(got)
-	}
-	w := NewDefault(nil, Config{Logger: quiet}).(*defaultWatcher)
-	if w.change(theirs.Name, []*webhook{&theirs}); w.GetDefault() != "stable" {
-		t.Errorf("without Fallback: %q", w.GetDefault())
-	}
-}
-
-func ptrTo[T any](v T) *T { return &v }

@@ -1,4 +1,4 @@
-package revisions
+package tagging
 
 import (
 	"cmp"
@@ -12,6 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+const (
+	// Label is the label with the revision of a webhook or of any other object.
+	Label = "istio.io/rev"
+	// TagLabel is the label with a tag of the revision of a webhook or of a Service.
+	TagLabel = "istio.io/tag"
+	// Unnamed is the revision of an empty name.
+	Unnamed = "default"
+	// UsualNamespace is the namespace whose default tag has no suffix.
+	UsualNamespace = "istio-system"
+	// DefaultValidator is the name of the ValidatingWebhookConfiguration for objects that belong to no other revision.
+	DefaultValidator = "istiod-default-validator"
 )
 
 // Kinds of claims.
@@ -30,7 +43,8 @@ type Claim struct {
 	UID     types.UID
 	Created time.Time
 
-	elsewhere bool // belongs to another control plane
+	// Elsewhere reports that it belongs to another control plane.
+	Elsewhere bool
 }
 
 // DeleteCommand returns the command that deletes the object.
@@ -105,7 +119,7 @@ func (c Claim) rank(namespace string) int {
 	switch {
 	case c.Kind == ServiceKind:
 		return 0
-	case c.Tag == unnamed && slices.Contains(DefaultTagWebhooks(namespace), c.Name):
+	case c.Tag == Unnamed && slices.Contains(DefaultTagWebhooks(namespace), c.Name):
 		return 1
 	}
 	return 2
@@ -136,7 +150,7 @@ func claimOf(kind string, meta metav1.ObjectMeta) (claim Claim, ok bool) {
 // DefaultTagWebhooks in their order. The first counts that has a revision and does not belong to another control plane.
 func DefaultRevision(namespace string, hooks ...*admissionv1.MutatingWebhookConfiguration) string {
 	for _, hook := range hooks {
-		if revision := Named(hook.Labels); revision != "" && concerns(hook, unnamed, cmp.Or(namespace, usualNamespace)) {
+		if revision := Named(hook.Labels); revision != "" && concerns(hook, Unnamed, cmp.Or(namespace, UsualNamespace)) {
 			return revision
 		}
 	}
@@ -147,13 +161,13 @@ func DefaultRevision(namespace string, hooks ...*admissionv1.MutatingWebhookConf
 func Named(labels map[string]string) string {
 	revision, labelled := labels[Label]
 	if labelled && revision == "" {
-		return unnamed
+		return Unnamed
 	}
 	return revision
 }
 
 // concerns reports whether a webhook of a tag belongs to the control plane in a namespace.
-func concerns(hook *webhook, tag, namespace string) bool {
+func concerns(hook *admissionv1.MutatingWebhookConfiguration, tag, namespace string) bool {
 	if len(hook.Webhooks) == 0 {
 		return !strings.HasPrefix(hook.Name, TagWebhook(tag, "")+"-") || hook.Name == TagWebhook(tag, namespace)
 	}
@@ -166,14 +180,14 @@ func concerns(hook *webhook, tag, namespace string) bool {
 // -<namespace> outside istio-system. An empty namespace is istio-system.
 func TagWebhook(tag, namespace string) string {
 	name := "istio-revision-tag-" + tag
-	if namespace == "" || namespace == usualNamespace {
+	if namespace == "" || namespace == UsualNamespace {
 		return name
 	}
 	return name + "-" + namespace
 }
 
 // DefaultTagWebhook returns the name of the webhook of the tag default.
-func DefaultTagWebhook(namespace string) string { return TagWebhook(unnamed, namespace) }
+func DefaultTagWebhook(namespace string) string { return TagWebhook(Unnamed, namespace) }
 
 // DefaultTagWebhooks returns the names of the webhooks that can contain the default revision of a control plane in a namespace. The
 // first that exists counts.
