@@ -47,7 +47,9 @@ func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 		next := s
 		next.Flight = Call{}
 		b := c.decide(next, now)
-		if a = a.wake(b.Wake); b.Op != NoOp { // a nominee has only a RetryPeriod
+		if b.Op == NoOp {
+			a = a.wake(b.Wake)
+		} else { // a nominee has only a RetryPeriod
 			a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/2))
 		}
 	}

@@ -27,6 +27,9 @@ func (o Own) sent(stamp Stamp, at ClockReading) Own {
 		o.Stamps = [4]Stamp{stamp, o.Stamps[0], o.Stamps[1], o.Stamps[2]}
 		o.SentAt = at
 	}
+	if at == (ClockReading{}) {
+		o.SentAt = at
+	}
 	o.Unseen = min(o.Unseen+1, uint8(len(o.Stamps)))
 	return o
 }

@@ -2,8 +2,8 @@ package simulation
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// ambush is called after a step of a handover was stored. It sometimes causes a fault at that moment, which
-// random faults rarely hit.
+// ambush is called after a step of a handover, or an acquisition of a candidate that settles, was stored. It sometimes causes a
+// fault at that moment, which random faults rarely hit.
 func (w *world) ambush(c *call) {
 	if !w.faulty() || !w.chance(w.mode.Ambush) {
 		return
@@ -14,6 +14,8 @@ func (w *world) ambush(c *call) {
 		leader, challenger = w.nodeOf(c.record.Holder), c.p.n
 	case c.op == core.HandOver:
 		challenger = w.nodeOf(c.record.Holder)
+	case c.op == core.Acquire && !names(c.annotations.Marker, c.record):
+		leader, challenger = w.nodeOf(c.base.Record.Holder), c.p.n
 	case c.op == core.Renew && c.annotations.Request.Accepted && !c.base.Annotations.Request.Accepted:
 	default:
 		return

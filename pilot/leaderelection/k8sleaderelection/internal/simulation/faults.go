@@ -7,13 +7,14 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// planFaults distributes the faults over the time before the calm.
+// planFaults distributes the faults over the time before the calm. A third of them follow another fault within a RetryPeriod.
 func (w *world) planFaults() {
 	m := w.mode
 	begin := 2 * time.Second
 	if w.slow.steady {
 		begin = 2 * w.timing.validity // after the first term
 	}
+	var last time.Duration
 	for _, kind := range []struct {
 		most int
 		do   func()
@@ -40,7 +41,10 @@ func (w *world) planFaults() {
 			continue
 		}
 		for range 1 + w.rng.IntN(kind.most) {
-			w.after(begin+w.within(w.timing.faults-2*begin), kind.do)
+			if last == 0 || w.rng.IntN(3) > 0 {
+				last = begin + w.within(w.timing.faults-2*begin-w.timing.retry)
+			}
+			w.after(last+w.within(w.timing.retry), kind.do)
 		}
 	}
 }

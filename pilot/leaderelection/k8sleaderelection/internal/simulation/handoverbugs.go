@@ -69,7 +69,7 @@ var handoverBugs = []Bug{
 	})},
 	{"never-accepts", "handover", Prompt, beforeIf(func(x *decision) bool { return holds(x) }, func(x *decision) { x.in.Snap.Annotations.Request = core.Request{} })},
 	{"requests-without-end", "namesake", Prompt, before(func(x *decision) { x.s.Requesting.Ignored = 0 })},
-	{"no-answer-while-draining", "handover", Handover, beforeIf(func(x *decision) bool { return x.s.Phase == core.Draining && !x.s.Drain.HandOver }, func(x *decision) {
+	{"no-answer-while-draining", "handover-bad", Handover, beforeIf(func(x *decision) bool { return x.s.Phase == core.Draining && !x.s.Drain.HandOver }, func(x *decision) {
 		x.s.Since.Request = x.in.Now.Mono - core.Instant(time.Hour)
 	})},
 	{"nomination-needs-poll", "handover", Prompt, beforeIf(func(x *decision) bool {

@@ -17,7 +17,7 @@ var heldBugs = []Bug{
 	{"held-drained-early", "held", OneAtATime, nil},
 	{"held-not-barred", "held-bad", OneAtATime, nil},
 	{"held-gate-ignores-outer", "held-bad", Validity, nil},
-	{"held-bar-ignored", "held-bad", OneAtATime, before(func(x *decision) { x.s.Barred = false })},
+	{"held-bar-ignored", "held", Prompt, before(func(x *decision) { x.s.Barred = false })},
 	{"held-settling-acts", "held-bad", Settling, before(func(x *decision) {
 		if x.s.Barred {
 			x.s.Earlier.Until = 0
