@@ -73,9 +73,9 @@ func ExampleOperator_Transfer() {
 	}
 	go candidate("pod-a")
 	fmt.Println(<-leads, "leads")
+	operator := admin.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
 	go candidate("pod-b")
 
-	operator := admin.Operator{Lock: server.Lock("jane", ""), Requester: "jane"}
 	done := make(chan error, 1)
 	go func() { done <- operator.Transfer(ctx, "pod-b", "", "node drain", time.Minute) }()
 	fmt.Println(<-leads, "leads")

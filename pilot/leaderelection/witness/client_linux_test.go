@@ -1,14 +1,18 @@
 package witness
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -165,5 +169,30 @@ func TestTerms_Limits(t *testing.T) {
 	err := s.apply([]byte(`{"version":1,"register":{"holder":"a","name":"b","lockType":"leases"}}`), nil)
 	if err == nil {
 		t.Error("no limit of the number of terms")
+	}
+}
+
+// blockedLog is a Logger that does not return until it is closed.
+type blockedLog struct {
+	slog.Handler
+	called, closed chan struct{}
+}
+
+func (b blockedLog) Enabled(context.Context, slog.Level) bool {
+	close(b.called)
+	<-b.closed
+	return false
+}
+
+// The loop of an elector calls Register. A Logger that does not return does not delay it.
+func TestClient_BlockedLogger(t *testing.T) {
+	log := blockedLog{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
+	c := Dial(filepath.Join(t.TempDir(), "missing"), slog.New(log))
+	c.Register(term(1))
+	<-log.called
+	c.Register(term(2))
+	close(log.closed)
+	if !c.hooks.Wait(harness.Patience) {
+		t.Error("the failure is not logged")
 	}
 }

@@ -71,7 +71,8 @@ type Interface interface {
 	// Update replaces the record of the object that was last read or written. It returns a conflict error if the
 	// object has changed since then.
 	Update(ctx context.Context, ler LeaderElectionRecord) error
-	// RecordEvent records an Event of type Normal about the lock object. The message is the identity and s.
+	// RecordEvent records an Event of type Normal about the lock object. The message is the identity and s. It may run at the same time
+	// as another method.
 	RecordEvent(s string)
 	// Identity returns the identity of the candidate.
 	Identity() string
