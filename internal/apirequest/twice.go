@@ -92,7 +92,6 @@ type attempt[T any] struct {
 //
 // Twice returns when both attempts have ended, so send must end with its context.
 func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bool, send func(context.Context) (T, error)) (T, error) {
-	var none T
 	var running sync.WaitGroup
 	defer running.Wait()
 	answers := make(chan attempt[T], 2)
@@ -120,6 +119,11 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 	again, cancel := context.WithCancel(context.WithValue(ctx, second{}, true))
 	defer cancel()
 	start(again)
+	return either(answers, rejected)
+}
+
+// either returns the result of two attempts.
+func either[T any](answers <-chan attempt[T], rejected func(error) bool) (T, error) {
 	one := <-answers
 	if one.err == nil {
 		return one.value, nil
@@ -128,6 +132,7 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 	if rejected(one.err) {
 		limit = time.After(one.took)
 	}
+	var none T
 	select {
 	case other := <-answers:
 		if other.err == nil || rejected(one.err) == rejected(other.err) {

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -51,7 +51,7 @@ func (l *lab) measure(r *row, name string) error {
 	}
 	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.scenario })
 	config := rest.CopyConfig(l.admin)
-	connections, err := scenarios[i].proxy(l, config, r.late, end, leads)
+	connections, err := scenarios[i].proxy(end, l, config, r.late, leads)
 	if err != nil {
 		return err
 	}

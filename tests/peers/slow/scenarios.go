@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -9,12 +10,10 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"go.uber.org/atomic"
 	"k8s.io/client-go/rest"
-
-	"encoding/pem"
 
 	"incumbent.dev/incumbent/internal/testutil/relay"
 )
@@ -24,34 +23,34 @@ type scenario struct {
 	name string
 	late bool // it is measured with each latency
 	// proxy changes the configuration of the candidate. It returns the number of connections so far.
-	proxy func(l *lab, config *rest.Config, late time.Duration, end context.Context, leads func(context.Context)) (connections func() int, err error)
+	proxy func(end context.Context, l *lab, config *rest.Config, late time.Duration, leads func(context.Context)) (connections func() int, err error)
 }
 
 var scenarios = []scenario{
-	{"answers late", true, func(l *lab, config *rest.Config, late time.Duration, end context.Context, _ func(context.Context)) (func() int, error) {
-		return l.delay(config, end, func() time.Duration { return late })
+	{"answers late", true, func(end context.Context, l *lab, config *rest.Config, late time.Duration, _ func(context.Context)) (func() int, error) {
+		return l.delay(end, config, func() time.Duration { return late })
 	}},
-	{"wire late", true, func(_ *lab, config *rest.Config, late time.Duration, end context.Context, _ func(context.Context)) (func() int, error) {
-		r, err := insert(config, end)
+	{"wire late", true, func(end context.Context, _ *lab, config *rest.Config, late time.Duration, _ func(context.Context)) (func() int, error) {
+		r, err := insert(end, config)
 		if err != nil {
 			return nil, err
 		}
 		r.Coming(relay.Fate{Down: relay.Flow{Late: late}})
 		return r.Made, nil
 	}},
-	{"late from mid-term", true, func(l *lab, config *rest.Config, late time.Duration, end context.Context, leads func(context.Context)) (func() int, error) {
+	{"late from mid-term", true, func(end context.Context, l *lab, config *rest.Config, late time.Duration, leads func(context.Context)) (func() int, error) {
 		var now atomic.Int64
 		go func() {
 			leads(end)
 			now.Store(int64(late))
 		}()
-		return l.delay(config, end, func() time.Duration { return time.Duration(now.Load()) })
+		return l.delay(end, config, func() time.Duration { return time.Duration(now.Load()) })
 	}},
-	{"random up to D", true, func(l *lab, config *rest.Config, late time.Duration, end context.Context, _ func(context.Context)) (func() int, error) {
-		return l.delay(config, end, func() time.Duration { return rand.N(late) })
+	{"random up to D", true, func(end context.Context, l *lab, config *rest.Config, late time.Duration, _ func(context.Context)) (func() int, error) {
+		return l.delay(end, config, func() time.Duration { return rand.N(late) })
 	}},
-	{"frozen for 25 s", false, func(_ *lab, config *rest.Config, _ time.Duration, end context.Context, leads func(context.Context)) (func() int, error) {
-		r, err := insert(config, end)
+	{"frozen for 25 s", false, func(end context.Context, _ *lab, config *rest.Config, _ time.Duration, leads func(context.Context)) (func() int, error) {
+		r, err := insert(end, config)
 		if err != nil {
 			return nil, err
 		}
@@ -66,12 +65,12 @@ var scenarios = []scenario{
 		}()
 		return r.Made, nil
 	}},
-	{"every second connection dead", false, func(l *lab, config *rest.Config, _ time.Duration, end context.Context, leads func(context.Context)) (func() int, error) {
+	{"every second connection dead", false, func(end context.Context, l *lab, config *rest.Config, _ time.Duration, leads func(context.Context)) (func() int, error) {
 		hole, err := blackHole(end)
 		if err != nil {
 			return nil, err
 		}
-		r, err := insert(config, end, hole)
+		r, err := insert(end, config, hole)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +102,7 @@ func (s scenario) latencies(t settings) []time.Duration {
 }
 
 // insert starts a relay that ends with end.
-func insert(config *rest.Config, end context.Context, further ...string) (*relay.Relay, error) {
+func insert(end context.Context, config *rest.Config, further ...string) (*relay.Relay, error) {
 	r, err := relay.Insert(end, config, further...)
 	if err == nil {
 		context.AfterFunc(end, func() { _ = r.Close() })
@@ -131,7 +130,7 @@ func blackHole(end context.Context) (string, error) {
 }
 
 // delay starts a proxy that sends each answer late. The API server executes the requests immediately.
-func (l *lab) delay(config *rest.Config, end context.Context, late func() time.Duration) (connections func() int, err error) {
+func (l *lab) delay(end context.Context, config *rest.Config, late func() time.Duration) (connections func() int, err error) {
 	server, err := url.Parse(l.admin.Host)
 	if err != nil {
 		return nil, err
