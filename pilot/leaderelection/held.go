@@ -33,6 +33,7 @@ type held struct {
 	unfit        atomic.Error // result of check
 	// unproven is true until a dry run has shown that the API server accepts this process as holder of the lock of the election.
 	unproven atomic.Bool
+	running  context.Context // of run
 	// leave ends the outer term with an error.
 	leave atomic.Pointer[context.CancelCauseFunc]
 	ended chan struct{} // closed when the inner elector has ended
@@ -40,7 +41,7 @@ type held struct {
 
 // hold returns the two electors of an election with a held predecessor. inner is the configuration without it.
 func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelection.LeaderElectionConfig) (*held, error) {
-	h := &held{election: l, check: inner.FitnessCheck, lock: inner.Lock.(k8sresourcelock.Lock), ended: make(chan struct{})}
+	h := &held{election: l, check: inner.FitnessCheck, lock: k8sresourcelock.SendTwice(inner.Lock.(k8sresourcelock.Lock)), ended: make(chan struct{})}
 	h.gate.gate = l.gate
 	h.unproven.Store(true)
 	outer := inner
@@ -73,6 +74,7 @@ func (l *LeaderElection) hold(client kubernetes.Interface, inner k8sleaderelecti
 // run takes part until ctx ends. The inner elector observes its lock from the beginning, so it knows an expired lease and a deleted
 // lock when the outer term begins.
 func (h *held) run(ctx context.Context) error {
+	h.running = ctx
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {
@@ -164,7 +166,7 @@ func (h *held) work(ctx context.Context) error {
 // fit is the fitness check of the outer elector. A process that must not write the new lock does not campaign for the old one.
 func (h *held) fit(ctx context.Context) error {
 	if h.unproven.Load() {
-		if err := h.prove(ctx); err != nil {
+		if err := h.prove(); err != nil {
 			return fmt.Errorf("dry run of an acquisition: %w. Grant get, create, update and watch on the lock.", err)
 		}
 		h.unproven.Store(false)
@@ -177,8 +179,10 @@ func (h *held) fit(ctx context.Context) error {
 	return err
 }
 
-// prove makes a dry run of an acquisition of the new lock.
-func (h *held) prove(ctx context.Context) error {
+// prove makes a dry run of an acquisition of the new lock. A slow API server needs longer than one fitness check.
+func (h *held) prove() error {
+	ctx, cancel := context.WithTimeout(h.running, h.election.cfg.RenewDeadline)
+	defer cancel()
 	base, err := h.lock.Read(ctx)
 	if err != nil {
 		return err

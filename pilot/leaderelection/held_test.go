@@ -325,6 +325,21 @@ func TestHold_LeaseForbidden(t *testing.T) {
 	})
 }
 
+// A replica of step 2 leads although each answer needs longer than a fitness check.
+func TestHold_SlowServer(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		a := s.prepared(t, 2, "a")
+		a.AddRunContext(a.work)
+		late := func(locktest.Verb) locktest.Fault { return locktest.Fault{After: playRetry * 11 / 10} }
+		a.lease.SetFault(late)
+		a.starts(t)
+		passes(playLease)
+		if !a.Live() {
+			t.Errorf("holders %q\n%s", s.holders(), a.log.String())
+		}
+	})
+}
+
 // Operator commands are commands for the old lock.
 func TestHold_OperatorCommands(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
