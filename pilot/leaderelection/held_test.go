@@ -387,3 +387,28 @@ func TestHold_RejectedRenewal(t *testing.T) {
 		lives.Apart(t, a, b)
 	})
 }
+
+// blockedObserver is an Observer that does not return until it is closed.
+type blockedObserver struct{ closed chan struct{} }
+
+func (b blockedObserver) Phase(_, _, _, _ string)                 { <-b.closed }
+func (b blockedObserver) Call(_, _, _, _ string, _ time.Duration) { <-b.closed }
+
+// The two electors of an election wait for each other, and not for an Observer.
+func TestHold_BlockedObserver(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *lockServer) {
+		b := blockedObserver{make(chan struct{})}
+		a := s.prepared(t, 2, "a", func(c *Config) { c.Observer = b })
+		a.AddRunContext(a.work)
+		a.starts(t)
+		if passes(time.Second); !a.Live() || !a.admits(t) {
+			t.Errorf("does not lead: %+v", a.Status())
+		}
+		a.Cancel()
+		if passes(time.Second); a.Live() || s.objects.Snapshot().Record.HolderIdentity != "" || s.leases.Snapshot().Record.HolderIdentity != "" {
+			t.Errorf("runs %v; holders %q and %q", a.Live(), s.objects.Snapshot().Record.HolderIdentity, s.leases.Snapshot().Record.HolderIdentity)
+		}
+		_ = a.Quit()
+		close(b.closed)
+	})
+}

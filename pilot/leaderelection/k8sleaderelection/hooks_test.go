@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,6 +143,38 @@ func TestHook_Blocks(t *testing.T) {
 		})
 	}
 }
+
+// Reports that wait too long are dropped. Status and a log entry have their number, and the metric is right afterwards.
+func TestHook_Drops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &blocker{name: "Call", release: make(chan struct{})}
+		leads := &gauge{}
+		le.SetProvider(leads)
+		defer le.SetProvider(nil)
+		store := locktest.NewStore(locktest.Lease)
+		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.Observer = b })
+		advance(2 * time.Hour)
+		if n := a.Status().DroppedReports; n < 1000 || leads.value() != 0 || a.log.Count("dropped") != 0 {
+			t.Errorf("dropped reports: %d, metric %d, log:\n%s", n, leads.value(), a.log.String())
+		}
+		close(b.release)
+		if advance(time.Minute); leads.value() != 1 {
+			t.Error("the metric does not show the leader")
+		}
+		a.Stop(t)
+		if a.log.Count("level=WARN msg=\"dropped log entries, events and metrics") != 1 || leads.value() != 0 {
+			t.Errorf("metric %d, log:\n%s", leads.value(), a.log.String())
+		}
+	})
+}
+
+// gauge is a metric and its provider.
+type gauge struct{ n atomic.Int64 }
+
+func (g *gauge) NewLeaderMetric() le.SwitchMetric { return g }
+func (g *gauge) On(string)                        { g.n.Store(1) }
+func (g *gauge) Off(string)                       { g.n.Store(0) }
+func (g *gauge) value() int64                     { return g.n.Load() }
 
 // A callback that calls runtime.Goexit, and one that takes long, do not end the elector.
 func TestCallback_Goexit(t *testing.T) {
