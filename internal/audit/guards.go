@@ -128,20 +128,11 @@ func attribute(h History, courses map[Lock]*Course, given []Guard) *attribution 
 			case in != after:
 				c.held++
 				c.pods[w.Pod] = true
+				a.objects[w.object()] = true
 			}
 		}
 	}
-	a.findObjects()
 	return a
-}
-
-// findObjects finds the objects that leaders wrote, without those of a given guard.
-func (a *attribution) findObjects() {
-	for w := range a.history.All() {
-		if a.judged(w) && len(a.byGuard(w)) == 0 && a.leads(w) {
-			a.objects[w.object()] = true
-		}
-	}
 }
 
 // findRivals finds the accounts of the candidates of each lock.
@@ -228,12 +219,4 @@ func (a *attribution) guards(w Write) []Lock {
 		return locks
 	}
 	return nil
-}
-
-// leads reports whether the writer leads an election of its account.
-func (a *attribution) leads(w Write) bool {
-	return slices.ContainsFunc(a.rivals[w.account], func(l Lock) bool {
-		_, in := a.books[l].own(w)
-		return in != after
-	})
 }

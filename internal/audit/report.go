@@ -157,7 +157,7 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 		x.report.Incomplete = append(x.report.Incomplete, fmt.Sprintf(format, args...))
 	}
 	for _, account := range slices.Sorted(maps.Keys(a.foreign)) {
-		add("%d writes of %s are of several candidates with one address, which a log cannot distinguish", a.foreign[account], account)
+		x.report.Notes = append(x.report.Notes, fmt.Sprintf("%d writes of %s were not judged: several candidates run at one address", a.foreign[account], account))
 	}
 	late := map[Lock]int{}
 	for _, w := range x.history.Unanswered() {
