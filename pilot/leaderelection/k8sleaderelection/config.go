@@ -110,7 +110,7 @@ type LeaderElectionConfig struct {
 	// FitnessCheck returns an error if this process should not lead. The elector calls it once per RetryPeriod, and a
 	// check that takes longer counts as an error. An unfit follower does not campaign, and neither does a follower before
 	// its first check. An unfit leader keeps the lock, marks itself unfit, and hands over to the first candidate that
-	// requests it. At its end, Run waits for a running check for at most RetryPeriod.
+	// requests it. At its end, Run waits for a running check for at most StopLimit.
 	FitnessCheck func(ctx context.Context) error
 	// OnStuckDrain is called once per term if the run functions exceed their limit. The lock is not renewed or
 	// released then. It expires, and another candidate may lead while the functions are still running.

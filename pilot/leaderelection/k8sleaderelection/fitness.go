@@ -14,7 +14,6 @@ func (l *loop) checkFitness(ctx context.Context) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	var f fitCheck
-	defer func() { f.end(l) }()
 	for unfit := true; ; pause.Reset(l.core.Retry) {
 		select {
 		case <-pause.C:
@@ -46,13 +45,13 @@ func (f *fitCheck) result(ctx context.Context, l *loop) error {
 	if f.done == nil {
 		done := make(chan error, 1)
 		f.done = done
-		go func() {
+		l.le.hooks.Go(func() {
 			err := ErrGoexit // unless the function returns
 			defer func() { done <- err }()
 			if err = l.le.config.FitnessCheck(ctx); err == nil && ctx.Err() != nil {
 				err = errCheckTimeout(l)
 			}
-		}()
+		})
 	}
 	select {
 	case err := <-f.done:
@@ -65,18 +64,4 @@ func (f *fitCheck) result(ctx context.Context, l *loop) error {
 
 func errCheckTimeout(l *loop) error {
 	return fmt.Errorf("fitness check did not return within RetryPeriod %v", l.core.Retry)
-}
-
-// end waits for a running check for at most RetryPeriod.
-func (f *fitCheck) end(l *loop) {
-	if f.done == nil {
-		return
-	}
-	limit := time.NewTimer(l.core.Retry)
-	defer limit.Stop()
-	select {
-	case <-f.done:
-	case <-limit.C:
-		l.report.log.Error("fitness check did not return after the end of its context")
-	}
 }

@@ -95,31 +95,3 @@ func TestFitCheck_Late(t *testing.T) {
 		}
 	})
 }
-
-// The end of the elector waits for a running check, for at most RetryPeriod.
-func TestFitCheck_End(t *testing.T) {
-	for _, c := range []struct {
-		takes, want time.Duration
-		logged      bool
-	}{
-		{0, 0, false},
-		{time.Second, time.Second, false},
-		{time.Hour, 7500 * time.Millisecond, true},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			l, log := fitLoop(t, func(ctx context.Context) error {
-				<-ctx.Done()
-				<-time.After(c.takes)
-				return nil
-			})
-			stop := startChecks(t, l)
-			<-time.After(time.Second)
-			began := time.Now()
-			stop()
-			if took := time.Since(began); took != c.want || strings.Contains(log.String(), "fitness check did not return after the end") != c.logged {
-				t.Errorf("check takes %v: waited %v, log %q", c.takes, took, log.String())
-			}
-			<-time.After(c.takes)
-		})
-	}
-}
