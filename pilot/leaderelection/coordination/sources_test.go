@@ -154,7 +154,7 @@ func TestWarm_WithoutPermission(t *testing.T) {
 	defer c.Close()
 	warm := make(chan error, 1)
 	go func() { warm <- c.Warm(t.Context()) }()
-	harness.Until(t, "several reads are refused", func() bool { return refused.Load() > 2 })
+	harness.Until(t, "several reads are refused", func() bool { return refused.Load() > 1 })
 	if len(warm) > 0 {
 		t.Error("Warm returned without the candidates")
 	}
