@@ -17,7 +17,7 @@ const NoWitness = "none"
 // now, which should be the time of the API server.
 func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 	for _, m := range all {
-		seen := map[string]bool{} // the first one counts, as in Member.Part
+		seen := map[string]bool{} // the first one counts
 		for _, e := range m.Elections {
 			if seen[e.Name] || !e.Candidate {
 				continue

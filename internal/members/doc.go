@@ -7,6 +7,6 @@
 //	{"revision":"stable","cluster":"local","version":"v1.2.0","elections":[
 //	  {"name":"istio-leader","candidate":true,"warm":true,"fit":true}]}
 //
-// A Publisher writes the Lease every 30 seconds and when its content changes, reads nothing, and deletes the Lease at its end. List
-// and Parse read it. Member.Late helps to judge whether a member is alive. The content is a claim of its writer. It decides nothing.
+// A Publisher writes the Lease every 30 seconds and when its content changes, reads nothing, and deletes the Lease at its end. Parse
+// reads it. Member.Late helps to judge whether a member is alive. The content is a claim of its writer. It decides nothing.
 package members

@@ -9,7 +9,6 @@ import (
 	"incumbent.dev/incumbent/internal/members"
 )
 
-// List reads all members of a namespace.
 func ExampleParse() {
 	holder, seconds, now := "pod-a", int32(90), metav1.NowMicro()
 	m, err := members.Parse(&coordinationv1.Lease{
@@ -24,8 +23,8 @@ func ExampleParse() {
 		fmt.Println(err)
 		return
 	}
-	in, takes := m.Part("istio-leader")
-	fmt.Println(m.Identity, m.Revision, "takes part:", takes, "warm:", in.Warm, "fit:", in.Fit)
+	in := m.Elections[0]
+	fmt.Println(m.Identity, m.Revision, in.Name, "takes part:", in.Candidate, "warm:", in.Warm, "fit:", in.Fit)
 	// Output:
-	// pod-a stable takes part: true warm: true fit: false
+	// pod-a stable istio-leader takes part: true warm: true fit: false
 }

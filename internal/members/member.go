@@ -97,16 +97,6 @@ func (m Member) Late(now time.Time, tolerance time.Duration) bool {
 	return now.After(m.Renewed.Add(m.Duration + tolerance))
 }
 
-// Part returns the state in the election of a lock, and false if the member is no candidate now.
-func (m Member) Part(election string) (Election, bool) {
-	for _, e := range m.Elections {
-		if e.Name == election {
-			return e, e.Candidate
-		}
-	}
-	return Election{}, false
-}
-
 // Key returns the key of the member: its revision, prefixed with ^ if it is remote.
 func (m Member) Key() string {
 	if m.Cluster == Remote {

@@ -40,13 +40,8 @@ func TestParse(t *testing.T) {
 		m.Revision != "stable" || m.Version != "v1" || m.Key() != "^stable" || m.Duration != 90*time.Second || !m.Renewed.Equal(renewed) {
 		t.Errorf("got %+v", m)
 	}
-	if e, takes := m.Part("istio-leader"); !takes || !e.Warm || e.Fit {
-		t.Errorf("istio-leader: %+v, %v", e, takes)
-	}
-	for _, election := range []string{"other", "none"} {
-		if e, takes := m.Part(election); takes {
-			t.Errorf("%s: takes part: %+v", election, e)
-		}
+	if e := m.Elections[0]; e.Name != "istio-leader" || !e.Candidate || !e.Warm || e.Fit {
+		t.Errorf("istio-leader: %+v", e)
 	}
 	if m.Cluster = Local; m.Key() != "stable" {
 		t.Errorf("key of a local member: %q", m.Key())

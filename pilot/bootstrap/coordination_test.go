@@ -133,10 +133,17 @@ func TestMemberLease(t *testing.T) {
 	}
 	config.PodUID = string(pod.UID)
 	config.WitnessMode, config.WitnessSocket = WitnessSocket, "absent"
-	list := func() []members.Member {
-		all, err := members.List(t.Context(), e.admin.Kube(), e.home)
+	list := func() (all []members.Member) {
+		leases, err := e.admin.Kube().CoordinationV1().Leases(e.home).List(t.Context(), metav1.ListOptions{LabelSelector: members.Selector})
 		if err != nil {
 			t.Fatal(err)
+		}
+		for i := range leases.Items {
+			m, err := members.Parse(&leases.Items[i])
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
 		}
 		return all
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -139,12 +140,9 @@ func (p *Program) printObjects(out *output, all []inspect.Election) error {
 	return printList(p.Out, out, all, func(e inspect.Election) (*unstructured.Unstructured, error) {
 		u, err := object("Election", e.Namespace, e.Name, e)
 		if err == nil && out.format() == "name" {
-			u.SetKind("Lease")
-			u.SetAPIVersion("coordination.k8s.io/v1")
-			if e.Lock == inspect.ConfigMap {
-				u.SetKind("ConfigMap")
-				u.SetAPIVersion("v1")
-			}
+			version, kind := leaderelection.LockType(strings.ToLower(e.Lock)).Object()
+			u.SetAPIVersion(version)
+			u.SetKind(kind)
 		}
 		return u, err
 	})
