@@ -3,6 +3,7 @@ package install
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -258,8 +259,9 @@ func (s *SelfTest) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, state := range s.states {
+	states := maps.Clone(s.states) // ch may block, and the loops of electors call State
+	s.mu.Unlock()
+	for name, state := range states {
 		gauge(inEffectDesc, state.Answer, state.InEffect, name)
 		for _, g := range state.Guards {
 			gauge(guardDesc, g.Answer, g.InEffect, name, g.Guard)
