@@ -12,8 +12,8 @@ type Own struct {
 	Unseen  uint8    // number of Stamps that were made for the present version
 	Acked   Stamp    // stamp of the newest own record that was seen stored
 	Renewed Instant  // send time of the last acknowledged write
-	// SentAt is the time at which the latest stamp was first sent with a renewal. It is zero for an acquisition, because a
-	// previous process of this identity may have written an equal record.
+	// SentAt is the time at which the latest stamp was first sent with a renewal. It is zero for an acquisition: only its reply begins
+	// a term, because a previous process of this identity may have written an equal record.
 	SentAt ClockReading
 	// AcquireUnknown: an acquire without reply may have been stored.
 	AcquireUnknown bool

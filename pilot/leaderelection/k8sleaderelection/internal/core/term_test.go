@@ -186,3 +186,60 @@ func TestEndedTerm_Left(t *testing.T) {
 		}
 	}
 }
+
+// A renewal that is seen stored counts from when it was sent. Nothing else does.
+func TestSeenStored(t *testing.T) {
+	c := testConfig()
+	stored := lock("mine", newer, renewed)
+	sent := func(at ClockReading) State {
+		s := ours(seenAt(2, lock("mine")), Leading)
+		s.Marked = false
+		s.Own = s.Own.sent(stored.Record.Renewed, at)
+		return s
+	}
+	lost := sent(moment(2e9))
+	lost.Phase, lost.Drain.Lost, lost.Validity = Draining, ValidityLost, Validity{}
+	again := sent(moment(2e9))
+	again.Own = again.Own.sent(stored.Record.Renewed, moment(3e9)) // the last stamp is used again
+	for name, x := range map[string]struct {
+		s    State
+		snap Snapshot
+		want Validity
+	}{
+		"renewal":                {sent(moment(2e9)), stored, moment(2e9).Plus(c.Validity)},
+		"sent again":             {again, stored, moment(2e9).Plus(c.Validity)},
+		"not stored":             {sent(moment(2e9)), lock("mine", newer), testNow.Plus(c.Validity)},
+		"acquisition":            {sent(ClockReading{}), stored, testNow.Plus(c.Validity)},
+		"other term":             {sent(moment(2e9)), lock("mine", newer, renewed, to("a", 4)), testNow.Plus(c.Validity)},
+		"after the validity":     {lost, stored, Validity{}},
+		"older, store restored":  {sent(moment(2e9)), lock("mine", older, renewed), testNow.Plus(c.Validity)},
+		"other holder, by stamp": {sent(moment(2e9)), lock("mine", newer, renewed, to("b", 3)), testNow.Plus(c.Validity)},
+	} {
+		s := c.observe(x.s, later(4, x.snap))
+		if s.Validity != x.want {
+			t.Errorf("%s: validity ends %v after now", name, testNow.Mono.Until(s.Validity.Mono))
+		}
+		if credited := x.want == moment(2e9).Plus(c.Validity); s.Marked != credited || credited && s.Own.Renewed != seconds(2) {
+			t.Errorf("%s: marked %v, renewed %v", name, s.Marked, testNow.Mono.Until(s.Own.Renewed))
+		}
+	}
+}
+
+// Creating a lock has no guard. A candidate that created one while another holder may act settles, also if it sees its record again.
+func TestSeenStored_CreatedTwice(t *testing.T) {
+	c := testConfig()
+	s := seenAt(5, lock("absent"))
+	s, a := c.Step(s, Input{Kind: Tick, Now: testNow})
+	if a.Op != Acquire {
+		t.Fatalf("%s because %s", a.Op, a.Why)
+	}
+	s.Earlier.Until = seconds(9) // seen during the call
+	mine := Snapshot{Exists: true, UID: "v", Version: 30, Content: record.Readable, Record: a.Record, Annotations: a.Annotations}
+	s, _ = c.Step(s, Input{Kind: Watching, Gap: true, Now: moment(5e8)})
+	if s, a = c.Step(s, reply(1, OK, mine)); s.Phase != Settling || a.Op != Read {
+		t.Fatalf("%s, %s after the reply", s.Phase, a.Op)
+	}
+	if s, _ = c.Step(s, reply(2, OK, mine)); s.Phase != Settling {
+		t.Errorf("%s after a read", s.Phase)
+	}
+}

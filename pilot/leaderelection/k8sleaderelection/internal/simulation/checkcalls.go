@@ -177,7 +177,7 @@ func (w *world) checkSettled() {
 		w.checkInside()
 		return
 	}
-	if w.postponed() {
+	if w.postponed() || w.disagree() {
 		return
 	}
 	w.checks.settledOnce = true
@@ -241,10 +241,19 @@ func (w *world) postponed() bool {
 	return true
 }
 
-// checkWish checks that the candidate preferred by the coordinators leads. A leader without a watch may miss each preference
-// that begins and ends between two of its renewals.
+// disagree reports whether two coordinators may change the leader for as long as their pauses grow. A coordinator pauses for a candidate
+// that did not acquire the lock. Each counts only what it has done itself. A process without a watch may miss each nomination and
+// preference, because both end after electionDuration.
+func (w *world) disagree() bool {
+	return len(w.coordinators) > 1 && slices.ContainsFunc(w.nodes, func(n *node) bool { return n.coordinated() && n.p != nil && n.p.polls() })
+}
+
+// polls reports whether the process may miss what a coordinator writes.
+func (p *process) polls() bool { return p.forbidden && p.cfg.Retry > electionDuration }
+
+// checkWish checks that the candidate preferred by the coordinators leads.
 func (w *world) checkWish(leader *node) {
-	if p := leader.p; p != nil && p.forbidden && p.cfg.Retry > electionDuration {
+	if p := leader.p; p != nil && p.polls() {
 		return
 	}
 	if want := w.coordinators[0].best(); w.mode.Uncoordinated == 0 && leader.name != want && w.coordinators[0].spared[leader.name] < w.now {
@@ -260,6 +269,9 @@ func (w *world) held() bool {
 
 // checkEnd checks the calls of the quiet time.
 func (w *world) checkEnd() {
+	if w.disagree() {
+		return
+	}
 	rest := w.end.since(w.rest)
 	writes := int(float64(rest)/float64(w.timing.retry)*(1+delta)) + 1
 	for _, n := range w.nodes {

@@ -33,9 +33,9 @@ const (
 type efforts struct {
 	callsLeft, linesLeft budget
 	causes               int
-	lostRaces            int  // in a row
-	refused              bool // since refusedAt, every write failed
-	refusedAt            Time
+	lostRaces            int             // in a row
+	fails                [callKinds]bool // since failedAt, every call of this kind failed
+	failedAt             [callKinds]Time
 	failing              [callKinds]bool // as last reported
 }
 
@@ -141,8 +141,8 @@ func (w *world) checkHandovers(now view) {
 	}
 }
 
-// watchMinutes limits the calls of a candidate in each minute while no process can write. The
-// first minute includes the quick first retries.
+// watchMinutes limits the calls of a candidate in each minute while no process can write. A minute in which its writes or reads
+// begin to fail includes the quick first retries.
 func (w *world) watchMinutes(s *spell) {
 	const most, first = 12, 16
 	if s.kind != writes || s.node != nil {
@@ -158,7 +158,7 @@ func (w *world) watchMinutes(s *spell) {
 				sent, causes := p.sentCalls, p.causes
 				w.after(time.Minute, func() {
 					bound := most
-					if p.refusedAt >= at {
+					if max(p.failedAt[writes], p.failedAt[reads]) >= at {
 						bound = first
 					}
 					if n := p.sentCalls - sent; p.causes == causes && p.watching && n > bound {

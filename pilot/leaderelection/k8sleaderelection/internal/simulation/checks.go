@@ -206,12 +206,11 @@ func (c *checks) answered(p *process, call *call, result core.Result, v view) {
 	if (outdated || result == core.Conflict && call.op != core.Read) && p.hit(reads) != nil {
 		p.troubledAt = now // a label changed the version, and reads fail
 	}
-	if kindOf(call.op) == writes {
-		if result != core.OK && !p.refused {
-			p.refusedAt = call.sentAt
-		}
-		p.refused = result != core.OK
+	kind := kindOf(call.op)
+	if result != core.OK && !p.fails[kind] {
+		p.failedAt[kind] = call.sentAt
 	}
+	p.fails[kind] = result != core.OK
 	if result != core.OK || call.op == core.Read || v.snap.Version == call.base.Version {
 		return
 	}
