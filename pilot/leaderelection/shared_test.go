@@ -1,14 +1,13 @@
 package leaderelection
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/atomic"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -20,32 +19,19 @@ import (
 // emptyServer is an API server without objects that counts requests.
 type emptyServer struct {
 	*httptest.Server
-	mu    sync.Mutex
-	hooks int               // requests about webhooks
-	open  map[net.Conn]bool // its connections
+	hooks atomic.Int32  // requests about webhooks
+	open  *atomic.Int32 // connections
 }
 
 func newEmptyServer(t *testing.T) *emptyServer {
-	s := &emptyServer{open: map[net.Conn]bool{}}
+	s := &emptyServer{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
 		if strings.Contains(r.URL.Path, "mutatingwebhookconfigurations") {
-			s.hooks++
+			s.hooks.Inc()
 		}
-		s.mu.Unlock()
 		http.NotFound(w, r)
 	}))
-	s.Config.ConnState = func(c net.Conn, state http.ConnState) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch state {
-		case http.StateNew:
-			s.open[c] = true
-		case http.StateClosed, http.StateHijacked:
-			delete(s.open, c)
-		case http.StateActive, http.StateIdle:
-		}
-	}
+	s.open = harness.Connections(s.Server)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -82,12 +68,6 @@ func prepared(t *testing.T, l *LeaderElection) (release func()) {
 		t.Fatal(err)
 	}
 	return release
-}
-
-func (s *emptyServer) counts() (hooks, open int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.hooks, len(s.open)
 }
 
 // given is a client type of a caller. Some of its values cannot be map keys.
@@ -134,7 +114,7 @@ func TestRegistry(t *testing.T) {
 	if w := first.defaultWatcher(); w == nil || w != first.defaultWatcher() || w == other.defaultWatcher() {
 		t.Error("the elections of a client do not share a watcher, or share it with others")
 	}
-	harness.Until(t, "the watcher reads webhooks", func() bool { hooks, _ := server.counts(); return hooks > 0 })
+	harness.Until(t, "the watcher reads webhooks", func() bool { return server.hooks.Load() > 0 })
 	other.release()
 	first.release()
 	if acquire(client) != first {
@@ -142,7 +122,7 @@ func TestRegistry(t *testing.T) {
 	}
 	first.release()
 	first.release()
-	harness.Until(t, "the connections are closed", func() bool { _, open := server.counts(); return open == 0 })
+	harness.Until(t, "the connections are closed", func() bool { return server.open.Load() == 0 })
 	if again := acquire(client); again == first {
 		t.Error("an unused client was not released")
 	} else {

@@ -3,9 +3,7 @@ package install
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,26 +14,28 @@ import (
 	"go.uber.org/atomic"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 )
 
-// judging is an API server for a verifier, with the given objects and responses to writes. A write that would change an
-// object fails the test.
+// judging is an API server for a verifier, with the given objects and responses to writes. A write that would change an object fails the
+// test.
 type judging struct {
-	*httptest.Server
-	t *testing.T
-	// objects are the answers by the path of the request; lists are those for collections.
-	objects, lists map[string]any
+	*apiserver.Server
+	t   *testing.T
+	URL string
+	// pages are the answers to reads of these paths: an object, or an error.
+	pages map[string]any
 	// answers returns the result of a write: nil if admitted.
 	answers func(attempt) error
 	// warns is the warning of a response.
 	warns string
-
-	// open counts the connections.
-	open atomic.Int32
+	open  *atomic.Int32 // connections
 
 	mu       sync.Mutex
 	attempts []attempt
@@ -49,23 +49,22 @@ func (a attempt) String() string {
 }
 
 func newJudging(t *testing.T) *judging {
-	j := &judging{t: t, objects: map[string]any{}, lists: map[string]any{}, answers: func(attempt) error { return nil }}
-	j.Server = httptest.NewUnstartedServer(j)
-	j.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			j.open.Inc()
-		case http.StateClosed, http.StateHijacked:
-			j.open.Dec()
-		case http.StateActive, http.StateIdle:
+	j := &judging{Server: apiserver.New(), t: t, pages: map[string]any{}, answers: func(attempt) error { return nil }}
+	j.On(j.judge)
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if j.warns != "" && r.Method != http.MethodGet {
+			w.Header().Add("Warning", `299 - "`+j.warns+`"`)
 		}
-	}
-	j.Start()
-	t.Cleanup(j.Close)
+		j.ServeHTTP(w, r)
+	}))
+	j.open = harness.Connections(front)
+	front.Start()
+	t.Cleanup(front.Close)
+	j.URL = front.URL
 	j.serves("v1", "/api/v1", "configmaps", "secrets", "services", "pods", "serviceaccounts", "-nodes")
-	j.objects["/api"] = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+	j.pages["/api"] = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
 	apps := metav1.GroupVersionForDiscovery{GroupVersion: "apps/v1", Version: "v1"}
-	j.objects["/apis"] = metav1.APIGroupList{
+	j.pages["/apis"] = metav1.APIGroupList{
 		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
 		Groups:   []metav1.APIGroup{{Name: "apps", Versions: []metav1.GroupVersionForDiscovery{apps}, PreferredVersion: apps}},
 	}
@@ -82,69 +81,46 @@ func (j *judging) serves(version, path string, resources ...string) {
 			Name: name, Kind: name, Namespaced: !nowhere, Verbs: metav1.Verbs{"get", "list", "create", "update", "delete"},
 		})
 	}
-	j.objects[path] = list
+	j.pages[path] = list
 }
 
-// has puts an object there; it is found by its own path and in the list of its kind.
-func (j *judging) has(version, kind, prefix, namespace, resource, name string, content map[string]any) {
+// has stores an object.
+func (j *judging) has(version, kind, namespace, name string, content map[string]any) {
 	object := map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
-		"name": name, "namespace": namespace, "uid": "1", "resourceVersion": "7", "labels": map[string]any{"app": name},
+		"name": name, "namespace": namespace, "uid": "1", "labels": map[string]any{"app": name},
 		"managedFields": []any{map[string]any{"manager": "m"}}, "ownerReferences": []any{map[string]any{"uid": "2", "name": "o", "kind": "k", "apiVersion": "v1"}},
 	}}
 	maps.Copy(object, content)
-	where := prefix
-	if namespace != "" {
-		where += "/namespaces/" + namespace
-	}
-	j.objects[where+"/"+resource+"/"+name] = object
-	for _, sub := range []string{"scale", "status"} {
-		j.objects[where+"/"+resource+"/"+name+"/"+sub] = object
-	}
-	for _, path := range []string{where + "/" + resource, prefix + "/" + resource} {
-		for _, selector := range []string{"", "metadata.name=" + name} {
-			j.lists[path+"?"+selector] = map[string]any{"apiVersion": version, "kind": kind + "List", "metadata": map[string]any{}, "items": []any{object}}
-		}
-	}
+	j.Put(&unstructured.Unstructured{Object: object})
 }
 
 func (j *judging) installed(set fence.Set) {
 	for _, p := range set.All() {
-		j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/"+p.Name()] = p.Policy
-		j.objects["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+p.Name()] = p.Binding
+		j.Put(p.Policy)
+		j.Put(p.Binding)
 	}
 }
 
-func (j *judging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if r.Method != http.MethodGet {
-		j.write(w, r)
-		return
+func (j *judging) judge(r apiserver.Request) apiserver.Fault {
+	if r.Verb != "get" && r.Verb != "list" {
+		return j.write(r)
 	}
-	query := r.URL.Query()
-	if object, there := j.objects[r.URL.Path]; there {
-		answer(w, object)
-		return
+	page := j.pages[r.URL.Path]
+	if r.Subresource != "" && r.Subresource != "scale" {
+		page = apierrors.NewNotFound(schema.GroupResource{Resource: r.Resource}, r.Name)
 	}
-	if query.Has("limit") {
-		list, there := j.lists[r.URL.Path+"?"+query.Get("fieldSelector")]
-		if err, fails := list.(error); fails {
-			refuse(w, err)
-			return
-		}
-		if there {
-			answer(w, list)
-			return
-		}
-		answer(w, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": []any{}})
-		return
+	if err, fails := page.(error); fails {
+		return apiserver.Fault{Err: err}
 	}
-	refuse(w, apierrors.NewNotFound(schema.GroupResource{Resource: r.URL.Path}, "it"))
+	return apiserver.Fault{Object: page}
 }
 
-func (j *judging) write(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	a := attempt{verb: map[string]string{"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}[r.Method], path: r.URL.Path}
+func (j *judging) write(r apiserver.Request) apiserver.Fault {
+	body, err := json.Marshal(r.Body)
+	if err != nil {
+		j.t.Error(err)
+	}
+	a := attempt{verb: r.Verb, path: r.URL.Path}
 	a.user, a.pod = r.Header.Get("Impersonate-User"), r.Header.Get("Impersonate-Extra-"+strings.ReplaceAll(fence.PodClaim, "/", "%2f"))
 	namespace, name, _ := strings.Cut(strings.TrimPrefix(a.user, "system:serviceaccount:"), ":")
 	if groups := r.Header.Values("Impersonate-Group"); !slices.Equal(groups, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}) || name == "" {
@@ -164,19 +140,16 @@ func (j *judging) write(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.attempts = append(j.attempts, a)
-	if j.warns != "" {
-		w.Header().Add("Warning", `299 - "`+j.warns+`"`)
-	}
 	if err := j.answers(a); err != nil {
-		refuse(w, err)
-		return
+		return apiserver.Fault{Err: err}
 	}
-	if object, there := j.objects[r.URL.Path]; there { // a patch without content
-		answer(w, object)
-		return
+	if a.verb == "patch" { // without content
+		return apiserver.Fault{}
 	}
-	answer(w, json.RawMessage(body))
+	return apiserver.Fault{Object: r.Body}
 }
 
 // bodies must be in the bodies of some writes, by the ends of their paths.
@@ -185,21 +158,6 @@ var bodies = map[string][]string{
 	"/binding":  {`"kind":"Binding"`, `"apiVersion":"v1"`, `"kind":"Node"`, `"name":"p"`, `"namespace":"apps"`},
 	"/token":    {`"kind":"TokenRequest"`, `"apiVersion":"authentication.k8s.io/v1"`, `"name":"pilot"`},
 	"/exec":     {`"kind":"Pod"`, `"apiVersion":"v1"`},
-}
-
-func answer(w http.ResponseWriter, object any) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(object); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-}
-
-func refuse(w http.ResponseWriter, err error) {
-	status := err.(apierrors.APIStatus).Status() //nolint:errorlint // the tests' own
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(status.Code))
-	_ = json.NewEncoder(w).Encode(status)
 }
 
 // byPolicy is a rejection by a policy, byRBAC an earlier rejection.

@@ -26,9 +26,9 @@ func fenced(t *testing.T, d fence.Declaration) (*judging, fence.Set) {
 	set := render(t, "sys", d)
 	j := newJudging(t)
 	j.installed(set)
-	j.has("v1", "ServiceAccount", "/api/v1", "sys", "serviceaccounts", "pilot", nil)
-	j.has("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1", "sys", "leases", "e", map[string]any{"spec": map[string]any{"holderIdentity": "pod-1"}})
-	j.has("v1", "ConfigMap", "/api/v1", "apps", "configmaps", "x", nil)
+	j.has("v1", "ServiceAccount", "sys", "pilot", nil)
+	j.has("coordination.k8s.io/v1", "Lease", "sys", "e", map[string]any{"spec": map[string]any{"holderIdentity": "pod-1"}})
+	j.has("v1", "ConfigMap", "apps", "x", nil)
 	j.answers = func(a attempt) error {
 		if a.pod == "pod-1" {
 			return nil
@@ -101,9 +101,9 @@ func TestVerify_Writes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := guarding(x.guard)
 			j, set := fenced(t, d)
-			j.has("apps/v1", "Deployment", "/apis/apps/v1", "apps", "deployments", "d", nil)
-			j.has("v1", "Pod", "/api/v1", "apps", "pods", "p", nil)
-			j.has("v1", "Node", "/api/v1", "", "nodes", "n", nil)
+			j.has("apps/v1", "Deployment", "apps", "d", nil)
+			j.has("v1", "Pod", "apps", "p", nil)
+			j.has("v1", "Node", "", "n", nil)
 			lines := verified(t, j, set, d)
 			if x.why != "" {
 				if want := "unclear  lease sys/e guards " + x.guard.Resources[0] + " for sys/pilot: a pod that does not lead is rejected: " + x.why; !slices.Contains(lines, want) || len(lines) != 2 || len(j.attempts) > 0 {
@@ -141,7 +141,7 @@ func TestVerify_TwoKinds(t *testing.T) {
 }
 
 func TestVerify_Findings(t *testing.T) {
-	const guards, lease = "lease sys/e guards configmaps for sys/pilot: ", "/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"
+	const guards = "lease sys/e guards configmaps for sys/pilot: "
 	const other, unbound, leader = guards + "a pod that does not lead is rejected", guards + "an unbound token is rejected", guards + "leader pod pod-1 may write"
 	const account, leads, admitted = "holds    service account sys/pilot exists", "holds    " + leader, "FAILS    " + other + ": create was admitted"
 	because := func(pod string) string { return ": " + byPolicy(attempt{pod: pod}).Error() }
@@ -210,21 +210,21 @@ func TestVerify_Findings(t *testing.T) {
 		"mode deny, only a warning": {answers: admit, warns: policyWarns, want: []string{account, admitted}},
 		"no leader": {
 			change: func(j *judging) {
-				j.has("coordination.k8s.io/v1", "Lease", "/apis/coordination.k8s.io/v1", "sys", "leases", "e", nil)
+				j.has("coordination.k8s.io/v1", "Lease", "sys", "e", nil)
 			},
 			want: []string{account, rejected, unboundRejected, "skipped  " + guards + "the leader may write: no candidate leads"},
 		},
 		"no lock": {
-			change: func(j *judging) { delete(j.objects, lease) },
+			change: func(j *judging) { j.Delete("leases", "sys", "e") },
 			want:   []string{account, rejected, unboundRejected, "skipped  " + guards + "the leader may write: the lock does not exist. Until a candidate leads, all guarded writes are rejected"},
 		},
 		"no account": {
-			change: func(j *judging) { delete(j.objects, "/api/v1/namespaces/sys/serviceaccounts/pilot") },
+			change: func(j *judging) { j.Delete("serviceaccounts", "sys", "pilot") },
 			want: []string{"unclear  service account sys/pilot exists: not found. Nothing can be tested with it, and a leader with another account is not guarded",
 				rejected, unboundRejected, leads},
 		},
 		"no right to list": {
-			change: func(j *judging) { j.lists["/api/v1/namespaces/apps/configmaps?metadata.name=x"] = byRBAC(attempt{}) },
+			change: func(j *judging) { j.pages["/api/v1/namespaces/apps/configmaps"] = byRBAC(attempt{}) },
 			want:   []string{account, "unclear  " + other + ": find an object to test it with: " + rbac},
 		},
 	} {
@@ -250,7 +250,7 @@ func TestVerify_InstalledObjects(t *testing.T) {
 	d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})
 	d.Lock = record.ConfigMap
 	j, set := fenced(t, d)
-	j.has("v1", "ConfigMap", "/api/v1", "sys", "configmaps", "e", map[string]any{"metadata": map[string]any{
+	j.has("v1", "ConfigMap", "sys", "e", map[string]any{"metadata": map[string]any{
 		"name": "e", "namespace": "sys", "annotations": map[string]any{
 			"control-plane.alpha.kubernetes.io/leader": `{"holderIdentity":"pod-1","leaseDurationSeconds":30,"acquireTime":null,"renewTime":null,"leaderTransitions":1}`,
 		},
@@ -259,15 +259,14 @@ func TestVerify_InstalledObjects(t *testing.T) {
 		t.Errorf("%s", strings.Join(got, "\n"))
 	}
 	first, second, third := set.Locks[0], set.Work[0], set.Work[1]
-	const path = "/apis/admissionregistration.k8s.io/v1/"
-	delete(j.objects, path+"validatingadmissionpolicies/"+first.Name())
-	delete(j.objects, path+"validatingadmissionpolicybindings/"+first.Name())
+	j.Delete(bothPolicies, "", first.Name())
+	j.Delete(bothBindings, "", first.Name())
 	drifted := second.Binding.DeepCopy()
 	drifted.Spec.ValidationActions = nil
-	j.objects[path+"validatingadmissionpolicybindings/"+second.Name()] = drifted
+	j.Put(drifted)
 	changed := third.Policy.DeepCopy()
 	changed.Spec.Validations[0].Expression = "true"
-	j.objects[path+"validatingadmissionpolicies/"+third.Name()] = changed
+	j.Put(changed)
 	got := verified(t, j, set, d)
 	for _, want := range []string{
 		"FAILS    policy " + first.Name() + " is installed: ValidatingAdmissionPolicy is missing, ValidatingAdmissionPolicyBinding is missing. Run `pilot fence install`",
@@ -298,15 +297,15 @@ func TestVerify_CannotRead(t *testing.T) {
 		change func(j *judging, set fence.Set)
 		want   string
 	}{
-		"policy": {record.Lease, func(j *judging, set fence.Set) { j.objects[policies+set.Permanent[0].Name()] = unable }, "read "},
+		"policy": {record.Lease, func(j *judging, set fence.Set) { j.pages[policies+set.Permanent[0].Name()] = unable }, "read "},
 		"kinds": {record.Lease, func(j *judging, _ fence.Set) {
-			delete(j.objects, "/api")
-			delete(j.objects, "/apis")
+			delete(j.pages, "/api")
+			delete(j.pages, "/apis")
 		}, "discover kinds: "},
 		"lease": {record.Lease, func(j *judging, _ fence.Set) {
-			j.objects["/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"] = unable
+			j.pages["/apis/coordination.k8s.io/v1/namespaces/sys/leases/e"] = unable
 		}, "read lease sys/e: "},
-		"configmap": {record.ConfigMap, func(j *judging, _ fence.Set) { j.objects["/api/v1/namespaces/sys/configmaps/e"] = unable }, "read configmap sys/e: "},
+		"configmap": {record.ConfigMap, func(j *judging, _ fence.Set) { j.pages["/api/v1/namespaces/sys/configmaps/e"] = unable }, "read configmap sys/e: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := guarding(configMap(), fence.Guard{Resources: []string{"secrets"}, Names: []string{"s"}})

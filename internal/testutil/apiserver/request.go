@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -118,6 +119,24 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	answer, err := c.exchange(req.Context(), r)
 	return respond(req, answer, err)
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Client) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	response, err := c.RoundTrip(req)
+	if err != nil {
+		panic(http.ErrAbortHandler) // no response
+	}
+	defer response.Body.Close() //nolint:errcheck // it is a reader of the test
+	maps.Copy(w.Header(), response.Header)
+	w.WriteHeader(response.StatusCode)
+	buffer := make([]byte, 32<<10)
+	for err == nil {
+		var n int
+		n, err = response.Body.Read(buffer)
+		_, _ = w.Write(buffer[:n]) // a client that has gone ends its request
+		_ = http.NewResponseController(w).Flush()
+	}
 }
 
 var statusType = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
