@@ -96,9 +96,9 @@ size: ## Compare packages and size of the README's example with the same program
 
 ##@ Measure
 
-bench: $(BUILD_TOOLS) ## Compare with the electors of istiod and client-go, and write docs/benchmarks.md (half an hour; ARGS=-resume, ARGS=-scenarios=crash)
+bench: $(BUILD_TOOLS) ## Compare with the electors of istiod and client-go, and write docs/benchmarks.md (forty minutes; ARGS=-resume, ARGS=-scenarios=crash)
 	cd tests/peers && go run ./bench $(ARGS)
-bench-quick: $(BUILD_TOOLS) ## The same with few rounds in five minutes; prints only
+bench-quick: $(BUILD_TOOLS) ## The same with few rounds in seven minutes; prints only
 	cd tests/peers && go run ./bench -quick $(ARGS)
 bench-slow: $(BUILD_TOOLS) ## Compare with client-go while answers are late and connections dead; prints a table after two minutes
 	cd tests/peers && go run ./slow $(ARGS)

@@ -35,6 +35,7 @@ type Candidates struct {
 type Sample struct {
 	At         time.Time
 	Counts     map[string]int // requests so far
+	Conflicts  int            // of these, rejected because of another version
 	CPU        float64        // seconds so far
 	Heap       uint64         // bytes in use
 	Stack      uint64
@@ -87,6 +88,28 @@ func (c *Child) Enter(e Candidates, _ *bool) error {
 	return nil
 }
 
+// Replace stops the leader of an election, if it is in this process, and starts a new candidate. It returns when the run
+// function returned.
+func (c *Child) Replace(election string, to *time.Time) error {
+	for i, leader := range c.candidates {
+		if leader.Election != election || !leader.Live() {
+			continue
+		}
+		leader.Stop()
+		*to = leader.Last().To
+		spec := leader.Spec
+		spec.Identity += "+"
+		next, err := c.process.Candidate(spec)
+		if err != nil {
+			return err
+		}
+		next.Start(context.Background())
+		c.candidates[i] = next
+		return nil
+	}
+	return nil
+}
+
 // Sample measures the process. It first runs the garbage collector on request.
 func (c *Child) Sample(collect bool, s *Sample) error {
 	if collect {
@@ -99,7 +122,7 @@ func (c *Child) Sample(collect bool, s *Sample) error {
 	runtime.ReadMemStats(&m)
 	*s = Sample{
 		At: time.Now(), CPU: ownCPU(), Heap: m.HeapAlloc, Stack: m.StackInuse, Goroutines: runtime.NumGoroutine(),
-		Counts: c.process.Counts(), PID: os.Getpid(),
+		Counts: c.process.Counts(), Conflicts: c.process.Conflicts(), PID: os.Getpid(),
 	}
 	for _, candidate := range c.candidates {
 		if candidate.Live() {
@@ -144,6 +167,12 @@ func (l *lab) newChild(library electors.Library, kubeconfig string, witness bool
 
 func (c *child) enter(candidates Candidates) error {
 	return c.Call("Child.Enter", candidates, new(bool))
+}
+
+// replace returns the zero time if the process does not lead the election.
+func (c *child) replace(election string) (to time.Time, err error) {
+	err = c.Call("Child.Replace", election, &to)
+	return to, err
 }
 
 func (c *child) sample(collect bool) (Sample, error) {

@@ -44,7 +44,7 @@ func choose[T any](l *lab, quick, full T) T {
 func (l *lab) measureAll(names []string) (map[string]*Scenario, error) {
 	scenarios := map[string]func(*Scenario) error{
 		Graceful: l.graceful, Crash: l.crash, Steal: l.steal,
-		Requests: l.requests, Scale: l.scale, Kill: l.kill,
+		Requests: l.requests, Scale: l.scale, Kill: l.kill, Crowd: l.herd,
 	}
 	var all multierror.Group
 	measured := map[string]*Scenario{}

@@ -1,8 +1,8 @@
 // Command bench measures the electors of incumbent, istiod and client-go on one API server in one run. It writes the
 // tables of docs/benchmarks.md.
 //
-//	go run ./bench                          all scenarios, about half an hour
-//	go run ./bench -quick                   all scenarios in five minutes, printed only
+//	go run ./bench                          all scenarios, about forty minutes
+//	go run ./bench -quick                   all scenarios in seven minutes, printed only
 //	go run ./bench -scenarios graceful,crash
 //	go run ./bench -resume                  scenarios that were not measured with this commit
 //	go run ./bench -render                  measures nothing, writes the page
@@ -120,7 +120,7 @@ func measure(ctx context.Context, f flags) (err error) {
 			return err
 		}
 	}
-	fmt.Printf("\n%s\n%s\n%s\nFinished after %v.\n", results.Times(), results.Requests(), results.Scale(), time.Since(began).Round(time.Second))
+	fmt.Printf("\n%s\n%s\n%s\n%s\nFinished after %v.\n", results.Times(), results.Requests(), results.Scale(), results.Herd(), time.Since(began).Round(time.Second))
 	if f.quick {
 		fmt.Println("A quick run has few rounds: its p99 is the slowest round.")
 		return nil
@@ -134,7 +134,7 @@ func groups(wanted []string, quick bool) [][]string {
 		return slices.Collect(slices.Chunk(wanted, 1))
 	}
 	var all [][]string
-	for _, together := range [][]string{{Graceful, Requests}, {Crash, Scale}, {Steal}, {Kill}} {
+	for _, together := range [][]string{{Graceful, Requests}, {Crash, Scale}, {Steal}, {Kill}, {Crowd}} {
 		together = slices.DeleteFunc(together, func(name string) bool { return !slices.Contains(wanted, name) })
 		if len(together) > 0 {
 			all = append(all, together)

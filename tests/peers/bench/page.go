@@ -13,7 +13,7 @@ var section = regexp.MustCompile(`(?s)<!-- generated: ([a-z]+)[^\n]*-->\n.*?<!--
 // Page replaces the generated parts of the page.
 func (r *Results) Page(text string) (string, error) {
 	content := map[string]string{
-		"times": r.Times(), "requests": r.Requests(), "scale": r.Scale(), "provenance": r.Provenance(),
+		"times": r.Times(), "requests": r.Requests(), "scale": r.Scale(), "herd": r.Herd(), "provenance": r.Provenance(),
 	}
 	found := map[string]bool{}
 	text = section.ReplaceAllStringFunc(text, func(old string) string {

@@ -20,10 +20,11 @@ const (
 	Steal    = "steal"
 	Requests = "requests"
 	Scale    = "scale"
+	Crowd    = "herd"
 )
 
 // Scenarios are all scenarios.
-var Scenarios = []string{Graceful, Crash, Kill, Steal, Requests, Scale}
+var Scenarios = []string{Graceful, Crash, Kill, Steal, Requests, Scale, Crowd}
 
 // The libraries as tables name them. Limit is two writes and one event without an elector.
 const (
@@ -47,6 +48,7 @@ type Scenario struct {
 	Series []*Series `json:"series,omitempty"`
 	Loads  []Load    `json:"loads,omitempty"`
 	Sizes  []Size    `json:"sizes,omitempty"`
+	Herds  []Herd    `json:"herds,omitempty"`
 }
 
 // Series is one row of times.
@@ -86,6 +88,20 @@ type Size struct {
 	Goroutines float64 `json:"goroutines"`
 	// PerSecond is the number of requests of the process per second.
 	PerSecond float64 `json:"requestsPerSecond"`
+}
+
+// Stop is the event that a leader stops.
+const Stop = "stop"
+
+// Herd is the effort of many candidates for one event.
+type Herd struct {
+	Event      string    `json:"event"` // Stop or Steal
+	Candidates int       `json:"candidates"`
+	Elections  int       `json:"elections"`
+	Millis     []float64 `json:"ms"`
+	// Conflicts and Reads are per event and election.
+	Conflicts float64 `json:"conflicts"`
+	Reads     float64 `json:"reads"`
 }
 
 // Read reads results. It returns empty Results if the file does not exist.

@@ -130,6 +130,20 @@ func (r *Results) Scale() string {
 	return text
 }
 
+// Herd returns the table of many candidates.
+func (r *Results) Herd() string {
+	text := heading(1, "from", "candidates", "median", "rejected writes", "reads")
+	s := r.Scenarios[Crowd]
+	if s == nil {
+		return text
+	}
+	names := map[string]string{Stop: "leader stops", Steal: "default revision changes"}
+	for _, x := range s.Herds {
+		text += line(names[x.Event], fmt.Sprint(x.Candidates), millis(SpreadOf(x.Millis).Median), digits(x.Conflicts), digits(x.Reads))
+	}
+	return text
+}
+
 // Provenance returns the date, the machine and the versions of the scenarios.
 func (r *Results) Provenance() string {
 	groups := map[string][]string{}

@@ -12,8 +12,16 @@ import (
 
 // Counter counts requests. Its zero value is empty.
 type Counter struct {
-	mu     sync.Mutex
-	counts map[string]int
+	mu        sync.Mutex
+	counts    map[string]int
+	conflicts int
+}
+
+// Conflicts returns the number of requests that were rejected because of another version.
+func (c *Counter) Conflicts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.conflicts
 }
 
 // Counts returns the number of requests so far by verb and resource, for example "update leases".
@@ -39,7 +47,13 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c.by.counts[what]++
 	c.by.mu.Unlock()
-	return c.next.RoundTrip(req)
+	resp, err := c.next.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusConflict {
+		c.by.mu.Lock()
+		c.by.conflicts++
+		c.by.mu.Unlock()
+	}
+	return resp, err
 }
 
 // WrappedRoundTripper lets client-go find the wrapped transport.

@@ -34,6 +34,7 @@ type racer struct {
 	s     State
 	timer int
 	runs  bool
+	dead  bool
 }
 
 func (h *herd) after(d time.Duration, what func()) {
@@ -66,6 +67,9 @@ func (h *herd) join(n int) *racer {
 }
 
 func (h *herd) input(r *racer, in Input) {
+	if r.dead {
+		return
+	}
 	c := h.config
 	c.Self = r.name
 	in.Now = moment(h.now)
@@ -162,6 +166,43 @@ func TestHerd(t *testing.T) {
 		t.Logf("%3d candidates: %5.2f conflicts in the first events, then %.2f; the next acquisition after %v, at most %v", x.candidates, learning, conflicts, median, longest)
 		if conflicts > x.most || h.reads != 60 || median > 5*time.Millisecond || x.candidates <= 3 && longest > 6*time.Millisecond {
 			t.Errorf("%d candidates: %d reads, want one of each new candidate", x.candidates, h.reads)
+		}
+	}
+}
+
+// The same holds for an expired lease and a deleted lock.
+func TestHerd_OtherEvents(t *testing.T) {
+	h := &herd{random: rand.New(rand.NewPCG(1, 1)), config: testConfig()}
+	h.config.Ranked = false
+	for i := range 100 {
+		h.join(i)
+	}
+	h.play(time.Second)
+	for _, event := range []func(){
+		func() { // the leader dies
+			for i, r := range h.candidates {
+				if r.runs {
+					r.dead = true
+					h.candidates[i] = &racer{name: r.name + "+"}
+					h.input(h.candidates[i], Input{Kind: Watching})
+				}
+			}
+		},
+		func() { // the lock is deleted
+			h.stored = Snapshot{Version: h.stored.Version + 1}
+			h.notify()
+		},
+	} {
+		for range 2 { // the first time, the candidates learn
+			h.conflicts, h.waits = 0, nil
+			for range 40 {
+				event()
+				h.play(2 * h.config.Lease)
+			}
+		}
+		t.Logf("%.2f conflicts per event", float64(h.conflicts)/40)
+		if h.conflicts > 3*40 || len(h.waits) != 40 {
+			t.Errorf("%d conflicts and %d terms in 40 events", h.conflicts, len(h.waits))
 		}
 	}
 }

@@ -16,6 +16,8 @@
 // In the slow modes (slow.go), the API server answers late and connections die. The model sends a call again over another
 // connection, as the elector does. In the steady ones no leader loses its term.
 //
+// In the mode herd, some forty candidates react to each event. A check counts their rejected writes (checkherd.go).
+//
 // In modes with held nodes, a process campaigns for a second lock inside the terms of the first one (held.go), next to processes that use
 // only the first lock or only the second.
 //
