@@ -95,9 +95,9 @@ func TestExamine_SeveralLocks(t *testing.T) {
 	for name, c := range map[string]struct{ play, want string }{
 		"both":                    {both + "write stable-1 a; write stable-1 b; " + flip + rest + "write canary-1 a", ""},
 		"late for both":           {both + "write stable-1 a; " + flip + rest + "write canary-1 a; write stable-1 b", "interleaved stable-1 1"},
-		"late for one":            {both + "write stable-1 a; " + flip + "write stable-1 a; " + rest + "write canary-1 a", "incomplete: 1 writes of gadgets are breaches if"},
+		"late for one":            {both + "write stable-1 a; " + flip + "write stable-1 a; " + rest + "write canary-1 a", "incomplete: 1 writes of gadgets are late for one"},
 		"late, a rival wrote":     {both + "write stable-1 a; write stable-1 b; write stable-1 c; write stable-1 d; " + flip + "write canary-1 a; write stable-1 a", "interleaved stable-1 1"},
-		"flood of a follower":     {both + "write stable-1 a; write stable-2 a; write stable-2 a; write stable-2 b", "incomplete: 2 writes of gadgets are breaches if"},
+		"flood of a follower":     {both + "write stable-1 a; write stable-2 a; write stable-2 a; write stable-2 b", "incomplete: 2 writes of gadgets are late for one"},
 		"objects of each replica": {both + "write stable-1 a; write stable-2 b; write stable-2 b; write stable-1 a", "incomplete: the log has locks, but no other"},
 	} {
 		s := auditlog.New(t)

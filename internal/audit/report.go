@@ -168,12 +168,12 @@ func (x *examination) doubts(a *attribution, guards func(Write) []Lock) {
 		}
 	}
 	for _, matter := range slices.Sorted(maps.Keys(a.disputed)) {
-		add("%d writes of %s are breaches if the lock that they suggest guards them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
+		add("%d writes of %s are late for one of the locks that may guard them: assign them with --guard LOCK=%[2]s, or --guard -=%[2]s if every replica makes them",
 			a.disputed[matter], matter)
 	}
 	for _, lock := range x.history.Locks() {
 		if n := x.unproved[lock]; n > 0 {
-			add("%d writes of pods that did not hold %v by the writes of the lock that the log has", n, lock)
+			add("%d writes are of pods that did not hold %v, unless a missing line explains them", n, lock)
 		}
 		if n := late[lock]; n > 0 {
 			add("%d writes of pods that did not hold %v have no logged result", n, lock)

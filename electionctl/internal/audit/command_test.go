@@ -139,7 +139,7 @@ func TestAudit_ExitCodes(t *testing.T) {
 		"rotated, out of order":   {"", []string{guard, newer, older}, 1, "1 finding"},
 		"rotated, without oldest": {"", []string{guard, newer}, 0, ""},
 		"findings, truncated":     {"", []string{guard, file("late.log", proved), cut("late.log.gz", proved)}, 1, "1 finding"},
-		"finding by a lost line":  {"", []string{guard, newer, older, cut("late-1.log.gz", played(t, late))}, 2, "by the writes of the lock that the log has"},
+		"finding by a lost line":  {"", []string{guard, newer, older, cut("late-1.log.gz", played(t, late))}, 2, "unless a missing line explains them"},
 		"locks only":              {played(t, "lock stable-1 stable-1 1"), []string{"-"}, 2, "no other write of their candidates"},
 		"other lock":              {good, []string{"-", "--lock", "x"}, 2, "the log has no lock x"},
 		"invalid guard":           {good, []string{"-", "--guard", "x"}, 2, `--guard: "x" is not LOCK=RESOURCE`},
