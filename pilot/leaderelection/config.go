@@ -124,19 +124,17 @@ type Config struct {
 const defaultHealthTolerance = 20 * time.Second
 
 func (c Config) withDefaults() Config {
-	if c.Revision == "" {
-		c.Revision = "default"
-	}
+	c.Revision = cmp.Or(c.Revision, "default")
 	c.Lock = cmp.Or(c.Lock, LockTypeLease)
 	if c.Predecessor != nil {
 		p := *c.Predecessor
 		p.Lock = cmp.Or(p.Lock, LockTypeLease)
 		c.Predecessor = &p
 	}
-	setDefault(&c.LeaseDuration, DefaultLeaseDuration)
-	setDefault(&c.RenewDeadline, DefaultRenewDeadline)
-	setDefault(&c.RetryPeriod, DefaultRetryPeriod)
-	setDefault(&c.HealthTolerance, defaultHealthTolerance)
+	c.LeaseDuration = cmp.Or(c.LeaseDuration, DefaultLeaseDuration)
+	c.RenewDeadline = cmp.Or(c.RenewDeadline, DefaultRenewDeadline)
+	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
+	c.HealthTolerance = cmp.Or(c.HealthTolerance, defaultHealthTolerance)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -149,12 +147,6 @@ func (c Config) withDefaults() Config {
 
 // suffixLength is the length of the suffix of a default identity. The alphabet has 27 letters and digits.
 const suffixLength = 10
-
-func setDefault(d *time.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = value
-	}
-}
 
 func hostName() string {
 	host, err := os.Hostname()

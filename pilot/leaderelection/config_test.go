@@ -1,6 +1,7 @@
 package leaderelection
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"os"
@@ -100,7 +101,7 @@ func TestConfigDerivedValues(t *testing.T) {
 	} {
 		c := x.cfg
 		c.ElectionID, c.Revision = "new", "canary"
-		setDefault(&c.LeaseDuration, lease)
+		c.LeaseDuration = cmp.Or(c.LeaseDuration, lease)
 		if c.lockName() != x.lock || c.key() != x.key || c.syncWait() != x.wait {
 			t.Errorf("%s: lock %q, key %q, waits %v", name, c.lockName(), c.key(), c.syncWait())
 		}

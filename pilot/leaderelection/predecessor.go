@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
@@ -87,7 +88,8 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 			return err
 		}
 		// The lock was deleted while this candidate waited. Its last holder may act until its lease has expired.
-		_ = apirequest.Pause(ctx, l.predecessorLease(snapshot.Record)+l.cfg.PeerGrace)
+		lease := record.LongerLease(l.cfg.LeaseDuration, time.Duration(snapshot.Record.LeaseDurationSeconds)*time.Second)
+		_ = apirequest.Pause(ctx, lease+l.cfg.PeerGrace)
 	}
 	return nil
 }
@@ -157,13 +159,6 @@ func (l *LeaderElection) joinPredecessor(ctx context.Context, lock *existingLock
 		return true, nil
 	}
 	return false, err
-}
-
-// predecessorLease returns the longer of the own and the recorded lease, with the bound that electors apply.
-func (l *LeaderElection) predecessorLease(record k8sresourcelock.LeaderElectionRecord) time.Duration {
-	own := l.cfg.LeaseDuration
-	recorded := time.Duration(record.LeaseDurationSeconds) * time.Second
-	return max(own, min(recorded, max(time.Hour, 10*own)))
 }
 
 // existingLock is a lock that is not created.

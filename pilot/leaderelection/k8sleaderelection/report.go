@@ -235,7 +235,7 @@ func (r *reporter) record(c *change) {
 		}
 	case record.Readable:
 		// The core limits the lease, so that an absurd duration does not block all candidates.
-		if bound := r.core.LeaseBound(); after.Snap.Record.Lease > bound {
+		if bound := record.LeaseBound(r.core.Lease); after.Snap.Record.Lease > bound {
 			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "lease duration in the lock record is too long; a shorter one counts",
 				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
 			break

@@ -224,7 +224,7 @@ func TestReportRecord(t *testing.T) {
 		}
 		return log.String()
 	}
-	bound := r.core.LeaseBound()
+	bound := record.LeaseBound(r.core.Lease)
 	unversioned := k8sresourcelock.Snapshot{Exists: true, Object: &coordinationv1.Lease{}}
 	for _, c := range []struct {
 		content core.Content

@@ -206,16 +206,13 @@ type progress struct {
 // maxDrainLeases is how many lease durations a drain may take.
 const maxDrainLeases = 8
 
-// maxLease limits the recorded lease duration that await uses.
-const maxLease = time.Hour
-
 // update reports whether the command was executed, given the result of a read.
 func (w *progress) update(snap record.Snapshot, err error, now core.Instant) (done bool, _ error) {
 	if err == nil {
 		if snap.Record != w.last {
 			w.last = snap.Record
 			w.changed = now
-			w.lease = max(time.Second, min(snap.Record.Lease, maxLease))
+			w.lease = record.LongerLease(time.Second, snap.Record.Lease)
 		}
 		if done, err := w.outcome(snap, now); done || err != nil {
 			return done, err

@@ -209,12 +209,7 @@ func (s Sight) outdated(snap Snapshot) bool {
 }
 
 // lease returns the longer of the recorded and the own lease, within a bound.
-func (c Config) lease(r Record) time.Duration {
-	return max(c.Lease, min(r.Lease, c.LeaseBound()))
-}
-
-// LeaseBound returns the longest lease of another holder that counts.
-func (c Config) LeaseBound() time.Duration { return max(10*c.Lease, time.Hour) }
+func (c Config) lease(r Record) time.Duration { return record.LongerLease(c.Lease, r.Lease) }
 
 // ExpiresAt returns the expiry of the recorded lease by the own clock.
 func (c Config) ExpiresAt(s State) Instant {
