@@ -283,14 +283,14 @@ type delayed struct {
 }
 
 func (d delayed) Write(p []byte) (int, error) {
-	d.late <- chunk{time.Now().Add(d.by), bytes.Clone(p)}
+	d.late <- chunk{time.Now().Add(d.by), bytes.Clone(p)} //nolint:forbidigo // a delay is what it makes
 	return len(p), nil
 }
 
 // deliver writes late chunks until the connection has ended.
 func (l *link) deliver(to net.Conn, late <-chan chunk) {
 	for c := range late {
-		timer := time.NewTimer(time.Until(c.at))
+		timer := time.NewTimer(time.Until(c.at)) //nolint:forbidigo // a delay is what it makes
 		select {
 		case <-timer.C:
 		case <-l.ended:

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -144,16 +143,6 @@ func (p *plane) deployed(namespace, name string) bool {
 func (p *plane) served(namespace, name string) {
 	p.Helper()
 	p.until("Gateway "+name+" is served", func() bool { return p.accepted(namespace, name) && p.deployed(namespace, name) })
-}
-
-// tag creates a tag of the revision, as a Service.
-func (p *plane) tag(name string) {
-	p.Helper()
-	_, err := p.admin.Kube().CoreV1().Services(p.home).Create(p.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "a-tag", Labels: map[string]string{"istio.io/tag": name, "istio.io/rev": p.home}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 443}}},
-	}, metav1.CreateOptions{})
-	p.must(err)
 }
 
 // othersWork waits until the namespace controller has served a new namespace.
