@@ -11,8 +11,12 @@ const maxSkew = time.Minute
 // clusters returns why the entries, which are in order, are not of one history. It is empty if they may be.
 func (h History) clusters() string {
 	l := h.log
+	var first origin
 	for _, o := range l.files.values {
-		if first := l.files.values[0]; o.cluster != first.cluster && o.cluster != "" && first.cluster != "" {
+		switch {
+		case first.cluster == "":
+			first = o
+		case o.cluster != "" && o.cluster != first.cluster:
 			return mixed("%s is of cluster %s, and %s of cluster %s", first.file, first.cluster, o.file, o.cluster)
 		}
 	}

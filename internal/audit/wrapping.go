@@ -23,11 +23,16 @@ var clusterFields = []string{"logGroup", "@log", "resourceId"}
 // errBroken means that a wrapping has an event that is not JSON, for example because the service shortened it.
 var errBroken = errors.New("event in the wrapping is not JSON")
 
+// maxDepth limits nested wrappings, each of which is decoded again.
+const maxDepth = 10
+
 // unwrap returns the events in a JSON value, or none.
-func unwrap(raw []byte, cluster string) (events []Event, err error) {
+func unwrap(raw []byte, cluster string, depth int) (events []Event, err error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
 	case len(raw) == 0:
+	case depth > maxDepth:
+		return nil, errBroken
 	case raw[0] == '"':
 		var text string
 		if err := json.Unmarshal(raw, &text); err != nil {
@@ -40,27 +45,27 @@ func unwrap(raw []byte, cluster string) (events []Event, err error) {
 		if !json.Valid([]byte(text)) {
 			return nil, errBroken
 		}
-		return unwrap([]byte(text), cluster)
+		return unwrap([]byte(text), cluster, depth+1)
 	case raw[0] == '[':
 		var list []json.RawMessage
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return nil, err
 		}
-		return unwrapAll(list, cluster)
+		return unwrapAll(list, cluster, depth+1)
 	case raw[0] == '{':
 		var e Event
 		if err := json.Unmarshal(raw, &e); err == nil && e.Verb != "" && e.Stage != "" {
 			e.Cluster = cluster
 			return []Event{e}, nil
 		}
-		return unwrapObject(raw, cluster)
+		return unwrapObject(raw, cluster, depth)
 	}
 	return nil, nil
 }
 
-func unwrapAll(list []json.RawMessage, cluster string) (events []Event, err error) {
+func unwrapAll(list []json.RawMessage, cluster string, depth int) (events []Event, err error) {
 	for _, raw := range list {
-		more, err := unwrap(raw, cluster)
+		more, err := unwrap(raw, cluster, depth)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +74,7 @@ func unwrapAll(list []json.RawMessage, cluster string) (events []Event, err erro
 	return events, nil
 }
 
-func unwrapObject(raw []byte, cluster string) ([]Event, error) {
+func unwrapObject(raw []byte, cluster string, depth int) ([]Event, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {
 		return nil, err
@@ -96,7 +101,7 @@ func unwrapObject(raw []byte, cluster string) ([]Event, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("not an event of an audit log, and no known wrapping of one: it has %s", fieldsOf(raw))
 	}
-	return unwrapAll(list, cluster)
+	return unwrapAll(list, cluster, depth+1)
 }
 
 // fieldsOf returns the names of the fields of an object, for an error.
@@ -233,7 +238,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 
 // wrapped adds the events in a JSON value.
 func (r *Reading) wrapped(at string, raw []byte, add func(Event) error) error {
-	events, err := unwrap(raw, "")
+	events, err := unwrap(raw, "", 0)
 	switch {
 	case errors.Is(err, errBroken):
 		r.broken(at)

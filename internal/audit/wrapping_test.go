@@ -121,6 +121,7 @@ func TestLog_BrokenWrappings(t *testing.T) {
 		"shortened message":   {asJSON(t, []any{auditlog.Fields{"message": first}, auditlog.Fields{"message": first[:90]}}), "1 lines are not JSON events, first log1: value 2"},
 		"end of a list":       {"[" + first + ",", "the file is truncated: log1: value 2"},
 		"list without an end": {"[" + first, "the file is truncated: log1"},
+		"deep wrappings":      {strings.Repeat(`{"message":`, maxDepth+2) + first + strings.Repeat("}", maxDepth+2) + "\n" + first, "1 lines are not JSON events, first log1:1"},
 		"no JSON in a list":   {"[" + first + ", nothing]", "1 lines are not JSON events, first log1: value 2"},
 	} {
 		if got := summary(examined(t, options(), c.text)); !strings.Contains(got, c.want) {
