@@ -58,11 +58,11 @@ func (c Config) observeHerd(s State, v sighting) Herd {
 	case v.Addressed() && r.Identity != c.Self && r.Renewed(s.Snap.Annotations.Request) && c.mayRequest(s, v.at):
 		event = s.reasonToRequest(v.at)
 	}
-	waited := event.Until(v.at)
+	waited := min(event.Until(v.at), c.RankDelay) // a slow API server is no reason to shorten a window faster
 	switch {
 	case event > v.at:
 	case s.races():
-		h.Window = min(max(herdGain*h.Window, min(waited, c.RankDelay)), c.maxWindow())
+		h.Window = min(max(herdGain*h.Window, waited), c.maxWindow())
 		h.Lost = min(h.Lost+1, herdLosses)
 	default:
 		h.Window = max(0, h.Window-waited/2)

@@ -243,6 +243,11 @@ func TestObserveHerd(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}
+	s := follower(c, lock("free"), "stable")
+	s.Effort.Herd = learned
+	if h := c.observe(s, later(9, taken)).Effort.Herd; h.Window != learned.Window-c.RankDelay/2 {
+		t.Errorf("a slow API server shortens the window to %v", h.Window)
+	}
 	if h := learned.won(Acquire); h != (Herd{Window: 50 * time.Millisecond}) || learned.won(SendRequest) != h || learned.won(Renew) != learned {
 		t.Errorf("after a stored write: %+v", h)
 	}

@@ -135,6 +135,9 @@ func (w *world) anyFollower() bool {
 		if now := p.now().Mono; p.s.Known.Outdated() && p.s.Effort.Reads.Next > now {
 			continue // its last read failed, and it repeats reads with a pause
 		}
+		if p.lostRaces > 1 {
+			continue // it waits for its turn
+		}
 		// A candidate that would have to settle waits for one RetryPeriod.
 		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.Until <= now {
 			return true

@@ -18,7 +18,7 @@ func (h *herd) event() { h.left = min(h.left+herdConflicts, herdBurst) }
 
 // countRace is called for the answer to a write. Acquisitions and requests compete with those of other candidates.
 func (c *checks) countRace(p *process, call *call, result core.Result) {
-	if c.w.mode.Crowd == 0 || call.op != core.Acquire && call.op != core.SendRequest {
+	if call.op != core.Acquire && call.op != core.SendRequest {
 		return
 	}
 	switch result {
@@ -29,7 +29,7 @@ func (c *checks) countRace(p *process, call *call, result core.Result) {
 		p.lostRaces++
 	case core.Unknown, core.Refused:
 	}
-	if p.lostRaces <= learning {
+	if c.w.mode.Crowd == 0 || p.lostRaces <= learning {
 		return
 	}
 	if c.herd.left--; c.herd.left < 0 {
