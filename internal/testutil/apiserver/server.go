@@ -310,7 +310,7 @@ func (s *Server) serve(by string, r Request) (any, error) {
 	applies := r.Verb == "patch" && r.Header.Get("Content-Type") == string(types.ApplyPatchType)
 	dry := slices.Contains(r.URL.Query()["dryRun"], metav1.DryRunAll) || fmt.Sprint(r.Body["dryRun"]) == "[All]" // of a deletion
 	switch {
-	case r.Resource == "" || !exists && r.Verb != "create" && !applies && !(r.Verb == "update" && r.isCoordination()):
+	case r.Resource == "" || !exists && r.Verb != "create" && !applies && (r.Verb != "update" || !r.isCoordination()):
 		return nil, apierrors.NewNotFound(r.groupResource(), r.Name)
 	case r.Verb == "get":
 		return old, nil
