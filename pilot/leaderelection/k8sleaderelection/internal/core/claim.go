@@ -65,7 +65,7 @@ func (c Config) displaced(s State, v sighting) Claim {
 	next := v.Snapshot
 	// After a restore, a nominee may have acted before.
 	unchanged := record.SameHolder(s.Snap, next) && !next.Nominated() && next.Version >= s.Snap.Version
-	if unchanged || endedWell(s.Snap, next) {
+	if unchanged || c.endedWell(s.Snap, next) {
 		return s.Claim
 	}
 	if away := s.Earlier.Away; !s.Snap.Exists && next.Acting() && next.Record.Holder == away.Holder && s.Earlier.Until == away.Until {
@@ -111,7 +111,7 @@ func (c Config) displacedActsUntil(s State, v sighting) Instant {
 
 // endedWell reports whether b shows that the term in a ended after its run functions returned: by a drained
 // release or a handover. A marker that the holder in a had found does not show how its own term ended.
-func endedWell(a, b Snapshot) bool {
+func (c Config) endedWell(a, b Snapshot) bool {
 	if !b.Exists || a.UID != b.UID || b.Version < a.Version || b.Content != record.Readable {
 		return false
 	}
@@ -119,7 +119,8 @@ func endedWell(a, b Snapshot) bool {
 		return false
 	}
 	if b.Record.Holder == "" {
-		return b.Record.Transitions == a.Record.Transitions
+		// A settling holder does not release.
+		return b.Record.Transitions == a.Record.Transitions && a.Record.Lease != c.settlingLease()
 	}
 	if b.ByCoordinator() {
 		// Only the leader itself removes its marker, in its drained release.

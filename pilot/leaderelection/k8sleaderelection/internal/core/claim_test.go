@@ -152,13 +152,15 @@ func TestEndedWell(t *testing.T) {
 		want bool
 	}{
 		"own marker left":      {acting, release(marked("b", 3)), false},
+		"a peer releases":      {settling, release(marked("c", 2)), true},
+		"emptied by hand":      {lock("equal", marked("c", 2), func(s *Snapshot) { s.Record.Lease = testConfig().settlingLease() }), release(marked("c", 2)), false},
 		"another marker added": {settling, release(marked("d", 1)), false},
 		"deleted":              {acting, release(deleted), false},
 		"an older state":       {acting, release(older), false},
 		"the same state":       {acting, release(func(s *Snapshot) { s.Version = acting.Version }), true},
 		"record removed":       {acting, release(func(s *Snapshot) { s.Content = record.Missing }), false},
 	} {
-		if got := endedWell(c.a, c.b); got != c.want {
+		if got := testConfig().endedWell(c.a, c.b); got != c.want {
 			t.Errorf("%s: ended well: %v", name, got)
 		}
 	}
