@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -10,7 +9,6 @@ import (
 
 	"go.uber.org/atomic"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -75,6 +73,7 @@ func TestWatch_ReportsChanges(t *testing.T) {
 	})
 }
 
+// Package watch tests when a watch starts again.
 func TestWatch_Restarts(t *testing.T) {
 	inWatch(t, nil, func(t *testing.T, w *watching) {
 		w.EndWatches()
@@ -94,30 +93,6 @@ func TestWatch_Restarts(t *testing.T) {
 		pass(time.Minute)
 		w.expect(t, "exists again", 4, 5)
 	})
-	inWatch(t, nil, func(t *testing.T, w *watching) {
-		w.fail("list", bothPolicies, apierrors.NewInternalError(errors.New("not now")))
-		w.EndWatches()
-		pass(10 * time.Minute)
-		if w.log.Count("level=WARN") != 1 || w.log.Count(`verb="list `+policyKind+`"`, "not now") != 1 || w.changes.Load() != 0 {
-			t.Errorf("%d changes, logged\n%s", w.changes.Load(), w.log.String())
-		}
-		w.On(nil)
-		pass(2 * watchLongest)
-		if w.log.Count("succeeded again") != 1 {
-			t.Errorf("when it succeeds again, logged\n%s", w.log.String())
-		}
-	})
-	// Watch ends during a pause, and (in all other tests) while it watches.
-	inWatch(t, nil, func(t *testing.T, w *watching) {
-		before := time.Now()
-		w.EndWatches()
-		pass(0)
-		w.cancel()
-		<-w.ended
-		if took := time.Since(before); took > 0 {
-			t.Errorf("ended after %v", took)
-		}
-	})
 }
 
 func policyNamed(name string, generation int64) *admissionv1.ValidatingAdmissionPolicy {
@@ -128,8 +103,6 @@ func policyNamed(name string, generation int64) *admissionv1.ValidatingAdmission
 type watching struct {
 	*apiserver.Server
 	log     harness.Log
-	cancel  context.CancelFunc
-	ended   chan struct{}
 	changes atomic.Int32
 	lists   int // of policies
 }
@@ -148,18 +121,19 @@ func (w *watching) fail(verb, resource string, err error) {
 func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *watching)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := &watching{Server: apiserver.New(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("another", 1)), cancel: cancel, ended: make(chan struct{})}
+		w := &watching{Server: apiserver.New(policyNamed(fence.PolicyPrefix+"a", 1), policyNamed("another", 1))}
 		if prepare != nil {
 			prepare(w)
 		}
+		ended := make(chan struct{})
 		go func() {
-			defer close(w.ended)
+			defer close(ended)
 			Watch(ctx, w.Kube(t), func() { w.changes.Inc() }, slog.New(slog.NewTextHandler(&w.log, nil)))
 		}()
 		pass(0)
 		f(t, w)
 		cancel()
-		<-w.ended
+		<-ended
 		pass(0)
 		if n := w.Watching(); n > 0 {
 			t.Errorf("%d watches stay open", n)
