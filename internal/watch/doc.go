@@ -3,7 +3,7 @@
 // A Follower keeps one watch open. It resumes from the last version and reports each gap, so that the caller reads the objects itself.
 // Locks use it, because an elector sends its own reads. A candidate publishes
 // its LeaseCandidate again after a gap. Objects is a Follower that lists its objects before each watch and keeps them. The default revision,
-// tags, fences, and the candidates of the elections page use it.
+// tags, fences, coordinators, and the candidates of the elections page use it.
 //
 //	        Read, or the last version        accepted
 //	pause ───────────────────────────▶ open ──────────▶ events ──▶ End
@@ -18,6 +18,5 @@
 //   - The API server ends each watch after a random time, so that watches that started together do not reconnect together.
 //   - A watch that the API server does not accept in time has failed, also if the connection is open.
 //
-// A controller with many objects, indexes and a work queue uses the informers of client-go instead: pilot/controllers/reconcile, the
-// coordinator in pilot/leaderelection/coordination, and electionctl.
+// A controller with many objects and indexes uses the informers of client-go instead: pilot/controllers/reconcile and electionctl.
 package watch

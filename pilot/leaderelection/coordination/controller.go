@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/atomic"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	coordinationv1informers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -63,15 +63,21 @@ func (c Config) Validate() error {
 //
 // If the API server does not serve LeaseCandidates, there are no candidates, and the Controller changes no lock.
 type Controller struct {
-	cfg        Config
-	leases     cache.SharedIndexInformer
-	candidates cache.SharedIndexInformer
-	seen       *sightings
-	stop       context.CancelFunc // nil before Warm
-	informers  sync.WaitGroup
+	cfg      Config
+	stop     context.CancelFunc // nil before Warm
+	watching sync.WaitGroup
+	// listed closes when the Leases are known, answered when the LeaseCandidates are known, or not served.
+	listed, answered chan struct{}
+	answer           func()
 
-	mu    sync.Mutex
-	queue workqueue.TypedRateLimitingInterface[string] // nil between terms
+	unserved    atomic.Bool // LeaseCandidates are not served
+	dropsFields atomic.Bool // the API server drops strategy and preferredHolder of a Lease
+
+	mu         sync.Mutex
+	leases     map[string]*coordinationv1.Lease               // by name
+	candidates map[string]*coordinationv1beta1.LeaseCandidate // by name
+	sightings  map[string]sighting                            // of the leases, also between terms
+	queue      workqueue.TypedRateLimitingInterface[string]   // nil between terms
 }
 
 // New validates the configuration and starts nothing.
@@ -85,26 +91,10 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &Controller{cfg: cfg, seen: newSightings()}
-	c.leases = coordinationv1informers.NewLeaseInformer(cfg.Client, cfg.Namespace, 0, cache.Indexers{})
-	c.candidates = cache.NewSharedIndexInformer(c.candidateSource(), &coordinationv1beta1.LeaseCandidate{}, 0,
-		cache.Indexers{byElection: candidateElection})
-	if err := c.candidates.SetWatchErrorHandlerWithContext(ignoreUnserved); err != nil {
-		return nil, err
-	}
-	for _, informer := range []cache.SharedIndexInformer{c.leases, c.candidates} {
-		if err := informer.SetTransform(dropManagedFields); err != nil {
-			return nil, err
-		}
-		if _, err := informer.AddEventHandler(c.eventHandler()); err != nil {
-			return nil, err
-		}
-	}
+	c := &Controller{cfg: cfg, listed: make(chan struct{}), answered: make(chan struct{})}
+	c.answer = sync.OnceFunc(func() { close(c.answered) })
 	return c, nil
 }
-
-// warmTimeout is the time after which Warm logs that it waits for LeaseCandidates.
-const warmTimeout = 10 * time.Second
 
 // Warm starts the watches. It returns when the locks are known, and the candidates or the fact that LeaseCandidates are not served.
 // If the process may not list them, Warm blocks until ctx ends, so that another process can coordinate.
@@ -114,21 +104,15 @@ func (c *Controller) Warm(ctx context.Context) error {
 	}
 	own, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c.stop = stop
-	for _, informer := range []cache.SharedIndexInformer{c.leases, c.candidates} {
-		c.informers.Go(func() { informer.RunWithContext(own) })
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), c.leases.HasSynced) {
-		return fmt.Errorf("coordinator: list Leases of namespace %s: %w", c.cfg.Namespace, context.Cause(ctx))
-	}
-	soon, cancel := context.WithTimeout(ctx, warmTimeout)
-	defer cancel()
-	known := func() bool { return c.candidates.HasSynced() || c.unserved() }
-	if cache.WaitForCacheSync(soon.Done(), known) {
-		return nil
-	}
-	c.cfg.Logger.Warn("failed to list LeaseCandidates; not coordinating until it succeeds")
-	if !cache.WaitForCacheSync(ctx.Done(), known) {
-		return fmt.Errorf("coordinator: list LeaseCandidates of namespace %s: %w", c.cfg.Namespace, context.Cause(ctx))
+	leases, candidates := c.watches()
+	c.watching.Go(func() { leases.Run(own) })
+	c.watching.Go(func() { candidates.Run(own) })
+	for kind, known := range map[string]<-chan struct{}{"Leases": c.listed, "LeaseCandidates": c.answered} {
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return fmt.Errorf("coordinator: list %s of namespace %s: %w", kind, c.cfg.Namespace, context.Cause(ctx))
+		}
 	}
 	return nil
 }
@@ -137,14 +121,16 @@ func (c *Controller) Warm(ctx context.Context) error {
 func (c *Controller) Close() {
 	if c.stop != nil {
 		c.stop()
-		c.informers.Wait()
+		c.watching.Wait()
 	}
 }
 
 // Refresh reports that the Situation changed.
 func (c *Controller) Refresh() {
-	for _, name := range c.candidates.GetIndexer().ListIndexFuncValues(byElection) {
-		c.enqueue(name)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, candidate := range c.candidates {
+		c.enqueue(candidate.Spec.LeaseName)
 	}
 }
 
@@ -173,9 +159,8 @@ func (c *Controller) setQueue(queue workqueue.TypedRateLimitingInterface[string]
 	c.queue = queue
 }
 
+// enqueue requires mu.
 func (c *Controller) enqueue(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.queue != nil {
 		c.queue.Add(name)
 	}

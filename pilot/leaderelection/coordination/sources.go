@@ -1,76 +1,109 @@
 package coordination
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"time"
 
-	"go.uber.org/atomic"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
+
+	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/watch"
 )
 
-// byElection is the index of candidates by the name of their lock.
-const byElection = "election"
+// longestPause is the longest pause between two watches.
+const longestPause = 30 * time.Second
 
-// candidateSource also records whether LeaseCandidates are served. By default, an API server does not serve them and
-// answers "not found".
-func (c *Controller) candidateSource() *cache.ListWatch {
-	objects := c.cfg.Client.CoordinationV1beta1().LeaseCandidates(c.cfg.Namespace)
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := objects.List(ctx, o)
-			c.recordServed(err)
-			return list, err
+// watches returns the watches of the locks and of the candidates.
+func (c *Controller) watches() (leases watch.Objects[*coordinationv1.Lease], candidates watch.Objects[*coordinationv1beta1.LeaseCandidate]) {
+	const instead, late = "not coordinating until it succeeds", "coordinating with a delay"
+	trouble := apirequest.NewTrouble(c.cfg.Logger, map[string]string{
+		"list Leases": instead, "list LeaseCandidates": instead, "watch Leases": late, "watch LeaseCandidates": late,
+	})
+	leases = watch.Objects[*coordinationv1.Lease]{
+		Source: watch.SourceOf(c.cfg.Client.CoordinationV1().Leases(c.cfg.Namespace),
+			func(list *coordinationv1.LeaseList) []coordinationv1.Lease { return list.Items }),
+		LongestPause: longestPause,
+		Tried:        func(verb string, err error) { trouble.Tried(verb+" Leases", err) },
+		Changed:      c.setLeases,
+	}
+	candidates = watch.Objects[*coordinationv1beta1.LeaseCandidate]{
+		Source: watch.SourceOf(c.cfg.Client.CoordinationV1beta1().LeaseCandidates(c.cfg.Namespace),
+			func(list *coordinationv1beta1.LeaseCandidateList) []coordinationv1beta1.LeaseCandidate {
+				return list.Items
+			}),
+		LongestPause: longestPause,
+		Tried: func(verb string, err error) {
+			if c.recordServed(err); !isUnserved(err) { // most API servers do not serve them, so that is no problem
+				trouble.Tried(verb+" LeaseCandidates", err)
+			}
 		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := objects.Watch(ctx, o)
-			c.recordServed(err)
-			return w, err
-		},
+		Changed: c.setCandidates,
+	}
+	return leases, candidates
+}
+
+// setLeases stores the locks, and enqueues the elections of those that changed.
+func (c *Controller) setLeases(all []*coordinationv1.Lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leases == nil {
+		close(c.listed)
+	}
+	c.leases = byName(c.leases, all, func(lease *coordinationv1.Lease) { c.enqueue(lease.Name) })
+	before := c.sightings
+	c.sightings = make(map[string]sighting, len(all))
+	for _, lease := range all {
+		seen := before[lease.Name]
+		// The clock of the holder may have been set back, so each change counts as a renewal.
+		if state := stateOf(lease); seen.state != state {
+			seen = sighting{state: state, since: time.Now()}
+		}
+		c.sightings[lease.Name] = seen
 	}
 }
 
-// ignoreUnserved logs watch errors as client-go does, except that LeaseCandidates are not served. recordServed logs that.
-func ignoreUnserved(ctx context.Context, r *cache.Reflector, err error) {
-	if !isUnserved(err) {
-		cache.DefaultWatchErrorHandler(ctx, r, err)
+// setCandidates stores the candidates, and enqueues the elections of those that changed.
+func (c *Controller) setCandidates(all []*coordinationv1beta1.LeaseCandidate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.candidates = byName(c.candidates, all, func(candidate *coordinationv1beta1.LeaseCandidate) { c.enqueue(candidate.Spec.LeaseName) })
+	c.answer()
+}
+
+// byName returns the objects by name. It calls changed with each object that was added, deleted or changed, before and after.
+func byName[T metav1.Object](before map[string]T, all []T, changed func(T)) map[string]T {
+	after := make(map[string]T, len(all))
+	for _, object := range all {
+		after[object.GetName()] = object
+		if former, known := before[object.GetName()]; !known || former.GetResourceVersion() != object.GetResourceVersion() {
+			changed(object)
+		}
 	}
+	for name, former := range before {
+		if object, remains := after[name]; !remains || former.GetResourceVersion() != object.GetResourceVersion() {
+			changed(former)
+		}
+	}
+	return after
 }
 
-// sightings records what the objects alone do not contain.
-type sightings struct {
-	unserved    atomic.Bool // LeaseCandidates are not served
-	dropsFields atomic.Bool // the API server drops strategy and preferredHolder of a Lease
-	mu          sync.Mutex
-	// leases are recorded between terms too, so that a new term has their ages.
-	leases map[string]leaseSighting
-}
-
-// leaseSighting is the state of a Lease and when it was first seen.
-type leaseSighting struct {
+// sighting is the state of a Lease and when it was first seen, for the age of the Lease in a new term.
+type sighting struct {
 	state leaseState
 	since time.Time
 }
 
-func newSightings() *sightings { return &sightings{leases: map[string]leaseSighting{}} }
-
-func (c *Controller) unserved() bool { return c.seen.unserved.Load() }
-
 func (c *Controller) recordServed(err error) {
 	unserved := isUnserved(err)
-	if err != nil && !unserved || c.seen.unserved.Swap(unserved) == unserved {
+	if err != nil && !unserved || c.unserved.Swap(unserved) == unserved {
 		return
 	}
 	if unserved {
 		c.cfg.Logger.Info("API server does not serve LeaseCandidates (coordination.k8s.io/v1beta1); elections are not coordinated")
+		c.answer()
 	} else {
 		c.cfg.Logger.Info("API server serves LeaseCandidates; coordinating elections")
 	}
@@ -88,68 +121,9 @@ func isUnserved(err error) bool {
 	return details == nil || details.Kind == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-func dropManagedFields(object any) (any, error) {
-	if o, err := meta.Accessor(object); err == nil {
-		o.SetManagedFields(nil)
-	}
-	return object, nil
-}
-
-func candidateElection(object any) ([]string, error) {
-	if c, ok := object.(*coordinationv1beta1.LeaseCandidate); ok {
-		return []string{c.Spec.LeaseName}, nil
-	}
-	return nil, nil
-}
-
-// eventHandler enqueues the elections of an object before and after its change.
-func (c *Controller) eventHandler() cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: c.handle,
-		UpdateFunc: func(before, object any) {
-			c.handle(before)
-			c.handle(object)
-		},
-		DeleteFunc: func(object any) {
-			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = missed.Obj
-			}
-			c.handle(object)
-			if lease, ok := object.(*coordinationv1.Lease); ok {
-				c.seen.forget(lease.Name)
-			}
-		},
-	}
-}
-
-func (c *Controller) handle(object any) {
-	switch o := object.(type) {
-	case *coordinationv1beta1.LeaseCandidate:
-		c.enqueue(o.Spec.LeaseName)
-	case *coordinationv1.Lease:
-		c.seen.record(o)
-		c.enqueue(o.Name)
-	}
-}
-
-// record records a renewal. The clock of the holder may have been set back, so each change counts.
-func (s *sightings) record(lease *coordinationv1.Lease) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if state := stateOf(lease); s.leases[lease.Name].state != state {
-		s.leases[lease.Name] = leaseSighting{state: state, since: time.Now()}
-	}
-}
-
-func (s *sightings) forget(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.leases, name)
-}
-
 // observer returns an observer with what has been seen of the lock.
-func (s *sightings) observer(name string) *observer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &observer{lease: s.leases[name].state, since: s.leases[name].since}
+func (c *Controller) observer(name string) *observer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &observer{lease: c.sightings[name].state, since: c.sightings[name].since}
 }

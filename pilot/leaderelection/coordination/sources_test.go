@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
 	"incumbent.dev/incumbent/internal/testutil/apiserver"
@@ -60,7 +60,7 @@ func TestSightings_LeaseAgeBeforeTerm(t *testing.T) {
 			},
 		}
 		e := election{Lease: lease, Candidates: []*coordinationv1beta1.LeaseCandidate{candidateOf("b")}}
-		c := &Controller{seen: newSightings()}
+		c := controllerOf(t, &rest.Config{Host: "http://unused"})
 		wantHolder := func(when string, o *observer, want string) {
 			t.Helper()
 			got := ""
@@ -72,41 +72,59 @@ func TestSightings_LeaseAgeBeforeTerm(t *testing.T) {
 				t.Errorf("%s: planned holder %q, want %q", when, got, want)
 			}
 		}
-		handler := c.eventHandler()
-		handler.OnAdd(lease, true)
+		watched := func(leases ...*coordinationv1.Lease) { c.setLeases(leases) }
+		watched(lease)
 		time.Sleep(14 * time.Second)
-		handler.OnUpdate(lease, lease) // a resync
-		wantHolder("after 14 s of 15 s", c.seen.observer("x"), "a")
+		watched(lease.DeepCopy()) // read again
+		wantHolder("after 14 s of 15 s", c.observer("x"), "a")
 		time.Sleep(time.Second)
-		wantHolder("after the lease", c.seen.observer("x"), "b")
+		wantHolder("after the lease", c.observer("x"), "b")
 		wantHolder("new observer", &observer{}, "a")
 		renewed := lease.DeepCopy()
 		renewed.Spec.RenewTime = &metav1.MicroTime{Time: time.Now()}
-		handler.OnUpdate(lease, renewed)
+		watched(renewed)
 		e.Lease = renewed
-		wantHolder("after a renewal", c.seen.observer("x"), "a")
-		handler.OnDelete(renewed)
-		if o := c.seen.observer("x"); o.lease != (leaseState{}) || len(c.seen.leases) > 0 {
+		wantHolder("after a renewal", c.observer("x"), "a")
+		watched()
+		if o := c.observer("x"); o.lease != (leaseState{}) || len(c.sightings) > 0 {
 			t.Errorf("state of a deleted lock: %+v", o.lease)
-		}
-		handler.OnUpdate(lease, renewed)
-		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/x", Obj: renewed})
-		if len(c.seen.leases) > 0 {
-			t.Errorf("state of a lock whose deletion was missed: %+v", c.seen.leases)
 		}
 	})
 }
 
-func TestEventHandler_MissedDeletion(t *testing.T) {
+// The elections of an added, changed, moved or deleted candidate are enqueued, and no others.
+func TestSetCandidates_Enqueues(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	defer queue.ShutDown()
-	c := &Controller{seen: newSightings(), queue: queue}
-	c.eventHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: "n/a.x", Obj: candidateOf("a.x")})
-	if queue.Len() != 1 {
-		t.Fatalf("%d elections enqueued", queue.Len())
+	c := controllerOf(t, &rest.Config{Host: "http://unused"})
+	c.queue = queue
+	candidate := func(name, election, version string) *coordinationv1beta1.LeaseCandidate {
+		object := candidateOf(name)
+		object.Spec.LeaseName, object.ResourceVersion = election, version
+		return object
 	}
-	if name, _ := queue.Get(); name != "x" {
-		t.Errorf("%q enqueued", name)
+	for i, step := range []struct {
+		now  []*coordinationv1beta1.LeaseCandidate
+		want string
+	}{
+		{[]*coordinationv1beta1.LeaseCandidate{candidate("a", "x", "1"), candidate("b", "y", "2")}, "x y"},
+		{[]*coordinationv1beta1.LeaseCandidate{candidate("a", "x", "1"), candidate("b", "y", "2")}, ""},
+		{[]*coordinationv1beta1.LeaseCandidate{candidate("a", "x", "1"), candidate("b", "y", "3")}, "y"},
+		{[]*coordinationv1beta1.LeaseCandidate{candidate("a", "z", "4"), candidate("b", "y", "3")}, "x z"},
+		{[]*coordinationv1beta1.LeaseCandidate{candidate("a", "z", "4")}, "y"},
+		{nil, "z"},
+	} {
+		c.setCandidates(step.now)
+		var got []string
+		for queue.Len() > 0 {
+			name, _ := queue.Get()
+			queue.Done(name)
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, " "); got != step.want {
+			t.Errorf("step %d: %q enqueued, want %q", i, got, step.want)
+		}
 	}
 }
 
@@ -114,9 +132,7 @@ func TestEventHandler_MissedDeletion(t *testing.T) {
 func TestElection_Unserved(t *testing.T) {
 	c := controllerOf(t, &rest.Config{Host: "http://unused"})
 	w := newTerm(c, nil)
-	if err := c.candidates.GetIndexer().Add(candidateOf("a.x")); err != nil {
-		t.Fatal(err)
-	}
+	c.setCandidates([]*coordinationv1beta1.LeaseCandidate{candidateOf("a.x")})
 	var log bytes.Buffer
 	c.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	resource := schema.GroupResource{Resource: "leasecandidates"}
@@ -137,31 +153,34 @@ func TestElection_Unserved(t *testing.T) {
 	}
 }
 
-// A process that may not list LeaseCandidates does not coordinate until it may. It runs in real time, because client-go's error handler
-// does not end in a bubble.
+// A process that may not list LeaseCandidates does not coordinate until it may, and logs that once.
 func TestWarm_WithoutPermission(t *testing.T) {
-	server := apiserver.New()
-	var allowed atomic.Bool
-	var refused atomic.Int32
-	server.On(func(r apiserver.Request) apiserver.Fault {
-		if r.Resource != "leasecandidates" || allowed.Load() {
-			return apiserver.Fault{}
+	synctest.Test(t, func(t *testing.T) {
+		server, log := apiserver.New(), &harness.Log{}
+		var allowed atomic.Bool
+		server.On(func(r apiserver.Request) apiserver.Fault {
+			if r.Resource != "leasecandidates" || allowed.Load() {
+				return apiserver.Fault{}
+			}
+			return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, "", errors.New("no right"))}
+		})
+		c := controllerOf(t, server.Config())
+		c.cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+		defer c.Close()
+		warm := make(chan error, 1)
+		go func() { warm <- c.Warm(t.Context()) }()
+		time.Sleep(10 * time.Minute)
+		if synctest.Wait(); len(warm) > 0 {
+			t.Error("Warm returned without the candidates")
 		}
-		refused.Add(1)
-		return apiserver.Fault{Err: apierrors.NewForbidden(schema.GroupResource{Resource: r.Resource}, "", errors.New("no right"))}
+		if n := log.Count("not coordinating until it succeeds"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, log)
+		}
+		allowed.Store(true)
+		if err := <-warm; err != nil {
+			t.Error(err)
+		}
 	})
-	c := controllerOf(t, server.Config())
-	defer c.Close()
-	warm := make(chan error, 1)
-	go func() { warm <- c.Warm(t.Context()) }()
-	harness.Until(t, "several reads are refused", func() bool { return refused.Load() > 1 })
-	if len(warm) > 0 {
-		t.Error("Warm returned without the candidates")
-	}
-	allowed.Store(true)
-	if err := <-warm; err != nil {
-		t.Error(err)
-	}
 }
 
 // The coordinator uses annotations while the API server drops the fields of the feature, which can be enabled and disabled.

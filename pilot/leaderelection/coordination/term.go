@@ -70,7 +70,7 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 	}
 	o := t.observers[name]
 	if o == nil {
-		o = t.seen.observer(name)
+		o = t.observer(name)
 		t.observers[name] = o
 	}
 	created, retry, err := t.createLock(ctx, name, e)
@@ -93,25 +93,26 @@ func (t *term) reconcile(ctx context.Context, name string) (again time.Duration,
 
 // election returns the state of an election.
 func (t *term) election(name string, situation Situation) election {
-	return election{Situation: situation, Lease: t.lease(name), Candidates: t.leaseCandidates(name), Annotate: t.seen.dropsFields.Load()}
+	return election{Situation: situation, Lease: t.lease(name), Candidates: t.leaseCandidates(name), Annotate: t.dropsFields.Load()}
 }
 
 func (t *term) lease(name string) *coordinationv1.Lease {
-	object, exists, _ := t.leases.GetIndexer().GetByKey(t.cfg.Namespace + "/" + name)
-	if lease, ok := object.(*coordinationv1.Lease); exists && ok {
-		return lease
-	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.leases[name]
 }
 
 // leaseCandidates returns the candidates of an election. If the API server stops to serve LeaseCandidates, the cache is outdated.
 func (t *term) leaseCandidates(name string) (all []*coordinationv1beta1.LeaseCandidate) {
-	if t.unserved() {
+	if t.unserved.Load() {
 		return nil
 	}
-	objects, _ := t.candidates.GetIndexer().ByIndex(byElection, name)
-	for _, object := range objects {
-		all = append(all, object.(*coordinationv1beta1.LeaseCandidate))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, candidate := range t.candidates {
+		if candidate.Spec.LeaseName == name {
+			all = append(all, candidate)
+		}
 	}
 	return all
 }
@@ -163,7 +164,7 @@ func (t *term) createLock(ctx context.Context, name string, e election) (created
 // and drop these fields.
 func (c *Controller) recordFields(sent, stored *coordinationv1.Lease) {
 	drops, known := fieldsDropped(sent, stored)
-	if !known || c.seen.dropsFields.Swap(drops) == drops {
+	if !known || c.dropsFields.Swap(drops) == drops {
 		return
 	}
 	if drops {

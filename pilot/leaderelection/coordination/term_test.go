@@ -2,7 +2,6 @@ package coordination
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -43,14 +42,11 @@ var coordinatedSpec = coordinationv1.LeaseSpec{Strategy: new(coordinationv1.Coor
 func coordinating(t *testing.T, server *apiserver.Server, spec coordinationv1.LeaseSpec, candidates ...*coordinationv1beta1.LeaseCandidate) *term {
 	t.Helper()
 	w := newTerm(controllerOf(t, server.Config()), nil)
-	errs := []error{w.leases.GetIndexer().Add(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}, Spec: spec})}
+	w.setLeases([]*coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: "x", Namespace: "n", ResourceVersion: "1"}, Spec: spec}})
 	for i, c := range candidates {
 		c.ResourceVersion = fmt.Sprint(2 + i)
-		errs = append(errs, w.candidates.GetIndexer().Add(c))
 	}
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	w.setCandidates(candidates)
 	return w
 }
 
@@ -97,9 +93,7 @@ func TestReconcile_Events(t *testing.T) {
 				candidate.ResourceVersion += "1"
 				candidate.Spec.PingTime = &answer
 				candidate.Spec.RenewTime = &answer
-				if err := w.candidates.GetIndexer().Update(candidate); err != nil {
-					t.Fatal(err)
-				}
+				w.setCandidates([]*coordinationv1beta1.LeaseCandidate{candidate})
 			}
 			if _, last, _ := strings.Cut(got[len(got)-1], " "); last != want {
 				t.Errorf("Events %q, want %q", got, want)
@@ -130,9 +124,7 @@ func TestReconcile_StrategiesDisagree(t *testing.T) {
 			t.Errorf("Events %q, log:\n%s", got, &log)
 		}
 	}
-	if err := errors.Join(w.candidates.GetIndexer().Delete(a), w.candidates.GetIndexer().Delete(b)); err != nil {
-		t.Fatal(err)
-	}
+	w.setCandidates(nil)
 	reconcile()
 	if !strings.Contains(log.String(), "problem of the election resolved") {
 		t.Errorf("log:\n%s", &log)
@@ -161,9 +153,7 @@ func TestReconcile_DelayedWatch(t *testing.T) {
 			reconcile("watch silent", 2, 0)
 			newer := candidateOf("a.x")
 			newer.ResourceVersion = "3"
-			if err := w.candidates.GetIndexer().Update(newer); err != nil {
-				t.Fatal(err)
-			}
+			w.setCandidates([]*coordinationv1beta1.LeaseCandidate{newer})
 			reconcile("newer version", 3, 0)
 		})
 	}
