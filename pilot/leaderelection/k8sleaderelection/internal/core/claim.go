@@ -115,12 +115,13 @@ func (c Config) endedWell(a, b Snapshot) bool {
 	if !b.Exists || a.UID != b.UID || b.Version < a.Version || b.Content != record.Readable {
 		return false
 	}
-	if m := b.Annotations.Marker; m != (Marker{}) && (a.Acting() || m != a.Annotations.Marker) {
+	// A release of an incumbent leader removes the marker, and a settling holder does not release.
+	incumbent := a.Acting() || a.Record.Lease == c.settlingLease()
+	if m := b.Annotations.Marker; m != (Marker{}) && (incumbent || m != a.Annotations.Marker) {
 		return false
 	}
 	if b.Record.Holder == "" {
-		// A settling holder does not release.
-		return b.Record.Transitions == a.Record.Transitions && a.Record.Lease != c.settlingLease()
+		return b.Record.Transitions == a.Record.Transitions
 	}
 	if b.ByCoordinator() {
 		// Only the leader itself removes its marker, in its drained release.

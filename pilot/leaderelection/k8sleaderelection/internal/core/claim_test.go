@@ -139,6 +139,9 @@ func TestObserve_Displaced(t *testing.T) {
 func TestEndedWell(t *testing.T) {
 	acting := lock("equal")
 	settling := lock("equal", marked("c", 2))
+	lease := func(change func(*Snapshot)) Snapshot {
+		return lock("equal", change, func(s *Snapshot) { s.Record.Lease = testConfig().settlingLease() })
+	}
 	release := func(changes ...func(*Snapshot)) Snapshot {
 		s := lock("equal", newer, released)
 		s.Annotations = Annotations{}
@@ -153,7 +156,8 @@ func TestEndedWell(t *testing.T) {
 	}{
 		"own marker left":      {acting, release(marked("b", 3)), false},
 		"a peer releases":      {settling, release(marked("c", 2)), true},
-		"emptied by hand":      {lock("equal", marked("c", 2), func(s *Snapshot) { s.Record.Lease = testConfig().settlingLease() }), release(marked("c", 2)), false},
+		"emptied by hand":      {lease(marked("c", 2)), release(marked("c", 2)), false},
+		"settled, released":    {lease(marked("c", 2)), release(), true},
 		"another marker added": {settling, release(marked("d", 1)), false},
 		"deleted":              {acting, release(deleted), false},
 		"an older state":       {acting, release(older), false},
