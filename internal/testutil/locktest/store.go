@@ -1,6 +1,7 @@
 package locktest
 
 import (
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -74,10 +75,12 @@ type Event struct {
 
 // Store is one lock object on an in-memory API server.
 type Store struct {
-	server  *apiserver.Server
-	kind    Kind
+	server *apiserver.Server
+	kind   Kind
+	shared bool // locks share watches
+
+	mu      sync.Mutex
 	clients []*Client
-	shared  bool // locks share watches
 }
 
 // NewStore returns an empty store. Call it in the bubble that uses it.
@@ -95,6 +98,8 @@ type Client struct{ *apiserver.Client }
 // Client returns a new client. The history shows its name.
 func (s *Store) Client(name string) *Client {
 	c := &Client{s.server.NewClient(name)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)
 	return c
 }
@@ -113,6 +118,8 @@ func (c *Client) Requests() map[Verb]int { return c.Counts() }
 
 // Requests returns the number of requests of all clients by verb, including lost requests.
 func (s *Store) Requests() map[Verb]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	sum := map[Verb]int{}
 	for _, c := range s.clients {
 		for verb, n := range c.Requests() {
