@@ -48,8 +48,10 @@ func ping(s *apiserver.Server, fails int) {
 func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func()) {
 	log = &harness.Log{}
 	publisher, err := NewPublisher(PublisherConfig{
-		CandidateConfig: CandidateConfig{BinaryVersion: "1.2.0", Strategy: "a/b"},
-		Client:          server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		CandidateConfig: CandidateConfig{
+			BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: "a/b", PodUID: "u", Labels: map[string]string{RevisionLabel: "canary"},
+		},
+		Client: server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,45 @@ func TestPublisher_Idle(t *testing.T) {
 		}
 		if log.Count() > 0 {
 			t.Errorf("log:\n%s", log.String())
+		}
+	})
+}
+
+func TestPublisher_AnswersPings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := apiserver.New()
+		_, end := runWith(t, server)
+		read := func() *coordinationv1beta1.LeaseCandidate {
+			harness.Pass(time.Second)
+			o := &coordinationv1beta1.LeaseCandidate{}
+			if !server.Get("leasecandidates", "ns", "pod-a.x", o) {
+				return nil
+			}
+			return o
+		}
+		o := read()
+		owner := metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "pod-a", UID: "u"}
+		if o.Spec.LeaseName != "x" || o.Spec.BinaryVersion != "1.2.0" || o.Spec.EmulationVersion != "1.1.0" || o.Spec.Strategy != "a/b" || o.Spec.RenewTime == nil ||
+			o.Labels[RevisionLabel] != "canary" || len(o.OwnerReferences) != 1 || o.OwnerReferences[0] != owner {
+			t.Errorf("published: %+v", o)
+		}
+		// The clock of the coordinator may be wrong.
+		for _, ahead := range []time.Duration{time.Microsecond, time.Second, time.Hour, -48 * time.Hour} {
+			pinged := o.DeepCopy()
+			pinged.Spec.PingTime = new(metav1.NewMicroTime(o.Spec.RenewTime.Add(ahead)))
+			pinged.Labels[PriorityLabel] = "7"
+			server.Put(pinged)
+			o = read()
+			if o.Spec.RenewTime.Equal(pinged.Spec.RenewTime) || o.Spec.RenewTime.Before(pinged.Spec.PingTime) || !o.Spec.PingTime.Equal(pinged.Spec.PingTime) || o.Labels[PriorityLabel] != "7" {
+				t.Errorf("pinged %v ahead: %+v", ahead, o)
+			}
+		}
+		server.Delete("leasecandidates", "ns", "pod-a.x")
+		if again := read(); again == nil || again.UID == o.UID {
+			t.Errorf("after a deletion: %+v", again)
+		}
+		if end(); read() != nil {
+			t.Error("it stays after the end")
 		}
 	})
 }
