@@ -10,7 +10,7 @@ type Call struct {
 	Record    Record
 	Creates   bool // the write is not guarded by a version
 	Marker    bool // the write has the own marker
-	BeforeGap bool // a Read that was sent before the present watch began
+	BeforeGap bool // the call was sent before the present watch began
 }
 
 // Succeeded reports whether the input is the successful reply to the call. A write that did not change the

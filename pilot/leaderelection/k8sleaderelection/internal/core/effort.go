@@ -56,7 +56,7 @@ func (c Config) replied(s State, in Input) State {
 	// A reply to a call that was sent after the last change is newer, even with a lower version: a store can
 	// be restored.
 	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
-		if call.Op == Read && s.Known == StaleGap && !call.BeforeGap {
+		if (call.Op == Read || call.Op == Renew) && s.Known == StaleGap && !call.BeforeGap {
 			s.Known = Stale
 		}
 		s = c.observe(s, in)

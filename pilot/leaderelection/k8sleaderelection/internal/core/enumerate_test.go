@@ -208,8 +208,9 @@ func (c Config) wrongWrite(s State, a Action) string {
 	}
 	mine := s.Snap.Held() && s.Snap.Record.Holder == c.Self
 	marked := a.Annotations.Marker.Matches(a.Record)
+	guarded := a.Op == Renew && (s.Effort.Reads.Fails > 0 || s.Known == StaleGap && s.Phase == Leading)
 	switch {
-	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !(a.Op == Renew && s.Effort.Reads.Fails > 0):
+	case a.Base != s.Snap || s.Known == Unread || s.Known.Outdated() && !guarded:
 		return "a write that is not based on the newest snapshot"
 	case a.Op == SendRequest:
 		return c.wrongAsk(s, a)

@@ -30,8 +30,8 @@ const (
 	Current
 	// Stale: a newer version exists. Snap can only be used for a renewal, which is guarded by its version.
 	Stale
-	// StaleGap: Stale, and a watch began after the last read was sent. Only a read that was sent later shows
-	// objects that were deleted before the watch.
+	// StaleGap: Stale, and a watch began after the last read was sent. Only a read or a renewal that was sent later
+	// shows objects that were deleted before the watch.
 	StaleGap
 )
 
@@ -183,7 +183,7 @@ func (c Config) watching(s State, in Input) State {
 	s.Watch = in.Kind == Watching
 	if s.Watch && in.Gap && s.Known != Unread {
 		s.Known = StaleGap
-		s.Flight.BeforeGap = s.Flight.Op == Read
+		s.Flight.BeforeGap = s.Flight.Op != NoOp
 	}
 	s.Sight = c.pollAfter(s.Sight, in)
 	return s

@@ -339,11 +339,16 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 	return a.write(Renew, s.Snap, record, annotations).withReason(why)
 }
 
-// renewsStale reports whether a holder whose reads fail renews with a stale snapshot. The renewal is guarded
-// by its version. A conflict shows that the snapshot is outdated.
+// renewsStale reports whether a holder renews with a stale snapshot: its reads fail, or a watch began and its renewal is due. If the
+// API server is slow, the validity ends before a read and a write are answered. The renewal is guarded by the version of the
+// snapshot. A conflict shows that the snapshot is outdated.
 func (c Config) renewsStale(s State, now ClockReading) bool {
-	return s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next && s.Effort.Writes.Conflicts == 0 && c.ownsTerm(s) &&
-		(s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
+	if s.Effort.Writes.Conflicts > 0 || !c.ownsTerm(s) {
+		return false
+	}
+	due := s.Phase == Leading && s.Known == StaleGap && now.Mono >= max(c.renewAt(s), s.Effort.Writes.Next)
+	failing := s.Effort.Reads.Fails > 0 && now.Mono < s.Effort.Reads.Next
+	return due || failing && (s.Phase == Settling || s.Phase == Leading || s.Phase == Draining)
 }
 
 // renewAt returns when the next write of a holder is due, counted from when the last one was sent. A settling

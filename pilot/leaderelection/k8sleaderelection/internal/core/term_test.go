@@ -243,3 +243,35 @@ func TestSeenStored_CreatedTwice(t *testing.T) {
 		t.Errorf("%s after a read", s.Phase)
 	}
 }
+
+// After a watch began, a leader reads. If its renewal is due, it renews instead, because the answers of a read and a write could take
+// longer than its validity. The answer shows as much as a read, unless the call was sent before the watch began.
+func TestRenewsAfterGap(t *testing.T) {
+	c := testConfig()
+	began := Input{Kind: Watching, Gap: true}
+	for name, x := range map[string]struct {
+		at   float64
+		op   Op // in flight when the watch begins
+		want Op
+	}{"not due": {0.1, NoOp, Read}, "due": {2, NoOp, Renew}, "due during a renewal": {2, Renew, Renew}} {
+		s := ours(seenAt(2, lock("mine")), Leading)
+		if x.op != NoOp {
+			s = calling(s, x.op)
+		}
+		began.Now = moment(time.Duration(x.at * float64(time.Second)))
+		s, a := c.Step(s, began)
+		if x.op != NoOp {
+			s, a = c.Step(s, reply(x.at, OK, lock("mine", newer, renewed)))
+			if s.Known != StaleGap || a.Op != Read {
+				t.Errorf("%s: after a renewal that was sent before: %v, %s", name, s.Known, a.Op)
+			}
+			continue
+		}
+		if a.Op != x.want {
+			t.Errorf("%s: %s because %s", name, a.Op, a.Why)
+		}
+		if s, _ = c.Step(s, reply(x.at+1, OK, lock("mine", newer, renewed))); s.Known != Current {
+			t.Errorf("%s: knowledge %v after the answer", name, s.Known)
+		}
+	}
+}
