@@ -96,7 +96,7 @@ func start(t *testing.T, change func(*Config, *exec.Cmd), program ...string) *ca
 	if change != nil {
 		change(&r.c.Config, r.cmd)
 	}
-	text, err := json.Marshal(r.c)
+	text, err := json.Marshal(r.c) //nolint:staticcheck // SA1026: Client is nil
 	if err != nil {
 		t.Fatal(err)
 	}
