@@ -99,8 +99,9 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 		began := time.Now() //nolint:forbidigo // measures the attempt
 		running.Go(func() {
 			value, err := send(ctx)
-			took := time.Since(began) //nolint:forbidigo // measures the attempt
-			if err == nil || rejected(err) {
+			took := time.Since(began)                                    //nolint:forbidigo // measures the attempt
+			notNeeded := errors.Is(context.Cause(ctx), context.Canceled) // its answer would have taken longer
+			if err == nil || rejected(err) || notNeeded && took > latency.Longest() {
 				latency.Answered(took)
 			}
 			answers <- attempt[T]{value, err, took}

@@ -111,6 +111,36 @@ func TestTwice_Cause(t *testing.T) {
 	})
 }
 
+// A request whose answer was not needed any more took at least that long. An attempt that was overtaken or timed out may be dead.
+func TestLatency_Cancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, test := range map[string]struct {
+			end  error // of the context, after a second
+			want time.Duration
+		}{"not needed": {context.Canceled, time.Second}, "timed out": {context.DeadlineExceeded, 0}} {
+			var latency Latency
+			ctx, end := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { end(test.end) })
+			for range 2 { // the second time it has no effect
+				_, _ = Twice(ctx, &latency, Rejected, func(ctx context.Context) (int, error) { return 0, Pause(ctx, time.Minute) })
+			}
+			if got := latency.Longest(); got != test.want {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
+		var latency Latency
+		_, err := Twice(t.Context(), &latency, Rejected, func(ctx context.Context) (int, error) {
+			if IsSecond(ctx) {
+				return 0, nil
+			}
+			return 0, Pause(ctx, time.Minute)
+		})
+		if err != nil || latency.Longest() != 0 {
+			t.Errorf("overtaken: %v, %v", latency.Longest(), err)
+		}
+	})
+}
+
 // Only answers count, and only the latest ones.
 func TestLatency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
