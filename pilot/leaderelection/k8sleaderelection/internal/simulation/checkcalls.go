@@ -272,7 +272,9 @@ func (w *world) held() bool {
 
 // checkEnd checks the calls of the quiet time.
 func (w *world) checkEnd() {
-	if w.disagree() {
+	if w.disagree() || slices.ContainsFunc(w.nodes, func(n *node) bool {
+		return n.p != nil && n.p.work && n.clocks.when(n.p.s.Failed.Until) > w.rest // it refuses requests, and their challengers repeat them
+	}) {
 		return
 	}
 	rest := w.end.since(w.rest)

@@ -210,8 +210,9 @@ func (n *node) startProcess() {
 		p.lag = w.timing.retry + w.within(2*w.timing.retry)
 	}
 	w.happened(1)
-	if !w.anyProcess() {
-		w.checks.busyAt = w.now
+	wished := slices.ContainsFunc(w.coordinators, func(c *coordinator) bool { return c.wish == n.name })
+	if wished || !w.anyProcess() {
+		w.checks.busyAt = w.now // a wished candidate settles for a lease after its start
 	}
 	n.p = p
 	w.procs = append(w.procs, p)

@@ -87,10 +87,10 @@ type line struct {
 	deaf      bool // requests still arrive
 }
 
-// killLine makes a connection of a node dead for a while. The other one works.
+// killLine makes a connection of a node dead for a while. The other one works, also for the calls that began before.
 func (w *world) killLine() {
 	n := w.some()
-	if n.kind != nil || slices.ContainsFunc(n.lines[:], func(l line) bool { return l.deadUntil >= w.now }) {
+	if n.kind != nil || slices.ContainsFunc(n.lines[:], func(l line) bool { return l.deadUntil > 0 && l.deadUntil.add(w.timing.validity) >= w.now }) {
 		return
 	}
 	i := w.rng.IntN(len(n.lines))
