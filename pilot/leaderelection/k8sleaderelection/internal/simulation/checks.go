@@ -98,14 +98,20 @@ func (c *checks) gate(p *process, a core.Action) {
 	if p.gate == none && !starts {
 		c.w.violate(OneTerm, "%v opens its gate again without a new term", p)
 	}
-	allowed := p.ackedSent.Plus(p.cfg.Validity)
-	if !p.anyAck || a.Gate.Mono > allowed.Mono || a.Gate.Boot > allowed.Boot || a.Gate.Wall > allowed.Wall {
-		c.w.violate(Validity, "the gate of %v is open %v longer than validity", p, allowed.Mono.Until(a.Gate.Mono))
+	// A process may count only an older write, and its wall clock may have been set back since.
+	if !p.anyAck || p.tooLong(a.Gate, p.ackedSent) && p.tooLong(a.Gate, p.ackedOlder) {
+		c.w.violate(Validity, "the gate of %v is open %v longer than validity", p, p.ackedSent.Plus(p.cfg.Validity).Mono.Until(a.Gate.Mono))
 	}
 	p.lastGate = a.Gate
 	if a.Run {
 		c.watchValidity(p, a.Gate)
 	}
+}
+
+// tooLong reports whether the gate is open for longer than the validity of a write that was sent at that time.
+func (p *process) tooLong(gate core.Validity, sent core.ClockReading) bool {
+	allowed := sent.Plus(p.cfg.Validity)
+	return gate.Mono > allowed.Mono || gate.Boot > allowed.Boot || gate.Wall > allowed.Wall
 }
 
 // watchValidity checks shortly after the end of validity that the run functions were cancelled.
@@ -189,6 +195,9 @@ func (c *checks) seenStored(p *process, v view) {
 }
 
 func (p *process) acknowledged(call *call) {
+	if call.sentAt > p.ackedAt {
+		p.ackedOlder = p.ackedSent
+	}
 	p.ackedSent, p.ackedAt, p.anyAck = call.sent, call.sentAt, true
 	if call.op == core.Acquire || call.op == core.Renew {
 		p.newestStamp = call.record.Renewed

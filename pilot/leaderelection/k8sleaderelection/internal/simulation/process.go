@@ -46,6 +46,7 @@ type process struct {
 	acting      *term             // term of the run functions
 	acked       *term             // term of the newest acknowledged acquire
 	ackedSent   core.ClockReading // of the newest acknowledged write
+	ackedOlder  core.ClockReading // of the one before
 	ackedAt     Time
 	anyAck      bool
 	pausedAt    Time // last true time at which it was paused, or -1
