@@ -30,7 +30,7 @@ func indented(t *testing.T, text string) string {
 	return out.String()
 }
 
-// cloud returns a line as an entry of Google Cloud's audit logs, which have no pod. The address stands for the pod.
+// cloud returns a line as an entry of Google Cloud's audit logs, which have no pod. The address identifies the pod.
 func cloud(t *testing.T, line string) string {
 	t.Helper()
 	var e Event

@@ -166,7 +166,7 @@ func TestSetups_Bound(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			var requests sync.WaitGroup
-			for range 20 { // each gives up after 4 s, and tries again immediately
+			for range 20 { // each request ends after 4 s, and is sent again immediately
 				requests.Go(func() {
 					for ctx.Err() == nil {
 						short, cancel := context.WithTimeout(ctx, 4*time.Second)

@@ -45,7 +45,7 @@ func (c *Controller) watches() (leases watch.Objects[*coordinationv1.Lease], can
 	return leases, candidates
 }
 
-// setLeases stores the locks, and enqueues the elections of those that changed.
+// setLeases stores the locks, and enqueues the elections of changed objects.
 func (c *Controller) setLeases(all []*coordinationv1.Lease) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *Controller) setLeases(all []*coordinationv1.Lease) {
 	}
 }
 
-// setCandidates stores the candidates, and enqueues the elections of those that changed.
+// setCandidates stores the candidates, and enqueues the elections of changed objects.
 func (c *Controller) setCandidates(all []*coordinationv1beta1.LeaseCandidate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

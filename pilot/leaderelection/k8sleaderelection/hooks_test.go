@@ -176,7 +176,7 @@ func (g *gauge) On(string)                        { g.n.Store(1) }
 func (g *gauge) Off(string)                       { g.n.Store(0) }
 func (g *gauge) value() int64                     { return g.n.Load() }
 
-// A callback that calls runtime.Goexit, and one that takes long, do not end the elector.
+// A callback that calls runtime.Goexit and a slow callback do not end the elector.
 func TestCallback_Goexit(t *testing.T) {
 	onConfigMap(t, func(t *testing.T, store *locktest.Store) {
 		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {

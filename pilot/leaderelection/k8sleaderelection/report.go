@@ -264,7 +264,7 @@ func (r *reporter) answered(phase core.Phase, c call) {
 	r.renewed(c)
 }
 
-// renewed counts a renewal that succeeded after one that failed.
+// renewed counts a success after a failed renewal.
 func (r *reporter) renewed(c call) {
 	switch c.op {
 	case core.Renew:

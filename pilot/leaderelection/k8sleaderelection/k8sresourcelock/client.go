@@ -19,7 +19,7 @@ import (
 
 // ClientConfig returns a copy of base for the client of locks. It is not rate-limited, so that other requests do
 // not delay a renewal, and it sends each request once. A lock with a typed client of a clientset does both with any
-// configuration. A client of another type, for example one that wraps it, needs ClientConfig.
+// configuration. A client of another type, for example a wrapper, needs ClientConfig.
 //
 // client-go repeats a write if the response is 429 or 5xx with a Retry-After header. The first request may have
 // been stored. The second one then returns a conflict, which would mean that nothing was written. Electors have
