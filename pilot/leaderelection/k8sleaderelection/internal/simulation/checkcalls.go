@@ -224,6 +224,9 @@ func (w *world) checkSettled() {
 // the calm, or if a coordinator prefers a candidate again after a pause.
 func (w *world) postponed() bool {
 	rest := w.rest
+	if w.refusing > 0 {
+		rest = max(rest, w.refusing.add(w.timing.bound()))
+	}
 	for _, n := range w.nodes {
 		if n.p != nil && n.p.s.Failed.Until != 0 {
 			rest = max(rest, n.clocks.when(n.p.s.Failed.Until).add(w.timing.bound()))

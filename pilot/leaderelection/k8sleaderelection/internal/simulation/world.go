@@ -50,6 +50,7 @@ type world struct {
 	timing          timing
 	calm, end       Time
 	waited          bool // see postponed
+	refusing        Time // when the calm began, a process was about to refuse requests of failed nominees until then
 	rest            Time // end of the bound
 	aborted         bool
 	defaultRevision core.DefaultRevision
@@ -260,6 +261,9 @@ func (w *world) beginCalm() {
 		}
 		if n.p == nil {
 			continue
+		}
+		if failed := n.p.s.Failed.Until; failed != 0 {
+			w.refusing = max(w.refusing, n.clocks.when(failed))
 		}
 		w.fitness(n.p, false)
 		if !n.p.watching && !n.p.forbidden {
