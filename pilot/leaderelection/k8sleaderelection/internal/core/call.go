@@ -21,13 +21,15 @@ func (c Call) Succeeded(in Input) bool {
 
 // usefulUntil returns until when the answer of a call that is sent now is of use. A slow answer is not a dead connection, so
 // a leader waits until its validity ends. It reads for half of that time, so that a write can follow, unless the read may show
-// that a renewal was stored.
+// that a renewal was stored. It reads for a third if it can renew without the answer.
 func (c Config) usefulUntil(s State, op Op, now ClockReading) Instant {
 	switch {
 	case s.Phase == Releasing:
 		return s.Drain.Until
 	case s.Gate() == Validity{}:
 		return now.Mono.After(c.Validity)
+	case op == Read && s.Known == StaleGap && c.ownsTerm(s):
+		return now.Mono.After(s.Validity.Left(now) / 3)
 	case op == Read && s.Own.SentAt.Mono <= s.Own.Renewed:
 		return now.Mono.After(s.Validity.Left(now) / 2)
 	}

@@ -115,7 +115,7 @@ func (c Config) decide(s State, now ClockReading) Action {
 		return c.decideFlight(s, now, a)
 	case s.Known == Unread || s.Known.Outdated() && !c.renewsStale(s, now):
 		return c.read(s, now, a, NeedRead)
-	case s.Known.Outdated():
+	case s.Known.Outdated() && now.Mono < s.Effort.Reads.Next:
 		a = a.wake(s.Effort.Reads.Next)
 	}
 	switch s.Phase {

@@ -352,18 +352,25 @@ func (c Config) renewsStale(s State, now ClockReading) bool {
 }
 
 // renewAt returns when the next write of a holder is due, counted from when the last one was sent. A settling
-// holder writes when it may act. A leader corrects a wrong marker soon.
+// holder writes when it may act. A leader corrects a wrong marker soon. After a watch began, it writes earlier, so that an answer that
+// takes half of the validity arrives in time.
 func (c Config) renewAt(s State) Instant {
 	due := s.Own.Renewed.After(c.Retry)
 	m := s.Snap.Annotations.Marker
 	switch {
 	case s.Phase == Settling:
 		return min(due, s.Earlier.SettleAt)
+	case s.Phase == Leading && s.Known == StaleGap:
+		return min(due, s.Own.Renewed.After(c.Validity/gapShare))
 	case s.Phase == Leading && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit):
 		return min(due, s.Own.Renewed.After(c.Retry/markerShare))
 	}
 	return due
 }
+
+// gapShare is the divisor of the validity until when a leader reads after a watch began. It reads for at most a third of the rest (see
+// usefulUntil), so more than half of the validity is left for a renewal.
+const gapShare = 5
 
 // markerShare is the divisor of RetryPeriod for the correction of a wrong marker, so that alternating values
 // do not cause writes without a pause.

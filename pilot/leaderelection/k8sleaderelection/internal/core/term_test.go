@@ -275,3 +275,27 @@ func TestRenewsAfterGap(t *testing.T) {
 		}
 	}
 }
+
+// Whenever a watch began, and although no read is answered, half of the validity is left for the answer of a renewal.
+func TestRenewsAfterGap_SlowServer(t *testing.T) {
+	c := testConfig()
+	c.Validity, c.Retry = 15*time.Second, 7500*time.Millisecond
+	for after := time.Duration(0); after < c.Retry; after += 100 * time.Millisecond {
+		s := ours(seenAt(2, lock("mine")), Leading)
+		s.Validity = testNow.Plus(c.Validity)
+		in := Input{Kind: Watching, Gap: true, Now: moment(after)}
+		var a Action
+		for range 10 {
+			if s, a = c.Step(s, in); a.Op == Renew {
+				break
+			}
+			in = Input{Now: moment(testNow.Mono.Until(a.Wake))}
+			if a.Op == Read {
+				in = Input{Kind: Replied, Result: Unknown, Now: moment(testNow.Mono.Until(a.Until))}
+			}
+		}
+		if left := s.Validity.Left(in.Now); a.Op != Renew || left < c.Validity/2 {
+			t.Errorf("watch began after %v: %s with %v left", after, a.Op, left)
+		}
+	}
+}
