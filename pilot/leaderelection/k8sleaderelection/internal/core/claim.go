@@ -88,6 +88,11 @@ func (c Config) displaced(s State, v sighting) Claim {
 // displacedActsUntil returns until when the holder that v displaced may act. Zero: it does not act.
 func (c Config) displacedActsUntil(s State, v sighting) Instant {
 	next := v.Snapshot
+	if !next.Held() && next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions {
+		// It missed the last term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
+		// another elector was emptied.
+		return v.at.After(c.lease(next.Record)).After(c.PeerGrace)
+	}
 	until := c.mayActUntil(s)
 	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && next.UID == s.Snap.UID) || next.ByCoordinator() && !v.follows) {
 		// The first own write of the nominee may have been missed.
