@@ -128,6 +128,9 @@ func Reason(err error) string {
 	if err == nil {
 		return ""
 	}
+	if errors.Is(err, ErrOneAnswer) {
+		return ErrOneAnswer.Error()
+	}
 	if reason := apierrors.ReasonForError(err); reason != "" {
 		return string(reason)
 	}

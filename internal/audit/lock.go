@@ -37,9 +37,6 @@ type content struct {
 	created, fresh, nominated bool
 }
 
-// nominationSeconds is the lease duration of a coordinator's nomination.
-const nominationSeconds = 5
-
 // apiServerLabel marks the Leases of API servers, which are no locks.
 const apiServerLabel = "apiserver.kubernetes.io/identity"
 
@@ -66,7 +63,7 @@ func recordOf(t target, created bool, o object) (r content, is bool) {
 	snap := locks.LeaseSnapshot(lease)
 	r.set(snap, true) // a Lease without a record is a free lock
 	r.holder = inspect.Pod(r.holder, t.name)
-	r.named = snap.Strategy != "" && snap.Record.LeaseDurationSeconds == nominationSeconds
+	r.named = snap.Strategy != "" && snap.Record.LeaseDurationSeconds == record.NominationSeconds
 	return r, true
 }
 

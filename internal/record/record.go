@@ -63,3 +63,6 @@ func (s Stamp) Time() time.Time {
 	}
 	return time.UnixMicro(int64(s)).UTC()
 }
+
+// NominationSeconds is the lease duration in a record by which a coordinator names a holder, also Kubernetes' coordinator.
+const NominationSeconds = 5

@@ -19,7 +19,7 @@ type electionsPage struct {
 	sites   []*site
 	page    *page.Page
 	http    *httpServer
-	changed apirequest.Signal // has room for one
+	changed apirequest.Signal
 }
 
 // pageStop is the maximum time that the page needs to stop: its streams end immediately.

@@ -29,8 +29,8 @@ const (
 // tags watches the tags of the server's revision for controllers of objects that select a revision.
 type tags struct {
 	watcher revisions.Tags
-	known   chan struct{}     // closed after the first sync
-	changed apirequest.Signal // has capacity one
+	known   chan struct{} // closed after the first sync
+	changed apirequest.Signal
 	log     *slog.Logger
 	// event records an Event about a claim, once for all processes.
 	event    func(ctx context.Context, about tagging.Claim, name, message string)

@@ -110,9 +110,10 @@ func (c Config) predecessorName() string { return c.lockName() + " (predecessor)
 // readPredecessor reads the old lock, and repeats that after RetryPeriod until it succeeds. An error means that ctx has ended.
 func (l *LeaderElection) readPredecessor(ctx context.Context, lock *existingLock) (k8sresourcelock.Snapshot, error) {
 	var reported apirequest.Reported[string]
+	twice := k8sresourcelock.SendTwice(lock)
 	for {
 		call, cancel := context.WithTimeout(ctx, l.cfg.RenewDeadline)
-		snapshot, err := k8sresourcelock.SendTwice(lock).Read(call)
+		snapshot, err := twice.Read(call)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return snapshot, ctx.Err()

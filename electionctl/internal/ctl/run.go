@@ -23,7 +23,7 @@ func (e programEnded) Error() string { return fmt.Sprintf("program ended with ex
 
 // run returns the command that runs a program while this process leads.
 func (p *Program) run() *cobra.Command {
-	config := run.Config{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	var config run.Config
 	cmd := &cobra.Command{
 		Use:   "run --election NAME [flags] -- PROGRAM [ARGUMENT…]",
 		Short: "Run a program while this process leads an election",

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"os"
 	"os/exec"
 	"time"
 
@@ -25,9 +24,7 @@ type Config struct {
 	Once bool
 	// Program is the program with its arguments.
 	Program []string
-	// Stdin, Stdout and Stderr are the standard files of the program.
-	Stdin, Stdout, Stderr *os.File
-	Logger                *slog.Logger
+	Logger  *slog.Logger
 }
 
 // InvalidError means that the configuration is invalid, so Run started nothing.

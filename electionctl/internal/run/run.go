@@ -147,7 +147,13 @@ func (r *runner) kill() {
 	defer r.mu.Unlock()
 	r.send(0)
 	if process := r.supervisor; process != nil {
-		time.AfterFunc(supervisorTime, func() { _ = process.Kill() })
+		time.AfterFunc(supervisorTime, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if r.supervisor == process { // otherwise another process may have its ID
+				_ = process.Kill()
+			}
+		})
 	}
 }
 
@@ -196,7 +202,7 @@ func (r *runner) start(term k8sleaderelection.Term) (pid int, err error) {
 	}
 	defer read.Close()
 	process, err := os.StartProcess(executable, append([]string{supervisorName, r.path}, r.Program...), &os.ProcAttr{
-		Env: r.environment(term), Files: []*os.File{r.Stdin, r.Stdout, r.Stderr, read}, Sys: supervisorAttributes(),
+		Env: r.environment(term), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read}, Sys: supervisorAttributes(),
 	})
 	if err != nil {
 		return 0, errors.Join(err, write.Close())

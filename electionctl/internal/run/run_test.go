@@ -53,7 +53,7 @@ func candidateMain(text string) int {
 		return 1
 	}
 	c.Client.Host, c.Client.ServerName = c.Address, c.ServerName
-	c.Stdin, c.Stdout, c.Stderr, c.Logger = os.Stdin, os.Stdout, os.Stderr, slog.Default()
+	c.Logger = slog.Default()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	code, err := Run(ctx, c.Config)

@@ -9,6 +9,8 @@ import (
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 const (
@@ -16,8 +18,6 @@ const (
 	electionDuration = 5 * time.Second
 	// candidateDuration is how long a candidate may leave a ping unanswered before its LeaseCandidate is deleted.
 	candidateDuration = 30 * time.Minute
-	// nominationSeconds is the lease of a nomination. Kubernetes' coordinator writes the same.
-	nominationSeconds = 5
 	// maxTimeLead limits how far a recorded time may be ahead. A later one is replaced, as electors do.
 	maxTimeLead = 24 * time.Hour
 	// maxBackOff limits the back-off after a refused nomination or a failed preference.
@@ -261,7 +261,7 @@ func (p *plan) name(best string, live bool, wall time.Time, e election) {
 	renewed := laterThan(wall, e.Lease.Spec.RenewTime)
 	l.Spec.HolderIdentity = &best
 	l.Spec.AcquireTime = nil
-	l.Spec.LeaseDurationSeconds = new(int32(nominationSeconds))
+	l.Spec.LeaseDurationSeconds = new(int32(record.NominationSeconds))
 	l.Spec.RenewTime = &renewed
 }
 

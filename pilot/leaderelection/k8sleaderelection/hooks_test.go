@@ -182,8 +182,19 @@ func TestCallback_Goexit(t *testing.T) {
 		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) {
 			c.Callbacks.OnNewLeader = func(string) { runtime.Goexit() }
 			c.Callbacks.OnStoppedLeading = runtime.Goexit
+			asked := 0
+			c.DefaultRevision = func() le.DefaultRevision {
+				if asked++; asked == 1 {
+					runtime.Goexit()
+				}
+				return le.DefaultRevision{Synced: true, Revision: "canary"}
+			}
 		})
-		advance(time.Second)
+		advance(2 * time.Second)
+		a.Refresh()
+		if advance(time.Second); a.Status().Default.Revision != "canary" {
+			t.Errorf("default revision: %+v", a.Status().Default)
+		}
 		a.fail <- errors.New("no database")
 		if advance(time.Minute); len(a.Spans()) != 2 || !a.Live() {
 			t.Errorf("terms: %v", a.Spans())

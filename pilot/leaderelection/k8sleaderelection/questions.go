@@ -36,8 +36,15 @@ func (l *loop) ask(r core.Record, refresh bool) (beats bool) {
 }
 
 // answer calls the functions until there is no question. A new result of KeyComparison and a refresh cause a pass. If this candidate
-// does not outrank the holder any more, the next pass uses that.
+// does not outrank the holder any more, the next pass uses that. If a function calls runtime.Goexit, its question has no result, and
+// another goroutine answers the next.
 func (l *loop) answer() {
+	complete := false
+	defer func() {
+		if !complete {
+			l.le.hooks.Go(l.answer)
+		}
+	}()
 	for key, compare, refresh := l.questions.next(); compare || refresh; key, compare, refresh = l.questions.next() {
 		rose := compare && l.questions.answered(key, l.le.config.KeyComparison(key))
 		switch {
@@ -47,6 +54,7 @@ func (l *loop) answer() {
 			l.tick()
 		}
 	}
+	complete = true
 }
 
 // refreshed returns an event with the default revision, or a tick if it is not synced.

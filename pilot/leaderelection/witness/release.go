@@ -186,8 +186,9 @@ func try(ctx context.Context, r registration, to clients) (released bool, why st
 	if err != nil {
 		return false, "", err
 	}
+	twice := k8sresourcelock.SendTwice(lock)
 	for {
-		released, why, err = r.ReleaseEnded(ctx, k8sresourcelock.SendTwice(lock), r.died)
+		released, why, err = r.ReleaseEnded(ctx, twice, r.died)
 		if !errors.Is(err, k8sresourcelock.ErrConflict) || ctx.Err() != nil {
 			return released, why, err
 		}

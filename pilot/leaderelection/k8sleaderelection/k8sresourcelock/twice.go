@@ -10,7 +10,12 @@ import (
 // the usual time, the same request is sent once more, and the first answer counts. A client of pkg/kube uses another connection for
 // it. If only one attempt was answered, and was rejected, the error is neither a conflict nor a refusal: the other attempt may have
 // been stored. The context of a request should have a deadline.
-func SendTwice(lock Lock) Lock { return &sentTwice{Lock: lock} }
+func SendTwice(lock Lock) Lock {
+	if twice, ok := lock.(*sentTwice); ok {
+		return twice
+	}
+	return &sentTwice{Lock: lock}
+}
 
 type sentTwice struct {
 	Lock
