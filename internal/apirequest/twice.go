@@ -18,6 +18,9 @@ var ErrOneAnswer = errors.New("sent twice, and only one attempt was answered")
 // ErrOvertaken is the cause of the context of a first attempt that got no answer before the second attempt.
 var ErrOvertaken = errors.New("the second attempt was answered first")
 
+// errNotReturned is the error of an attempt that called runtime.Goexit.
+var errNotReturned = errors.New("request did not return")
+
 type second struct{}
 
 // IsSecond reports whether ctx belongs to a second attempt of Twice. It should use another connection than the first attempt.
@@ -98,13 +101,15 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 	start := func(ctx context.Context) {
 		began := time.Now() //nolint:forbidigo // measures the attempt
 		running.Go(func() {
+			answer := attempt[T]{err: errNotReturned}
+			defer func() { answers <- answer }()
 			value, err := send(ctx)
 			took := time.Since(began)                                    //nolint:forbidigo // measures the attempt
 			notNeeded := errors.Is(context.Cause(ctx), context.Canceled) // its answer would have taken longer
 			if err == nil || rejected(err) || notNeeded && took > latency.Longest() {
 				latency.Answered(took)
 			}
-			answers <- attempt[T]{value, err, took}
+			answer = attempt[T]{value, err, took}
 		})
 	}
 	first, overtake := context.WithCancelCause(ctx)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,11 +63,11 @@ func TestTwice(t *testing.T) {
 				defer cancel()
 				var latency Latency
 				latency.Answered(test.usual)
-				sent, ended := 0, 0
+				var sent, ended atomic.Int32
 				began := time.Now()
 				from, err := Twice(ctx, &latency, Rejected, func(ctx context.Context) (int, error) {
-					defer func() { ended++ }()
-					sent++
+					defer ended.Add(1)
+					sent.Add(1)
 					n, r := 1, test.first
 					if IsSecond(ctx) {
 						n, r = 2, test.second
@@ -81,8 +83,8 @@ func TestTwice(t *testing.T) {
 				if from != test.from || !errors.Is(err, test.want) || Rejected(err) != (test.want == error(errConflict)) {
 					t.Errorf("attempt %d succeeded, error %v; want %d, %v", from, err, test.from, test.want)
 				}
-				if took := time.Since(began); took != test.took || sent != test.sent || ended != sent {
-					t.Errorf("after %v, %d sent, %d ended; want %v, %d", took, sent, ended, test.took, test.sent)
+				if took := time.Since(began); took != test.took || int(sent.Load()) != test.sent || ended.Load() != sent.Load() {
+					t.Errorf("after %v, %d sent, %d ended; want %v, %d", took, sent.Load(), ended.Load(), test.took, test.sent)
 				}
 			})
 		})
@@ -184,4 +186,20 @@ func TestRejected(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// An attempt can call runtime.Goexit, for example a client of a test that ends the test.
+func TestTwice_Goexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent atomic.Int32
+		_, err := Twice(t.Context(), new(Latency), Rejected, func(context.Context) (int, error) {
+			sent.Add(1)
+			<-time.After(time.Second)
+			runtime.Goexit()
+			return 0, nil
+		})
+		if sent.Load() != 2 || !errors.Is(err, errNotReturned) {
+			t.Errorf("sent %d times: %v", sent.Load(), err)
+		}
+	})
 }

@@ -303,3 +303,33 @@ func TestConnections_Shared(t *testing.T) {
 		t.Error("a configuration with another CA goes over connections that were verified by this one's")
 	}
 }
+
+// If the server closes a reused connection before it answers, net/http sends the request again, over a new connection.
+func TestConnections_SentAgain(t *testing.T) {
+	var requests atomic.Int32
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 2 {
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	defer api.Close()
+	c := newConnections(&http.Transport{})
+	defer c.CloseIdleConnections()
+	for range 2 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := requests.Load(); got != 3 {
+		t.Errorf("%d requests", got)
+	}
+}

@@ -27,7 +27,34 @@ const (
 
 // request is a request that may wait for a connection. ended closes when it has a connection, or has ended.
 type request struct {
+	mu               sync.Mutex
+	has              bool // a connection
 	connected, ended chan struct{}
+}
+
+func newRequest() *request {
+	return &request{connected: make(chan struct{}), ended: make(chan struct{})}
+}
+
+// setConnected records whether the request has a connection. net/http sends a request again if its connection is closed before the
+// answer, and then it needs another one.
+func (r *request) setConnected(has bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case has && !r.has:
+		close(r.connected)
+	case !has && r.has:
+		r.connected = make(chan struct{})
+	}
+	r.has = has
+}
+
+// state returns whether the request has a connection, and its channels.
+func (r *request) state() (has bool, connected, ended <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.has, r.connected, r.ended
 }
 
 type requestKey struct{}
@@ -80,18 +107,18 @@ var errNotNeeded = errors.New("connection is not needed any more")
 func (s *setups) get(ctx context.Context, g *generation) (net.Conn, error) {
 	w := &waiter{ctx: ctx, of: g, result: make(chan dialed, 1)}
 	s.change(func() { s.waiting = append(s.waiting, w) })
-	var r request
-	if of, ok := ctx.Value(requestKey{}).(*request); ok {
-		r = *of
+	var connected, ended <-chan struct{}
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		_, connected, ended = r.state()
 	}
 	for {
 		select {
 		case d := <-w.result:
 			return d.conn, d.err
-		case <-r.ended:
-			r.ended = nil
+		case <-ended:
+			ended = nil
 			s.change(func() { w.idle = true })
-		case <-r.connected:
+		case <-connected:
 			return s.leave(w, errNotNeeded)
 		case <-ctx.Done():
 			return s.leave(w, context.Cause(ctx))

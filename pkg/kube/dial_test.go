@@ -92,7 +92,7 @@ func (l *lines) connect(ctx context.Context) (net.Conn, error) {
 
 // get is a request that needs a connection until its context ends.
 func (l *lines) request(ctx context.Context, g *generation) (net.Conn, error) {
-	r := &request{connected: make(chan struct{}), ended: make(chan struct{})}
+	r := newRequest()
 	stop := context.AfterFunc(ctx, func() { close(r.ended) })
 	defer stop()
 	return l.get(context.WithValue(context.WithoutCancel(ctx), requestKey{}, r), g)

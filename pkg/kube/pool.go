@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/atomic"
-
 	"incumbent.dev/incumbent/internal/apirequest"
 )
 
@@ -28,9 +26,10 @@ const (
 	writeTimeout = 10 * time.Second
 	// streamTimeout is the longest time until a stream begins.
 	streamTimeout = 30 * time.Second
-	// spareTime is how long a spare generation waits for the next second attempt. A failure of the network can end the connections of
-	// both generations, so an older spare is of no use.
-	spareTime = 10 * time.Second
+	// spareTime is how long a spare generation waits for the next second attempt, or three times the time of a set-up, if that is longer.
+	// A failure of the network can end the connections of both generations, so an older spare is of no use. It is shorter than the time
+	// between two renewals.
+	spareTime = time.Second
 )
 
 // pool has the connections for one kind of request. New requests use the present generation. The second attempt of a request uses the
@@ -68,7 +67,7 @@ func (p *pool) take(second bool) *generation {
 		p.present = p.use(p.present)
 		return p.present
 	}
-	if p.spare != nil && p.spare.isOlder(spareTime) {
+	if p.spare != nil && p.spare.isOlder(max(spareTime, 3*p.setupTime())) {
 		p.spare.retire()
 		p.spare = nil
 	}
@@ -255,16 +254,14 @@ func (c *connection) Close() error {
 func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 	caller := req.Context()
 	g := p.take(apirequest.IsSecond(caller))
-	r := &request{connected: make(chan struct{}), ended: make(chan struct{})}
-	var connected atomic.Bool
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) {
-		if !connected.Swap(true) {
-			close(r.connected)
-		}
-	}}
+	r := newRequest()
+	trace := &httptrace.ClientTrace{
+		GetConn: func(string) { r.setConnected(false) },
+		GotConn: func(httptrace.GotConnInfo) { r.setConnected(true) },
+	}
 	failed := func(err error) {
 		overtaken := errors.Is(context.Cause(caller), apirequest.ErrOvertaken)
-		if connected.Load() && (overtaken || timedOut(caller, err)) {
+		if has, _, _ := r.state(); has && (overtaken || timedOut(caller, err)) {
 			p.retire(g)
 		}
 	}
@@ -280,6 +277,15 @@ func (p *pool) roundTrip(req *http.Request) (*http.Response, error) {
 		resp.Body = body{endedBody{resp.Body, sync.OnceFunc(g.leave)}, failed}
 	}
 	return resp, nil
+}
+
+// setupTime returns the time that the set-up of a connection takes. The caller holds mu.
+func (p *pool) setupTime() time.Duration {
+	longest := time.Duration(0)
+	for _, s := range p.setups {
+		longest = max(longest, s.usual.Longest())
+	}
+	return longest
 }
 
 // timedOut reports whether a request failed because there was no response in time. If the caller cancelled it, the state of

@@ -3,6 +3,7 @@ package k8sresourcelock
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,11 +18,14 @@ import (
 type lateLock struct {
 	Lock
 	err  error
+	mu   sync.Mutex
 	sent []string
 }
 
 func (l *lateLock) answer(ctx context.Context, method string) (Snapshot, error) {
+	l.mu.Lock()
 	l.sent = append(l.sent, method)
+	l.mu.Unlock()
 	takes := time.Hour
 	if apirequest.IsSecond(ctx) {
 		takes = 100 * time.Millisecond
