@@ -93,6 +93,8 @@ func start(t *testing.T, change func(*Config, *exec.Cmd), program ...string) *ca
 		LeaseDuration: 5 * harness.Patience, RenewDeadline: 2 * harness.Patience, RetryPeriod: time.Second,
 	}}
 	r.cmd.Stdout, r.cmd.Stderr = r.out, r.out
+	// If a member of an orphaned process group is stopped while another ends, the kernel sends SIGHUP to the group.
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if change != nil {
 		change(&r.c.Config, r.cmd)
 	}
