@@ -342,7 +342,7 @@ func TestRun_ReadsTerminal(t *testing.T) {
 		c.Once = true
 		cmd.Stdin = screen
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	}, "/bin/sh", "-c", `echo ready; read -r line; echo "read $line"; trap 'echo interrupted; exit 5' INT; read -r line`)
+	}, "/bin/sh", "-c", `trap 'echo interrupted; exit 5' INT; echo ready; read -r line; echo "read $line"; read -r line`)
 	r.prints("ready")
 	_, _ = keys.WriteString("text\n")
 	r.prints("read text")
