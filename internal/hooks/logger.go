@@ -3,7 +3,6 @@ package hooks
 import (
 	"context"
 	"log/slog"
-	"sync"
 )
 
 // Logger returns a logger that does not block: the handler of to receives the entries through the Queue. Each has the time at which
@@ -39,11 +38,11 @@ func (h *handler) write(ctx context.Context, entry slog.Record) {
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handler{h.queue, sync.OnceValue(func() slog.Handler { return h.to().WithAttrs(attrs) })}
+	return &handler{h.queue, func() slog.Handler { return h.to().WithAttrs(attrs) }}
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{h.queue, sync.OnceValue(func() slog.Handler { return h.to().WithGroup(name) })}
+	return &handler{h.queue, func() slog.Handler { return h.to().WithGroup(name) }}
 }
 
 // lost returns the number of functions that were dropped since the last call.

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// Every is the time between two writes without changes.
-	Every = 30 * time.Second
+	// every is the time between two writes without changes.
+	every = 30 * time.Second
 	// Duration is the lease duration of a member Lease. Two writes in a row may be lost.
-	Duration = 3 * Every
+	Duration = 3 * every
 	// stateInterval is the time between two calls of Config.State.
 	stateInterval = time.Second
 	// minInterval is the minimum time between two writes.
@@ -80,7 +80,7 @@ func New(cfg Config) (*Publisher, error) {
 	return p, nil
 }
 
-// Run publishes until ctx ends, and then deletes the Lease. After a failure it retries after Every. It uses server-side apply, so it
+// Run publishes until ctx ends, and then deletes the Lease. After a failure it retries after every. It uses server-side apply, so it
 // reads nothing and has no conflicts.
 func (p *Publisher) Run(ctx context.Context) error {
 	ticker := time.NewTicker(stateInterval)
@@ -94,8 +94,8 @@ func (p *Publisher) Run(ctx context.Context) error {
 			return err
 		}
 		changed := written != string(state) && p.trouble.Problem() == nil
-		if since := now.Sub(last); first || since >= Every || changed && since >= minInterval {
-			// After a failure, changes are not written before Every has passed.
+		if since := now.Sub(last); first || since >= every || changed && since >= minInterval {
+			// After a failure, changes are not written before every has passed.
 			if err := p.write(ctx, string(state), now); ctx.Err() == nil {
 				p.trouble.Tried(verb, err)
 			}

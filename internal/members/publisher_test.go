@@ -159,7 +159,7 @@ func TestPublisher_Forbidden(t *testing.T) {
 			t.Errorf("log:\n%s", p.log.String())
 		}
 		p.fail(apiserver.Fault{})
-		pass(Every)
+		pass(every)
 		if n := strings.Count(p.log.String(), "succeeded again"); n != 1 {
 			t.Errorf("log:\n%s", p.log.String())
 		}

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// RequestTimeout is the limit of a read, and of the time in which the API server must accept a watch. Without it, an API server that
+	// requestTimeout is the limit of a read, and of the time in which the API server must accept a watch. Without it, an API server that
 	// does not respond would block a watch forever.
-	RequestTimeout = 10 * time.Second
+	requestTimeout = 10 * time.Second
 	// FirstPause is the pause after the first failure. It doubles up to Follower.LongestPause. Each pause is changed at random by up to one
 	// half, so that many processes do not reconnect together.
 	FirstPause = 200 * time.Millisecond
@@ -176,19 +176,19 @@ func (f *Follower) disconnected() (restart bool) {
 	return f.restart
 }
 
-// open starts a watch within RequestTimeout. It returns the first event if it had to receive it.
+// open starts a watch within requestTimeout. It returns the first event if it had to receive it.
 func (f *Follower) open(ctx context.Context, cancel context.CancelFunc, from string) (apiwatch.Interface, *apiwatch.Event, error) {
 	options := f.Selection
 	options.ResourceVersion = from
 	options.AllowWatchBookmarks = true
 	options.TimeoutSeconds = new(int64((MinWatch + rand.N(MaxWatch-MinWatch)) / time.Second))
-	limit := time.AfterFunc(RequestTimeout, cancel)
+	limit := time.AfterFunc(requestTimeout, cancel)
 	w, err := f.Watch(ctx, options)
 	if !limit.Stop() {
 		if err == nil {
 			w.Stop()
 		}
-		return nil, nil, fmt.Errorf("watch was not accepted within %v: %w", RequestTimeout, context.DeadlineExceeded)
+		return nil, nil, fmt.Errorf("watch was not accepted within %v: %w", requestTimeout, context.DeadlineExceeded)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -283,7 +283,7 @@ func TestFollower_Options(t *testing.T) {
 	})
 }
 
-// A watch must be accepted within RequestTimeout. The time limit does not end an accepted watch.
+// A watch must be accepted within requestTimeout. The time limit does not end an accepted watch.
 func TestFollower_AcceptLimit(t *testing.T) {
 	opens := func(takes time.Duration, ignores bool, opened *apiwatch.FakeWatcher) func(context.Context) (apiwatch.Interface, error) {
 		return func(ctx context.Context) (apiwatch.Interface, error) {
@@ -304,9 +304,9 @@ func TestFollower_AcceptLimit(t *testing.T) {
 		ignores bool
 		ok      bool
 	}{
-		"in time":              {RequestTimeout - time.Millisecond, false, true},
-		"too late":             {RequestTimeout + time.Minute, false, false},
-		"too late, but opened": {RequestTimeout + time.Minute, true, false},
+		"in time":              {requestTimeout - time.Millisecond, false, true},
+		"too late":             {requestTimeout + time.Minute, false, false},
+		"too late, but opened": {requestTimeout + time.Minute, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -315,12 +315,12 @@ func TestFollower_AcceptLimit(t *testing.T) {
 				var ended End
 				s.Ended = func(end End) bool { ended = end; return true }
 				stop := s.run()
-				<-time.After(3 * (RequestTimeout + time.Minute))
+				<-time.After(3 * (requestTimeout + time.Minute))
 				synctest.Wait()
 				if c.ok != (len(s.opened) == 1) || !c.ok && (!errors.Is(ended.Err, context.DeadlineExceeded) || ended.Accepted) {
 					t.Errorf("%d watches, end %+v", len(s.opened), ended)
 				}
-				if !c.ok && !c.ignores && s.at[1] > RequestTimeout+2*FirstPause {
+				if !c.ok && !c.ignores && s.at[1] > requestTimeout+2*FirstPause {
 					t.Errorf("the next watch starts after %v", s.at[1])
 				}
 				stop()

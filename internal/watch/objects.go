@@ -145,7 +145,7 @@ func (o *Objects[T]) read(ctx context.Context) (version string, fromGet bool, er
 }
 
 func (o *Objects[T]) list(ctx context.Context) (version string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	all, version, err := o.Source.List(ctx, o.selection())
 	o.Tried("list", err)
@@ -157,7 +157,7 @@ func (o *Objects[T]) list(ctx context.Context) (version string, err error) {
 
 // get reads the object with Name. It may be absent.
 func (o *Objects[T]) get(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	object, err := o.Source.Get(ctx, o.Name)
 	var all []T

@@ -226,10 +226,10 @@ func (r *runner) wait(pid int) error {
 	}
 	code := exitCode(status)
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	_ = r.control.Close()
 	r.supervisor, r.control = nil, nil
 	r.code.Store(int64(code))
+	r.mu.Unlock()
 	r.Logger.Info("program ended", "exitCode", code)
 	return programError(code)
 }

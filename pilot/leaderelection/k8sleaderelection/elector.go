@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -72,7 +71,7 @@ func NewLeaderElector(lec LeaderElectionConfig) (*LeaderElector, error) {
 		lock:   complete(lec.Lock),
 		clock:  lec.Clock,
 		exit:   os.Exit,
-		metric: sync.OnceValue(newLeaderMetric),
+		metric: lazyMetric(),
 	}
 	le.hooks.Do(func() { le.metric().Off(lec.Name) })
 	le.hooks.Wait(lec.RetryPeriod) // a follower has the metric from its creation on, as in client-go

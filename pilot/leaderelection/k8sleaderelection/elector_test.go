@@ -26,7 +26,7 @@ func TestElectorDrainsBeforeRelease(t *testing.T) {
 		if !a.Live() || !a.IsLeader() || b.Live() || b.GetLeader() != "a" {
 			t.Fatalf("a runs %v, b runs %v, b sees leader %q", a.Live(), b.Live(), b.GetLeader())
 		}
-		a.drain = 3 * time.Second
+		a.drain.Store(int64(3 * time.Second))
 		a.Stop(t)
 		advance(time.Second)
 		if !b.Live() || stored(store).HolderIdentity != "b" {
@@ -261,7 +261,7 @@ func TestCampaignTerms(t *testing.T) {
 				}
 			}
 		})
-		a.drain = time.Second
+		a.drain.Store(int64(time.Second))
 		a.start(t)
 		advance(time.Minute)
 		a.fail <- errors.New("no database")

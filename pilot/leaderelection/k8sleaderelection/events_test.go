@@ -23,7 +23,7 @@ func TestEvents_Handover(t *testing.T) {
 		ofA.wants(t, "a", words{"a became leader (lock-absent)"}, words{"+lock-absent"}, words{"leaderless 0s"})
 		b := startRecorded(t, store, "b", "canary", &ofB)
 		advance(time.Minute)
-		a.drain = 10 * time.Second // longer than a RetryPeriod
+		a.drain.Store(int64(10 * time.Second)) // longer than a RetryPeriod
 		setDefault("canary", a, b)
 		advance(20 * time.Second)
 		ofA.wants(t, "a",

@@ -38,7 +38,7 @@ type candidate struct {
 	lives.Process
 	lock  *locktest.Lock
 	log   harness.Log
-	drain time.Duration // time that the run function needs to stop
+	drain atomic.Int64  // nanoseconds that the run function needs to stop
 	ended chan struct{} // closed when the test ended: the run function stops without delay
 	fail  chan error    // the run function returns an error from fail
 
@@ -126,7 +126,7 @@ func (c *candidate) run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		select {
-		case <-time.After(c.drain):
+		case <-time.After(time.Duration(c.drain.Load())):
 		case <-c.ended:
 		}
 		return nil

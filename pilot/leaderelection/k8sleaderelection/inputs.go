@@ -1,6 +1,10 @@
 package k8sleaderelection
 
-import "sync"
+import (
+	"sync"
+
+	"incumbent.dev/incumbent/internal/apirequest"
+)
 
 // signal is a set of inputs that need no queue, because one of each is enough. The loop handles the lowest first.
 type signal uint8
@@ -19,16 +23,15 @@ const (
 type inputs struct {
 	events chan *event
 	// ended is closed when the loop takes no more inputs.
-	ended chan struct{}
-	// signaled has a buffer of one: there are signals.
-	signaled chan struct{}
+	ended    chan struct{}
+	signaled apirequest.Signal // there are signals
 
 	mu      sync.Mutex
 	signals signal
 }
 
 func newInputs() inputs {
-	return inputs{events: make(chan *event), ended: make(chan struct{}), signaled: make(chan struct{}, 1)}
+	return inputs{events: make(chan *event), ended: make(chan struct{}), signaled: apirequest.NewSignal()}
 }
 
 // signal raises a signal. It does not block.
@@ -36,10 +39,7 @@ func (i *inputs) signal(s signal) {
 	i.mu.Lock()
 	i.signals |= s
 	i.mu.Unlock()
-	select {
-	case i.signaled <- struct{}{}:
-	default:
-	}
+	i.signaled.Send()
 }
 
 // post sends an event and reports whether the loop took it. An ended loop takes none.

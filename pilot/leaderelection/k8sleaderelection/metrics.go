@@ -89,6 +89,18 @@ func SetProvider(metricsProvider MetricsProvider) {
 	provider.MetricsProvider = metricsProvider
 }
 
+// lazyMetric returns a function that creates the metric with its first call. Calls must not be concurrent. It is no sync.Once, which
+// panics if the provider calls runtime.Goexit.
+func lazyMetric() func() SwitchMetric {
+	var metric SwitchMetric
+	return func() SwitchMetric {
+		if metric == nil {
+			metric = newLeaderMetric()
+		}
+		return metric
+	}
+}
+
 func newLeaderMetric() SwitchMetric {
 	provider.Lock()
 	p := provider.MetricsProvider

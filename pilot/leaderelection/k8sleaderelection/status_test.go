@@ -110,7 +110,7 @@ func TestStatusHandoverWait(t *testing.T) {
 		setDefault("stable", b)
 		advance(time.Second)
 		want("b withdraws", 0, 0)
-		a.drain = 30 * time.Second
+		a.drain.Store(int64(30 * time.Second))
 		setDefault("canary", a, b)
 		advance(5 * time.Second)
 		want("a drains", 5*time.Second, 5*time.Second)
@@ -120,7 +120,7 @@ func TestStatusHandoverWait(t *testing.T) {
 		advance(time.Millisecond)
 		a.setDefaultRevision(le.DefaultRevision{Synced: true, Revision: "canary"})
 		advance(time.Minute)
-		a.drain = 3 * time.Second
+		a.drain.Store(int64(3 * time.Second))
 		setDefault("canary", a, b)
 		advance(time.Second)
 		a.disconnect(true)
@@ -188,7 +188,7 @@ func TestHealthzAdaptor(t *testing.T) {
 		a := startCandidate(t, store, "a", func(c *le.LeaderElectionConfig) { c.WatchDog = leader })
 		advance(time.Second)
 		startCandidate(t, store, "b", func(c *le.LeaderElectionConfig) { c.WatchDog = follower })
-		a.drain = 2 * lease
+		a.drain.Store(int64(2 * lease))
 		a.disconnect(true)
 		advance(lease - retry)
 		if err := leader.Check(nil); err != nil {

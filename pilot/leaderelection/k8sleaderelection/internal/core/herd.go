@@ -15,8 +15,8 @@ import (
 // With N candidates and a window W, the first one writes after W/N, and its write reaches the others after a latency
 // L. So N·L/W candidates conflict. A candidate knows neither N nor L, but it sees T = W/N + L, the time from the event
 // to the write of another candidate. It loses a race with the probability L/W, and then multiplies its window. Any other
-// event shortens the window by half of T. So the window grows by some L per event and shrinks by T/2. Both are equal if W/N is
-// some L, for each N: then less than one candidate conflicts.
+// event shortens the window by half of T. So the window grows by a few times L per event and shrinks by T/2. Both are
+// equal if W/N is a few times L, for each N: then less than one candidate conflicts.
 //
 // A candidate waits only after it lost several races in a row. So two or three candidates almost never wait. In a herd,
 // the winner of the last race and new candidates do not wait either, so the windows grow to their limit.
