@@ -19,6 +19,7 @@ func keepGateway(gw *gateway.Gateway) *gateway.Gateway {
 	kept.Labels = gw.Labels
 	kept.Annotations = gw.Annotations
 	kept.Generation = gw.Generation
+	kept.CreationTimestamp = gw.CreationTimestamp
 	if programmed := apimeta.FindStatusCondition(gw.Status.Conditions, string(gateway.GatewayConditionProgrammed)); programmed != nil {
 		kept.Status.Conditions = []metav1.Condition{{Type: programmed.Type, Status: programmed.Status, ObservedGeneration: programmed.ObservedGeneration}}
 	}

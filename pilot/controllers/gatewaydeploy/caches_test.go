@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -71,10 +72,11 @@ func TestCaches_Lookup(t *testing.T) {
 				Data:       map[string]string{"service": name, "else": "long"},
 			}
 		}
-		web := play(t, annotated(NameOverride, "edge"), parameters("params")).Gateway
+		web := play(t, annotated(NameOverride, "edge"), parameters("params"), named(strings.Repeat("a", 80))).Gateway
+		same := play(t, named(labelValue(web.Name))).Gateway
 		other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway
 		c := served(t, map[string]any{
-			"gateways": listed([]*gateway.Gateway{web, other}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio"}}}),
+			"gateways": listed([]*gateway.Gateway{web, other, same}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio"}}}),
 			"configmaps": listed([]corev1.ConfigMap{
 				config("system", "newer", "istio", 200), config("system", "b", "istio", 100), config("system", "a", "istio", 100),
 				config("shop", "elsewhere", "istio", 1), config("shop", "params", "", 1),
@@ -87,10 +89,10 @@ func TestCaches_Lookup(t *testing.T) {
 		if got := c.defaults("other"); got != nil {
 			t.Errorf("defaults of a class without defaults: %+v", got)
 		}
-		gw := c.gateways.Get("shop", "web")
+		gw := c.gateways.Get("shop", web.Name)
 		view, seen := c.view(keyOf(gw), gw)
 		if view.Gateway != gw || !*seen || view.Existing(Service, "edge") != nil || !*seen || view.Defaults == nil || view.Defaults.Name != "a" || view.Class == nil ||
-			view.Parameters("a") != nil || view.Parameters("params") == nil || view.Parameters("params").Data["else"] != "" {
+			view.Parameters("a") != nil || view.Parameters("params") == nil || view.Parameters("params").Data["else"] != "" || len(view.SameLabel) != 2 {
 			t.Errorf("the view is %+v, %v", view, *seen)
 		}
 		if !c.isMine(gw.ObjectMeta) || c.isMine(other.ObjectMeta) || !c.incomplete(keyOf(gw)) || c.incomplete(key{Namespace: "shop", Name: "none"}) {
@@ -124,6 +126,7 @@ func TestCaches_Keep(t *testing.T) {
 	c := unstarted(t, Config{Namespace: "system"})
 	labelled := slim("shop", "web")
 	labelled.Labels, labelled.Annotations, labelled.Generation = meta("", "").Labels, meta("", "").Annotations, 9
+	labelled.CreationTimestamp = metav1.Unix(100, 0)
 	spec := gateway.GatewaySpec{GatewayClassName: "a"}
 	revision := slim("", "shop")
 	revision.Labels = map[string]string{"istio.io/rev": "canary"}

@@ -55,12 +55,8 @@ func watchChild[T reconcile.Object](c *Controller, kind Kind, from reconcile.Sou
 
 // ownerOf returns the Gateway that owns a managed object.
 func ownerOf(o metav1.Object) []key {
-	if o.GetLabels()[ManagedLabel] == ManagedBy {
-		for _, owner := range o.GetOwnerReferences() {
-			if owner.Kind == "Gateway" {
-				return []key{{Namespace: o.GetNamespace(), Name: owner.Name}}
-			}
-		}
+	if owner := ownerName(o); owner != "" && o.GetLabels()[ManagedLabel] == ManagedBy {
+		return []key{{Namespace: o.GetNamespace(), Name: owner}}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ const (
 	byClass      = "class"
 	byChild      = "child"      // kind, namespace and name of each child
 	byOwner      = "owner"      // of children: Gateway that owns a managed object
+	byLabel      = "label"      // namespace and label value of the name
 	byParameters = "parameters" // ConfigMap of parametersRef
 	byDefaults   = "defaults"   // of ConfigMaps: class whose defaults it contains
 )
@@ -84,7 +85,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 	kube := c.loop.Client().Kube()
 	c.gateways = reconcile.Watch(c.loop, reconcile.Kind[key, *gateway.Gateway]{
 		Name: "gateways", From: reconcile.From(reader.Gateways(""), reconcile.Selector{}), Keep: keepGateway,
-		Keys: func(gw *gateway.Gateway) []key { return []key{keyOf(gw)} },
+		Keys: func(gw *gateway.Gateway) []key { return append(c.indexed(byLabel, labelled(gw)), keyOf(gw)) },
 		Indexes: map[string]func(*gateway.Gateway) []string{
 			byNamespace: func(gw *gateway.Gateway) []string { return []string{gw.Namespace} },
 			byClass:     func(gw *gateway.Gateway) []string { return []string{string(gw.Spec.GatewayClassName)} },
@@ -94,6 +95,7 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 				}
 				return children
 			},
+			byLabel: func(gw *gateway.Gateway) []string { return []string{labelled(gw)} },
 			byParameters: func(gw *gateway.Gateway) []string {
 				if name, _ := parametersOf(gw); name != "" {
 					return []string{gw.Namespace + "/" + name}
@@ -168,6 +170,8 @@ func keyOf(o metav1.Object) key { return key{Namespace: o.GetNamespace(), Name: 
 func indexed(kind Kind, namespace, name string) string {
 	return string(kind) + "/" + namespace + "/" + name
 }
+
+func labelled(gw *gateway.Gateway) string { return gw.Namespace + "/" + labelValue(gw.Name) }
 
 // indexed returns the Gateways with this value in an index.
 func (c *Controller) indexed(index, value string) (keys []key) {
@@ -282,7 +286,8 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 			all = all && known
 			return o
 		},
-		Owned: func(kind Kind) []metav1.Object { return c.children[kind].owned(of) },
+		Owned:     func(kind Kind) []metav1.Object { return c.children[kind].owned(of) },
+		SameLabel: c.gateways.By(byLabel, labelled(gw)),
 		Shared: func(kind Kind, name string) bool {
 			return slices.ContainsFunc(c.indexed(byChild, indexed(kind, gw.Namespace, name)), func(by key) bool { return by != of })
 		},

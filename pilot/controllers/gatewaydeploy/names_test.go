@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -57,6 +58,34 @@ func TestNames(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A Gateway can have the name to which the label of a longer name is shortened.
+func TestNames_ShortenedLabel(t *testing.T) {
+	first := play(t, named(strings.Repeat("a", 80)))
+	first.settle()
+	second := play(t, named(labelValue(first.Gateway.Name)), annotated(NameOverride, WorkloadName(first.Gateway)))
+	second.Gateway.UID = "uid-2"
+	second.objects = first.objects
+	if got := first.plan().actions(); got != "leave leave leave" {
+		t.Errorf("the first Gateway: %s", got)
+	}
+	if got := second.plan().actions(); got != "create leave:NameTaken leave:NameTaken" {
+		t.Errorf("the second Gateway: %s", got)
+	}
+	// The Services would also select the Pods of each other.
+	annotated(NameOverride, "")(second.Gateway)
+	second.Gateway.CreationTimestamp = metav1.Unix(1, 0)
+	both := []*gateway.Gateway{second.Gateway, first.Gateway}
+	first.SameLabel = both
+	second.SameLabel = both
+	if got := first.plan().actions(); got != "leave leave leave" {
+		t.Errorf("the first of two Gateways: %s", got)
+	}
+	plan := second.plan()
+	if plan.actions() != "" || plan.Problem == nil || plan.Problem.Reason != reasonNameTaken || !strings.Contains(plan.Problem.Message, "Gateway "+first.Gateway.Name+" has the same value") {
+		t.Errorf("the second of two Gateways: %s, %v", plan.actions(), plan.Problem)
 	}
 }
 

@@ -154,16 +154,23 @@ func identify(document map[string]any, gw *gateway.Gateway) error {
 	return unstructured.SetNestedSlice(document, []any{owner}, "metadata", "ownerReferences")
 }
 
-// ownedBy reports whether an object was created for a Gateway of this name. Objects of a deleted Gateway of
-// the same name count, so that they are adopted before they are garbage-collected.
-func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
-	if name, ok := o.GetLabels()[gateway.GatewayNameLabelKey]; ok {
-		return name == labelValue(gw.Name)
-	}
+// ownerName returns the name of the Gateway that owns an object, or "".
+func ownerName(o metav1.Object) string {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Gateway" {
-			return owner.Name == gw.Name
+			return owner.Name
 		}
 	}
-	return true // some versions of istiod set no owner on ServiceAccounts
+	return ""
+}
+
+// ownedBy reports whether an object was created for a Gateway of this name. Objects of a deleted Gateway of
+// the same name count, so that they are adopted before they are garbage-collected. The label has a long name
+// only in a short form, which can be the name of another Gateway.
+func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
+	if owner := ownerName(o); owner != "" {
+		return owner == gw.Name
+	}
+	name, labelled := o.GetLabels()[gateway.GatewayNameLabelKey] // some versions of istiod set no owner on ServiceAccounts
+	return !labelled || name == labelValue(gw.Name)
 }

@@ -127,7 +127,8 @@ func TestOwnedBy(t *testing.T) {
 	}{
 		"label":                     {label: "web", want: true},
 		"other label":               {label: "other"},
-		"label, other owner":        {label: "web", owners: owners("Gateway/other"), want: true},
+		"label, other owner":        {label: "web", owners: owners("Gateway/other")},
+		"owner, other label":        {label: "other", owners: owners("Gateway/web"), want: true},
 		"owner":                     {owners: owners("Gateway/web"), want: true},
 		"other owner":               {owners: owners("Gateway/other")},
 		"other kind first":          {owners: owners("Pod/other", "Gateway/web"), want: true},

@@ -81,6 +81,8 @@ type View struct {
 	Existing func(kind Kind, name string) metav1.Object
 	// Owned returns the managed objects whose owner is a Gateway of this name.
 	Owned func(kind Kind) []metav1.Object
+	// SameLabel lists the Gateways of the namespace whose names have the same label value, including this one.
+	SameLabel []*gateway.Gateway
 	// Shared reports whether another Gateway uses an object.
 	Shared func(kind Kind, name string) bool
 	// Revision is a value for the template.
@@ -121,7 +123,7 @@ func (v View) served() bool {
 // the deployment.
 func (v View) steps() ([]Step, *Problem) {
 	called := namesOf(v.Gateway)
-	if p := called.problem(); p != nil {
+	if p := cmp.Or(called.problem(), v.labelTaken()); p != nil {
 		return nil, p
 	}
 	overlays, p := v.overlays()
@@ -151,6 +153,17 @@ func (v View) steps() ([]Step, *Problem) {
 		}
 	}
 	return steps, nil
+}
+
+// labelTaken returns a problem if an older Gateway has the label value of this Gateway's name, or nil. Selectors
+// contain the label, so the Service of each would select the Pods of both.
+func (v View) labelTaken() *Problem {
+	for _, other := range v.SameLabel {
+		if other.UID != v.Gateway.UID && cmp.Or(other.CreationTimestamp.Compare(v.Gateway.CreationTimestamp.Time), cmp.Compare(other.Name, v.Gateway.Name)) < 0 {
+			return problemf(reasonNameTaken, "Gateway %s has the same value of label %s; create this Gateway with another name", other.Name, gateway.GatewayNameLabelKey)
+		}
+	}
+	return nil
 }
 
 // documents renders the template, which must yield one object of each kind, and adds the kinds that an

@@ -182,13 +182,10 @@ func TestDecide_ExistingObjects(t *testing.T) {
 			return []write{{"kubectl-create", false, plain}}
 		}, "leave:NotManaged", ""},
 		"of another Gateway": {func(w document) []write {
-			return []write{{reconcile.GatewayController, false, edited(w, "other", "metadata", "labels", gateway.GatewayNameLabelKey)}}
+			return []write{{reconcile.GatewayController, false, ofGateway(w, "other", "uid-2")}}
 		}, "leave:NameTaken", ""},
 		"of a deleted Gateway of the same name": {func(w document) []write {
-			old := runtime.DeepCopyJSON(w)
-			o := unstructured.Unstructured{Object: old}
-			o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: "web", UID: "uid-0"}})
-			return []write{{reconcile.GatewayController, true, sealed(old)}}
+			return []write{{reconcile.GatewayController, true, sealed(ofGateway(w, "web", "uid-0"))}}
 		}, "apply", "42"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,7 +240,7 @@ func TestDecide_ChosenServiceAccount(t *testing.T) {
 			return d
 		},
 		"of another Gateway": func(d map[string]any) map[string]any {
-			return edited(d, "other", "metadata", "labels", gateway.GatewayNameLabelKey)
+			return ofGateway(d, "other", "uid-2")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

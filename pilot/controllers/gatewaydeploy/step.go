@@ -1,6 +1,8 @@
 package gatewaydeploy
 
 import (
+	"cmp"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +66,7 @@ func (v View) conflict(s Step, present metav1.Object, chosen bool) *Problem {
 			s.Kind, s.Namespace, s.Name, ManagedLabel, NameOverride)
 	case managed && !chosen && !ownedBy(present, v.Gateway):
 		return problemf(reasonNameTaken, "%s %s/%s belongs to Gateway %s; set another name with annotation %s",
-			s.Kind, s.Namespace, s.Name, present.GetLabels()[gateway.GatewayNameLabelKey], NameOverride)
+			s.Kind, s.Namespace, s.Name, cmp.Or(ownerName(present), present.GetLabels()[gateway.GatewayNameLabelKey]), NameOverride)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
 	"k8s.io/client-go/rest"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -143,6 +144,13 @@ func edited(document map[string]any, value any, path ...string) map[string]any {
 		panic(err)
 	}
 	return to
+}
+
+// ofGateway returns a copy of a document that another Gateway owns.
+func ofGateway(document map[string]any, name string, uid types.UID) map[string]any {
+	o := unstructured.Unstructured{Object: runtime.DeepCopyJSON(document)}
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: "Gateway", Name: name, UID: uid}})
+	return o.Object
 }
 
 // sealed returns a document with its digest.
