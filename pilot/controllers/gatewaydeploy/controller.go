@@ -66,7 +66,8 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
 		Name: "gateway deployment controller", Reconcile: c.reconcile, Await: config.Await, First: c.incomplete, Idle: "no Gateway is deployed",
-		Failing: c.failing, Logger: config.Logger,
+		Namespace: func(of key) string { return of.Namespace },
+		Failing:   c.failing, Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err
@@ -213,7 +214,7 @@ func (c *Controller) defaults(class string) *corev1.ConfigMap {
 }
 
 // incomplete reports whether an object of a Gateway is missing. Such a Gateway is reconciled before
-// complete ones, whose check takes about a second per thousand.
+// complete ones of its namespace, whose check takes about a second per thousand.
 func (c *Controller) incomplete(of key) bool {
 	gw := c.gateways.Get(of.Namespace, of.Name)
 	if gw == nil {

@@ -39,7 +39,8 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Await: config.Tags.AwaitCurrent, Failing: c.failing, Idle: "no status of Gateways and routes is written",
+		Name: name, Namespace: func(k key) string { return k.namespace },
+		Reconcile: c.reconcile, Await: config.Tags.AwaitCurrent, Failing: c.failing, Idle: "no status of Gateways and routes is written",
 		Logger: config.Logger,
 	})
 	if err != nil {

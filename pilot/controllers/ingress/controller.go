@@ -50,7 +50,8 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	})}
 	var err error
 	c.loop, err = reconcile.New(client, reconcile.Config[key]{
-		Name: name, Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Logger: config.Logger,
+		Name: name, Namespace: func(k key) string { return k.Namespace },
+		Reconcile: c.reconcile, Failing: c.failing, Idle: "no status is written", Logger: config.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -40,8 +40,11 @@ type Config[K comparable] struct {
 	// Await blocks until Reconcile's other inputs (besides the caches) are up to date or ctx is
 	// done. Its wait is bounded. Optional.
 	Await func(ctx context.Context)
-	// First reports whether a key is reconciled before the others when Run starts, for example
-	// because an object is missing. Optional.
+	// Namespace returns the namespace of a key. Namespaces take turns. If nil, the order is that of
+	// adding.
+	Namespace func(key K) string
+	// First reports whether a key is reconciled before the others of its namespace when Run starts,
+	// for example because an object is missing. Optional.
 	First func(key K) bool
 	// Idle describes, for the log, the effect of a kind that cannot be listed, for example "no
 	// status is written".
@@ -92,6 +95,9 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
+	if config.Namespace == nil {
+		config.Namespace = func(K) string { return "" }
+	}
 	instead := map[string]string{}
 	return &Controller[K]{
 		config: config, client: finishing, instead: instead,
@@ -193,7 +199,7 @@ func (c *Controller[K]) enqueueFirst() {
 // have ended. It starts the functions in background after the caches are filled; they must return
 // when ctx is done.
 func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.Context)) error {
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRetry, lastRetry))
+	queue := c.newQueue()
 	defer queue.ShutDown()
 	if !c.install(queue) {
 		return ErrRunning
@@ -219,6 +225,15 @@ func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.
 	queue.ShutDown()
 	ended.Wait()
 	return nil
+}
+
+// newQueue returns a queue whose namespaces take turns.
+func (c *Controller[K]) newQueue() queue[K] {
+	order := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: newFair(c.config.Namespace)})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRetry, lastRetry),
+		workqueue.TypedRateLimitingQueueConfig[K]{
+			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Queue: order}),
+		})
 }
 
 // install sets the queue and returns false if another one is set. A nil queue removes the current
