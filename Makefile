@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo upgrade pilot-versions test tests-compiled test-packages test-modules lint linters unused sim fence fuzz upgrade-test \
-	interop istiod istiod-inside conformance nightly api size bench bench-quick bench-slow bench-server build charts image page-images tools clean
+	interop istiod istiod-inside conformance nightly api size bench bench-quick bench-slow bench-server build charts image release page-images tools clean
 
 # Folder of etcd, kube-apiserver, kube-controller-manager and kubectl. Set it to use your own.
 ifndef KUBEBUILDER_ASSETS
@@ -48,13 +48,13 @@ test: $(BUILD_TOOLS) tests-compiled ## Run all tests, with a real API server (RA
 tests-compiled: # Elections lose their leaders if compilers use all cores for minutes, so the tests are compiled first.
 	@echo "compiling the tests (takes minutes with an empty cache) …"
 	@for module in . adapters/controllerruntime electionctl examples/fencing; do $(SPARING) go list -C $$module -export -test ./... >/dev/null || exit; done
-	@$(SPARING) go list -C tools -export -test ./helm ./image >/dev/null && $(SPARING) go list -C tests/extra -export -test ./alerts ./page >/dev/null
+	@$(SPARING) go list -C tools -export -test ./helm ./release >/dev/null && $(SPARING) go list -C tests/extra -export -test ./alerts ./page >/dev/null
 	@$(if $(RACE),$(SPARING) CGO_ENABLED=1 go list -race -export -test $(RACE_PACKAGES) >/dev/null)
 test-packages:
 	$(TEST) $(AT_ONCE) -timeout 15m $(FIRST) $(if $(RACE),$(PLAIN_PACKAGES),./...)
 	$(if $(RACE),CGO_ENABLED=1 $(TEST) -race $(AT_ONCE) -timeout 20m $(RACE_PACKAGES))
 test-modules:
-	cd tools && $(TEST) -p 1 -timeout 15m ./helm ./image
+	cd tools && $(TEST) -p 1 -timeout 15m ./helm ./release
 	cd adapters/controllerruntime && $(TEST) -timeout 10m ./...
 	cd examples/fencing && $(TEST) -timeout 5m ./...
 	cd electionctl && $(TEST) -timeout 5m ./...
@@ -115,12 +115,14 @@ pilot-versions:
 charts: $(BUILD_TOOLS) ## Generate the policies of the charts and deploy/kustomize
 	cd tools && go test -count=1 -run 'TestChart_Access|TestChart_Fence|TestKustomize|TestChart_MatchesServer' ./helm -args -rewrite
 image: ## Build an OCI image of static binaries for PLATFORMS into bin/image (VERSION: that of the chart)
-	cd tools && go run ./image -root .. -out ../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
+	cd tools && go run ./release image -root .. -out ../bin/image -version "$(VERSION)" -platforms "$(PLATFORMS)"
+release: ## Write the files of a release into dist, from a commit: make release VERSION=0.1.0 (a quarter of an hour)
+	cd tools && go run ./release -root .. -out ../dist -version "$(VERSION)"
 page-images: ## Update the pictures of the elections page in docs/images, with Chromium
 	cd tests/extra && go test -count=1 -run TestPictures ./page -pictures $(CURDIR)/docs/images
 tools: ## Build etcd, kube-apiserver, kube-controller-manager and kubectl into bin (takes minutes the first time)
 	@bash tools/build.sh
 clean: ## Remove build results
-	rm -rf bin .cache
+	rm -rf bin dist .cache
 help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^##@/ {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+( [a-z]+)*:.*## / {sub(/ .*/, "", $$1); printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

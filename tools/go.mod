@@ -1,4 +1,4 @@
-// The programs of the embedded cluster, Helm and its tests of the charts, and the image of pilot. A module of its own, so that
+// The programs of the embedded cluster, Helm and its tests of the charts, and the files of a release. A module of its own, so that
 // what Kubernetes, etcd, Helm and registries need stays out of incumbent's.
 module incumbent.dev/incumbent/tools
 
@@ -7,8 +7,11 @@ go 1.26.0
 godebug default=go1.26
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.12.0
+	github.com/blang/semver/v4 v4.0.0
 	github.com/google/go-containerregistry v0.22.1
 	go.etcd.io/etcd/server/v3 v3.6.8
+	golang.org/x/mod v0.41.0
 	helm.sh/helm/v4 v4.2.4
 	incumbent.dev/incumbent v0.0.0
 	k8s.io/api v0.36.3
@@ -45,7 +48,6 @@ require (
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/asaskevich/govalidator v0.0.0-20230301143203-a9d515a09cc2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
-	github.com/blang/semver/v4 v4.0.0 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/chai2010/gettext-go v1.0.2 // indirect

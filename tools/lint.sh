@@ -33,7 +33,7 @@ linters() {
 	done
 	checked tests/extra
 	go -C examples/fencing vet ./...
-	go -C tools vet ./helm ./image
+	go -C tools vet ./helm ./release
 	git ls-files '*.go' '*.md' | CGO_ENABLED=1 xargs go run "$vale" --output=line
 	go test ./tests/repo/language ./tests/repo/readme
 }

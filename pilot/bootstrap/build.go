@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -17,6 +18,8 @@ type Build struct {
 	Revision string `json:"revision"`
 	Time     string `json:"time"`
 	Modified bool   `json:"modified"`
+	// Kubernetes is the version of client-go, such as 0.36.3 for Kubernetes 1.36.
+	Kubernetes string `json:"kubernetes"`
 	// Go is the version of the toolchain, Platform the target.
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
@@ -47,12 +50,24 @@ func buildOf(info *debug.BuildInfo) Build {
 			b.Modified = s.Value == "true"
 		}
 	}
+	for _, m := range info.Deps {
+		if m.Replace != nil {
+			m = m.Replace
+		}
+		if m.Path == "k8s.io/client-go" {
+			b.Kubernetes = strings.TrimPrefix(m.Version, "v")
+		}
+	}
 	return b
 }
 
 // String returns a line for users.
 func (b Build) String() string {
-	text := fmt.Sprintf("pilot %s, %s, %s", b.Version, b.Go, b.Platform)
+	text := "pilot " + b.Version
+	if minor, ok := strings.CutPrefix(b.Kubernetes, "0."); ok {
+		text += ", Kubernetes 1." + minor
+	}
+	text += ", " + b.Go + ", " + b.Platform
 	if b.Revision != "" {
 		text += ", commit " + b.Revision + " of " + b.Time
 	}

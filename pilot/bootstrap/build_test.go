@@ -12,11 +12,13 @@ func TestReadBuild(t *testing.T) {
 		info debug.BuildInfo
 		want Build
 	}{
-		"pilot v1.2.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z, modified": {
-			debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.3"}, Settings: []debug.BuildSetting{
+		"pilot v1.2.3, Kubernetes 1.36.3, go1.26.8, " + here + ", commit abc of 2026-01-02T03:04:05Z, modified": {
+			debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: "v1.2.3"}, Deps: []*debug.Module{
+				{Path: "k8s.io/client-go", Version: "v0.0.0", Replace: &debug.Module{Path: "k8s.io/client-go", Version: "v0.36.3"}},
+			}, Settings: []debug.BuildSetting{
 				{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.time", Value: "2026-01-02T03:04:05Z"}, {Key: "vcs.modified", Value: "true"},
 			}},
-			Build{Version: "v1.2.3", Revision: "abc", Time: "2026-01-02T03:04:05Z", Modified: true, Go: "go1.26.8", Platform: here},
+			Build{Version: "v1.2.3", Revision: "abc", Time: "2026-01-02T03:04:05Z", Modified: true, Kubernetes: "0.36.3", Go: "go1.26.8", Platform: here},
 		},
 		"pilot (devel), go1.27, " + here: {debug.BuildInfo{GoVersion: "go1.27"}, Build{Version: "(devel)", Go: "go1.27", Platform: here}},
 	} {

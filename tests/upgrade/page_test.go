@@ -30,7 +30,7 @@ var changes = []string{
 // electionctl. At the end nothing remains.
 func TestUpgradePage(t *testing.T) {
 	whole(t)
-	const named = "registry.example/pilot:1.0"
+	const named = "registry.example/pilot:0.1.0"
 	var options rollout.Options
 	build(t, &options)
 	w := start(t, rollout.Options{Bare: true, Images: map[string]string{named: options.Pilot}})
@@ -40,6 +40,7 @@ func TestUpgradePage(t *testing.T) {
 	if !found {
 		t.Fatal("docs/upgrade.md does not change the default revision")
 	}
+	w.run("helm package deploy/charts/pilot deploy/charts/tags --destination " + built)
 	w.runBlocks(install)
 	w.runMonitoring()
 	for _, command := range changes {
@@ -109,6 +110,7 @@ func (w *world) adapted(values string) string {
 // run runs a command with the programs of this test and returns its output.
 func (w *world) run(command string) string {
 	w.t.Helper()
+	command = strings.ReplaceAll(command, " dist/", " "+built+"/") // the charts of a release
 	output, err := w.Shell(w.t.Context(), built, "set -o pipefail; "+command).CombinedOutput()
 	w.t.Logf("$ %s\n%s%s", command, indent, strings.ReplaceAll(strings.TrimSpace(string(output)), "\n", "\n"+indent))
 	if err != nil {

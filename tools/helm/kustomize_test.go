@@ -61,7 +61,7 @@ func checkImage(t *testing.T, c *cluster.Cluster, folder string) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), c.Kubectl(), "kustomize", overlay).CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "image: registry.example/pilot:1.0\n") {
+	if err != nil || !strings.Contains(string(out), "image: registry.example/pilot:0.1.0\n") {
 		t.Errorf("kubectl kustomize with %s: %v\n%s", images[1], err, out[:min(len(out), 1000)])
 	}
 }

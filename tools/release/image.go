@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"errors"
 	"fmt"
@@ -23,10 +22,8 @@ type description struct {
 	program  string
 	platform v1.Platform
 	// licence is the license file.
-	licence           string
-	version, revision string
-	// created is the timestamp of all files, so that the image is reproducible.
-	created time.Time
+	licence, version string
+	source
 }
 
 // imageName is the name of the program and of the image.
@@ -52,7 +49,7 @@ func (d description) build() (v1.Image, error) {
 	// Use OCI media types. An empty image has Docker media types.
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	image, err := mutate.Append(base, mutate.Addendum{
-		Layer: layer, History: v1.History{Created: v1.Time{Time: d.created}, CreatedBy: "incumbent.dev/incumbent/tools/image"},
+		Layer: layer, History: v1.History{Created: v1.Time{Time: d.time}, CreatedBy: "incumbent.dev/incumbent/tools/release"},
 	})
 	if err != nil {
 		return nil, err
@@ -62,7 +59,7 @@ func (d description) build() (v1.Image, error) {
 		return nil, err
 	}
 	file = file.DeepCopy()
-	file.Created = v1.Time{Time: d.created}
+	file.Created = v1.Time{Time: d.time}
 	file.OS, file.Architecture, file.Variant = d.platform.OS, d.platform.Architecture, d.platform.Variant
 	file.Config = v1.Config{
 		Entrypoint: []string{"/" + imageName}, User: fmt.Sprintf("%d:%[1]d", unprivileged), WorkingDir: "/", Labels: d.labels(),
@@ -85,33 +82,14 @@ func (d description) labels() map[string]string {
 		"org.opencontainers.image.version":  d.version,
 		"org.opencontainers.image.revision": d.revision,
 		"org.opencontainers.image.licenses": "Apache-2.0",
-		"org.opencontainers.image.created":  d.created.UTC().Format(time.RFC3339),
+		"org.opencontainers.image.created":  d.time.Format(time.RFC3339),
 	}
-}
-
-// file is a file of a layer.
-type file struct {
-	name    string
-	mode    int64
-	content []byte
 }
 
 // layer creates a layer.
 func (d description) layer(files ...file) (v1.Layer, error) {
 	var packed bytes.Buffer
-	w := tar.NewWriter(&packed)
-	for _, f := range files {
-		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: d.created,
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := d.tar(&packed, files...); err != nil {
 		return nil, err
 	}
 	content := packed.Bytes()
@@ -129,22 +107,20 @@ func write(folder string, all []description) ([]v1.Hash, error) {
 	if err != nil {
 		return nil, err
 	}
+	// One index of all platforms, as registries have it. Tools that copy one image expect one entry in the layout.
+	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var names []v1.Hash
 	for _, d := range all {
 		image, err := d.build()
 		if err != nil {
 			return nil, err
 		}
-		platform := d.platform
-		err = into.AppendImage(image, layout.WithPlatform(platform), layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": d.version}))
-		if err != nil {
-			return nil, err
-		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &d.platform}})
 		name, err := image.Digest()
 		if err != nil {
 			return nil, err
 		}
 		names = append(names, name)
 	}
-	return names, nil
+	return names, into.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": all[0].version}))
 }

@@ -25,7 +25,7 @@ func made(t *testing.T) (folder, said string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "image")
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"-root", root, "-out", folder, "-version", "1.2.3", "-platforms", "linux/" + runtime.GOARCH}, &out)
+	err := run(t.Context(), []string{"image", "-root", root, "-out", folder, "-version", "1.2.3", "-platforms", "linux/" + runtime.GOARCH}, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +41,13 @@ func only(t *testing.T, folder string) v1.Image {
 	}
 	if err := validate.Index(index); err != nil {
 		t.Fatalf("invalid layout: %v", err)
+	}
+	whole, err := index.IndexManifest()
+	if err != nil || len(whole.Manifests) != 1 || whole.Manifests[0].Annotations["org.opencontainers.image.ref.name"] == "" {
+		t.Fatalf("layout of %+v (%v)", whole, err)
+	}
+	if index, err = index.ImageIndex(whole.Manifests[0].Digest); err != nil {
+		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
@@ -154,8 +161,9 @@ func TestRun_InvalidFlags(t *testing.T) {
 	for want, args := range map[string][]string{
 		"-out is missing":             {},
 		"-version is missing":         {"-out=x"},
-		"-platforms is missing":       {"-out=x", "-version=1"},
-		`invalid platform "linux"`:    {"-out=x", "-version=1", "-platforms=linux"},
+		"-platforms is missing":       {"image", "-out=x", "-version=1.0.0"},
+		`-version "1"`:                {"-out=x", "-version=1"},
+		`invalid platform "linux"`:    {"-out=x", "-version=1.0.0", "-platforms=linux"},
 		`unexpected argument "there"`: {"there"},
 	} {
 		if err := run(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
