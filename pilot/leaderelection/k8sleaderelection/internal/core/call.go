@@ -39,20 +39,21 @@ func (c Config) usefulUntil(s State, op Op, now ClockReading) Instant {
 // decideFlight returns until when the call in flight is of use. The loop cancels it then, and its reply is Unknown.
 func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 	a.Until = s.Flight.Until
+	soon := s.Flight.Sent.Mono.After(c.Retry / 2) // a nominee has only a RetryPeriod
 	switch ending := c.awaitsEnd(s); {
 	case ending && s.Flight.Op == Acquire, s.Flight.Op == Renew && (s.Phase == Following || s.Phase == Releasing):
 		// The answer is needed for the release. A slow one still arrives in time.
 		a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Validity/2))
 	case ending:
-		a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/2))
-	case c.superseded(s):
+		a.Until = min(a.Until, soon)
+	}
+	if c.superseded(s) {
 		next := s
 		next.Flight = Call{}
-		b := c.decide(next, now)
-		if b.Op == NoOp {
+		if b := c.decide(next, now); b.Op == NoOp {
 			a = a.wake(b.Wake)
-		} else { // a nominee has only a RetryPeriod
-			a.Until = min(a.Until, s.Flight.Sent.Mono.After(c.Retry/2))
+		} else {
+			a.Until = min(a.Until, soon)
 		}
 	}
 	if a.Until > now.Mono {

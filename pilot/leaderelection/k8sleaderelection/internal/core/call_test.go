@@ -62,6 +62,7 @@ func TestDecideFlight(t *testing.T) {
 		"renewal, stopped while settling":     {stopped(calling(ours(seenAt(3, lock("mine")), Settling), Renew)), 1},
 		"renewal, drain stuck":                {calling(overdue, Renew), 1},
 		"renewal, then drained":               {calling(ours(seenAt(3, lock("mine")), Releasing), Renew), 5},
+		"renewal, seen stored, then drained":  {learned(calling(ours(seenAt(3, lock("mine")), Releasing), Renew), lock("mine", newer)), 1},
 		"release":                             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Release)), 9},
 		"read before the release":             {stopped(calling(ours(seenAt(3, lock("mine")), Releasing), Read)), 9},
 		"renewal of an ended term":            {calling(follower, Renew), 5},
