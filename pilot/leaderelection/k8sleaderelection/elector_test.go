@@ -136,6 +136,27 @@ func TestElectorSlow(t *testing.T) {
 	}
 }
 
+// If answers need more than half of RenewDeadline, no term begins, and the log has latency and limit once. The term begins with the
+// first answer that is in time.
+func TestElectorSlow_AboveLimit(t *testing.T) {
+	onLeases(t, func(t *testing.T, store *locktest.Store) {
+		slow := prepareKey(t, store, "a", "stable").lock
+		slow.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{After: 8 * time.Second} })
+		c := prepare(t, store, "a", func(config *le.LeaderElectionConfig) {
+			config.Lock = slow.Unwatched() // a watch may show a write earlier than its answer
+		})
+		c.start(t)
+		advance(5 * time.Minute)
+		if log := c.log.String(); len(c.Spans()) != 0 || strings.Count(log, "answers too late") != 1 || !strings.Contains(log, "latency=8s limit=7.5s") {
+			t.Errorf("%d terms:\n%s", len(c.Spans()), log)
+		}
+		slow.SetFault(nil)
+		if advance(9 * time.Second); !c.IsLeader() {
+			t.Errorf("no term after the API server is fast again:\n%s", c.log.String())
+		}
+	})
+}
+
 // A second Run or Campaign of a running elector returns immediately and does not affect the first.
 func TestRun_Concurrent(t *testing.T) {
 	onConfigMap(t, func(t *testing.T, store *locktest.Store) {

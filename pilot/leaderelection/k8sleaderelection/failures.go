@@ -115,7 +115,7 @@ func (r *reporter) latency(c call) {
 	case c.took < limit:
 		r.resolved(topicLatency, "API server answers in time again")
 	default:
-		r.warnOnce(topicLatency, "", "API server answers too late; a leader may lose its term", "call", c.op.String(), "latency", c.took.Round(time.Millisecond), "limit", limit)
+		r.warnOnce(topicLatency, "", "API server answers too late; no term begins, and a leader may lose its term", "call", c.op.String(), "latency", c.took.Round(time.Millisecond), "limit", limit)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestReportLatency(t *testing.T) {
 		want   string
 	}{
 		{core.OK, nil, limit - 1, ""},
-		{core.OK, nil, limit, `msg="API server answers too late; a leader may lose its term"`},
+		{core.OK, nil, limit, `msg="API server answers too late; no term begins, and a leader may lose its term"`},
 		{core.Conflict, nil, limit + time.Second, ""},
 		{core.Unknown, context.Canceled, time.Second, ""}, // the answer is not needed
 		{core.OK, nil, time.Second, `msg="API server answers in time again"`},

@@ -53,7 +53,7 @@
 // The simulation checks these invariants at each step:
 //
 //   - Run functions run only in Leading. Leading begins only after the acknowledgement of an own write
-//     with the marker of this term.
+//     with the marker of this term, and with at least half of the validity left.
 //   - The gate closes RenewDeadline after the last acknowledged own write was sent.
 //   - The wait for earlier holders depends on the own clock and on observations, never on a time in a
 //     record.

@@ -29,6 +29,7 @@ const (
 	Settled             Reason = "settled"
 	NoCoordinator       Reason = "no-coordinator"
 	EarlierHolderMayAct Reason = "earlier-holder-may-act"
+	AnsweredLate        Reason = "answered-late" // also the end of a term
 	Acquired            Reason = "acquired"
 
 	// Handovers.

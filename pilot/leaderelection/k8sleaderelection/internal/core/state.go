@@ -49,9 +49,9 @@ type Phase uint8
 const (
 	// Following: this candidate is not the holder, or has not been since its last term ended.
 	Following Phase = iota
-	// Settling: this candidate holds and renews the lock, but an earlier holder may still act. Run functions
-	// do not run and the gate is closed. Settling never releases, because a release would show that no process
-	// acts.
+	// Settling: this candidate holds and renews the lock, but an earlier holder may still act, or the API server answers so late that
+	// the term would be lost. Run functions do not run and the gate is closed. While an earlier holder may act, settling never
+	// releases, because a release would show that no process acts.
 	Settling
 	// Leading: the record has the marker of this term, the validity has not ended, and run functions run.
 	Leading
@@ -178,7 +178,7 @@ type Input struct {
 //	Requesting.Wanted    Following, from the first request
 //	Term, BeganAt        Settling to Releasing. Term is zero in Releasing if the lock was never acquired
 //	Validity             Settling, Leading, Draining. It is zero after the term was lost
-//	Marked               Leading, Draining, Releasing
+//	Marked               Settling to Releasing
 //	Running              Leading, Draining. It is also set in Done if the run functions are stuck
 //	GiveWay              Settling to Releasing
 //	Drain.StepDown       Leading to Releasing

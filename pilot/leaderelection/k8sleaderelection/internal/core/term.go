@@ -110,10 +110,13 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 	case c.ownsTerm(s):
 		s.BeganAt = now.Mono
 		s.Requesting.Count = 0
-		if s.Marked {
-			return s.enter(Leading, Acquired)
+		switch {
+		case !s.Marked:
+			return s.enter(Settling, EarlierHolderMayAct)
+		case !c.answeredInTime(s, now):
+			return s.enter(Settling, AnsweredLate)
 		}
-		return s.enter(Settling, EarlierHolderMayAct)
+		return s.enter(Leading, Acquired)
 	case s.Term != Term{}:
 		s.Term, s.Validity, s.Marked = Term{}, Validity{}, false // the record changed before the reply arrived
 		return s
@@ -121,24 +124,39 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 		return s
 	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
 		// Before that, the record may be older, from a restored store.
-		s.Drain.Until = now.Mono.After(c.Validity)
-		return s.enter(Releasing, Stopped)
+		return c.release(s, now, Stopped)
 	}
 	return s.enter(Done, Stopped)
 }
 
+// answeredInTime reports whether at least half of the validity is left after a write. Otherwise the answer to the next renewal, if
+// it takes as long, arrives after the validity, and the term is lost.
+func (c Config) answeredInTime(s State, now ClockReading) bool {
+	return s.Validity.Left(now) >= c.Validity/2
+}
+
 func (c Config) advanceSettling(s State, now ClockReading) State {
-	switch {
+	late := s.Marked && now.Mono >= max(s.BeganAt, s.Earlier.SettleAt).After(c.Lease)
+	switch ends := s.Stopping || s.Barred; {
 	case !c.ownsTerm(s):
 		return c.follow(s, now, c.lossReason(s))
-	case s.Stopping && s.Flight.Op == NoOp:
-		return s.enter(Done, LeftToExpire)
-	case s.Barred && s.Flight.Op == NoOp:
-		return c.follow(s, now, LeftToExpire)
-	case s.Marked && !s.Stopping && !s.Barred:
+	case s.Marked && !ends && c.answeredInTime(s, now):
 		return s.enter(Leading, Settled)
+	case s.Flight.Op != NoOp || !ends && !late:
+		return s
+	case s.Marked && (c.Release || !s.Stopping): // no earlier holder acts
+		s.Drain.StepDown = true // another candidate may have a faster API server
+		return c.release(s, now, AnsweredLate)
+	case s.Stopping:
+		return s.enter(Done, LeftToExpire)
 	}
-	return s
+	return c.follow(s, now, LeftToExpire)
+}
+
+// release begins the release of the lock.
+func (c Config) release(s State, now ClockReading, why Reason) State {
+	s.Drain.Until = now.Mono.After(c.Validity)
+	return s.enter(Releasing, why)
 }
 
 func (c Config) advanceLeading(s State, now ClockReading) State {
@@ -215,8 +233,7 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
 	case (s.Drain.StepDown || s.Drain.HandOver || s.Barred || s.Stopping && c.Release) && c.releasable(s):
-		s.Drain.Until = now.Mono.After(c.Validity)
-		return s.enter(Releasing, DrainedAll)
+		return c.release(s, now, DrainedAll)
 	}
 	return c.follow(s, now, s.Why)
 }
@@ -358,7 +375,7 @@ func (c Config) renewAt(s State) Instant {
 	due := s.Own.Renewed.After(c.Retry)
 	m := s.Snap.Annotations.Marker
 	switch {
-	case s.Phase == Settling:
+	case s.Phase == Settling && !s.Marked:
 		return min(due, s.Earlier.SettleAt)
 	case s.Phase == Leading && s.Known == StaleGap:
 		return min(due, s.Own.Renewed.After(c.Validity/gapShare))

@@ -65,6 +65,9 @@ func (c *checks) start(p *process) {
 	if s, left := p.mustWait(p.now().Mono); left > 0 {
 		w.violate(Settling, "%v starts %v before the lease of %q with token %d expires by its clock", p, left, s.term.id, s.term.token)
 	}
+	if left := p.s.Validity.Left(p.now()); left < p.cfg.Validity/2 && p.n.inner == nil {
+		w.violate(SlowNotDead, "%v starts %v before its validity ends, and a renewal takes longer", p, left)
+	}
 	c.startWithPeers(p)
 	c.token(p)
 	p.acting, p.stopAsked = p.acked, false

@@ -195,6 +195,12 @@ var slowBugs = []Bug{
 			}
 		}
 	})},
+	{"leads-after-late-answer", "slow-bad", SlowNotDead, after(func(x *decision) {
+		if x.s.Phase == core.Settling && x.s.Marked && x.s.Validity.Left(x.in.Now) > 0 {
+			x.s.Phase = core.Leading
+			x.a.Run, x.a.Gate, x.s.Running = true, x.s.Validity, true
+		}
+	})},
 	{"ignores-stored-renewal", "slow-dead", SlowNotDead, before(func(x *decision) { x.s.Own.SentAt = core.ClockReading{} })},
 	// See also ofOne: after a conflict of the second attempt, the write counts as not stored.
 	{"second-conflict-counts", "slow-dead", SlowNotDead, before(func(x *decision) {
