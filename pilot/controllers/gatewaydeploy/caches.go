@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -70,16 +71,18 @@ func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMa
 	data := make(map[string]string, len(configMap.Data))
 	for name, text := range configMap.Data {
 		data[name] = ""
-		if c.isTemplate(configMap) || slices.ContainsFunc(Kinds, func(k Kind) bool { return k.overlay() == name }) {
+		switch {
+		case c.isTemplate(configMap):
 			data[name] = text
+		case slices.ContainsFunc(Kinds, func(k Kind) bool { return k.overlay() == name }):
+			data[name] = strings.Clone(text[:min(len(text), maxOverlay+1)]) // enough to reject it
 		}
 	}
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: data}
 }
 
-// parsed is the last parsed template.
+// parsed is a parsed template, or the problem of its text.
 type parsed struct {
-	text     *string // nil for the built-in template
 	template *Template
 	problem  error
 }
@@ -87,20 +90,16 @@ type parsed struct {
 // currentTemplate returns the template, or an error if the ConfigMap is invalid. Deployed objects do not
 // change then.
 func (c *Controller) currentTemplate() (*Template, error) {
-	configMap := c.configMaps.Get(c.config.Namespace, defaultTemplateName)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if configMap == nil {
-		if c.template.text != nil {
-			c.template = parsed{template: defaultTemplate()}
-		}
-		return c.template.template, c.template.problem
+	current := c.builtIn
+	if configMap := c.configMaps.Get(c.config.Namespace, defaultTemplateName); configMap != nil {
+		current = c.template(configMap)
 	}
-	text := configMap.Data[templateKey]
-	if c.template.text == nil || *c.template.text != text {
-		c.template = parsed{text: &text}
-		source := fmt.Sprintf("key %s of ConfigMap %s/%s", templateKey, configMap.Namespace, configMap.Name)
-		c.template.template, c.template.problem = parseTemplate(source, text)
-	}
-	return c.template.template, c.template.problem
+	return current.template, current.problem
+}
+
+// parsedTemplate parses the template of a ConfigMap.
+func parsedTemplate(configMap *corev1.ConfigMap) (p parsed) {
+	source := fmt.Sprintf("key %s of ConfigMap %s/%s", templateKey, configMap.Namespace, configMap.Name)
+	p.template, p.problem = parseTemplate(source, configMap.Data[templateKey])
+	return p
 }

@@ -1,7 +1,6 @@
 package gatewaydeploy
 
 import (
-	"errors"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -187,19 +186,9 @@ func TestCurrentTemplate(t *testing.T) {
 		if want := "key " + templateKey + " of ConfigMap system/" + defaultTemplateName; err != nil || first.source != want || again != first {
 			t.Errorf("%+v, %v, then %+v", first, err, again)
 		}
-		other := "other"
-		c.template = parsed{text: &other, template: defaultTemplate(), problem: errors.New("other")}
-		if got, err := c.currentTemplate(); err != nil || got.source != first.source {
-			t.Errorf("after a change: %+v, %v", got, err)
-		}
 		configMap.Data = map[string]string{templateKey: "{{ .Name"}
 		if got, err := filled(configMap).currentTemplate(); err == nil {
 			t.Errorf("invalid template: %+v", got)
-		}
-		without := filled()
-		without.template = c.template
-		if got, err := without.currentTemplate(); err != nil || got.source != "built-in template" {
-			t.Errorf("after the deletion of the ConfigMap: %+v, %v", got, err)
 		}
 		unused := unstarted(t, Config{Namespace: "system"})
 		first, err = unused.currentTemplate()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -50,8 +49,9 @@ type Controller struct {
 
 	problems *reconcile.Problems[key]
 
-	mu       sync.Mutex
-	template parsed
+	builtIn  parsed                          // template
+	template func(*corev1.ConfigMap) parsed  // of the ConfigMap with the template
+	overlay  func(*corev1.ConfigMap) Overlay // of a ConfigMap with parameters
 }
 
 // New validates the configuration and starts nothing. All requests of the controller use client.
@@ -60,7 +60,7 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	config = config.withDefaults()
-	c := &Controller{config: config, template: parsed{template: defaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
+	c := &Controller{config: config, builtIn: parsed{template: defaultTemplate()}, problems: reconcile.NewProblems[key](reconcile.ProblemsConfig{
 		Begins: "Gateway cannot be deployed", Over: "Gateway can be deployed again", Event: config.Event, Logger: config.Logger,
 	})}
 	var err error
@@ -119,6 +119,8 @@ func (c *Controller) watch(reader gatewayclient.GatewayV1Interface) {
 			return nil
 		}},
 	})
+	c.template = reconcile.Derive(c.configMaps, parsedTemplate)
+	c.overlay = reconcile.Derive(c.configMaps, overlayOf)
 	// A Gateway without a revision label has the revision of its namespace.
 	c.namespaces = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Namespace]{
 		Name: "namespaces", From: reconcile.From(kube.CoreV1().Namespaces(), reconcile.Selector{}), Keep: keepNamespace,
@@ -282,6 +284,7 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 		Gateway: gw, Class: c.classes.Get("", string(gw.Spec.GatewayClassName)), IsMine: c.isMine,
 		Defaults:   c.defaults(string(gw.Spec.GatewayClassName)),
 		Parameters: func(name string) *corev1.ConfigMap { return c.configMaps.Get(gw.Namespace, name) },
+		Overlay:    c.overlay,
 		Existing: func(kind Kind, name string) metav1.Object {
 			o, known := c.children[kind].latest(of, name)
 			all = all && known

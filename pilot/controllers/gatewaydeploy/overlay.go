@@ -7,10 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
@@ -22,11 +24,26 @@ type Overlay struct {
 	Source string
 	// Data has the patch of each key.
 	Data map[string]string
+
+	patches map[Kind]patch
 }
 
-// overlayOf returns the Overlay of a ConfigMap.
+// patch is the parsed patch of one key. Its content is not modified.
+type patch struct {
+	content map[string]any
+	problem *Problem
+}
+
+// overlayOf returns the parsed Overlay of a ConfigMap.
 func overlayOf(configMap *corev1.ConfigMap) Overlay {
-	return Overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data}
+	o := Overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data, patches: map[Kind]patch{}}
+	for _, kind := range Kinds {
+		if o.has(kind) {
+			content, problem := o.parse(kind)
+			o.patches[kind] = patch{content, problem}
+		}
+	}
+	return o
 }
 
 // parametersOf returns the name of the ConfigMap of parametersRef, or "".
@@ -41,8 +58,13 @@ func parametersOf(gw *gateway.Gateway) (name string, p *Problem) {
 	return ref.Name, nil
 }
 
-// maxOverlay bounds the text of one key, because the time of a merge is quadratic.
-const maxOverlay = 1 << 16
+const (
+	// maxOverlay bounds the text of one key.
+	maxOverlay = 1 << 16
+	// maxElements bounds the elements of all lists of one key, because the time of a merge is quadratic. All namespaces share
+	// the time of the workers.
+	maxElements = 256
+)
 
 // check returns a problem for unknown keys, which may be misspelled. The other keys are applied.
 func (o Overlay) check() *Problem {
@@ -70,20 +92,76 @@ func (o Overlay) has(kind Kind) bool {
 	return ok
 }
 
-// onto returns a document merged with the overlay of its kind.
-func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
+// parse returns the patch of a kind, or the problem of its text.
+func (o Overlay) parse(kind Kind) (map[string]any, *Problem) {
 	key := kind.overlay()
-	if !o.has(kind) {
-		return document, nil
+	if len(o.Data[key]) > maxOverlay {
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: at most %d bytes are allowed", o.Source, key, maxOverlay)
 	}
-	if size := len(o.Data[key]); size > maxOverlay {
-		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %d bytes; at most %d are allowed", o.Source, key, size, maxOverlay)
-	}
-	patch, err := decode([]byte(o.Data[key]))
+	content, err := unaliased(o.Data[key])
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
-	merged, err := merge(document, patch, kind)
+	if n := elements(content); n > maxElements {
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %d list elements; at most %d are allowed", o.Source, key, n, maxElements)
+	}
+	return content, nil
+}
+
+// unaliased decodes a YAML document. It rejects a document whose aliases multiply its content: 64 KiB of text could otherwise
+// become 300 MB.
+func unaliased(text string) (map[string]any, error) {
+	const limit = 2 * maxOverlay
+	var document yaml.Node // has aliases as references
+	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+		return nil, err
+	}
+	if remaining(&document, limit) < 0 {
+		return nil, fmt.Errorf("aliases expand the document to more than %d bytes", limit)
+	}
+	return decode([]byte(text))
+}
+
+// remaining returns the limit less the size of a node, where each alias has the size of its content. It returns a negative
+// number if the node is larger.
+func remaining(node *yaml.Node, limit int) int {
+	limit -= 1 + len(node.Value)
+	if node.Alias != nil {
+		limit = remaining(node.Alias, limit)
+	}
+	for _, child := range node.Content {
+		if limit < 0 {
+			break
+		}
+		limit = remaining(child, limit)
+	}
+	return limit
+}
+
+// elements returns the number of elements of all lists in a value.
+func elements(value any) (n int) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, child := range value {
+			n += elements(child)
+		}
+	case []any:
+		n = len(value)
+		for _, child := range value {
+			n += elements(child)
+		}
+	}
+	return n
+}
+
+// onto returns a document merged with the overlay of its kind.
+func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Problem) {
+	key := kind.overlay()
+	patch, requested := o.patches[kind]
+	if !requested || patch.problem != nil {
+		return document, patch.problem
+	}
+	merged, err := merge(document, patch.content, kind)
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
@@ -105,8 +183,8 @@ func merge(document, patch map[string]any, kind Kind) (merged map[string]any, er
 			err = fmt.Errorf("cannot merge: %v", reason)
 		}
 	}()
-	original := unstructured.Unstructured{Object: document}
-	return strategicpatch.StrategicMergeMapPatch(original.DeepCopy().Object, patch, kind.empty())
+	// The merge modifies both arguments, and the result has parts of both.
+	return strategicpatch.StrategicMergeMapPatch(runtime.DeepCopyJSON(document), runtime.DeepCopyJSON(patch), kind.empty())
 }
 
 // identityFields lists the fields of the metadata that an overlay must not change.

@@ -2,6 +2,7 @@ package gatewaydeploy
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -167,6 +168,51 @@ func FuzzOverlay(f *testing.F) {
 	})
 }
 
+// The cost of an overlay is bounded, because its author shares the controller with all namespaces.
+func TestOverlay_Limits(t *testing.T) {
+	env := func(n int) string {
+		return "spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: a}" + strings.Repeat(", {name: a}", n-2) + "]}]}}}"
+	}
+	long := strings.Repeat("x", 1<<12)
+	for name, c := range map[string]struct{ text, problem string }{
+		"elements":          {env(maxElements), ""},
+		"too many elements": {env(maxElements + 1), "257 list elements; at most 256 are allowed"},
+		"nested lists":      {"a: [" + strings.Repeat("[1, 2, 3],", 64) + "1]", "257 list elements"},
+		"aliases":           {"metadata: {annotations: {a: &a " + long + ", b: *a}}", ""},
+		"alias of a text":   {"a: &a " + long + "\nb: [" + strings.Repeat("*a,", 64) + "]", "aliases expand the document to more than 131072 bytes"},
+		"alias of aliases":  {"a: &a [x, y]\nb: &b [" + strings.Repeat("*a,", 200) + "]\nc: [" + strings.Repeat("*b,", 200) + "]", "aliases expand"},
+		"alias of itself":   {"a: &a [*a]", "aliases expand"},
+		"long problem":      {"spec: {" + strings.Repeat("a: b, ", 1000) + "}", "already set in map"},
+	} {
+		p := play(t, parameters("params"))
+		p.configs["params"] = &corev1.ConfigMap{Data: map[string]string{"deployment": c.text}}
+		switch plan := p.plan(); {
+		case c.problem == "" && plan.Problem != nil:
+			t.Errorf("%s: %v", name, plan.Problem)
+		case c.problem == "":
+		case plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, c.problem) || len(plan.Problem.Message) > 1024:
+			t.Errorf("%s: problem %v, want %q", name, plan.Problem, c.problem)
+		}
+	}
+}
+
+// A parsed overlay serves many Gateways, whose merges must not change it.
+func TestOverlay_Shared(t *testing.T) {
+	configMap := &corev1.ConfigMap{Data: map[string]string{"deployment": "metadata: {annotations: {a: b}}\nspec: {$retainKeys: [selector, template], template: {spec: {containers: [{name: added, image: a}]}}}"}}
+	shared, alone := overlayOf(configMap), overlayOf(configMap)
+	for range 2 {
+		p := play(t, parameters("params"))
+		p.configs["params"] = configMap
+		p.Overlay = func(*corev1.ConfigMap) Overlay { return shared }
+		if plan := p.plan(); plan.Problem != nil || plan.document(Deployment).GetAnnotations()["a"] != "b" {
+			t.Fatalf("%+v", plan)
+		}
+		if !reflect.DeepEqual(shared.patches, alone.patches) {
+			t.Fatalf("the overlay became %v, was %v", shared.patches, alone.patches)
+		}
+	}
+}
+
 // Unknown keys do not prevent the deployment, and the problem lists only a few of them.
 func TestOverlay_UnknownKeys(t *testing.T) {
 	p := play(t)
@@ -183,7 +229,7 @@ func TestOverlay_UnknownKeys(t *testing.T) {
 		t.Errorf("%d replicas", replicas)
 	}
 	p.Defaults.Data = map[string]string{"service": strings.Repeat("#", 1<<20)}
-	if plan = p.plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || len(plan.Steps) > 0 || !strings.Contains(plan.Problem.Message, "1048576 bytes; at most 65536") {
+	if plan = p.plan(); plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || len(plan.Steps) > 0 || !strings.Contains(plan.Problem.Message, "at most 65536 bytes") {
 		t.Errorf("%+v", plan)
 	}
 }

@@ -77,6 +77,8 @@ type View struct {
 	Defaults *corev1.ConfigMap
 	// Parameters returns a ConfigMap of the Gateway's namespace, or nil.
 	Parameters func(name string) *corev1.ConfigMap
+	// Overlay returns the parsed overlay of a ConfigMap.
+	Overlay func(*corev1.ConfigMap) Overlay
 	// Existing returns an object of the Gateway's namespace, or nil.
 	Existing func(kind Kind, name string) metav1.Object
 	// Owned returns the managed objects whose owner is a Gateway of this name.
@@ -262,7 +264,7 @@ func (n names) of(kind Kind) string {
 func (v View) overlays() ([]Overlay, *Problem) {
 	var found []Overlay
 	if v.Defaults != nil {
-		found = append(found, overlayOf(v.Defaults))
+		found = append(found, v.Overlay(v.Defaults))
 	}
 	name, p := parametersOf(v.Gateway)
 	if p != nil {
@@ -273,7 +275,7 @@ func (v View) overlays() ([]Overlay, *Problem) {
 		if configMap == nil {
 			return nil, problemf(ReasonInvalidParameters, "ConfigMap %s/%s of spec.infrastructure.parametersRef does not exist", v.Gateway.Namespace, name)
 		}
-		found = append(found, overlayOf(configMap))
+		found = append(found, v.Overlay(configMap))
 	}
 	return found, nil
 }

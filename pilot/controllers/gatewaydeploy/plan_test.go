@@ -327,7 +327,7 @@ func TestRecord(t *testing.T) {
 		"two":              {"", []*Problem{nil, p, rejected}, "NotManaged: not managed\nWriteFailed: quota: used 5"},
 		"rejected again":   {"WriteFailed: quota: used 4", []*Problem{rejected, p}, "WriteFailed: quota: used 4"},
 		"rejected":         {"NotManaged: not managed", []*Problem{rejected}, "WriteFailed: quota: used 5"},
-		"cut in character": {"", []*Problem{problemf("A", "%s", strings.Repeat("a", maxProblem-4)+"ü")}, "A: " + strings.Repeat("a", maxProblem-4)},
+		"cut in character": {"", []*Problem{{Reason: "A", Message: strings.Repeat("a", maxProblem-4) + "ü"}}, "A: " + strings.Repeat("a", maxProblem-4)},
 	} {
 		gw := play(t, annotated(ProblemAnnotation, c.before)).Gateway
 		got := record(gw, c.problems)

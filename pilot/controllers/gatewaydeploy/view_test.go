@@ -41,6 +41,7 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
 		Template: defaultTemplate(), Revision: "canary",
 		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
+		Overlay:    overlayOf,
 		Existing:   func(kind Kind, name string) metav1.Object { return p.objects[string(kind)+"/"+name] },
 		Owned: func(kind Kind) (all []metav1.Object) {
 			for _, o := range p.objects {

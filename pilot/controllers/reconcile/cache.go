@@ -56,6 +56,7 @@ type Cache[K comparable, T Object] struct {
 	controller *Controller[K]
 	answers    *answers[K, T]
 	contests   *contests[K]
+	derived    []*sync.Map // values of Derive, by the key of the informer
 	informer   atomic.Pointer[informer]
 	served     atomic.Pointer[bool] // of an optional kind; nil before the first answer
 }
@@ -156,7 +157,10 @@ func (k *Cache[K, T]) start(ctx context.Context, ended *sync.WaitGroup) cache.Do
 	handled, _ := i.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { k.shown(nil, obj) },
 		UpdateFunc: k.shown,
-		DeleteFunc: func(obj any) { k.shown(nil, obj) },
+		DeleteFunc: func(obj any) {
+			k.gone(obj)
+			k.shown(nil, obj)
+		},
 	})
 	k.informer.Store(&informer{i})
 	ended.Go(func() { i.RunWithContext(ctx) })
@@ -179,6 +183,9 @@ func (k *Cache[K, T]) indexers() cache.Indexers {
 func (k *Cache[K, T]) stopped() {
 	k.answers.clear()
 	k.contests.clear()
+	for _, values := range k.derived {
+		values.Clear()
+	}
 }
 
 func (k *Cache[K, T]) keys(each func(K)) {

@@ -23,9 +23,20 @@ type Problem struct {
 	Reason, Message string
 }
 
-// Problemf returns a Problem with a formatted message.
+// maxMessage bounds the message of a Problem, because it can have parts of objects of users. Events and conditions have limits, and
+// the log is shared.
+const maxMessage = 1024
+
+// Problemf returns a Problem with a formatted message, which is cut if it is too long.
 func Problemf(reason, format string, args ...any) *Problem {
-	return &Problem{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &Problem{Reason: reason, Message: bounded(fmt.Sprintf(format, args...))}
+}
+
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
 }
 
 // Error returns the reason and the message.
@@ -87,7 +98,7 @@ func (p *Problems[K]) Report(key K, about runtime.Object, all ...*Problem) {
 
 // Failed records an Event with the error of a failed write. It is for Config.Failing.
 func (p *Problems[K]) Failed(about runtime.Object, reason string, err error) {
-	p.config.Event(about, corev1.EventTypeWarning, reason, "%v", err)
+	p.config.Event(about, corev1.EventTypeWarning, reason, "%s", bounded(err.Error()))
 }
 
 // Reference returns a reference for an Event. An event recorder cannot derive the names of all kinds.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,4 +51,27 @@ func TestProblems_ReportChanges(t *testing.T) {
 		t.Errorf("%d keys tracked after the last report", n)
 	}
 	NewProblems[string](ProblemsConfig{Logger: slog.New(slog.DiscardHandler)}).Report("a", about, first)
+}
+
+// A message can contain a part of a large object.
+func TestProblem_IsCut(t *testing.T) {
+	var events []string
+	problems := NewProblems[string](ProblemsConfig{
+		Event: func(_ runtime.Object, _, _, message string, args ...any) {
+			events = append(events, fmt.Sprintf(message, args...))
+		},
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	long := strings.Repeat("ü", maxMessage)
+	problems.Report("a", nil, Problemf("A", "%s", long))
+	problems.Failed(nil, "B", errors.New(long))
+	problems.Report("a", nil, Problemf("A", "%s", long[:maxMessage]))
+	for i, got := range events {
+		if len(got) > maxMessage || len(got) < maxMessage-4 || !utf8.ValidString(got) || strings.HasSuffix(got, "…") != (i < 2) {
+			t.Errorf("message %d has %d bytes: %q", i, len(got), got)
+		}
+	}
+	if len(events) != 3 {
+		t.Errorf("%d Events", len(events))
+	}
 }
