@@ -93,14 +93,12 @@ type attempt[T any] struct {
 // The guard rejects the attempt that is executed later. Therefore a rejection counts only if both attempts were rejected. Otherwise
 // Twice waits for the other attempt as long as a read would take, and returns ErrOneAnswer. rejected classifies an error.
 //
-// Twice returns when both attempts have ended, so send must end with its context.
+// send should end with its context: Twice waits until both attempts have ended, but not longer than endTime after the answer.
 func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bool, send func(context.Context) (T, error)) (T, error) {
-	var running sync.WaitGroup
-	defer running.Wait()
 	answers := make(chan attempt[T], 2)
 	start := func(ctx context.Context) {
 		began := time.Now() //nolint:forbidigo // measures the attempt
-		running.Go(func() {
+		go func() {
 			answer := attempt[T]{err: errNotReturned}
 			defer func() { answers <- answer }()
 			value, err := send(ctx)
@@ -110,7 +108,7 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 				latency.Answered(took)
 			}
 			answer = attempt[T]{value, err, took}
-		})
+		}()
 	}
 	first, overtake := context.WithCancelCause(ctx)
 	defer overtake(ErrOvertaken)
@@ -123,29 +121,39 @@ func Twice[T any](ctx context.Context, latency *Latency, rejected func(error) bo
 	case <-timer.C:
 	}
 	again, cancel := context.WithCancel(context.WithValue(ctx, second{}, true))
-	defer cancel()
 	start(again)
-	return either(answers, rejected)
+	value, both, err := either(answers, rejected)
+	cancel()
+	if !both {
+		overtake(ErrOvertaken)
+		select {
+		case <-answers:
+		case <-time.After(endTime):
+		}
+	}
+	return value, err
 }
 
-// either returns the result of two attempts.
-func either[T any](answers <-chan attempt[T], rejected func(error) bool) (T, error) {
+// endTime is how long Twice waits for an attempt that is not needed any more.
+const endTime = 100 * time.Millisecond
+
+// either returns the result of two attempts, and whether both have ended.
+func either[T any](answers <-chan attempt[T], rejected func(error) bool) (value T, both bool, err error) {
 	one := <-answers
 	if one.err == nil {
-		return one.value, nil
+		return one.value, false, nil
 	}
 	var limit <-chan time.Time
 	if rejected(one.err) {
 		limit = time.After(one.took)
 	}
-	var none T
 	select {
 	case other := <-answers:
 		if other.err == nil || rejected(one.err) == rejected(other.err) {
-			return other.value, other.err
+			return other.value, true, other.err
 		}
-		return none, fmt.Errorf("%w: %v, and %v", ErrOneAnswer, one.err, other.err) //nolint:errorlint // not a rejection
+		return value, true, fmt.Errorf("%w: %v, and %v", ErrOneAnswer, one.err, other.err) //nolint:errorlint // not a rejection
 	case <-limit:
-		return none, fmt.Errorf("%w: %v", ErrOneAnswer, one.err) //nolint:errorlint // not a rejection
+		return value, false, fmt.Errorf("%w: %v", ErrOneAnswer, one.err) //nolint:errorlint // not a rejection
 	}
 }

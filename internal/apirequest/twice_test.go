@@ -91,6 +91,27 @@ func TestTwice(t *testing.T) {
 	}
 }
 
+// An attempt that ignores its context, for example while it waits for credentials, does not hold back the answer of the other one.
+func TestTwice_IgnoredContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, stuck := range []bool{false, true} { // the second attempt
+			began := time.Now()
+			n, err := Twice(t.Context(), new(Latency), Rejected, func(ctx context.Context) (int, error) {
+				if IsSecond(ctx) == stuck {
+					<-time.After(time.Hour)
+					return 1, nil
+				}
+				<-time.After(time.Second)
+				return 2, nil
+			})
+			if took := time.Since(began); n != 2 || err != nil || took > 2*time.Second {
+				t.Errorf("second attempt is stuck: %v; after %v: %d, %v", stuck, took, n, err)
+			}
+		}
+		time.Sleep(time.Hour) // both attempts end
+	})
+}
+
 // Only a first attempt that was overtaken shows that its connection may be dead.
 func TestTwice_Cause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

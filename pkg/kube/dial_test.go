@@ -259,3 +259,16 @@ func TestSetups_CloseIdle(t *testing.T) {
 		}
 	})
 }
+
+// After idle connections were closed, a pool does not set up more connections than before.
+func TestSetups_KeepLimits(t *testing.T) {
+	like := &http.Transport{}
+	p := &pool{like: fixed{like}}
+	g := p.take(false)
+	before := p.to(target{like: like}, g)
+	before.tries = 3
+	p.closeIdle()
+	if after := p.to(target{like: like}, p.take(false)); after != before || after.tries != 3 || !g.retired {
+		t.Error("the pool has other set-ups")
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -93,19 +94,20 @@ func (g *generation) isOlder(age time.Duration) bool {
 	return time.Since(g.last) > age //nolint:forbidigo // the age of a spare generation
 }
 
-// clear retires all generations. The caller holds mu.
+// clear retires all generations. Set-ups that requests wait for continue, and their limits remain. The caller holds mu.
 func (p *pool) clear() {
 	for _, g := range []*generation{p.present, p.spare} {
 		if g != nil {
 			g.retire()
 		}
 	}
-	for _, s := range p.setups {
+	like := p.like.settings()
+	maps.DeleteFunc(p.setups, func(t target, s *setups) bool {
 		s.closeIdle()
-	}
+		return t.like != like
+	})
 	p.present = nil
 	p.spare = nil
-	p.setups = nil
 }
 
 func (p *pool) generation(like *http.Transport) *generation {
