@@ -18,6 +18,9 @@ func (p *Process) newOurs(c *Candidate) (elector, error) {
 	if c.Lock == Lease {
 		lock = leaderelection.LockTypeLease
 	}
+	if !c.PerRevision { // other elections have no rank
+		p.watch()
+	}
 	le, err := leaderelection.New(p.ours, leaderelection.Config{
 		Namespace: c.Namespace, Identity: c.Identity, ElectionID: c.Election, Revision: c.Revision,
 		PerRevision: c.PerRevision, Remote: c.Remote, Lock: lock,

@@ -31,6 +31,7 @@ type Process struct {
 	logger  *slog.Logger // of incumbent; the other libraries do not log
 	ours    kube.Client
 	watcher revisions.DefaultWatcher
+	watch   func() // runs watcher
 	witness k8sleaderelection.Witness
 	istio   istiokube.Client
 	goes    kubernetes.Interface
@@ -93,7 +94,7 @@ func (p *Process) connectOurs(config *rest.Config) error {
 	}
 	p.witness = parent.For("", func() bool { return true }) // a supervised process has a fence
 	p.watcher = revisions.NewDefault(p.ours, revisions.Config{Logger: p.logger})
-	p.running.Go(func() { p.watcher.Run(p.stop) })
+	p.watch = sync.OnceFunc(func() { p.running.Go(func() { p.watcher.Run(p.stop) }) })
 	return nil
 }
 

@@ -23,35 +23,31 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/tests/cluster"
+	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
 // window is how long each election is measured.
 var window = 90 * time.Second
 
-// settings are the durations of an election: lease, validity, and retry period.
+// settings are the durations of an election and the latencies to measure.
 type settings struct {
-	name                   string
-	lease, deadline, retry time.Duration
-	late                   []time.Duration // the latencies to measure
+	timing electors.Timing
+	late   []time.Duration
 }
 
 var timings = []settings{
-	{
-		"15/10/2", 15 * time.Second, 10 * time.Second, 2 * time.Second,
-		[]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 4900 * time.Millisecond, 6 * time.Second, 8 * time.Second},
-	},
-	{
-		"30/15/7.5", 30 * time.Second, 15 * time.Second, 7500 * time.Millisecond,
-		[]time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 7400 * time.Millisecond},
-	},
+	{electors.KubernetesTiming, []time.Duration{
+		500 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second, 4900 * time.Millisecond, 6 * time.Second, 8 * time.Second,
+	}},
+	{electors.IstioTiming, []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 7400 * time.Millisecond}},
 }
 
 // row is one election.
 type row struct {
 	scenario string
-	library  string
-	settings
-	late time.Duration
+	library  electors.Library
+	timing   electors.Timing
+	late     time.Duration
 
 	first             time.Duration // until the first term; negative without a term
 	lost, conns, sent int
@@ -68,7 +64,6 @@ func main() {
 
 func run() (err error) {
 	names := flag.String("scenarios", strings.Join(scenarioNames(), ","), "scenarios to measure")
-	libraries := flag.String("libraries", "incumbent,client-go", "libraries to measure")
 	verbose := flag.Bool("v", false, "print the logs of incumbent")
 	only := flag.Duration("d", 0, "measure only this latency")
 	flag.DurationVar(&window, "window", window, "how long each election is measured")
@@ -99,8 +94,8 @@ func run() (err error) {
 				if *only != 0 && late != *only && s.late {
 					continue
 				}
-				for library := range strings.SplitSeq(*libraries, ",") {
-					rows = append(rows, &row{scenario: s.name, library: library, settings: t, late: late})
+				for _, library := range []electors.Library{electors.Incumbent, electors.ClientGo} {
+					rows = append(rows, &row{scenario: s.name, library: library, timing: t.timing, late: late})
 				}
 			}
 		}
@@ -124,7 +119,7 @@ func table(rows []*row) error {
 		if r.first >= 0 {
 			first = fmt.Sprintf("%.1f s", r.first.Seconds())
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.1f s\t%s\t%s\t%d\t%.0f %%\t%d\t%d\t%s\n", r.scenario, r.settings.name, r.late.Seconds(), r.library,
+		fmt.Fprintf(w, "%s\t%v\t%.1f s\t%v\t%s\t%d\t%.0f %%\t%d\t%d\t%s\n", r.scenario, r.timing, r.late.Seconds(), r.library,
 			first, r.lost, 100*r.led.Seconds()/window.Seconds(), r.conns, r.sent, strings.Join(r.said, " · "))
 	}
 	return w.Flush()

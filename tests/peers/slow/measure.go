@@ -9,21 +9,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/atomic"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
 
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
-	ours "incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pkg/kube"
+	"incumbent.dev/incumbent/tests/peers/electors"
 )
 
 var discard = log.New(io.Discard, "", 0)
@@ -39,14 +31,17 @@ type lab struct {
 
 // measure runs one election with one candidate.
 func (l *lab) measure(r *row, name string) error {
-	klog.SetLogger(logr.Discard())
 	end, stop := context.WithCancel(l.ctx)
 	defer stop()
-	var term lives.Recorder
+	var member *electors.Member
+	entered := make(chan struct{})
 	leads := func(ctx context.Context) { // returns 3 s after the first term has begun
-		for ctx.Err() == nil && len(term.Spans()) == 0 {
-			wait(ctx, 50*time.Millisecond)
+		select {
+		case <-entered:
+		case <-ctx.Done():
+			return
 		}
+		_, _ = member.AwaitStart(ctx, time.Time{})
 		wait(ctx, 3*time.Second)
 	}
 	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == r.scenario })
@@ -55,32 +50,31 @@ func (l *lab) measure(r *row, name string) error {
 	if err != nil {
 		return err
 	}
-	config.QPS = -1
-	var sent atomic.Int64
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, &sent} })
-	work := func(ctx context.Context) error {
-		_, ended := term.Begin()
-		defer ended()
-		<-ctx.Done()
-		return nil
-	}
-	start := map[string]func(context.Context, *row, *rest.Config, string, func(context.Context) error) (func(), error){
-		"incumbent": l.incumbent, "client-go": l.clientGo,
-	}[r.library]
-	if start == nil {
-		return fmt.Errorf("unknown library %q", r.library)
-	}
+	var logs harness.Log
 	began := time.Now()
-	ended, err := start(end, r, config, name, work)
+	member, err = electors.Enter(l.ctx, r.library, config, electors.Spec{
+		Namespace: l.namespace, Identity: "a", Election: name, Revision: "stable", PerRevision: r.library == electors.Incumbent, Lock: electors.Lease, Timing: r.timing,
+	}, slog.New(slog.NewTextHandler(&logs, nil)))
 	if err != nil {
 		return err
 	}
+	close(entered)
 	wait(l.ctx, window)
-	r.count(term.Spans(), began, time.Now())
+	r.count(member.Spans(), began, time.Now())
 	r.conns = connections()
-	r.sent = int(sent.Load())
+	for _, n := range member.Process.Counts() {
+		r.sent += n
+	}
 	stop()
-	ended()
+	member.End()
+	for line := range strings.Lines(logs.String()) {
+		if strings.Contains(line, "latency=") {
+			r.said = append(r.said, strings.TrimSpace(line))
+		}
+	}
+	if l.verbose {
+		fmt.Printf("%s %v %v:\n%s", r.scenario, r.timing, r.late, &logs)
+	}
 	return nil
 }
 
@@ -99,96 +93,4 @@ func (r *row) count(spans lives.Spans, began, now time.Time) {
 		}
 		r.led += to.Sub(s.From)
 	}
-}
-
-func (l *lab) incumbent(ctx context.Context, r *row, config *rest.Config, name string, work func(context.Context) error) (func(), error) {
-	client, err := kube.NewClient(config)
-	if err != nil {
-		return nil, err
-	}
-	var logs lines
-	le, err := ours.New(client, ours.Config{
-		Namespace: l.namespace, Identity: "a", ElectionID: name, Revision: "stable", PerRevision: true, Lock: ours.LockTypeLease,
-		LeaseDuration: r.lease, RenewDeadline: r.deadline, RetryPeriod: r.retry, Logger: slog.New(slog.NewTextHandler(&logs, nil)),
-	})
-	if err != nil {
-		return nil, err
-	}
-	le.AddRunContext(work)
-	ended := make(chan error, 1)
-	go func() { ended <- le.RunContext(ctx) }()
-	return func() {
-		r.said = logs.with("latency=")
-		if err := <-ended; err != nil {
-			fmt.Println(name, err)
-		}
-		kube.CloseIdleConnections(client)
-		if l.verbose {
-			fmt.Printf("%s %s %v:\n%s", r.scenario, r.settings.name, r.late, strings.Join(logs.with(""), "\n"))
-		}
-	}, nil
-}
-
-func (l *lab) clientGo(ctx context.Context, r *row, config *rest.Config, name string, work func(context.Context) error) (func(), error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name},
-			Client:    client.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
-		},
-		LeaseDuration: r.lease, RenewDeadline: r.deadline, RetryPeriod: r.retry,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { _ = work(ctx) }, OnStoppedLeading: func() {}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for ctx.Err() == nil { // after each term, as istiod does
-			elector.Run(ctx)
-		}
-	})
-	return running.Wait, nil
-}
-
-// counted counts requests.
-type counted struct {
-	next http.RoundTripper
-	sent *atomic.Int64
-}
-
-func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
-	c.sent.Add(1)
-	return c.next.RoundTrip(req)
-}
-
-// WrappedRoundTripper lets client-go find the wrapped transport.
-func (c counted) WrappedRoundTripper() http.RoundTripper { return c.next }
-
-// lines are log lines.
-type lines struct {
-	mu  sync.Mutex
-	all []string
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, strings.TrimSpace(string(p)))
-	return len(p), nil
-}
-
-// with returns the lines that contain text.
-func (l *lines) with(text string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.all {
-		if strings.Contains(line, text) {
-			found = append(found, line)
-		}
-	}
-	return found
 }

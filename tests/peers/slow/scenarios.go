@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"sync"
 	"time"
 
 	"go.uber.org/atomic"
@@ -144,16 +143,13 @@ func (l *lab) delay(end context.Context, config *rest.Config, late func() time.D
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
-	var mu sync.Mutex
-	made := 0
 	s := httptest.NewUnstartedServer(proxy)
 	s.EnableHTTP2 = true
 	s.Config.ErrorLog = discard
+	var made atomic.Int64
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
-			mu.Lock()
-			made++
-			mu.Unlock()
+			made.Inc()
 		}
 	}
 	s.StartTLS()
@@ -163,11 +159,7 @@ func (l *lab) delay(end context.Context, config *rest.Config, late func() time.D
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	*config = rest.Config{Host: s.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	return func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return made
-	}, nil
+	return func() int { return int(made.Load()) }, nil
 }
 
 func wait(ctx context.Context, d time.Duration) {
