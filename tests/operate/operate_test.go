@@ -145,6 +145,9 @@ var states = []state{
 func TestStates(t *testing.T) {
 	p := startPlane(t)
 	p.shows("all candidates ready", "doctor", healthy, p.electionctl("doctor"))
+	if p.prometheus != nil {
+		p.prometheus.upgrade(p)
+	}
 	for _, s := range states {
 		began := time.Now()
 		if s.breaks != nil {
@@ -165,6 +168,9 @@ func TestStates(t *testing.T) {
 		if t.Failed() {
 			return // later states begin with the end of this one
 		}
+	}
+	if p.prometheus != nil {
+		p.prometheus.checkAnnotations(t)
 	}
 }
 

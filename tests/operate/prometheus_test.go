@@ -3,9 +3,11 @@ package operate
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,4 +90,87 @@ func (a *alerts) active(t *testing.T) string {
 	}
 	slices.Sort(names)
 	return cmp.Or(strings.Join(slices.Compact(names), ", "), none)
+}
+
+// upgrade checks alerts and dashboard in the normal case: each rule is evaluated, each panel shows data, and no alert fires while the
+// default revision changes or is active afterwards.
+func (a *alerts) upgrade(p *plane) {
+	p.t.Helper()
+	is := func(expr, want string) {
+		p.t.Helper()
+		p.shows("upgrade", expr, want, func() string {
+			found, err := a.Query(p.t.Context(), expr)
+			return fmt.Sprint(found, err)
+		})
+	}
+	is("count(up == 1)", " 4]")
+	p.shows("upgrade", "rules", "map[ok:true]", func() string {
+		var data struct {
+			Groups []struct{ Rules []struct{ Health string } }
+		}
+		if err := a.Get(p.t.Context(), "rules", nil, &data); err != nil {
+			return err.Error()
+		}
+		health := map[string]bool{}
+		for _, group := range data.Groups {
+			for _, rule := range group.Rules {
+				health[rule.Health] = true
+			}
+		}
+		return fmt.Sprint(health)
+	})
+	for _, revision := range []string{"canary", "stable"} {
+		p.must(p.Flip(p.t.Context(), revision))
+		is(`count(leader_election_master_status{pod=~"pilot-`+revision+`-.*"} == 1)`, " 2]")
+		if revision == "canary" {
+			a.checkPanels(p)
+		}
+	}
+	// Refusals at the start of a term count for five minutes.
+	is(`count(ALERTS{alertname!="IncumbentWritesRefused"}) or vector(0)`, " 0]")
+	is(`count(max_over_time(ALERTS{alertstate="firing"}[1h])) or vector(0)`, " 0]")
+}
+
+// mayBeEmpty are panels without data in the normal case.
+var mayBeEmpty = []string{"Pending handovers", "Failed requests"}
+
+var legend = regexp.MustCompile(`\{\{(\w+)\}\}`)
+
+// checkPanels checks that each panel shows data with the labels of its legend. Only metrics of a remote cluster have the label cluster.
+func (a *alerts) checkPanels(p *plane) {
+	p.t.Helper()
+	for _, target := range prometheus.Dashboard(p.t, root) {
+		p.shows("upgrade", "panel "+target.Panel, "complete", func() string {
+			found, err := a.Query(p.t.Context(), target.Expr)
+			if err != nil || len(found) == 0 && !slices.Contains(mayBeEmpty, target.Panel) {
+				return fmt.Sprintf("%v, nothing is shown by %s", err, target.Expr)
+			}
+			for _, s := range found {
+				for _, label := range legend.FindAllStringSubmatch(target.Legend, -1) {
+					if s.Metric[label[1]] == "" && label[1] != "cluster" {
+						return fmt.Sprintf("no label %s in %v", label[1], s.Metric)
+					}
+				}
+			}
+			return "complete"
+		})
+	}
+}
+
+// checkAnnotations checks the expanded texts of active alerts.
+func (a *alerts) checkAnnotations(t *testing.T) {
+	t.Helper()
+	var data struct {
+		Alerts []struct{ Labels, Annotations map[string]string }
+	}
+	if err := a.Get(t.Context(), "alerts", nil, &data); err != nil || len(data.Alerts) == 0 {
+		t.Fatalf("%d alerts, error %v", len(data.Alerts), err)
+	}
+	for _, alert := range data.Alerts {
+		for key, text := range alert.Annotations {
+			if strings.Contains(text, "error expanding") || strings.Contains(text, "no value") || strings.Contains(text, "{{") {
+				t.Errorf("%s of %v is %q", key, alert.Labels, text)
+			}
+		}
+	}
 }

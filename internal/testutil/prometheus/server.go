@@ -30,8 +30,6 @@ func Installed(t testing.TB, program string) string {
 
 // Server is a running Prometheus.
 type Server struct {
-	// Process reads its files of rules again after SIGHUP.
-	Process *harness.Process
 	address string
 	client  *http.Client
 }
@@ -50,11 +48,11 @@ func Start(t testing.TB, config map[string]any) *Server {
 	}
 	s := &Server{address: reserve(t), client: &http.Client{}}
 	t.Cleanup(s.client.CloseIdleConnections)
-	s.Process = harness.Start(t, "prometheus", nil, Installed(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
+	process := harness.Start(t, "prometheus", nil, Installed(t, "prometheus"), "--config.file="+file, "--storage.tsdb.path="+filepath.Join(folder, "data"),
 		"--web.listen-address="+s.address, "--log.level=warn")
 	harness.Until(t, "Prometheus is ready", func() bool {
 		select {
-		case <-s.Process.Ended():
+		case <-process.Ended():
 			t.Fatal("Prometheus ended")
 		default:
 		}
@@ -98,4 +96,18 @@ func (s *Server) Get(ctx context.Context, path string, values url.Values, data a
 		return fmt.Errorf("%s: %s: %s", path, answer.Status, answer.Error)
 	}
 	return nil
+}
+
+// Series is a series of a response.
+type Series struct {
+	Metric map[string]string
+	// Value has a time and a number as text.
+	Value [2]any
+}
+
+// Query evaluates an expression now.
+func (s *Server) Query(ctx context.Context, expr string) ([]Series, error) {
+	var data struct{ Result []Series }
+	err := s.Get(ctx, "query", url.Values{"query": {expr}}, &data)
+	return data.Result, err
 }

@@ -1,8 +1,7 @@
 package alerts
 
 import (
-	"os"
-	"os/exec"
+	"context"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,43 +12,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"incumbent.dev/incumbent/internal/testutil/example"
 	"incumbent.dev/incumbent/internal/testutil/helm"
 )
 
-// namespace is the namespace of the release.
-const namespace = "istio-system"
+// root is the repository, and chart the path of the chart pilot.
+var (
+	root  = filepath.Join("..", "..", "..")
+	chart = filepath.Join(root, "deploy", "charts", "pilot")
+)
 
-// root is the repository, and chart the path of one of its charts.
-var root = filepath.Join("..", "..", "..")
-
-func chart(name string) string { return filepath.Join(root, "deploy", "charts", name) }
-
-// building serializes builds.
-var building sync.Mutex
-
-// build builds a program in a cache folder, with the same flags as other tests. Up-to-date programs are not linked again.
-func build(t *testing.T, module, what string) string {
-	t.Helper()
-	building.Lock()
-	defer building.Unlock()
-	folder, err := filepath.Abs(filepath.Join(root, ".cache", "alerts"))
+// program builds Helm in a cache folder. An up-to-date program is not linked again.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs(filepath.Join(root, ".cache", "alerts", "helm"))
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	program := filepath.Join(folder, filepath.Base(filepath.Join(module, what)))
-	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", program, what)
-	command.Dir, command.Env = filepath.Join(root, module), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", what, err, out)
-	}
-	return program
-}
-
-// releases returns Helm for a namespace.
-func releases(t *testing.T, namespace, kubeconfig string) helm.Helm {
-	t.Helper()
-	return helm.Helm{Program: build(t, "tools/helm", "."), Namespace: namespace, Kubeconfig: kubeconfig, Home: t.TempDir()}
-}
+	return path, example.Build(context.Background(), filepath.Join(root, "tools", "helm"), ".", path, "-trimpath", "-buildvcs=false", "-ldflags=-w")
+})
 
 // everything enables all monitoring objects.
 const everything = "monitoring.rules.enabled=true,monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"
@@ -67,15 +47,15 @@ type monitoring struct {
 var texts sync.Map
 
 // rendered returns the monitoring objects of the release stable. An unknown field is an error.
-func rendered(t *testing.T, set string) monitoring {
+func rendered(t *testing.T, set string) (all monitoring) {
 	t.Helper()
-	return renderedAs(t, "stable", namespace, set)
-}
-
-func renderedAs(t *testing.T, release, namespace, set string) (all monitoring) {
-	t.Helper()
-	once, _ := texts.LoadOrStore([3]string{release, namespace, set}, sync.OnceValues(func() (string, error) {
-		return releases(t, namespace, "").Run(t.Context(), "template", release, chart("pilot"), "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
+	once, _ := texts.LoadOrStore(set, sync.OnceValues(func() (string, error) {
+		path, err := program()
+		if err != nil {
+			return "", err
+		}
+		h := helm.Helm{Program: path, Namespace: "istio-system", Home: t.TempDir()}
+		return h.Run(t.Context(), "template", "stable", chart, "--set", "image=pilot,caBundle.file=/ca.pem", "--set", set)
 	}))
 	text, err := once.(func() (string, error))()
 	if err != nil {

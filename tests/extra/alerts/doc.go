@@ -1,3 +1,3 @@
-// Package alerts tests the alerts and the dashboard of the chart pilot. Each expression parses, uses metrics that a real
-// control plane exports, and fires only in the intended situation.
+// Package alerts tests the alerts and the dashboard of the chart pilot: each expression parses and uses metrics that the server
+// exports, and each alert fires only in the intended situation. Package operate loads them in a real Prometheus.
 package alerts

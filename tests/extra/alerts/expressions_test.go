@@ -1,10 +1,7 @@
 package alerts
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,40 +9,9 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	testprometheus "incumbent.dev/incumbent/internal/testutil/prometheus"
 )
-
-// chosen replaces the variables of Grafana.
-var chosen = strings.NewReplacer("$__rate_interval", "1m", "$namespace", ".*", "$name", ".*")
-
-// target is one expression of the dashboard.
-type target struct{ panel, expr, legend string }
-
-// dashboard returns the expressions of the chart's dashboard.
-func dashboard(t *testing.T) (all []target) {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var read struct {
-		Panels []struct {
-			Title, Description, Type string
-			Targets                  []struct{ Expr, LegendFormat string }
-		}
-	}
-	if err := json.Unmarshal(content, &read); err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range read.Panels {
-		if p.Title == "" || p.Description == "" && p.Type != "row" {
-			t.Errorf("panel %q: title and description %q", p.Title, p.Description)
-		}
-		for _, q := range p.Targets {
-			all = append(all, target{p.Title, chosen.Replace(q.Expr), q.LegendFormat})
-		}
-	}
-	return all
-}
 
 // nameLabel is the label with the name of a metric.
 const nameLabel = "__name__"
@@ -89,8 +55,8 @@ func everyUse(t *testing.T) (all []use) {
 		}
 		all = append(all, found...)
 	}
-	for _, target := range dashboard(t) {
-		found, err := uses("panel "+target.panel, target.expr)
+	for _, target := range testprometheus.Dashboard(t, root) {
+		found, err := uses("panel "+target.Panel, target.Expr)
 		if err != nil {
 			t.Error(err)
 		}
@@ -106,12 +72,12 @@ func everyUse(t *testing.T) (all []use) {
 var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (\\w+) \\| ([^|]*) \\|")
 
 // exported returns the labels of the metrics of a server by name. Package bootstrap generates their table from a server.
-// Prometheus adds the first two labels.
+// Prometheus adds the first two labels. Metrics of a remote cluster have the third.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	for _, row := range metricRow.FindAllStringSubmatch(monitoringPage(t), -1) {
-		has := append([]string{"namespace", "pod", remoteLabel}, strings.Split(row[3], ", ")...)
+		has := append([]string{"namespace", "pod", "cluster"}, strings.Split(row[3], ", ")...)
 		if row[2] != "histogram" {
 			all[row[1]] = has
 			continue
@@ -125,7 +91,7 @@ func exported(t *testing.T) map[string][]string {
 
 // Each metric of an expression is exported, with the labels of its matchers.
 func TestExpressions_UseExportedMetrics(t *testing.T) {
-	t.Parallel() // one of them mostly waits
+	t.Parallel()
 	metrics := exported(t)
 	for _, use := range everyUse(t) {
 		has, found := metrics[use.metric]

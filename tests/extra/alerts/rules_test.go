@@ -12,12 +12,14 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	testprometheus "incumbent.dev/incumbent/internal/testutil/prometheus"
 )
 
 const noLeader = "IncumbentNoLeader"
 
 func TestMonitoringObjects(t *testing.T) {
-	t.Parallel() // the live test mostly waits
+	t.Parallel()
 	if off := rendered(t, "gate=true"); len(off.rules)+len(off.monitors)+len(off.dashboard) > 0 {
 		t.Errorf("by default: %+v", off)
 	}
@@ -52,14 +54,14 @@ func TestMonitoringObjects(t *testing.T) {
 			t.Errorf("%s selects %v, not %v", what, c.selector, c.labels)
 		}
 	}
-	file, err := os.ReadFile(filepath.Join(chart("pilot"), "files", "dashboard.json"))
+	file, err := os.ReadFile(filepath.Join(chart, "files", "dashboard.json"))
 	if err != nil || strings.TrimSpace(on.dashboard[0].Data["incumbent.json"]) != strings.TrimSpace(string(file)) {
 		t.Errorf("the dashboard differs from the file (%v)", err)
 	}
 }
 
 func TestRules_NoLeaderPerElection(t *testing.T) {
-	t.Parallel() // the live test mostly waits
+	t.Parallel()
 	for set, want := range map[string][]string{
 		"": {"istio-gateway-deployment-stable", "istio-gateway-status-leader-stable", "istio-leader", "istio-namespace-controller-election"},
 		",gatewayAPI.enabled=false,ingress.mode=OFF": {"istio-namespace-controller-election"},
@@ -90,7 +92,6 @@ var (
 	heading     = regexp.MustCompile(`(?m)^### (Incumbent\w+)$`)
 	placeholder = regexp.MustCompile(`the-(namespace|election|cluster)`)
 	variable    = regexp.MustCompile(`\{\{[^}]*\}\}`)
-	legend      = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	label       = regexp.MustCompile(`\$labels\.(\w+)`)
 )
 
@@ -106,7 +107,7 @@ func monitoringPage(t *testing.T) string {
 
 // TestAlertAnnotations checks texts, labels and the section in docs/monitoring.md of each alert.
 func TestAlertAnnotations(t *testing.T) {
-	t.Parallel() // the live test mostly waits
+	t.Parallel()
 	var sections []string
 	for _, found := range heading.FindAllStringSubmatch(monitoringPage(t), -1) {
 		sections = append(sections, found[1])
@@ -158,8 +159,10 @@ func ruleFile(t *testing.T, name string, rules []monitoringv1.Rule) {
 
 // TestRules runs promtool on testdata/rules.
 func TestRules(t *testing.T) {
-	t.Parallel() // the live test mostly waits
-	installed(t)
+	t.Parallel()
+	if testprometheus.Installed(t, "promtool") == "" {
+		t.Skip("no promtool: apt-get install --no-install-recommends prometheus")
+	}
 	stable, remote := alerts(t, everything), alerts(t, everything+",remoteKubeconfigSecret=there")
 	tests, err := filepath.Glob(filepath.Join("testdata", "rules", "*.yaml"))
 	if err != nil || len(tests) < 5 {
