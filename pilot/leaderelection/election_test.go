@@ -138,14 +138,14 @@ func TestRunContext(t *testing.T) {
 		})
 		a.starts(t)
 		passes(time.Minute)
-		if s.leases.Version() != 0 && len(s.leases.Requests()) > 0 || a.Live() {
-			t.Errorf("campaigns before the warm-up has ended: %v", s.leases.Requests())
+		if s.leases.Version() != 0 && len(s.leases.Counts()) > 0 || a.Live() {
+			t.Errorf("campaigns before the warm-up has ended: %v", s.leases.Counts())
 		}
 		if err := a.RunContext(t.Context()); !errors.Is(err, k8sleaderelection.ErrRunning) || !strings.Contains(err.Error(), `election "`+locktest.Name+`"`) {
 			t.Errorf("a second concurrent run: %v", err)
 		}
-		if err := a.Quit(); err != nil || len(s.leases.Requests()) > 0 {
-			t.Errorf("ended during the warm-up: %v, %v", err, s.leases.Requests())
+		if err := a.Quit(); err != nil || len(s.leases.Counts()) > 0 {
+			t.Errorf("ended during the warm-up: %v, %v", err, s.leases.Counts())
 		}
 		close(warmed)
 		a.starts(t)
@@ -211,8 +211,8 @@ func TestDisabled(t *testing.T) {
 		}
 		a.starts(t)
 		passes(time.Minute)
-		if !a.Live() || !a.IsLeader() || !a.Status().Leading || a.Status().Phase != "disabled" || len(s.leases.Requests()) > 0 {
-			t.Errorf("%+v, requests %v", a.Status(), s.leases.Requests())
+		if !a.Live() || !a.IsLeader() || !a.Status().Leading || a.Status().Phase != "disabled" || len(s.leases.Counts()) > 0 {
+			t.Errorf("%+v, requests %v", a.Status(), s.leases.Counts())
 		}
 		if err := a.Quit(); err != nil || a.Live() || a.IsLeader() || a.Status().Leading {
 			t.Errorf("ended with %v; it leads: %v", err, a.IsLeader())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -200,8 +201,8 @@ func TestHold_GateOfEarlierValidity(t *testing.T) {
 			if !a.admits(t) || a.Status().Term == (k8sleaderelection.Term{}) {
 				t.Fatalf("does not lead: %+v", a.Status())
 			}
-			client := map[string]*locktest.Client{"ConfigMap": a.old, "Lease": a.lease}[object]
-			client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
+			client := map[string]*apiserver.Client{"ConfigMap": a.old, "Lease": a.lease}[object]
+			client.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: locktest.ErrUnavailable} })
 			passes(playRenew)
 			if a.admits(t) || a.IsLeader() || a.Status().Leading {
 				t.Errorf("%s: the gate is open after the validity", object)
@@ -245,8 +246,8 @@ func TestHold_CrashCostsOneLease(t *testing.T) {
 		passes(time.Second)
 		b := s.replica(t, 2, "b")
 		passes(time.Second)
-		for _, c := range []*locktest.Client{a.old, a.lease} {
-			c.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
+		for _, c := range []*apiserver.Client{a.old, a.lease} {
+			c.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: locktest.ErrUnavailable} })
 		}
 		passes(playLease + playRetry)
 		if !b.Live() || a.Live() {
@@ -330,8 +331,8 @@ func TestHold_SlowServer(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.prepared(t, 2, "a")
 		a.AddRunContext(a.work)
-		late := func(locktest.Verb) locktest.Fault { return locktest.Fault{After: playRetry * 11 / 10} }
-		a.lease.SetFault(late)
+		late := func(apiserver.Request) apiserver.Fault { return apiserver.Fault{After: playRetry * 11 / 10} }
+		a.lease.On(late)
 		a.starts(t)
 		passes(playLease)
 		if !a.Live() {
@@ -374,9 +375,9 @@ func TestHold_RejectedRenewal(t *testing.T) {
 		passes(2 * playLease)
 		a.lease.Allow(locktest.Update)
 		passes(2 * playLease)
-		before := a.lease.Requests()[locktest.Update]
+		before := a.lease.Counts()[locktest.Update]
 		passes(3 * playLease)
-		if n := a.lease.Requests()[locktest.Update] - before; n > 0 || !b.Live() {
+		if n := a.lease.Counts()[locktest.Update] - before; n > 0 || !b.Live() {
 			t.Errorf("b leads %v, follower a wrote %d times\n%s", b.Live(), n, a.log.String())
 		}
 		b.Stop(t)

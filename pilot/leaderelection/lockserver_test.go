@@ -10,6 +10,7 @@ import (
 
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -33,8 +34,8 @@ type candidate struct {
 	*LeaderElection
 	lives.Recorder
 	lives.Process
-	old   *locktest.Client // to the ConfigMap
-	lease *locktest.Client
+	old   *apiserver.Client // to the ConfigMap
+	lease *apiserver.Client
 	log   harness.Log
 	token uint64 // of the newest term
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -123,7 +124,7 @@ func TestPredecessor_UnreachableHolderExpires(t *testing.T) {
 			passes(time.Second)
 			a := s.newReplica(t, "new")
 			passes(time.Second)
-			old.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
+			old.old.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: locktest.ErrUnavailable} })
 			if deleted {
 				s.objects.Delete()
 			}
@@ -144,7 +145,7 @@ func TestPredecessor_ReadFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
 		a := s.candidate(t, "new", withPredecessor)
 		a.AddRunContext(a.work)
-		a.old.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Err: locktest.ErrUnavailable} })
+		a.old.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Err: locktest.ErrUnavailable} })
 		a.starts(t)
 		passes(10 * playLease)
 		if a.Live() || !a.Status().Waiting {
@@ -153,7 +154,7 @@ func TestPredecessor_ReadFails(t *testing.T) {
 		if n := a.log.Count("failed to read the predecessor's lock"); n != 1 {
 			t.Errorf("logged %d times, want once", n)
 		}
-		a.old.SetFault(nil)
+		a.old.On(nil)
 		passes(2 * playRetry)
 		if !a.Live() {
 			t.Error("does not work after the old lock could be read")

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -50,7 +51,7 @@ type world struct {
 	began   time.Time
 	objects *locktest.Store // the ConfigMap
 	leases  *locktest.Store
-	backups []map[*locktest.Store]locktest.Backup
+	backups []map[*locktest.Store]apiserver.Backup
 
 	processes []*process     // that live
 	orders    sync.WaitGroup // pending operator commands
@@ -203,8 +204,8 @@ type process struct {
 	kind           electorKind
 	l              *LeaderElection // nil: a peer
 	watcher        *testWatcher
-	clients        []*locktest.Client // to the ConfigMap and to the Lease
-	writer         string             // whose the clients' writes are: processes that come again share their name
+	clients        []*apiserver.Client // to the ConfigMap and to the Lease
+	writer         string              // whose the clients' writes are: processes that come again share their name
 	writes         http.RoundTripper
 	poor           bool // it needs both objects and must not write the Lease
 	cancel         context.CancelFunc
@@ -219,10 +220,10 @@ type process struct {
 	lines   []time.Duration // times of its log lines
 
 	cut    bool
-	refuse map[locktest.Verb]error
+	refuse map[string]error
 	sent   [2][]time.Duration
 	asked  time.Duration // when it sent its last request
-	verbs  [2]map[locktest.Verb]int
+	verbs  [2]map[string]int
 }
 
 // span is one run of the run functions. to is zero while they run.
@@ -230,13 +231,13 @@ type span struct{ from, to time.Time }
 
 // start runs a process of that name.
 func (w *world) start(name, revision string, m electorKind) {
-	p := &process{w: w, name: name, revision: revision, kind: m, done: make(chan struct{}), refuse: map[locktest.Verb]error{}}
-	p.verbs = [2]map[locktest.Verb]int{{}, {}}
+	p := &process{w: w, name: name, revision: revision, kind: m, done: make(chan struct{}), refuse: map[string]error{}}
+	p.verbs = [2]map[string]int{{}, {}}
 	p.poor = m == bothLocks && w.intn(6) == 0
 	p.writer = fmt.Sprintf("%s, process %d", name, len(w.all))
-	p.clients = []*locktest.Client{w.objects.Client(p.writer), w.leases.Client(p.writer)}
+	p.clients = []*apiserver.Client{w.objects.Client(p.writer), w.leases.Client(p.writer)}
 	for i, c := range p.clients {
-		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(i, v) })
+		c.On(func(r apiserver.Request) apiserver.Fault { return p.fault(i, r.Verb) })
 		c.MuteWatches(w.bug.quiet)
 		if w.intn(3) == 0 {
 			c.SetWatchDelay(w.within(300 * time.Millisecond))

@@ -248,12 +248,12 @@ func (w *world) states() string {
 // follower with a watch sends no requests.
 func (w *world) staysQuiet() {
 	before := map[*process][3]int{}
-	verbs := map[*process][2]map[locktest.Verb]int{}
+	verbs := map[*process][2]map[string]int{}
 	count := func(p *process) [3]int { return [3]int{len(p.runs), len(p.lines), len(p.sent[0]) + len(p.sent[1])} }
 	w.mu.Lock()
 	for _, p := range w.processes {
 		before[p] = count(p)
-		verbs[p] = [2]map[locktest.Verb]int{maps.Clone(p.verbs[0]), maps.Clone(p.verbs[1])}
+		verbs[p] = [2]map[string]int{maps.Clone(p.verbs[0]), maps.Clone(p.verbs[1])}
 	}
 	w.mu.Unlock()
 	const span = 4 * playLease

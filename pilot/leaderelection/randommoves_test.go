@@ -8,12 +8,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/admin"
 )
 
 // fault is the kind of failure of one request of the process for one of the two objects.
-func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
+func (p *process) fault(object int, v string) apiserver.Fault {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -22,10 +23,10 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 		p.verbs[object][v]++
 		p.sent[object] = append(p.sent[object], time.Since(w.began))
 	}
-	f := locktest.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
+	f := apiserver.Fault{Before: w.upTo(20 * time.Millisecond), After: w.upTo(20 * time.Millisecond)}
 	switch {
 	case p.dead || p.cut || w.bug.givesUp && w.calm && (v == locktest.Update || v == locktest.Create):
-		f.Lose = locktest.TheRequest
+		f.Lose = apiserver.TheRequest
 		return p.hang(f)
 	case p.poor && object == 1 && (v == locktest.Update || v == locktest.Create):
 		f.Err = errForbidden
@@ -38,11 +39,11 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 	}
 	switch n := w.rand.IntN(100); {
 	case n < 3:
-		f.Lose = locktest.TheRequest
+		f.Lose = apiserver.TheRequest
 	case n < 7:
-		f.Lose = locktest.TheReply
+		f.Lose = apiserver.TheReply
 	case n < 9:
-		f.Lose = locktest.TheReply
+		f.Lose = apiserver.TheReply
 		return p.hang(f)
 	case n < 15:
 		f.Before, f.Arrives = w.upTo(4*time.Second), true
@@ -54,7 +55,7 @@ func (p *process) fault(object int, v locktest.Verb) locktest.Fault {
 
 // hang returns a fault without a response. The elector of client-go does not bound requests while it campaigns. Its requests end as
 // with the Timeout of a rest.Config.
-func (p *process) hang(f locktest.Fault) locktest.Fault {
+func (p *process) hang(f apiserver.Fault) apiserver.Fault {
 	if f.Hang = p.kind != clientGoPeer; !f.Hang {
 		f.Before, f.After = playRenew/2, playRenew/2
 	}
@@ -179,7 +180,7 @@ func (w *world) endWatches() {
 		case 1:
 			c.ExpireWatches()
 		case 2:
-			c.FailWatches(apierrors.NewInternalError(locktest.ErrConnection))
+			c.FailWatches(apierrors.NewInternalError(apiserver.ErrConnection))
 		case 3:
 			c.SetWatchDelay(w.within(2 * time.Second))
 		}
@@ -189,10 +190,10 @@ func (w *world) endWatches() {
 // refuse rejects some kinds of request for a while, of one process or of all processes.
 func (w *world) refuse() {
 	why := []error{
-		errForbidden, apierrors.NewInternalError(locktest.ErrConnection),
-		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(locks, locktest.Name, locktest.ErrConnection),
+		errForbidden, apierrors.NewInternalError(apiserver.ErrConnection),
+		apierrors.NewTooManyRequests("later", 1), apierrors.NewConflict(locks, locktest.Name, apiserver.ErrConnection),
 	}
-	verbs := [][]locktest.Verb{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.intn(4)]
+	verbs := [][]string{{locktest.Get}, {locktest.Update, locktest.Create}, {locktest.Watch}, {locktest.Update, locktest.Watch}}[w.intn(4)]
 	err := why[w.intn(len(why))]
 	some := w.processes
 	if w.intn(2) == 0 {
@@ -254,9 +255,9 @@ func (w *world) order() {
 
 func (w *world) operator(revision string, m electorKind) admin.Operator {
 	objects, leases := w.objects.Client("operator"), w.leases.Client("operator")
-	for _, c := range []*locktest.Client{objects, leases} {
+	for _, c := range []*apiserver.Client{objects, leases} {
 		p := &process{w: w}
-		c.SetFault(func(v locktest.Verb) locktest.Fault { return p.fault(0, v) })
+		c.On(func(r apiserver.Request) apiserver.Fault { return p.fault(0, r.Verb) })
 	}
 	o, err := w.election("operator", revision, m, playKube{configMaps: objects, leases: leases}, newWatcher(""), nil).Operator("play")
 	if err != nil {
@@ -280,7 +281,7 @@ func (w *world) edit() {
 // rewind saves the state of etcd, or restores an earlier state.
 func (w *world) rewind() {
 	if len(w.backups) == 0 || w.intn(2) == 0 {
-		backup := map[*locktest.Store]locktest.Backup{}
+		backup := map[*locktest.Store]apiserver.Backup{}
 		for _, s := range w.stores() {
 			backup[s] = s.Backup()
 		}

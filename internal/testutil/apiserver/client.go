@@ -15,11 +15,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
-// ErrConnection is the error of a lost request or reply.
-var ErrConnection = fmt.Errorf("connection lost: %w", syscall.ECONNRESET)
+// ErrConnection is the error of a lost request or reply. client-go would send a GET again after ECONNRESET.
+var ErrConnection = fmt.Errorf("connection lost: %w", syscall.ECONNABORTED)
 
 // Lost is the part of an exchange that the network loses.
 type Lost int
@@ -53,6 +55,7 @@ type Fault struct {
 type Client struct {
 	server *Server
 	name   string
+	kube   func() kubernetes.Interface
 
 	mu        sync.Mutex
 	next      map[string][]Fault
@@ -66,7 +69,9 @@ type Client struct {
 
 // NewClient returns a new client. The history shows its name.
 func (s *Server) NewClient(name string) *Client {
-	return &Client{server: s, name: name, next: map[string][]Fault{}, forbidden: map[string]bool{}, count: map[string]int{}}
+	c := &Client{server: s, name: name, next: map[string][]Fault{}, forbidden: map[string]bool{}, count: map[string]int{}}
+	c.kube = sync.OnceValue(func() kubernetes.Interface { return kubernetes.NewForConfigOrDie(c.Config()) })
+	return c
 }
 
 // Config returns the configuration of clients of client-go.
@@ -75,13 +80,18 @@ func (c *Client) Config() *rest.Config {
 }
 
 // Kube returns a client of client-go.
-func (c *Client) Kube(t testing.TB) kubernetes.Interface {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(c.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+func (c *Client) Kube(testing.TB) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(c.Config())
+}
+
+// ConfigMaps implements ConfigMapsGetter.
+func (c *Client) ConfigMaps(namespace string) corev1client.ConfigMapInterface {
+	return c.kube().CoreV1().ConfigMaps(namespace)
+}
+
+// Leases implements LeasesGetter.
+func (c *Client) Leases(namespace string) coordinationv1client.LeaseInterface {
+	return c.kube().CoordinationV1().Leases(namespace)
 }
 
 // FailNext sets the faults of the next requests of this verb, one for each request. They replace On.

@@ -34,8 +34,6 @@ type Request struct {
 	At time.Time
 	// Limit is the time until the deadline of the request, 0 if it has none.
 	Limit time.Duration
-
-	convert func(object) runtime.Object // of a typed client that watches
 }
 
 // String returns the verb and the object, such as "update leases n/x".

@@ -56,6 +56,12 @@ type Server struct {
 	watchers []*watcher
 }
 
+// Object is an object with a type, such as a *corev1.ConfigMap.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
 // Event is one stored change of an object.
 type Event struct {
 	// Kind is ADDED, MODIFIED or DELETED.

@@ -121,7 +121,7 @@ func TestClient_Faults(t *testing.T) {
 		"none":                {committed: true, later: true},
 		"latency":             {fault: Fault{Before: time.Second, After: 2 * time.Second}, took: 3 * time.Second, committed: true, later: true},
 		"lost request":        {fault: Fault{Before: time.Second, Lose: TheRequest}, err: ErrConnection, took: time.Second},
-		"lost reply":          {fault: Fault{After: time.Second, Lose: TheReply}, err: syscall.ECONNRESET, took: time.Second, committed: true, later: true},
+		"lost reply":          {fault: Fault{After: time.Second, Lose: TheReply}, err: syscall.ECONNABORTED, took: time.Second, committed: true, later: true},
 		"hanging request":     {fault: Fault{Hang: true}, err: context.DeadlineExceeded, took: 5 * time.Second},
 		"hanging reply":       {fault: Fault{Hang: true, Lose: TheReply}, err: context.DeadlineExceeded, took: 5 * time.Second, committed: true, later: true},
 		"given up on the way": {fault: Fault{Before: 9 * time.Second}, err: context.DeadlineExceeded, took: 5 * time.Second},

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -21,7 +20,6 @@ import (
 type watcher struct {
 	client  *Client
 	matches func(key string, o object) bool
-	convert func(object) runtime.Object // for typed clients; set before the first receive
 	results chan watch.Event
 	wake    chan struct{}
 	gone    chan struct{}
@@ -45,11 +43,8 @@ func (c *Client) watch(ctx context.Context, r Request) (any, error) {
 		return nil, err
 	}
 	w := &watcher{
-		client: c, matches: matches, convert: func(o object) runtime.Object { return o },
+		client: c, matches: matches,
 		results: make(chan watch.Event), wake: make(chan struct{}, 1), gone: make(chan struct{}),
-	}
-	if r.convert != nil {
-		w.convert = r.convert
 	}
 	s := c.server
 	s.mu.Lock()
@@ -76,7 +71,7 @@ func (s *Server) catchUp(w *watcher, r Request) error {
 			bookmark := object(&unstructured.Unstructured{Object: map[string]any{"apiVersion": r.Version.String(), "kind": kindOf(r)}})
 			bookmark.SetResourceVersion(format(s.version))
 			bookmark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-			w.enqueue(watch.Event{Type: watch.Bookmark, Object: w.convert(bookmark)}, time.Now())
+			w.enqueue(watch.Event{Type: watch.Bookmark, Object: bookmark}, time.Now())
 		}
 		return nil
 	}
@@ -95,7 +90,7 @@ func (s *Server) catchUp(w *watcher, r Request) error {
 // add queues an event if the watch selects its object.
 func (w *watcher) add(e Event, due time.Time) {
 	if w.matches(e.key, e.Object) {
-		w.enqueue(watch.Event{Type: e.Kind, Object: w.convert(e.Object)}, due)
+		w.enqueue(watch.Event{Type: e.Kind, Object: e.Object}, due)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -19,7 +20,7 @@ type Harness struct {
 	// Lock returns the lock of another candidate.
 	Lock func(identity, key string) k8sresourcelock.Lock
 	// Mutate changes or creates the object without a guard, as an administrator does.
-	Mutate func(change func(obj Object))
+	Mutate func(change func(obj apiserver.Object))
 	// Delete deletes the object.
 	Delete func()
 	// Owner is an object of the same namespace that can own the lock, so that the garbage collector does not
@@ -107,7 +108,7 @@ func (t *trial) wantRecord(got k8sresourcelock.Snapshot, want k8sresourcelock.Le
 		t.Errorf("stored: %+v (exists %v, unreadable %v, raw %q)\n  want: %+v", got.Record, got.Exists, got.Unreadable, got.Raw, want)
 		return
 	}
-	if obj := got.Object.(Object); len(obj.GetManagedFields()) > 0 {
+	if obj := got.Object.(apiserver.Object); len(obj.GetManagedFields()) > 0 {
 		t.Errorf("managedFields of %v", obj)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
@@ -27,14 +28,14 @@ func allAnnotations() map[string]string {
 const laterAnnotation = "incumbent.dev/of-a-later-version"
 
 // fineGrained adds microseconds to the renewTime of a Lease, as peers write it.
-func fineGrained(obj Object) {
+func fineGrained(obj apiserver.Object) {
 	if lease, ok := obj.(*coordinationv1.Lease); ok && lease.Spec.RenewTime != nil {
 		lease.Spec.RenewTime.Time = lease.Spec.RenewTime.Add(123456 * time.Microsecond)
 	}
 }
 
 // decorate adds everything that other writers may add to a lock object.
-func (t *trial) decorate(obj Object) {
+func (t *trial) decorate(obj apiserver.Object) {
 	owner := t.Owner
 	if owner.UID == "" {
 		owner = metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "owner", UID: "00000000-0000-4000-8000-00000000000a"}
@@ -55,8 +56,8 @@ func (t *trial) decorate(obj Object) {
 }
 
 // undecorated returns the object without the parts that a write changes.
-func undecorated(snap k8sresourcelock.Snapshot) Object {
-	obj := snap.Object.DeepCopyObject().(Object)
+func undecorated(snap k8sresourcelock.Snapshot) apiserver.Object {
+	obj := snap.Object.DeepCopyObject().(apiserver.Object)
 	obj.SetResourceVersion("")
 	obj.SetGeneration(0)
 	annotations := maps.Clone(obj.GetAnnotations())
@@ -77,7 +78,7 @@ var foreignChecks = []check{
 		a := t.Lock("pod-a", "stable")
 		t.acquire(a)
 		t.Mutate(t.decorate)
-		t.Cleanup(func() { t.Mutate(func(obj Object) { obj.SetFinalizers(nil) }) })
+		t.Cleanup(func() { t.Mutate(func(obj apiserver.Object) { obj.SetFinalizers(nil) }) })
 		base := t.must(a.Read(t.ctx))
 		t.wantRecord(base, recordOf(a, 1))
 		next := t.must(a.Write(t.ctx, base, recordOf(a, 2), base.Annotations))
@@ -85,7 +86,7 @@ var foreignChecks = []check{
 		if was, is := undecorated(base), undecorated(next); !equality.Semantic.DeepEqual(was, is) {
 			t.Errorf("was %+v\n is %+v", was, is)
 		}
-		if is := next.Object.(Object); is.GetAnnotations()["example.com/theirs"] != "kept" || len(is.GetFinalizers()) == 0 {
+		if is := next.Object.(apiserver.Object); is.GetAnnotations()["example.com/theirs"] != "kept" || len(is.GetFinalizers()) == 0 {
 			t.Errorf("annotations %v, finalizers %v", is.GetAnnotations(), is.GetFinalizers())
 		}
 	}},
@@ -93,7 +94,7 @@ var foreignChecks = []check{
 		a := t.Lock("pod-a", "stable")
 		base := t.must(a.Write(t.ctx, k8sresourcelock.Snapshot{}, recordOf(a, 1), allAnnotations()))
 		t.wantAnnotations(base, allAnnotations())
-		t.Mutate(func(obj Object) { annotate(obj, laterAnnotation, "kept") })
+		t.Mutate(func(obj apiserver.Object) { annotate(obj, laterAnnotation, "kept") })
 		next := t.must(a.Write(t.ctx, t.must(a.Read(t.ctx)), recordOf(a, 2), map[string]string{record.MarkerAnnotation: "v1 pod-a 2"}))
 		t.wantAnnotations(next, map[string]string{record.MarkerAnnotation: "v1 pod-a 2", laterAnnotation: "kept"})
 		next = t.must(a.Write(t.ctx, next, recordOf(a, 3), nil))
@@ -118,14 +119,14 @@ var foreignChecks = []check{
 	}},
 	{"object without a record", func(t *trial) {
 		a := t.Lock("pod-a", "stable")
-		t.Mutate(func(obj Object) { obj.SetLabels(map[string]string{"example.com/team": "mesh"}) })
+		t.Mutate(func(obj apiserver.Object) { obj.SetLabels(map[string]string{"example.com/team": "mesh"}) })
 		base := t.must(a.Read(t.ctx))
 		if !base.Exists || base.Raw != nil || base.Unreadable != nil {
 			t.Fatalf("exists %v, raw %q, unreadable %v", base.Exists, base.Raw, base.Unreadable)
 		}
 		next := t.must(a.Write(t.ctx, base, recordOf(a, 1), nil))
 		t.wantRecord(next, recordOf(a, 1))
-		if next.Object.(Object).GetLabels()["example.com/team"] != "mesh" {
+		if next.Object.(apiserver.Object).GetLabels()["example.com/team"] != "mesh" {
 			t.Error("their label is gone")
 		}
 	}},

@@ -5,8 +5,8 @@
 //
 //	store := locktest.NewStore(locktest.Lease)
 //	a, b := store.Lock("pod-a", "stable"), store.Lock("pod-b", "canary")
-//	a.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Before: time.Second} }) // each request takes a second to arrive
-//	a.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply, Hang: true})
+//	a.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Before: time.Second} }) // each request takes a second to arrive
+//	a.FailNext(locktest.Update, apiserver.Fault{Lose: apiserver.TheReply, Hang: true})
 //	store.Delete()                                     // as kubectl delete does
 //
 // A Store works in a testing/synctest bubble if it is created in the bubble.

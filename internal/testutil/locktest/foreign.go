@@ -8,23 +8,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // Mutate changes or creates the object without a guard, as kubectl does. If nothing changes, nothing is stored.
-func (s *Store) Mutate(change func(obj Object)) { s.mutate("", change) }
+func (s *Store) Mutate(change func(obj apiserver.Object)) { s.mutate("", change) }
 
-func (s *Store) mutate(by string, change func(obj Object)) {
+func (s *Store) mutate(by string, change func(obj apiserver.Object)) {
 	obj := s.blank()
 	s.server.Edit(by, obj, func() { change(obj) })
 }
 
 // Annotate sets one annotation. An empty value removes it.
 func (s *Store) Annotate(key, value string) {
-	s.Mutate(func(obj Object) { annotate(obj, key, value) })
+	s.Mutate(func(obj apiserver.Object) { annotate(obj, key, value) })
 }
 
-func annotate(obj Object, key, value string) {
+func annotate(obj apiserver.Object, key, value string) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
@@ -39,10 +40,10 @@ func annotate(obj Object, key, value string) {
 // Put writes a record without a guard, as istiod does: annotations are preserved. It creates the object if it does
 // not exist. by is the writer in the history.
 func (s *Store) Put(by string, record k8sresourcelock.LeaderElectionRecord) {
-	s.mutate(by, func(obj Object) { setRecord(obj, record) })
+	s.mutate(by, func(obj apiserver.Object) { setRecord(obj, record) })
 }
 
-func setRecord(obj Object, r k8sresourcelock.LeaderElectionRecord) {
+func setRecord(obj apiserver.Object, r k8sresourcelock.LeaderElectionRecord) {
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
 		raw, err := json.Marshal(r)
@@ -63,7 +64,7 @@ func setRecord(obj Object, r k8sresourcelock.LeaderElectionRecord) {
 // Corrupt makes the record unreadable.
 func (s *Store) Corrupt() { s.Mutate(corrupt) }
 
-func corrupt(obj Object) {
+func corrupt(obj apiserver.Object) {
 	switch obj := obj.(type) {
 	case *corev1.ConfigMap:
 		annotate(obj, k8sresourcelock.LeaderElectionRecordAnnotationKey, `{"holderIdentity":"po`)
@@ -75,7 +76,7 @@ func corrupt(obj Object) {
 
 // Empty removes the record but not the object.
 func (s *Store) Empty() {
-	s.Mutate(func(obj Object) {
+	s.Mutate(func(obj apiserver.Object) {
 		switch obj := obj.(type) {
 		case *corev1.ConfigMap:
 			delete(obj.Annotations, k8sresourcelock.LeaderElectionRecordAnnotationKey)

@@ -5,13 +5,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // Lock is one candidate's lock on a Store, with its own way there.
 type Lock struct {
 	k8sresourcelock.Lock
-	*Client
+	*apiserver.Client
 }
 
 // Lock returns the lock of a new candidate.
@@ -25,7 +26,7 @@ func (s *Store) LockWith(config k8sresourcelock.ResourceLockConfig) *Lock {
 	return &Lock{Client: c, Lock: s.lock(c, config)}
 }
 
-func (s *Store) lock(c *Client, config k8sresourcelock.ResourceLockConfig) k8sresourcelock.Lock {
+func (s *Store) lock(c *apiserver.Client, config k8sresourcelock.ResourceLockConfig) k8sresourcelock.Lock {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	if s.kind == ConfigMap {
 		return &k8sresourcelock.ConfigMapLock{ConfigMapMeta: meta, Client: c, LockConfig: config}

@@ -38,28 +38,8 @@ const (
 	Watch  = "watch"
 )
 
-const (
-	// TheRequest and TheReply are the parts of an exchange that can be lost.
-	TheRequest = apiserver.TheRequest
-	TheReply   = apiserver.TheReply
-)
-
-// ErrConnection is the error for a lost request or reply, if Hang is false.
-var ErrConnection = apiserver.ErrConnection
-
 // ErrUnavailable is the error of an API server that starts or stops.
 var ErrUnavailable error = apierrors.NewServiceUnavailable("the apiserver is shutting down")
-
-type (
-	// Object is a *corev1.ConfigMap or a *coordinationv1.Lease.
-	Object = apiserver.Object
-	// Verb is the verb of a request.
-	Verb = string
-	// Fault describes how one request fails.
-	Fault = apiserver.Fault
-	// Backup is a saved state of the API server.
-	Backup = apiserver.Backup
-)
 
 // Event is one stored change of the lock object.
 type Event struct {
@@ -80,7 +60,7 @@ type Store struct {
 	shared bool // locks share watches
 
 	mu      sync.Mutex
-	clients []*Client
+	clients []*apiserver.Client
 }
 
 // NewStore returns an empty store. Call it in the bubble that uses it.
@@ -92,37 +72,22 @@ func (s *Store) InSameEtcd(kind Kind) *Store { return &Store{server: s.server, k
 // Kind returns the resource of the object.
 func (s *Store) Kind() Kind { return s.kind }
 
-// Client is the connection of one participant to the store.
-type Client struct{ *apiserver.Client }
-
 // Client returns a new client. The history shows its name.
-func (s *Store) Client(name string) *Client {
-	c := &Client{s.server.NewClient(name)}
+func (s *Store) Client(name string) *apiserver.Client {
+	c := s.server.NewClient(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clients = append(s.clients, c)
 	return c
 }
 
-// SetFault sets a function that returns the fault of each request. nil removes it.
-func (c *Client) SetFault(fault func(Verb) Fault) {
-	if fault == nil {
-		c.On(nil)
-		return
-	}
-	c.On(func(r apiserver.Request) Fault { return fault(r.Verb) })
-}
-
-// Requests returns the number of requests by verb, including lost requests.
-func (c *Client) Requests() map[Verb]int { return c.Counts() }
-
-// Requests returns the number of requests of all clients by verb, including lost requests.
-func (s *Store) Requests() map[Verb]int {
+// Counts returns the number of requests of all clients by verb, including lost requests.
+func (s *Store) Counts() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sum := map[Verb]int{}
+	sum := map[string]int{}
 	for _, c := range s.clients {
-		for verb, n := range c.Requests() {
+		for verb, n := range c.Counts() {
 			sum[verb] += n
 		}
 	}
@@ -155,14 +120,14 @@ func (s *Store) History() (events []Event) {
 	return events
 }
 
-func snapshotOf(obj Object) k8sresourcelock.Snapshot {
+func snapshotOf(obj apiserver.Object) k8sresourcelock.Snapshot {
 	if lease, ok := obj.(*coordinationv1.Lease); ok {
 		return k8sresourcelock.LeaseSnapshot(lease)
 	}
 	return k8sresourcelock.ConfigMapSnapshot(obj.(*corev1.ConfigMap))
 }
 
-func (s *Store) blank() Object {
+func (s *Store) blank() apiserver.Object {
 	meta := metav1.ObjectMeta{Namespace: Namespace, Name: Name}
 	if s.kind == Lease {
 		return &coordinationv1.Lease{ObjectMeta: meta}
@@ -181,7 +146,7 @@ func (s *Store) WriteOther() {
 func (s *Store) Delete() bool { return s.server.Delete(string(s.kind), Namespace, Name) }
 
 // Backup saves the current state.
-func (s *Store) Backup() Backup { return s.server.Backup() }
+func (s *Store) Backup() apiserver.Backup { return s.server.Backup() }
 
 // Restore restores an earlier state of all objects of the etcd.
-func (s *Store) Restore(b Backup) { s.server.Restore(b) }
+func (s *Store) Restore(b apiserver.Backup) { s.server.Restore(b) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -23,12 +24,12 @@ type Cluster struct {
 	store *locktest.Store
 
 	mu      sync.Mutex
-	clients map[string]*locktest.Client
+	clients map[string]*apiserver.Client
 }
 
 // New returns a cluster without a lock object.
 func New() *Cluster {
-	return &Cluster{store: locktest.NewStore(locktest.Lease), clients: map[string]*locktest.Client{}}
+	return &Cluster{store: locktest.NewStore(locktest.Lease), clients: map[string]*apiserver.Client{}}
 }
 
 // Clientset is a fake clientset of client-go, such as *fake.Clientset.
@@ -58,7 +59,7 @@ func (c *Cluster) Config(identity string) leaderelection.Config {
 }
 
 // client returns the connection of a replica.
-func (c *Cluster) client(identity string) *locktest.Client {
+func (c *Cluster) client(identity string) *apiserver.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.clients[identity] == nil {
@@ -71,13 +72,15 @@ func (c *Cluster) client(identity string) *locktest.Client {
 func (c *Cluster) CutOff(identity string) {
 	client := c.client(identity)
 	client.MuteWatches(true)
-	client.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Lose: locktest.TheRequest, Hang: true} })
+	client.On(func(apiserver.Request) apiserver.Fault {
+		return apiserver.Fault{Lose: apiserver.TheRequest, Hang: true}
+	})
 }
 
 // Reconnect reverts CutOff.
 func (c *Cluster) Reconnect(identity string) {
 	client := c.client(identity)
-	client.SetFault(nil)
+	client.On(nil)
 	client.MuteWatches(false)
 }
 
@@ -99,7 +102,7 @@ func (c *Cluster) Record() k8sresourcelock.LeaderElectionRecord { return c.store
 // lockClient is a clientset with the Leases of the store only.
 type lockClient struct {
 	kubernetes.Interface
-	leases *locktest.Client
+	leases *apiserver.Client
 }
 
 func (c lockClient) CoreV1() corev1client.CoreV1Interface { return nil }

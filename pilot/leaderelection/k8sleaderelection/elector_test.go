@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -43,17 +44,17 @@ func TestElectorRequestRate(t *testing.T) {
 		a := startCandidate(t, store, "a")
 		advance(time.Second)
 		b := startCandidate(t, store, "b")
-		slow := locktest.Fault{Before: time.Second, After: time.Second}
-		a.lock.SetFault(func(locktest.Verb) locktest.Fault { return slow }) // RetryPeriod counts from the time of sending
+		slow := apiserver.Fault{Before: time.Second, After: time.Second}
+		a.lock.On(func(apiserver.Request) apiserver.Fault { return slow }) // RetryPeriod counts from the time of sending
 		advance(time.Minute)
-		beforeA := total(a.lock.Requests())
-		beforeB := total(b.lock.Requests())
+		beforeA := total(a.lock.Counts())
+		beforeB := total(b.lock.Counts())
 		advance(3 * time.Minute) // the server ends watches after five
-		if got := total(b.lock.Requests()) - beforeB; got != 0 {
-			t.Errorf("the follower sent %d requests in 3 minutes: %v", got, b.lock.Requests())
+		if got := total(b.lock.Counts()) - beforeB; got != 0 {
+			t.Errorf("the follower sent %d requests in 3 minutes: %v", got, b.lock.Counts())
 		}
-		if got := total(a.lock.Requests()) - beforeA; got != 24 {
-			t.Errorf("the leader sent %d requests in 3 minutes, want 24: %v", got, a.lock.Requests())
+		if got := total(a.lock.Counts()) - beforeA; got != 24 {
+			t.Errorf("the leader sent %d requests in 3 minutes, want 24: %v", got, a.lock.Counts())
 		}
 	})
 }
@@ -94,7 +95,7 @@ func (d deadFirst) Write(ctx context.Context, base k8sresourcelock.Snapshot, r k
 func TestElectorSlow(t *testing.T) {
 	late := func(d time.Duration) func(*candidate, k8sresourcelock.Lock) k8sresourcelock.Lock {
 		return func(c *candidate, lock k8sresourcelock.Lock) k8sresourcelock.Lock {
-			c.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{After: d} })
+			c.lock.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{After: d} })
 			return lock
 		}
 	}
@@ -378,12 +379,12 @@ func (g *testGate) wants(t *testing.T, open bool, drains int) {
 
 func TestGateFollowsTerm(t *testing.T) {
 	for name, c := range map[string]struct {
-		lose  func(*locktest.Store, *locktest.Client)
+		lose  func(*locktest.Store, *apiserver.Client)
 		after time.Duration
 	}{
-		"overwritten":      {func(store *locktest.Store, _ *locktest.Client) { putHolder(store, "x") }, time.Second},
-		"deleted":          {func(store *locktest.Store, _ *locktest.Client) { store.Delete() }, time.Second},
-		"writes forbidden": {func(_ *locktest.Store, a *locktest.Client) { a.Forbid(locktest.Update) }, lease},
+		"overwritten":      {func(store *locktest.Store, _ *apiserver.Client) { putHolder(store, "x") }, time.Second},
+		"deleted":          {func(store *locktest.Store, _ *apiserver.Client) { store.Delete() }, time.Second},
+		"writes forbidden": {func(_ *locktest.Store, a *apiserver.Client) { a.Forbid(locktest.Update) }, lease},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onConfigMap(t, func(t *testing.T, store *locktest.Store) {

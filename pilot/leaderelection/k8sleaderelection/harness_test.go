@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/lives"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
@@ -114,9 +115,9 @@ func (c *candidate) start(t *testing.T) {
 // disconnect lets requests of the candidate hang and mutes its watches.
 func (c *candidate) disconnect(is bool) {
 	c.lock.MuteWatches(is)
-	c.lock.SetFault(nil)
+	c.lock.On(nil)
 	if is {
-		c.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Hang: true} })
+		c.lock.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Hang: true} })
 	}
 }
 
@@ -175,7 +176,7 @@ func forEachLock(t *testing.T, f func(t *testing.T, store *locktest.Store)) {
 	onLeases(t, f)
 }
 
-func total(requests map[locktest.Verb]int) (n int) {
+func total(requests map[string]int) (n int) {
 	for _, k := range requests {
 		n += k
 	}

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -59,13 +60,13 @@ func refuseWrites(t *testing.T, err error, log string) {
 	requests := map[*candidate]int{}
 	lines := map[*candidate]int{}
 	for _, c := range []*candidate{a, b} {
-		requests[c] = total(c.lock.Requests())
+		requests[c] = total(c.lock.Counts())
 		lines[c] = c.log.Count()
-		c.lock.SetFault(func(verb locktest.Verb) locktest.Fault {
-			if verb == locktest.Create || verb == locktest.Update {
-				return locktest.Fault{Err: err}
+		c.lock.On(func(r apiserver.Request) apiserver.Fault {
+			if r.Verb == locktest.Create || r.Verb == locktest.Update {
+				return apiserver.Fault{Err: err}
 			}
-			return locktest.Fault{}
+			return apiserver.Fault{}
 		})
 	}
 	advance(minutes * time.Minute)
@@ -76,12 +77,12 @@ func refuseWrites(t *testing.T, err error, log string) {
 		t.Errorf("a stopped %v after its last renewal, its validity is %v", led, renew)
 	}
 	for _, c := range []*candidate{a, b} {
-		sent := total(c.lock.Requests()) - requests[c]
+		sent := total(c.lock.Counts()) - requests[c]
 		if n := c.log.Count() - lines[c]; sent > maxRequests || n > maxLines || c.log.Count(log) != 1 {
 			t.Errorf("%s sent %d requests and logged %d lines in %d minutes, want at most %d and %d, and once %q:\n%s",
 				c.lock.Identity(), sent, n, minutes, maxRequests, maxLines, log, c.log.String())
 		}
-		c.lock.SetFault(nil)
+		c.lock.On(nil)
 	}
 	advance(2 * lease)
 	if !a.Live() && !b.Live() {

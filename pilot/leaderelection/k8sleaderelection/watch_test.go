@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 )
 
@@ -24,14 +25,14 @@ func TestFollowerPolls(t *testing.T) {
 				b := startCandidate(t, store, "b")
 				advance(time.Minute)
 				var polls []time.Time
-				b.lock.SetFault(func(v locktest.Verb) locktest.Fault {
-					switch v {
+				b.lock.On(func(r apiserver.Request) apiserver.Fault {
+					switch r.Verb {
 					case locktest.Watch:
-						return locktest.Fault{Err: err}
+						return apiserver.Fault{Err: err}
 					case locktest.Get:
 						polls = append(polls, time.Now())
 					}
-					return locktest.Fault{}
+					return apiserver.Fault{}
 				})
 				b.lock.EndWatches()
 				advance(40 * retry)
@@ -64,10 +65,10 @@ func TestWatchRestarts_StoreRestored(t *testing.T) {
 			leader = b
 			other = a
 		}
-		reads := other.lock.Requests()[locktest.Get]
+		reads := other.lock.Counts()[locktest.Get]
 		leader.Quit()
 		synctest.Wait()
-		if n := other.lock.Requests()[locktest.Get] - reads; !other.Live() || !other.Last().From.Equal(leader.Last().To) || n != 0 {
+		if n := other.lock.Counts()[locktest.Get] - reads; !other.Live() || !other.Last().From.Equal(leader.Last().To) || n != 0 {
 			t.Errorf("the follower leads %v, after %d reads", other.Live(), n)
 		}
 	})
@@ -79,10 +80,10 @@ func TestWatchContinues_LockDeleted(t *testing.T) {
 		a := startCandidate(t, store, "a")
 		advance(time.Minute)
 		a.lock.MuteWatches(true)
-		before := a.lock.Requests()[locktest.Watch]
+		before := a.lock.Counts()[locktest.Watch]
 		store.Delete()
 		advance(lease)
-		if n := a.lock.Requests()[locktest.Watch] - before; n != 0 || !store.Snapshot().Exists {
+		if n := a.lock.Counts()[locktest.Watch] - before; n != 0 || !store.Snapshot().Exists {
 			t.Errorf("%d new watches", n)
 		}
 		a.lock.MuteWatches(false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -27,12 +28,12 @@ func TestWitnessRelease_IsReported(t *testing.T) {
 		for identity, w := range map[string]*recorder{"b": reported, "c": rest} {
 			follower := startRecorded(t, store, identity, "stable", w)
 			// The release is read before the next write.
-			follower.lock.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{Before: time.Millisecond} })
+			follower.lock.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{Before: time.Millisecond} })
 		}
 		advance(time.Minute)
 		a.disconnect(true)
 		lock, died := store.Lock("witness", ""), time.Now().Add(-53*time.Millisecond)
-		lock.FailNext(locktest.Update, locktest.Fault{Lose: locktest.TheReply})
+		lock.FailNext(locktest.Update, apiserver.Fault{Lose: apiserver.TheReply})
 		if released, why, err := w.term.ReleaseEnded(t.Context(), lock.Lock, died); released || err == nil {
 			t.Fatalf("without a reply: released %v, %s, %v", released, why, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/tests/cluster"
 )
@@ -43,7 +44,7 @@ func TestPutOnBothStores(t *testing.T) {
 	}
 }
 
-func playPuts[T locktest.Object](t *testing.T, kind locktest.Kind, blank T, c cluster.Objects[T], remove func()) {
+func playPuts[T apiserver.Object](t *testing.T, kind locktest.Kind, blank T, c cluster.Objects[T], remove func()) {
 	var (
 		name    = blank.GetName()
 		succeed = func(err error) bool { return err == nil }

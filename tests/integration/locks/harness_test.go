@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -126,12 +127,12 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 	neighbours := 0
 	return locktest.Harness{
 		Lock:   func(identity, key string) k8sresourcelock.Lock { return s.lock(identity, key) },
-		Mutate: func(change func(locktest.Object)) { s.mutate(t, lockName, change) },
+		Mutate: func(change func(apiserver.Object)) { s.mutate(t, lockName, change) },
 		Delete: func() { s.remove(t) },
 		Owner:  metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
 		WriteOther: func() {
 			neighbours++
-			s.mutate(t, "other-object", func(obj locktest.Object) {
+			s.mutate(t, "other-object", func(obj apiserver.Object) {
 				obj.SetLabels(map[string]string{"n": fmt.Sprint(neighbours)})
 			})
 		},
@@ -139,7 +140,7 @@ func (s scene) harness(t *testing.T) locktest.Harness {
 }
 
 // mutate changes an object with an administrator's rights, or makes it.
-func (s scene) mutate(t *testing.T, name string, change func(locktest.Object)) {
+func (s scene) mutate(t *testing.T, name string, change func(apiserver.Object)) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // also called from cleanups
 	meta := metav1.ObjectMeta{Name: name}

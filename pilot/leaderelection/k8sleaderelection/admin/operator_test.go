@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/apiserver"
 	"incumbent.dev/incumbent/internal/testutil/locktest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -66,7 +67,7 @@ func TestOperatorRequest(t *testing.T) {
 			if got := store.Snapshot().Annotations[record.HandoverRequestAnnotation]; got != c.want {
 				t.Errorf("%s: request\n%s, want\n%s", name, got, c.want)
 			}
-			if n := lock.Requests()[locktest.Get]; n != 1+10 {
+			if n := lock.Counts()[locktest.Get]; n != 1+10 {
 				t.Errorf("%s: %d reads", name, n)
 			}
 		})
@@ -171,7 +172,7 @@ func TestOperatorInvalid(t *testing.T) {
 	if err := pause(t.Context(), Operator{Lock: locker, Requester: "alice"}); err == nil || errors.Is(err, ErrNoLeader) {
 		t.Errorf("unreadable record: %v", err)
 	}
-	if client.Requests()[locktest.Update] != 0 {
+	if client.Counts()[locktest.Update] != 0 {
 		t.Error("a command was written")
 	}
 }
@@ -207,19 +208,19 @@ func TestOperatorConflicts(t *testing.T) {
 		lock := store.Lock("operator", "")
 		ctx, cancel := context.WithCancel(t.Context())
 		writes := 0
-		lock.SetFault(func(v locktest.Verb) locktest.Fault {
-			if v == locktest.Update {
+		lock.On(func(r apiserver.Request) apiserver.Fault {
+			if r.Verb == locktest.Update {
 				if writes++; writes <= c.conflicts {
 					if c.cancel {
 						cancel()
 					}
-					return locktest.Fault{Err: k8sresourcelock.ErrConflict}
+					return apiserver.Fault{Err: k8sresourcelock.ErrConflict}
 				}
 			}
-			return locktest.Fault{}
+			return apiserver.Fault{}
 		})
 		err := pause(ctx, Operator{Lock: lock.Lock, Requester: "alice"})
-		if n := lock.Requests()[locktest.Get]; (err != nil) != c.fails || n != c.reads {
+		if n := lock.Counts()[locktest.Get]; (err != nil) != c.fails || n != c.reads {
 			t.Errorf("%s: %v after %d reads", name, err, n)
 		}
 		cancel()
@@ -228,12 +229,12 @@ func TestOperatorConflicts(t *testing.T) {
 
 // A request that is not answered is sent twice, and ends after 10 s.
 func TestOperatorCallTimeout(t *testing.T) {
-	for _, verb := range []locktest.Verb{locktest.Get, locktest.Update} {
+	for _, verb := range []string{locktest.Get, locktest.Update} {
 		for hang, want := range map[int]time.Duration{1: 500 * time.Millisecond, 2: 10 * time.Second} {
 			synctest.Test(t, func(t *testing.T) {
 				lock := heldBy("a", 20*time.Second).Lock("operator", "")
 				for range hang {
-					lock.FailNext(verb, locktest.Fault{Hang: true})
+					lock.FailNext(verb, apiserver.Fault{Hang: true})
 				}
 				began := time.Now()
 				err := pause(t.Context(), Operator{Lock: lock.Lock, Requester: "alice"})
@@ -248,29 +249,29 @@ func TestOperatorCallTimeout(t *testing.T) {
 // After the command was written, the lock cannot be read or is deleted.
 func TestOperatorAwait_NoLock(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  locktest.Fault
+		fault  apiserver.Fault
 		delete bool
 		waits  time.Duration
 		took   time.Duration
 		want   string
 	}{
-		"read fails":   {locktest.Fault{Lose: locktest.TheRequest}, false, time.Hour, 6100 * time.Millisecond, "reading the lock failed for 5s"},
-		"read hangs":   {locktest.Fault{Hang: true}, false, 8 * time.Second, 8 * time.Second, "the command may still be executed"},
-		"lock deleted": {locktest.Fault{}, true, time.Hour, 0, "the lock was deleted"},
+		"read fails":   {apiserver.Fault{Lose: apiserver.TheRequest}, false, time.Hour, 6100 * time.Millisecond, "reading the lock failed for 5s"},
+		"read hangs":   {apiserver.Fault{Hang: true}, false, 8 * time.Second, 8 * time.Second, "the command may still be executed"},
+		"lock deleted": {apiserver.Fault{}, true, time.Hour, 0, "the lock was deleted"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := heldBy("a", 5*time.Second)
 			lock := store.Lock("operator", "")
 			written := false
-			lock.SetFault(func(v locktest.Verb) locktest.Fault {
+			lock.On(func(r apiserver.Request) apiserver.Fault {
 				if written {
 					if c.delete {
 						store.Delete()
 					}
 					return c.fault
 				}
-				written = v == locktest.Update
-				return locktest.Fault{}
+				written = r.Verb == locktest.Update
+				return apiserver.Fault{}
 			})
 			began := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), c.waits)
