@@ -142,7 +142,7 @@ func TestElectorSlow(t *testing.T) {
 func TestElectorSlow_AboveLimit(t *testing.T) {
 	onLeases(t, func(t *testing.T, store *locktest.Store) {
 		slow := prepareKey(t, store, "a", "stable").lock
-		slow.SetFault(func(locktest.Verb) locktest.Fault { return locktest.Fault{After: 8 * time.Second} })
+		slow.On(func(apiserver.Request) apiserver.Fault { return apiserver.Fault{After: 8 * time.Second} })
 		c := prepare(t, store, "a", func(config *le.LeaderElectionConfig) {
 			config.Lock = slow.Unwatched() // a watch may show a write earlier than its answer
 		})
@@ -151,7 +151,7 @@ func TestElectorSlow_AboveLimit(t *testing.T) {
 		if log := c.log.String(); len(c.Spans()) != 0 || strings.Count(log, "answers too late") != 1 || !strings.Contains(log, "latency=8s limit=7.5s") {
 			t.Errorf("%d terms:\n%s", len(c.Spans()), log)
 		}
-		slow.SetFault(nil)
+		slow.On(nil)
 		if advance(9 * time.Second); !c.IsLeader() {
 			t.Errorf("no term after the API server is fast again:\n%s", c.log.String())
 		}
