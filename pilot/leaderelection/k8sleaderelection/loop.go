@@ -243,7 +243,7 @@ func (l *loop) beats(in *core.Input) bool {
 		return false
 	}
 	record := l.state.Snap.Record
-	if in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK {
+	if l.state.Shows(*in) {
 		record = in.Snap.Record
 	}
 	return l.ask(record, false)

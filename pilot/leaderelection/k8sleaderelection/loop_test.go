@@ -142,22 +142,27 @@ func TestKeyComparisonRecord(t *testing.T) {
 	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock, func(c *LeaderElectionConfig) {
 		c.KeyComparison = func(key string) bool { return key == "low" }
 	})
-	l.state.Snap.Record = core.Record{Holder: "x", Key: "high"}
+	l.state.Known = core.Current
+	l.state.Snap = core.Snapshot{Version: 5, Record: core.Record{Holder: "x", Key: "high"}}
+	l.state.Learned = 1
 	low := core.Record{Holder: "y", Key: "low"}
 	for name, c := range map[string]struct {
 		kind   core.Kind
 		result core.Result
 		record core.Record
+		at     uint64
 		want   bool
 	}{
-		"seen":         {core.Seen, core.Unknown, low, true},
-		"read":         {core.Replied, core.OK, low, true},
-		"failed read":  {core.Replied, core.Refused, low, false},
-		"no snapshot":  {core.Unwatched, core.OK, low, false},
-		"other key":    {core.Seen, core.OK, core.Record{Holder: "y", Key: "high"}, false},
-		"empty holder": {core.Seen, core.OK, core.Record{Key: "low"}, false},
+		"seen":         {core.Seen, core.Unknown, low, 6, true},
+		"read":         {core.Replied, core.OK, low, 6, true},
+		"late reply":   {core.Replied, core.OK, low, 4, false},
+		"late event":   {core.Seen, core.Unknown, low, 4, false},
+		"failed read":  {core.Replied, core.Refused, low, 6, false},
+		"no snapshot":  {core.Unwatched, core.OK, low, 6, false},
+		"other key":    {core.Seen, core.OK, core.Record{Holder: "y", Key: "high"}, 6, false},
+		"empty holder": {core.Seen, core.OK, core.Record{Key: "low"}, 6, false},
 	} {
-		in := core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Record: c.record}}
+		in := core.Input{Kind: c.kind, Result: c.result, Snap: core.Snapshot{Version: c.at, Record: c.record}}
 		l.beats(&in)
 		l.le.hooks.Wait(harness.Patience)
 		if got := l.beats(&in); got != c.want {

@@ -35,6 +35,7 @@ func (e *Efforts) of(op Op) *Effort {
 // replied processes the end of the call in flight.
 func (c Config) replied(s State, in Input) State {
 	call := s.Flight
+	shows := s.Shows(in)
 	s.Flight = Call{}
 	if in.Result == OK && !call.Succeeded(in) {
 		in.Result = Unknown
@@ -53,9 +54,7 @@ func (c Config) replied(s State, in Input) State {
 	s.Requesting.AnsweredAt = in.Now.Mono
 	*s.Effort.of(call.Op) = Effort{}
 	s.Effort.Herd = s.Effort.Herd.won(call.Op)
-	// A reply to a call that was sent after the last change is newer, even with a lower version: a store can
-	// be restored.
-	if in.Snap.Version >= s.Snap.Version || call.Learned == s.Learned {
+	if shows {
 		if (call.Op == Read || call.Op == Renew) && s.Known == StaleGap && !call.BeforeGap {
 			s.Known = Stale
 		}

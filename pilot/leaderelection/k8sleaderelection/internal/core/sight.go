@@ -208,6 +208,15 @@ func (s Sight) outdated(snap Snapshot) bool {
 	return snap.Version < s.Snap.Version || snap.Version == s.Snap.Version && !s.Snap.Exists
 }
 
+// Shows reports whether the snapshot of an input replaces the known one. A reply to a call that was sent after the last change is
+// newer, even with a lower version: a store can be restored.
+func (s State) Shows(in Input) bool {
+	if in.Kind == Seen {
+		return !s.outdated(in.Snap)
+	}
+	return in.Kind == Replied && in.Result == OK && (in.Snap.Version >= s.Snap.Version || s.Flight.Learned == s.Learned)
+}
+
 // lease returns the longer of the recorded and the own lease, within a bound.
 func (c Config) lease(r Record) time.Duration { return record.LongerLease(c.Lease, r.Lease) }
 

@@ -23,7 +23,7 @@ func (c Config) absorb(s State, in Input) State {
 	case Tick:
 	case Seen:
 		// A late event does not delay the next poll.
-		if !s.outdated(in.Snap) {
+		if s.Shows(in) {
 			s.Sight = c.pollAfter(s.Sight, in)
 			s = c.observe(s, in)
 		}
