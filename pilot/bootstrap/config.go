@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"incumbent.dev/incumbent/internal/istiolog"
+	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/ingress"
 	"incumbent.dev/incumbent/pilot/controllers/namespace"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -67,6 +68,9 @@ type Config struct {
 	// DisableGatewayAPI disables both controllers of the Gateway API. DisableGatewayStatus and DisableGatewayDeployment
 	// disable one of them. With DisableGatewayClass the server does not create the GatewayClass istio.
 	DisableGatewayAPI, DisableGatewayStatus, DisableGatewayDeployment, DisableGatewayClass bool
+
+	// GatewayOverlayFields lists more fields that the overlays of Gateways may change (gatewaydeploy.Config).
+	GatewayOverlayFields []string
 
 	// LockType is "configmap", "lease" or "multi" (both, while migrating). Empty means configmap.
 	LockType string
@@ -163,6 +167,9 @@ func (c Config) Validate() error {
 	named("--ingress-service", c.withDefaults().IngressService, "", validation.IsDNS1035Label)
 	if lock := c.withDefaults().LockType; !slices.Contains([]string{string(leaderelection.LockTypeConfigMap), lockMulti, string(leaderelection.LockTypeLease)}, lock) {
 		wrong("--lock: %q is not one of configmap, multi, lease", lock)
+	}
+	if err := gatewaydeploy.ValidateFields(c.GatewayOverlayFields); err != nil {
+		wrong("--gateway-overlay-fields: %w", err)
 	}
 	if c.ElectionStrategy != "" && c.LockType != string(leaderelection.LockTypeLease) {
 		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)

@@ -27,7 +27,7 @@ func gatewayStatus(client kube.Client, config Config, tools tools) (job, error) 
 
 func gatewayDeployment(client kube.Client, config Config, tools tools) (job, error) {
 	c, err := gatewaydeploy.New(client, gatewaydeploy.Config{
-		Namespace: config.Namespace, Revision: config.Revision, IsMine: tools.tags.IsMine, Await: tools.tags.AwaitCurrent,
+		Namespace: config.Namespace, Revision: config.Revision, OverlayFields: config.GatewayOverlayFields, IsMine: tools.tags.IsMine, Await: tools.tags.AwaitCurrent,
 		Event: tools.events.Eventf, Logger: tools.log,
 	})
 	if err != nil {

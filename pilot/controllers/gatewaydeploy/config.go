@@ -29,6 +29,9 @@ type Config struct {
 	Namespace string
 	// Revision is the revision of the control plane, which is set on the Pods. Default: "default".
 	Revision string
+	// OverlayFields lists more fields that the overlays of Gateways may change, such as "deployment.spec.template.spec.volumes". By
+	// default they change no field with which a Pod gets rights, code, files or addresses.
+	OverlayFields []string
 	// IsMine reports whether a Gateway belongs to this revision. The metadata includes the label
 	// istio.io/rev of the namespace if the Gateway has none. Call Refresh when its results change. If nil,
 	// all Gateways belong to this revision.
@@ -56,5 +59,5 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		errs = append(errs, fmt.Errorf("system namespace %q: %s", c.Namespace, problem))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, ValidateFields(c.OverlayFields))...)
 }

@@ -48,6 +48,7 @@ type Controller struct {
 	children   map[Kind]children
 
 	problems *reconcile.Problems[key]
+	fields   *fields
 
 	builtIn  parsed                          // template
 	template func(*corev1.ConfigMap) parsed  // of the ConfigMap with the template
@@ -77,6 +78,10 @@ func New(client kube.Client, config Config) (*Controller, error) {
 		return nil, fmt.Errorf("gateway deployment controller: %w", err)
 	}
 	c.writer = writer
+	c.fields, err = newFields(config.OverlayFields)
+	if err != nil {
+		return nil, err // Validate returns it
+	}
 	c.watch(writer)
 	return c, nil
 }
@@ -295,6 +300,7 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 		Shared: func(kind Kind, name string) bool {
 			return slices.ContainsFunc(c.indexed(byChild, indexed(kind, gw.Namespace, name)), func(by key) bool { return by != of })
 		},
+		Fields:   c.fields,
 		Revision: c.config.Revision,
 	}
 	v.Template, v.TemplateProblem = c.currentTemplate()

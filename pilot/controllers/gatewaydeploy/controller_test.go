@@ -198,10 +198,11 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 
 func TestReconcile_Change(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := play(t, annotated(versionAnnotation, "5"), parameters("params"))
-		p.configs["params"] = &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "params"}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
+		p := play(t, annotated(versionAnnotation, "5"))
+		p.Defaults = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "defaults", Labels: map[string]string{ClassDefaultsLabel: reconcile.GatewayClass}}, Data: map[string]string{"serviceAccount": "{imagePullSecrets: [{name: registry}], automountServiceAccountToken: false}"},
 		}
+		p.configs["defaults"] = p.Defaults
 		p.Revision = "default" // as in the controller
 		for _, step := range p.plan().Steps {
 			p.put(step.Kind, write{reconcile.GatewayController, true, step.Document}).SetUID("uid-2")

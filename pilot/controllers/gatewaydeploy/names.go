@@ -201,9 +201,7 @@ func metadata(own, infrastructure map[string]string) (objects, pods map[string]s
 		}
 	}
 	for key, value := range infrastructure {
-		domain := domainOf(key)
-		isDomain := func(tool string) bool { return domain == tool || strings.HasSuffix(domain, "."+tool) }
-		if domain != gateway.GroupName && domain != controlDomain && !slices.ContainsFunc(ownershipDomains, isDomain) {
+		if !inDomains(domainOf(key), reservedDomains) {
 			objects[key] = value
 			pods[key] = value
 		}
@@ -226,12 +224,6 @@ const (
 	// networkDomain is the domain of keys that take effect on Services. A change of them restarts no Pods.
 	networkDomain = "networking.istio.io"
 )
-
-// ownershipDomains lists the domains of ownership keys. Tools delete objects that have their keys.
-var ownershipDomains = []string{
-	"applyset.kubernetes.io", "argoproj.io", "toolkit.fluxcd.io", "helm.sh", "kubectl.kubernetes.io",
-	"config.k8s.io", "k14s.io", "cattle.io",
-}
 
 func texts[K, V ~string](from map[K]V) map[string]string {
 	to := make(map[string]string, len(from))

@@ -26,6 +26,7 @@ type Overlay struct {
 	Data map[string]string
 
 	patches map[Kind]patch
+	fields  *fields // that may change; nil for all
 }
 
 // patch is the parsed patch of one key. Its content is not modified.
@@ -160,6 +161,11 @@ func (o Overlay) onto(kind Kind, document map[string]any) (map[string]any, *Prob
 	patch, requested := o.patches[kind]
 	if !requested || patch.problem != nil {
 		return document, patch.problem
+	}
+	if o.fields != nil {
+		if path := o.fields.rejected("", map[string]any{key: patch.content}, map[string]any{key: document}); path != "" {
+			return nil, problemf(ReasonInvalidParameters, "%s: field %s must not be changed; an administrator can allow it with --gateway-overlay-fields", o.Source, path)
+		}
 	}
 	merged, err := merge(document, patch.content, kind)
 	if err != nil {

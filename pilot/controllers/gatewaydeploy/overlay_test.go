@@ -23,7 +23,7 @@ func TestOverlay(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ key, text, problem string }{
-		"adds a variable":                        {"deployment", "spec: {template: {spec: {containers: [{name: istio-proxy, env: [{name: A, value: b}]}]}}}", ""},
+		"sets resources":                         {"deployment", "spec: {template: {spec: {containers: [{name: istio-proxy, resources: {requests: {cpu: 50m}}}]}}}", ""},
 		"annotates the account":                  {"serviceAccount", "metadata: {annotations: {a: b}}", ""},
 		"deletes what the template has":          {"service", "spec: {ipFamilyPolicy: null}", ""},
 		"is empty":                               {"service", "", ""},
@@ -38,9 +38,9 @@ func TestOverlay(t *testing.T) {
 		"has merge keys that are not comparable": {"deployment", "spec: {template: {spec: {containers: [{name: {a: b}}, {name: {a: b}}]}}}", "cannot merge"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := play(t, refer("", "ConfigMap", "params"))
-			plain := play(t).plan()
-			p.configs["params"] = &corev1.ConfigMap{
+			p := play(t)
+			plain := p.plan()
+			p.Defaults = &corev1.ConfigMap{
 				ObjectMeta: metav1.ObjectMeta{Name: "params", Namespace: "shop"}, Data: map[string]string{c.key: c.text},
 			}
 			plan := p.plan()
@@ -186,6 +186,7 @@ func TestOverlay_Limits(t *testing.T) {
 	} {
 		p := play(t, parameters("params"))
 		p.configs["params"] = &corev1.ConfigMap{Data: map[string]string{"deployment": c.text}}
+		p.Fields = nil // all
 		switch plan := p.plan(); {
 		case c.problem == "" && plan.Problem != nil:
 			t.Errorf("%s: %v", name, plan.Problem)
@@ -203,6 +204,7 @@ func TestOverlay_Shared(t *testing.T) {
 	for range 2 {
 		p := play(t, parameters("params"))
 		p.configs["params"] = configMap
+		p.Fields = nil // all
 		p.Overlay = func(*corev1.ConfigMap) Overlay { return shared }
 		if plan := p.plan(); plan.Problem != nil || plan.document(Deployment).GetAnnotations()["a"] != "b" {
 			t.Fatalf("%+v", plan)

@@ -87,6 +87,8 @@ type View struct {
 	SameLabel []*gateway.Gateway
 	// Shared reports whether another Gateway uses an object.
 	Shared func(kind Kind, name string) bool
+	// Fields has the fields that the overlay of the Gateway may change.
+	Fields *fields
 	// Revision is a value for the template.
 	Revision string
 }
@@ -275,7 +277,9 @@ func (v View) overlays() ([]Overlay, *Problem) {
 		if configMap == nil {
 			return nil, problemf(ReasonInvalidParameters, "ConfigMap %s/%s of spec.infrastructure.parametersRef does not exist", v.Gateway.Namespace, name)
 		}
-		found = append(found, v.Overlay(configMap))
+		overlay := v.Overlay(configMap)
+		overlay.fields = v.Fields
+		found = append(found, overlay)
 	}
 	return found, nil
 }

@@ -37,7 +37,12 @@ func play(t *testing.T, change ...func(*gateway.Gateway)) *played {
 		do(gw)
 	}
 	p := &played{t: t, objects: map[string]metav1.Object{}, configs: map[string]*corev1.ConfigMap{}}
+	fields, err := newFields(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	p.View = View{
+		Fields:  fields,
 		Gateway: gw, IsMine: func(metav1.ObjectMeta) bool { return true },
 		Template: defaultTemplate(), Revision: "canary",
 		Parameters: func(name string) *corev1.ConfigMap { return p.configs[name] },
