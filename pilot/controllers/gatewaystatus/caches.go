@@ -2,11 +2,14 @@ package gatewaystatus
 
 import (
 	"slices"
+	"strings"
 
 	"go.uber.org/atomic"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -23,6 +26,7 @@ const (
 	byCertificate = "certificate"
 	byParent      = "parent"
 	byBackend     = "backend"
+	byReferred    = "referred" // namespaces of certificates and backends
 	byGateway     = "gateway"
 	byRevision    = "revision"
 )
@@ -39,6 +43,8 @@ type caches struct {
 	serviceCache  *reconcile.Cache[key, *corev1.Service]
 	secretCache   *reconcile.Cache[key, *corev1.Secret]
 	workloadCache *reconcile.Cache[key, *appsv1.Deployment]
+
+	parsedSelectors func(*gateway.Gateway) []labels.Selector
 }
 
 // watch declares the caches. A change causes a reconcile of each object whose status depends on it.
@@ -65,8 +71,10 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api clients) {
 			byNamespace:   func(o *gateway.Gateway) []string { return []string{o.Namespace} },
 			byClass:       func(o *gateway.Gateway) []string { return []string{string(o.Spec.GatewayClassName)} },
 			byCertificate: certificateNames,
+			byReferred:    func(o *gateway.Gateway) []string { return namespacesOf(certificateNames(o)) },
 		},
 	})
+	c.parsedSelectors = reconcile.Derive(c.gatewayCache, selectorsOf)
 	c.grantCache = reconcile.Watch(loop, reconcile.Kind[key, *gateway.ReferenceGrant]{
 		Name: "referencegrants", From: reconcile.From(api.ReferenceGrants(""), reconcile.Selector{}),
 		Keep: func(o *gateway.ReferenceGrant) *gateway.ReferenceGrant { o.ObjectMeta = meta(o.ObjectMeta); return o },
@@ -94,6 +102,7 @@ func (c *caches) watchRoutes(loop *reconcile.Controller[key], api clients) {
 			Keys: func(o *route) []key { return c.routeKeys([]*route{o}) },
 			Indexes: map[string]func(*route) []string{
 				byNamespace: func(o *route) []string { return []string{o.Namespace} }, byParent: parentNames, byBackend: backendNames,
+				byReferred: func(o *route) []string { return namespacesOf(backendNames(o)) },
 			},
 			Served: func(is bool) {
 				served.Store(is)
@@ -196,15 +205,19 @@ func (c *caches) routeKeys(routes []*route) []key {
 	return all
 }
 
-// grantKeys returns the keys of all Gateways and routes in the namespaces of a grant.
+// grantKeys returns the keys of the Gateways and routes that a grant allows to refer to its namespace, and that do so. A grant must not
+// cause work for objects of others, because any user can name their namespaces in it.
 func (c *caches) grantKeys(grant *gateway.ReferenceGrant) (all []key) {
-	for _, from := range grant.Spec.From {
-		for _, g := range c.gatewayCache.By(byNamespace, string(from.Namespace)) {
+	from := sets.New[string]()
+	for _, f := range grant.Spec.From {
+		from.Insert(string(f.Namespace))
+	}
+	for _, g := range c.gatewayCache.By(byReferred, grant.Namespace) {
+		if from.Has(g.Namespace) {
 			all = append(all, key{gatewayKind, g.Namespace, g.Name})
 		}
-		all = append(all, keysOf(c.routesBy(byNamespace, string(from.Namespace)))...)
 	}
-	return all
+	return append(all, keysOf(slices.DeleteFunc(c.routesBy(byReferred, grant.Namespace), func(r *route) bool { return !from.Has(r.Namespace) }))...)
 }
 
 // namespaceKeys returns the keys of all Gateways and routes of a namespace and of related objects. The
@@ -295,4 +308,14 @@ func backendNames(r *route) (all []string) {
 		all = append(all, string(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace)))+"/"+string(ref.Name))
 	}
 	return all
+}
+
+// namespacesOf returns the namespaces of names.
+func namespacesOf(names []string) []string {
+	all := sets.New[string]()
+	for _, name := range names {
+		namespace, _, _ := strings.Cut(name, "/")
+		all.Insert(namespace)
+	}
+	return all.UnsortedList()
 }

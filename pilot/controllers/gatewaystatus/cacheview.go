@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -24,6 +25,8 @@ func (c *caches) secret(namespace, name string) *corev1.Secret {
 }
 
 func (c *caches) namespace(name string) *corev1.Namespace { return c.spaceCache.Get("", name) }
+
+func (c *caches) selectors(g *gateway.Gateway) []labels.Selector { return c.parsedSelectors(g) }
 
 func (c *caches) grants(namespace string) []*gateway.ReferenceGrant {
 	return c.grantCache.By(byNamespace, namespace)

@@ -38,7 +38,7 @@ func TestReconcile_CausedByChange(t *testing.T) {
 		"a route's annotation":     {change: changed("route", func(o *route) { o.Annotations = note })},
 		"a route's backend":        {changed("route", func(o *route) { o.Spec.Rules = nil }), 1, 1, 0},
 		"a grant's annotation":     {change: changed("grant", func(o *gateway.ReferenceGrant) { o.Annotations = note })},
-		"a grant":                  {changed("grant", func(o *gateway.ReferenceGrant) { o.Spec.To = nil }), 1, 1, 0},
+		"a grant":                  {changed("grant", func(o *gateway.ReferenceGrant) { o.Spec.To = nil }), 1, 0, 0},
 		"a namespace's annotation": {change: changed("apps", func(o *corev1.Namespace) { o.Annotations = note })},
 		"a namespace's label":      {changed("apps", func(o *corev1.Namespace) { o.Labels = note }), 1, 1, 0},
 		"a backend's annotation":   {change: changed("backend", func(o *corev1.Service) { o.Annotations = note })},
@@ -79,6 +79,34 @@ func TestReconcile_CausedByChange(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A grant affects only objects that refer to its namespace.
+func TestReconcile_GrantForRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.answers(errForbidden)
+		certs := gateway.Namespace("certs")
+		changed("gw", func(o *gateway.Gateway) { o.Spec.Listeners[0].TLS = nil })(s)
+		changed("route", func(o *route) { o.Spec.Rules[0].BackendRefs[0].Namespace = &certs })(s)
+		s.run(Config{}, func() {
+			for from, want := range map[gateway.Namespace]int{"apps": 1, "other": 0} {
+				changed("grant", func(o *gateway.ReferenceGrant) { o.Spec.From[0].Namespace = "nothing" })(s)
+				time.Sleep(2 * time.Minute) // the delay is 30 s now
+				synctest.Wait()
+				before := s.tried()
+				changed("grant", func(o *gateway.ReferenceGrant) { o.Spec.From[0].Namespace = from })(s)
+				synctest.Wait()
+				after := s.tried()
+				if n := after["patch httproutes apps/route"] - before["patch httproutes apps/route"]; n != want {
+					t.Errorf("grant for %s: %d attempts for the route, want %d", from, n, want)
+				}
+				if n := after["patch gateways apps/gw"] - before["patch gateways apps/gw"]; n != 0 {
+					t.Errorf("grant for %s: %d attempts for the Gateway", from, n)
+				}
+			}
+		})
+	})
 }
 
 func TestReconcile_WritesOnce(t *testing.T) {

@@ -16,6 +16,8 @@ type listener struct {
 	gateway.Listener
 	// kinds are the supported kinds of routes.
 	kinds []string
+	// selector selects the namespaces of routes if the listener has a selector.
+	selector labels.Selector
 	// unsupported, conflict, certificates and unknown are problems, or nil. unknown is a problem with the requested
 	// kinds of routes.
 	unsupported, conflict, certificates, unknown *problem
@@ -29,24 +31,46 @@ func (l *listener) valid() bool {
 
 func (l *listener) accepted() bool { return l.unsupported == nil && l.conflict == nil }
 
-// checkListeners returns the listeners of a Gateway with their problems.
-func checkListeners(v view, g *gateway.Gateway) []listener {
+// listenersOf returns the listeners of a Gateway, with the problems of their kinds of routes only. Routes depend on nothing else.
+func listenersOf(v view, g *gateway.Gateway) []listener {
 	all := make([]listener, len(g.Spec.Listeners))
+	selectors := v.selectors(g)
 	for i, one := range g.Spec.Listeners {
-		l := listener{Listener: one}
+		l := listener{Listener: one, selector: selectors[i]}
 		known := slices.DeleteFunc(slices.Clone(kindsOf(one)), func(kind string) bool { return !v.serves(kind) })
 		if len(known) == 0 {
 			l.unsupported = problemf(gateway.ListenerReasonUnsupportedProtocol, "protocol %s is not supported; use %s", one.Protocol, protocols(v))
 		} else {
 			l.kinds, l.unknown = requestedKinds(one, known)
 		}
-		if terminates(one) {
-			l.certificates = certificatesProblem(v, g, one)
-		}
 		all[i] = l
 	}
+	return all
+}
+
+// checkListeners returns the listeners of a Gateway with their problems.
+func checkListeners(v view, g *gateway.Gateway) []listener {
+	all := listenersOf(v, g)
+	granted := grantsFor(v, gatewayKind, g.Namespace)
 	for i := range all {
+		if terminates(all[i].Listener) {
+			all[i].certificates = certificatesProblem(v, g, granted, all[i].Listener)
+		}
 		all[i].conflict = conflict(all, i)
+	}
+	return all
+}
+
+// selectorsOf returns the selector of namespaces of each listener. A missing or invalid selector selects nothing.
+func selectorsOf(g *gateway.Gateway) []labels.Selector {
+	all := make([]labels.Selector, len(g.Spec.Listeners))
+	for i, l := range g.Spec.Listeners {
+		all[i] = labels.Nothing()
+		if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil {
+			if selector, err := metav1.LabelSelectorAsSelector(l.AllowedRoutes.Namespaces.Selector); err == nil {
+				all[i] = selector
+			}
+		}
 	}
 	return all
 }
@@ -90,12 +114,12 @@ func requestedKinds(l gateway.Listener, known []string) (supported []string, p *
 }
 
 // certificatesProblem returns the first problem with the certificates of a listener, or nil.
-func certificatesProblem(v view, g *gateway.Gateway, l gateway.Listener) *problem {
+func certificatesProblem(v view, g *gateway.Gateway, granted *grants, l gateway.Listener) *problem {
 	if l.TLS == nil || len(l.TLS.CertificateRefs) == 0 {
 		return problemf(gateway.ListenerReasonInvalidCertificateRef, "an %s listener needs a certificate; set certificateRefs to a Secret", l.Protocol)
 	}
 	for _, ref := range l.TLS.CertificateRefs {
-		if p := certificateProblem(v, g, ref); p != nil {
+		if p := certificateProblem(v, g, granted, ref); p != nil {
 			return p
 		}
 	}
@@ -144,10 +168,8 @@ func (l *listener) allows(g *gateway.Gateway, r *route, namespaceLabels map[stri
 		return false
 	}
 	from := gateway.NamespacesFromSame
-	var selector *metav1.LabelSelector
 	if l.AllowedRoutes != nil && l.AllowedRoutes.Namespaces != nil {
 		from = ptr.Deref(l.AllowedRoutes.Namespaces.From, from)
-		selector = l.AllowedRoutes.Namespaces.Selector
 	}
 	switch from {
 	case gateway.NamespacesFromAll:
@@ -155,9 +177,7 @@ func (l *listener) allows(g *gateway.Gateway, r *route, namespaceLabels map[stri
 	case gateway.NamespacesFromSame:
 		return r.Namespace == g.Namespace
 	case gateway.NamespacesFromSelector:
-		// A missing or invalid selector selects nothing.
-		s, err := metav1.LabelSelectorAsSelector(selector)
-		return err == nil && s.Matches(labels.Set(namespaceLabels))
+		return l.selector.Matches(labels.Set(namespaceLabels))
 	}
 	return false
 }

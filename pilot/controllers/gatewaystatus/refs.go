@@ -1,11 +1,10 @@
 package gatewaystatus
 
 import (
-	"crypto/tls"
-	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -19,24 +18,55 @@ func problemf[R ~string](reason R, format string, args ...any) *problem {
 	return reconcile.Problemf(string(reason), format, args...)
 }
 
-// granted reports whether objects of a Gateway API kind in one namespace may refer to a core object in
-// another namespace.
-func granted(v view, fromKind, fromNamespace, toKind, toNamespace, toName string) bool {
-	if fromNamespace == toNamespace {
+// grants answers whether the objects of one kind in one namespace may refer to core objects in other namespaces. It reads the
+// ReferenceGrants of a namespace once, because an object can have thousands of references and a namespace thousands of grants.
+type grants struct {
+	v               view
+	kind, namespace string
+	to              map[string]sets.Set[target] // by namespace
+}
+
+// target is a core object to which a grant allows references. An empty name means all objects of the kind.
+type target struct{ kind, name string }
+
+func grantsFor(v view, kind, namespace string) *grants {
+	return &grants{v: v, kind: kind, namespace: namespace, to: map[string]sets.Set[target]{}}
+}
+
+// allow reports whether the objects may refer to an object.
+func (g *grants) allow(kind, namespace, name string) bool {
+	if namespace == g.namespace {
 		return true
 	}
-	return slices.ContainsFunc(v.grants(toNamespace), func(g *gateway.ReferenceGrant) bool {
-		return slices.ContainsFunc(g.Spec.From, func(from gateway.ReferenceGrantFrom) bool {
-			return string(from.Group) == gateway.GroupName && string(from.Kind) == fromKind && string(from.Namespace) == fromNamespace
-		}) && slices.ContainsFunc(g.Spec.To, func(to gateway.ReferenceGrantTo) bool {
-			return to.Group == "" && string(to.Kind) == toKind && (to.Name == nil || string(*to.Name) == toName)
-		})
-	})
+	to, known := g.to[namespace]
+	if !known {
+		to = g.targets(namespace)
+		g.to[namespace] = to
+	}
+	return to.HasAny(target{kind, ""}, target{kind, name})
+}
+
+// targets returns the objects of a namespace to which its grants allow references.
+func (g *grants) targets(namespace string) sets.Set[target] {
+	all := sets.Set[target]{}
+	for _, grant := range g.v.grants(namespace) {
+		if !slices.ContainsFunc(grant.Spec.From, func(from gateway.ReferenceGrantFrom) bool {
+			return string(from.Group) == gateway.GroupName && string(from.Kind) == g.kind && string(from.Namespace) == g.namespace
+		}) {
+			continue
+		}
+		for _, to := range grant.Spec.To {
+			if to.Group == "" {
+				all.Insert(target{string(to.Kind), string(ptr.Deref(to.Name, ""))})
+			}
+		}
+	}
+	return all
 }
 
 // certificateProblem returns a problem with a reference to a certificate, or nil. Without a grant, it does
 // not reveal whether the Secret exists.
-func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectReference) *problem {
+func certificateProblem(v view, g *gateway.Gateway, granted *grants, ref gateway.SecretObjectReference) *problem {
 	group := ptr.Deref(ref.Group, "")
 	kind := ptr.Deref(ref.Kind, secretKind)
 	namespace := string(ptr.Deref(ref.Namespace, gateway.Namespace(g.Namespace)))
@@ -44,7 +74,7 @@ func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectRefe
 	if group != "" || kind != secretKind {
 		return problemf(gateway.ListenerReasonInvalidCertificateRef, "certificate %s is a %s of group %q; it must be a Secret", name, kind, group)
 	}
-	if !granted(v, gatewayKind, g.Namespace, secretKind, namespace, name) {
+	if !granted.allow(secretKind, namespace, name) {
 		return problemf(gateway.ListenerReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows Gateways of namespace %s to refer to Secret %s", namespace, g.Namespace, name)
 	}
 	secret := v.secret(namespace, name)
@@ -57,24 +87,8 @@ func certificateProblem(v view, g *gateway.Gateway, ref gateway.SecretObjectRefe
 	return nil
 }
 
-// problemKey is the key under which the cache stores the problem of a Secret. The key pair is dropped.
-const problemKey = "problem"
-
-// checkedSecret returns a Secret without its data and with their problem. It returns a checked Secret
-// unchanged, because an informer can transform an object twice.
-func checkedSecret(secret *corev1.Secret) *corev1.Secret {
-	if _, done := secret.StringData[problemKey]; done { // the API server never sends this field
-		return secret
-	}
-	checked := &corev1.Secret{ObjectMeta: meta(secret.ObjectMeta), Type: secret.Type, StringData: map[string]string{problemKey: ""}}
-	if _, err := tls.X509KeyPair(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
-		checked.StringData[problemKey] = fmt.Sprintf("%s and %s are not a key pair: %v", corev1.TLSCertKey, corev1.TLSPrivateKeyKey, err)
-	}
-	return checked
-}
-
 // backendProblem returns a problem with a reference to a backend, or nil.
-func backendProblem(v view, r *route, ref gateway.BackendObjectReference) *problem {
+func backendProblem(v view, r *route, granted *grants, ref gateway.BackendObjectReference) *problem {
 	group := ptr.Deref(ref.Group, "")
 	kind := ptr.Deref(ref.Kind, serviceKind)
 	namespace := string(ptr.Deref(ref.Namespace, gateway.Namespace(r.Namespace)))
@@ -82,7 +96,7 @@ func backendProblem(v view, r *route, ref gateway.BackendObjectReference) *probl
 	if group != "" || kind != serviceKind {
 		return problemf(gateway.RouteReasonInvalidKind, "backend %s is a %s of group %q; it must be a Service", name, kind, group)
 	}
-	if !granted(v, r.Kind, r.Namespace, serviceKind, namespace, name) {
+	if !granted.allow(serviceKind, namespace, name) {
 		return problemf(gateway.RouteReasonRefNotPermitted, "no ReferenceGrant in namespace %s allows a %s of namespace %s to refer to Service %s", namespace, r.Kind, r.Namespace, name)
 	}
 	service := v.service(namespace, name)

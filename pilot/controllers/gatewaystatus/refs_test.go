@@ -5,28 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
-
-	"incumbent.dev/incumbent/internal/testutil/certs"
 )
-
-func TestCheckedSecret(t *testing.T) {
-	certificate, private := certs.KeyPair(t)
-	data := map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: private}
-	got := checkedSecret(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "cert", Annotations: map[string]string{"a": "b"}}, Data: data})
-	if got.Name != "cert" || got.Annotations != nil || got.Data != nil || got.StringData[problemKey] != "" {
-		t.Errorf("valid Secret: %v", got)
-	}
-	if again := checkedSecret(got); again.StringData[problemKey] != "" {
-		t.Errorf("checked twice: %v", again)
-	}
-	data[corev1.TLSPrivateKeyKey] = []byte("Hello world")
-	if got := checkedSecret(&corev1.Secret{Data: data}); got.Data != nil || got.StringData[problemKey] == "" {
-		t.Errorf("invalid Secret: %v", got)
-	}
-}
 
 // The label has a long name only in a short form.
 func TestOwnerName(t *testing.T) {

@@ -29,6 +29,8 @@ func refersTo(r *route, ref gateway.ParentReference, g *gateway.Gateway) bool {
 // times, in the order of parentRefs. The revision of the route has no effect.
 func routeParents(v view, r *route) []gateway.RouteParentStatus {
 	var all []gateway.RouteParentStatus
+	filter, reference := unknownFilter(r), unresolved(v, r)
+	listeners := map[types.NamespacedName][]listener{} // many parentRefs can have one Gateway
 	for _, ref := range r.Spec.ParentRefs {
 		name, ok := parentGateway(r, ref)
 		if !ok {
@@ -38,10 +40,13 @@ func routeParents(v view, r *route) []gateway.RouteParentStatus {
 		if !ours(v, g) {
 			continue
 		}
-		_, unattached := attach(v, r, ref, g, checkListeners(v, g))
+		if listeners[name] == nil {
+			listeners[name] = listenersOf(v, g)
+		}
+		_, unattached := attach(v, r, ref, g, listeners[name])
 		all = append(all, gateway.RouteParentStatus{ParentRef: ref, ControllerName: reconcile.GatewayController, Conditions: []metav1.Condition{
-			holds(gateway.RouteConditionAccepted, cmp.Or(unattached, unknownFilter(r)), gateway.RouteReasonAccepted, r.Generation),
-			holds(gateway.RouteConditionResolvedRefs, unresolved(v, r), gateway.RouteReasonResolvedRefs, r.Generation),
+			holds(gateway.RouteConditionAccepted, cmp.Or(unattached, filter), gateway.RouteReasonAccepted, r.Generation),
+			holds(gateway.RouteConditionResolvedRefs, reference, gateway.RouteReasonResolvedRefs, r.Generation),
 		}})
 	}
 	return all
@@ -84,8 +89,9 @@ func sameRef(r *route, a, b gateway.ParentReference) bool {
 
 // unresolved returns the first problem with a reference of a route, or nil.
 func unresolved(v view, r *route) *problem {
+	granted := grantsFor(v, r.Kind, r.Namespace)
 	for _, ref := range backends(r) {
-		if p := backendProblem(v, r, ref); p != nil {
+		if p := backendProblem(v, r, granted, ref); p != nil {
 			return p
 		}
 	}
@@ -139,10 +145,8 @@ func hostsIntersect(listener string, route []gateway.Hostname) bool {
 }
 
 // hostMatches reports whether a pattern, which may start with "*.", includes all hosts of another. The star
-// matches at least one label.
+// matches at least one label. The API server accepts only lower case.
 func hostMatches(pattern, host string) bool {
-	pattern = strings.ToLower(pattern)
-	host = strings.ToLower(host)
 	if suffix, wild := strings.CutPrefix(pattern, "*"); wild {
 		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
 	}

@@ -4,6 +4,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/internal/tagging"
@@ -25,6 +26,8 @@ type view interface {
 	service(namespace, name string) *corev1.Service
 	secret(namespace, name string) *corev1.Secret
 	namespace(name string) *corev1.Namespace
+	// selectors returns selectorsOf a Gateway.
+	selectors(*gateway.Gateway) []labels.Selector
 	// grants returns the ReferenceGrants in a namespace.
 	grants(namespace string) []*gateway.ReferenceGrant
 	// serves reports whether the API server serves a kind of routes.

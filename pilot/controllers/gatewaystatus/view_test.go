@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -63,6 +64,8 @@ func (t *table) secret(namespace, name string) *corev1.Secret {
 }
 
 func (t *table) namespace(name string) *corev1.Namespace { return one[corev1.Namespace](t, "", name) }
+
+func (t *table) selectors(g *gateway.Gateway) []labels.Selector { return selectorsOf(g) }
 
 func (t *table) grants(namespace string) []*gateway.ReferenceGrant {
 	return find[gateway.ReferenceGrant](t, namespace, nil)
