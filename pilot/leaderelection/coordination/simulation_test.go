@@ -33,6 +33,7 @@ type simWorld struct {
 	now          time.Duration
 	version      int
 	lease        *coordinationv1.Lease
+	state        leaseState    // of the lease
 	leaseSince   time.Duration // of its state
 	objects      map[string]*coordinationv1beta1.LeaseCandidate
 	processes    []*simProcess
@@ -60,7 +61,8 @@ func (w *simWorld) time() time.Time { return epoch.Add(w.now) }
 func (w *simWorld) put(l *coordinationv1.Lease) {
 	w.version++
 	l.ResourceVersion = strconv.Itoa(w.version)
-	if stateOf(l) != stateOf(w.lease) {
+	if state := stateOf(l); state != w.state {
+		w.state = state
 		w.leaseSince = w.now
 	}
 	w.lease = l
@@ -141,7 +143,7 @@ func (p *simProcess) publish() {
 // hold writes what a holder writes.
 func (p *simProcess) hold(l *coordinationv1.Lease) {
 	preferred := preferredHolder(l)
-	nominee := isNominated(l)
+	nominee := p.w.state.nominated
 	switch {
 	case nominee && p.refuses:
 		p.refusedAt = p.w.now
@@ -335,7 +337,7 @@ func (c *simCoordinator) checkStored(l *coordinationv1.Lease) {
 	holder := ptr.Deref(l.Spec.HolderIdentity, "")
 	former := ptr.Deref(w.lease.Spec.HolderIdentity, "")
 	lease := time.Duration(ptr.Deref(w.lease.Spec.LeaseDurationSeconds, 0)) * time.Second
-	if isNominated(w.lease) {
+	if w.state.nominated {
 		lease = min(lease, electionDuration)
 	}
 	if former != "" && holder != former && w.now-w.leaseSince < lease*93/100 {
@@ -459,7 +461,7 @@ func (w *simWorld) checkEnd() {
 	}
 	leader := w.process(holder)
 	switch best := w.best(able, holder); {
-	case leader == nil || !leader.alive || isNominated(w.lease):
+	case leader == nil || !leader.alive || w.state.nominated:
 		w.violate("no leader", "%q holds the lock, %s could lead", holder, best)
 	case best != holder:
 		w.violate("best leads", "%s leads, %s is better", holder, best)
