@@ -24,10 +24,10 @@ type writer struct {
 	before func() // called before the first write
 	after  func() // called after each write
 	log    harness.Log
-	fails  error // result of writes, if set
 
 	mu     sync.Mutex
 	writes []time.Time
+	fails  error // result of writes, if set
 }
 
 // newWriter returns a writer whose caches show changes after a delay.
@@ -45,6 +45,12 @@ func newWriter(t *testing.T, lag time.Duration, objects ...*corev1.ConfigMap) (*
 	return w, c
 }
 
+func (w *writer) fail(with error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fails = with
+}
+
 func (w *writer) written() []time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,13 +65,14 @@ func (w *writer) write(_ context.Context, name string) error {
 	}
 	w.mu.Lock()
 	w.writes = append(w.writes, time.Now())
+	fails := w.fails
 	w.mu.Unlock()
 	if w.before != nil {
 		w.before()
 		w.before = nil
 	}
-	if w.fails != nil {
-		return target.Answered(have, nil, w.fails, "write")
+	if fails != nil {
+		return target.Answered(have, nil, fails, "write")
 	}
 	wanted := have.DeepCopy()
 	wanted.Data = map[string]string{"data": "wanted"}
@@ -90,7 +97,7 @@ func TestTarget_CacheLag(t *testing.T) {
 		"wanted content before the write":   {before: put("wanted"), writes: []time.Duration{0}},
 		"deleted before the write":          {before: func(w *writer) { w.store.remove("a") }, writes: []time.Duration{0}},
 		"other content later":               {later: put("theirs"), writes: []time.Duration{0, 5*time.Second + lag}},
-		"AlreadyExists, and no event comes": {fails: apierrors.NewAlreadyExists(configMaps, "a"), later: func(w *writer) { w.fails = nil }, writes: []time.Duration{0, unseenLimit}},
+		"AlreadyExists, and no event comes": {fails: apierrors.NewAlreadyExists(configMaps, "a"), later: func(w *writer) { w.fail(nil) }, writes: []time.Duration{0, unseenLimit}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -98,7 +105,7 @@ func TestTarget_CacheLag(t *testing.T) {
 				if test.before != nil {
 					w.before = func() { test.before(w) }
 				}
-				w.fails = test.fails
+				w.fail(test.fails)
 				began := time.Now()
 				stop := start(t, c)
 				for i := range 120 {

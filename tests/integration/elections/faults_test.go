@@ -65,10 +65,10 @@ func TestConnections_BalancerWithStoppedServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	istio := func(c *leaderelection.Config) {
-		c.LeaseDuration = 30 * time.Second
-		c.RenewDeadline = 15 * time.Second
-		c.RetryPeriod = 7500 * time.Millisecond
+	istio := func(c *leaderelection.Config) { // two thirds of its durations
+		c.LeaseDuration = 20 * time.Second
+		c.RenewDeadline = 10 * time.Second
+		c.RetryPeriod = 5 * time.Second
 	}
 	var all []*worker
 	for _, timing := range []func(*leaderelection.Config){istio, func(*leaderelection.Config) {}} {

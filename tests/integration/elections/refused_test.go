@@ -32,6 +32,7 @@ func (x *fixture) withVerbs(pod string, verbs ...string) *rest.Config {
 
 // The elector recognizes why an API server rejects writes. Package k8sleaderelection tests what follows.
 func TestWriteRefused(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		refuse func(t *testing.T, x *fixture)
 		log    string
