@@ -32,7 +32,8 @@ func Start(t testing.TB, name string, env []string, path string, args ...string)
 	p := &Process{Name: name, cmd: exec.Command(path, args...), ended: make(chan struct{})}
 	p.cmd.Env = append([]string{"HOME=" + t.TempDir()}, env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.Out, &p.Errors
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// If a member of an orphaned process group, as under CI, is stopped while another ends, the kernel sends SIGHUP to the group.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
