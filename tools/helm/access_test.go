@@ -31,6 +31,16 @@ func TestChart_Access(t *testing.T) {
 	golden(t, filepath.Join("..", "..", "internal", "testutil", "access", "rendered.yaml"), []byte(content))
 }
 
+// The policy for the ServiceAccounts of Gateways belongs to the controller of their Deployments.
+func TestChart_AccountPolicy(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]int{"": 2, "gatewayAPI: {checkAccounts: false}": 0, "gatewayAPI: {deployment: false}": 0} {
+		if got := strings.Count(trial{values: values}.withDefaults().text(t), "\n  name: incumbent-accounts.pilot-stable.istio-system\n"); got != want {
+			t.Errorf("%s: %d objects, want %d", values, got, want)
+		}
+	}
+}
+
 func defaultsFirst(a, b string) int {
 	return strings.Compare(strings.Replace(a, "defaults", " ", 1), strings.Replace(b, "defaults", " ", 1))
 }

@@ -179,7 +179,7 @@ func TestChart_MatchesServer(t *testing.T) {
 			}
 			for key := range got {
 				kind, _, _ := strings.Cut(key, " ")
-				if want[key] == "" && slices.Contains([]string{"Lease", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind) {
+				if want[key] == "" && !strings.Contains(key, "incumbent-accounts.") && slices.Contains([]string{"Lease", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}, kind) {
 					t.Errorf("only the chart has %s", key)
 				}
 			}

@@ -149,7 +149,11 @@ func (v View) steps() ([]Step, *Problem) {
 				return nil, p
 			}
 		}
-		steps = append(steps, v.step(kind, called, document, documents[Autoscaler] != nil))
+		step := v.step(kind, called, document, documents[Autoscaler] != nil)
+		if kind == Deployment && slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == ServiceAccount && s.Problem != nil }) {
+			step.Action = Leave // its Pods would run as the account of another owner
+		}
+		steps = append(steps, step)
 	}
 	for _, overlay := range overlays {
 		if p := overlay.check(); p != nil {
