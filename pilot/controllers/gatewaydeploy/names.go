@@ -209,6 +209,19 @@ func metadata(own, infrastructure map[string]string) (objects, pods map[string]s
 	return objects, pods
 }
 
+// maxCopied bounds the labels and annotations that are copied to each object, because the comparison of an object costs 40 µs for each.
+const maxCopied = 256
+
+// crowded returns a problem if a Gateway has too many labels and annotations for the created objects, or nil.
+func crowded(gw *gateway.Gateway) *Problem {
+	labels, _ := metadata(gw.Labels, nil)
+	annotations, _ := metadata(gw.Annotations, nil)
+	if n := len(labels) + len(annotations); n > maxCopied {
+		return problemf(ReasonInvalidParameters, "%d labels and annotations of istio.io would be copied; at most %d are allowed", n, maxCopied)
+	}
+	return nil
+}
+
 // domainOf returns the part of a key before the slash, or "".
 func domainOf(key string) string {
 	domain, _, found := strings.Cut(key, "/")

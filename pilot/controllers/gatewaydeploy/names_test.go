@@ -192,6 +192,33 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// Labels and annotations are copied to all objects. Those of other domains do not count.
+func TestCrowded(t *testing.T) {
+	many := func(domain string, n int) map[string]string {
+		all := map[string]string{}
+		for i := range n {
+			all[fmt.Sprintf("%s/%d", domain, i)] = "a"
+		}
+		return all
+	}
+	for _, test := range []struct {
+		labels, annotations map[string]string
+		problem             string
+	}{
+		{many("a.istio.io", 100), many("istio.io", maxCopied-100), ""},
+		{many("example.com", 1000), many("gateway.istio.io", 1000), ""},
+		{many("istio.io", 1), many("a.istio.io", maxCopied), "257 labels and annotations"},
+	} {
+		plan := play(t, func(gw *gateway.Gateway) { gw.Labels, gw.Annotations = test.labels, test.annotations }).plan()
+		if test.problem == "" && (plan.Problem != nil || len(plan.Steps) == 0) {
+			t.Errorf("%d labels, %d annotations: %+v", len(test.labels), len(test.annotations), plan)
+		}
+		if test.problem != "" && (plan.Problem == nil || plan.Problem.Reason != ReasonInvalidParameters || !strings.Contains(plan.Problem.Message, test.problem)) {
+			t.Errorf("%d labels, %d annotations: problem %v", len(test.labels), len(test.annotations), plan.Problem)
+		}
+	}
+}
+
 func TestMetadata_OfObjects(t *testing.T) {
 	plan := play(t, func(gw *gateway.Gateway) {
 		gw.Spec.Infrastructure = &gateway.GatewayInfrastructure{

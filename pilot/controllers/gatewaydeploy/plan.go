@@ -127,7 +127,7 @@ func (v View) served() bool {
 // the deployment.
 func (v View) steps() ([]Step, *Problem) {
 	called := namesOf(v.Gateway)
-	if p := cmp.Or(called.problem(), v.labelTaken()); p != nil {
+	if p := cmp.Or(called.problem(), crowded(v.Gateway), v.labelTaken()); p != nil {
 		return nil, p
 	}
 	overlays, p := v.overlays()
