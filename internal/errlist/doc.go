@@ -1,3 +1,3 @@
-// Package errlist formats a multierror.Error in one line, for log fields and command lines. The format of
-// go-multierror has a line for each error.
+// Package errlist formats errors and other texts in one line, for log fields, Events and command lines. The format of go-multierror
+// has a line for each error.
 package errlist

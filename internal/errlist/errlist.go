@@ -21,3 +21,12 @@ func line(errs []error) string {
 	}
 	return strings.Join(texts, "; ")
 }
+
+// SingleLine returns a text on one line, and its beginning if it is longer than most bytes.
+func SingleLine(text string, most int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

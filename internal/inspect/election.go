@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -399,9 +400,5 @@ const maxText = 300
 // oneLine returns a text of another process on one line, because its writer could forge lines of the output, and its beginning if
 // it is long.
 func oneLine(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "") + "…"
-	}
-	return s
+	return errlist.SingleLine(s, maxText)
 }

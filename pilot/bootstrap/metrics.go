@@ -93,7 +93,7 @@ func (m *metrics) span(what, help string) *prometheus.HistogramVec {
 }
 
 // metrics is not a MetricsProvider, because that is global: tests run several servers in a process.
-var _ k8sleaderelection.TermObserver = (*metrics)(nil)
+var _ k8sleaderelection.Observer = (*metrics)(nil)
 
 // Phase implements Observer.
 func (m *metrics) Phase(name, from, to, reason string) {
@@ -111,10 +111,10 @@ func (m *metrics) Call(name, verb, role, result string, took time.Duration) {
 	}
 }
 
-// StatusChanged implements TermObserver.
+// StatusChanged implements Observer.
 func (m *metrics) StatusChanged(string) { m.changed() }
 
-// Term implements TermObserver.
+// Term implements Observer.
 func (m *metrics) Term(name string, began bool, reason string) {
 	change := "ended"
 	leads := 0.0

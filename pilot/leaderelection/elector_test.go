@@ -20,8 +20,11 @@ import (
 
 type silentObserver struct{ _ int }
 
-func (*silentObserver) Phase(_, _, _, _ string)                 {}
-func (*silentObserver) Call(_, _, _, _ string, _ time.Duration) {}
+func (*silentObserver) Phase(_, _, _, _ string)                                           {}
+func (*silentObserver) Call(_, _, _, _ string, _ time.Duration)                           {}
+func (*silentObserver) Term(string, bool, string)                                         {}
+func (*silentObserver) StatusChanged(string)                                              {}
+func (*silentObserver) ObserveDuration(string, k8sleaderelection.Interval, time.Duration) {}
 
 type silentWitness struct{ _ int }
 

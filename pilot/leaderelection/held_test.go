@@ -390,7 +390,10 @@ func TestHold_RejectedRenewal(t *testing.T) {
 }
 
 // blockedObserver is an Observer that does not return until it is closed.
-type blockedObserver struct{ closed chan struct{} }
+type blockedObserver struct {
+	*silentObserver
+	closed chan struct{}
+}
 
 func (b blockedObserver) Phase(_, _, _, _ string)                 { <-b.closed }
 func (b blockedObserver) Call(_, _, _, _ string, _ time.Duration) { <-b.closed }
@@ -398,7 +401,7 @@ func (b blockedObserver) Call(_, _, _, _ string, _ time.Duration) { <-b.closed }
 // The two electors of an election wait for each other, and not for an Observer.
 func TestHold_BlockedObserver(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *lockServer) {
-		b := blockedObserver{make(chan struct{})}
+		b := blockedObserver{closed: make(chan struct{})}
 		a := s.prepared(t, 2, "a", func(c *Config) { c.Observer = b })
 		a.AddRunContext(a.work)
 		a.starts(t)

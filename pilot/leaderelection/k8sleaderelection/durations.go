@@ -2,7 +2,7 @@ package k8sleaderelection
 
 import "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 
-// durations measures the intervals for a TermObserver. Each field is the begin of a running interval, or zero.
+// durations measures the intervals for the Observer. Each field is the begin of a running interval, or zero.
 type durations struct {
 	drainSince, requestedSince, handingOverSince, leaderlessSince core.Instant
 	// wantsSince is since when this candidate has a reason to request the lock.
@@ -75,7 +75,7 @@ func (s *durations) handoverSince() core.Instant {
 func (r *reporter) ended(what Interval, since *core.Instant, now core.Instant) {
 	if *since != 0 {
 		took := since.Until(now)
-		r.observeTerm(func(o TermObserver, name string) { o.ObserveDuration(name, what, took) })
+		r.observe(func(o Observer, name string) { o.ObserveDuration(name, what, took) })
 	}
 	*since = 0
 }

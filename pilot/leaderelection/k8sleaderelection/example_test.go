@@ -129,7 +129,7 @@ func (t *tracer) ObserveDuration(name string, what k8sleaderelection.Interval, t
 }
 
 // An observer can trace each term.
-func ExampleTermObserver() {
+func ExampleObserver() {
 	server := locktest.NewStore(locktest.Lease)
 	for range 2 {
 		ctx, stop := context.WithCancel(context.Background())

@@ -36,11 +36,6 @@ type Observer interface {
 	// or hand-over. role is the phase. result is ok, conflict (the lock had changed, nothing was written), refused (the
 	// API server rejected it) or unknown (no usable reply; a write may have been stored).
 	Call(name, verb, role, result string, took time.Duration)
-}
-
-// TermObserver is an optional extension of Observer.
-type TermObserver interface {
-	Observer
 	// Term is called at the begin and the end of each term. The reason of a begin is why the lock was acquired, for
 	// example lock-free.
 	Term(name string, began bool, reason string)

@@ -3,11 +3,11 @@ package k8sleaderelection
 import (
 	"context"
 	"log/slog"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
@@ -133,7 +133,7 @@ func (r *reporter) status() {
 		}
 		r.shown = leads
 	})
-	r.observeTerm(func(o TermObserver, name string) { o.StatusChanged(name) })
+	r.observe(func(o Observer, name string) { o.StatusChanged(name) })
 }
 
 // callbacks calls OnNewLeader and, in Campaign, OnStoppedLeading.
@@ -183,7 +183,7 @@ func (r *reporter) term(s *core.State, failure error) {
 	default:
 		r.termEvent(r.event, "stopped leading (%s)", why)
 	}
-	r.observeTerm(func(o TermObserver, name string) { o.Term(name, leading, string(why)) })
+	r.observe(func(o Observer, name string) { o.Term(name, leading, string(why)) })
 }
 
 // maxBrief is below the limit of 1,024 bytes for the message of an Event.
@@ -191,11 +191,7 @@ const maxBrief = 800
 
 // brief returns the text of an error on one line, short enough for an Event.
 func brief(err error) string {
-	text := strings.Join(strings.Fields(err.Error()), " ")
-	if len(text) > maxBrief {
-		text = strings.ToValidUTF8(text[:maxBrief], "") + "…"
-	}
-	return text
+	return errlist.SingleLine(err.Error(), maxBrief)
 }
 
 // briefly formats an error of the caller when its text is needed, because Error may block.
@@ -206,13 +202,6 @@ func (b briefly) String() string { return brief(b.err) }
 // observe calls the Observer, if there is one.
 func (r *reporter) observe(report func(o Observer, name string)) {
 	if o := r.le.config.Observer; o != nil {
-		r.le.hooks.Do(func() { report(o, r.le.config.Name) })
-	}
-}
-
-// observeTerm calls the Observer if it is a TermObserver.
-func (r *reporter) observeTerm(report func(o TermObserver, name string)) {
-	if o, ok := r.le.config.Observer.(TermObserver); ok {
 		r.le.hooks.Do(func() { report(o, r.le.config.Name) })
 	}
 }
@@ -289,7 +278,7 @@ func (r *reporter) witnessReleased(died time.Duration) {
 		return
 	}
 	r.log.Info("acquired the lock after the process of the former leader ended; its witness released the lock", "why", string(core.HolderDied), "releasedAfter", died)
-	r.observeTerm(func(o TermObserver, name string) { o.ObserveDuration(name, WitnessRelease, died) })
+	r.observe(func(o Observer, name string) { o.ObserveDuration(name, WitnessRelease, died) })
 }
 
 // fitness reports the result of a fitness check.

@@ -19,7 +19,7 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
-// observer is a TermObserver and a metric that records each call as a line.
+// observer is an Observer and a metric that records each call as a line.
 type observer struct {
 	lines []string
 	le    *LeaderElector

@@ -142,7 +142,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 	defer cancel()
 	var reported apirequest.Reported[string]
 	var rejected clients
-	for pause := firstRetry; ; pause = min(2*pause, maxRetry) {
+	for backoff := apirequest.Backoff(firstRetry, maxRetry); ; {
 		to, err := connect(rejected)
 		released, why := false, ""
 		if err == nil {
@@ -162,7 +162,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 		case ctx.Err() == nil && reported.Failed("release", err):
 			log.Warn("failed to release the lock of a process that has ended; retrying while its lease lasts", "err", err)
 		}
-		if apirequest.Pause(ctx, pause) != nil {
+		if apirequest.Pause(ctx, backoff.Step()) != nil {
 			log.Warn("did not release the lock of a process that has ended; its lease expires", "err", err)
 			return
 		}
