@@ -405,3 +405,25 @@ func newer[T interface {
 	o.SetResourceVersion("50")
 	return o
 }
+
+// Gateways of one namespace with an overlay that is rejected do not delay Gateways of another namespace.
+func TestNamespaces_TakeTurns(t *testing.T) {
+	controllertest.CheckTurns(t, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
+		s := controllertest.NewStub(t)
+		for _, namespace := range []string{"many", "few"} {
+			s.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		}
+		s.Put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "many", Name: "params"}, Data: map[string]string{
+			"deployment": "spec: {template: {spec: {tolerations: [" + strings.Repeat("{},", maxElements+1) + "]}}}",
+		}})
+		c, err := New(s.Client, Config{Namespace: "system", Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, s
+	}, func(s *controllertest.Stub, namespace, name string) {
+		gw := play(t, named(name), parameters("params")).Gateway
+		gw.Namespace = namespace
+		s.Put(gw)
+	})
+}

@@ -430,3 +430,15 @@ func TestReconcile_StatusFull(t *testing.T) {
 		})
 	})
 }
+
+func TestNamespaces_TakeTurns(t *testing.T) {
+	controllertest.CheckTurns(t, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
+		s := newStub(t)
+		for _, namespace := range []string{"many", "few"} {
+			s.put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+		}
+		return s.controller(Config{}), s.Stub
+	}, func(s *controllertest.Stub, namespace, name string) {
+		s.Put(&gateway.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: gateway.GatewaySpec{GatewayClassName: "istio"}})
+	})
+}

@@ -239,3 +239,14 @@ func TestReconcile_UnknownClass(t *testing.T) {
 		})
 	})
 }
+
+func TestNamespaces_TakeTurns(t *testing.T) {
+	controllertest.CheckTurns(t, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
+		s := newStub(t)
+		return s.controller(), s.Stub
+	}, func(s *controllertest.Stub, namespace, name string) {
+		i := changedIngress(func(*networkingv1.Ingress) {})
+		i.Namespace, i.Name = namespace, name
+		s.Put(i)
+	})
+}
