@@ -18,7 +18,7 @@ func (r *reporter) coordination(c *change) {
 			"Coordinate all electors of the lock or none.", "strategy", c.lock.Strategy)
 	case !r.core.Coordinated:
 		r.resolved(topicCoordinator, "lock is no longer coordinated")
-	case r.core.Uncoordinated(c.after, c.in.Now.Mono):
+	case r.core.Uncoordinated(&c.after, c.in.Now.Mono):
 		r.warnOnce(topicCoordinator, "absent", "no coordinator chooses the leader; candidates are ranked by key")
 	case before.Strategy && !after.Strategy && after.Exists && before.UID == after.UID:
 		r.warnOnce(topicStrategy, "removed", "strategy was removed from the lock, probably by istiod. Coordinate all electors of the lock or none.",

@@ -10,7 +10,7 @@ type durations struct {
 }
 
 func (s *durations) pass(r *reporter, c *change) {
-	s.wants(r.core.WantsHandover(c.after, c.in.Now.Mono), c.in.Now.Mono)
+	s.wants(r.core.WantsHandover(&c.after, c.in.Now.Mono), c.in.Now.Mono)
 	now := c.in.Now.Mono
 	before := &c.before
 	after := &c.after
@@ -85,7 +85,7 @@ func (r *reporter) ended(what Interval, since *core.Instant, now core.Instant) {
 func (r *reporter) leaderlessSince(c *change) core.Instant {
 	now := c.in.Now.Mono
 	s := &c.after
-	switch until := r.core.ActsUntil(*s); {
+	switch until := r.core.ActsUntil(s); {
 	case s.Known == core.Unread || now < until:
 		return 0
 	case until == 0:

@@ -58,7 +58,7 @@ func (r *reporter) handover(c *change) {
 	if c.action.Op == core.Acquire {
 		r.claim = c.action.Why
 		r.displaced = c.after.Snap.Record.Holder
-		if r.core.IsNominee(c.after) {
+		if r.core.IsNominee(&c.after) {
 			r.claim = core.Nominated
 		}
 	}

@@ -297,12 +297,12 @@ func (l *loop) publish(c *change) {
 	v := view{
 		status: Status{
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: l.publicTerm, Known: s.Known != core.Unread,
-			Object: l.base.Object, Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(*s, c.in.Now.Mono), Rejected: l.rejected,
+			Object: l.base.Object, Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
 		},
 		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
 	}
 	if s.Snap.Exists && s.Snap.Content == record.Readable {
-		v.showRecord(s, l.core.ActsUntil(*s))
+		v.showRecord(s, l.core.ActsUntil(s))
 	}
 	old := l.le.view.Load()
 	if *old == v {

@@ -103,7 +103,7 @@ func (l *loop) informWitness(c *change) {
 		w.Remove(l.witnessed)
 		l.witnessed = WitnessedTerm{}
 	}
-	if t, acting := l.core.Acting(c.after); acting {
+	if t, acting := l.core.Acting(&c.after); acting {
 		if l.witnessed = l.witnessedTerm(t); l.witnessed != (WitnessedTerm{}) {
 			w.Register(l.witnessed)
 		}

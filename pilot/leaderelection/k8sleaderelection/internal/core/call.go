@@ -22,7 +22,7 @@ func (c Call) Succeeded(in Input) bool {
 // usefulUntil returns until when the answer of a call that is sent now is of use. A slow answer is not a dead connection, so
 // a leader waits until its validity ends. It reads for half of that time, so that a write can follow, unless the read may show
 // that a renewal was stored. It reads for a third if it can renew without the answer.
-func (c Config) usefulUntil(s State, op Op, now ClockReading) Instant {
+func (c Config) usefulUntil(s *State, op Op, now ClockReading) Instant {
 	switch {
 	case s.Phase == Releasing:
 		return s.Drain.Until
@@ -37,7 +37,7 @@ func (c Config) usefulUntil(s State, op Op, now ClockReading) Instant {
 }
 
 // decideFlight returns until when the call in flight is of use. The loop cancels it then, and its reply is Unknown.
-func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
+func (c Config) decideFlight(s *State, now ClockReading, a Action) Action {
 	a.Until = s.Flight.Until
 	soon := s.Flight.Sent.Mono.After(c.Retry / 2) // a nominee has only a RetryPeriod
 	switch ending := c.awaitsEnd(s); {
@@ -48,9 +48,9 @@ func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 		a.Until = min(a.Until, soon)
 	}
 	if c.superseded(s) {
-		next := s
+		next := *s
 		next.Flight = Call{}
-		if b := c.decide(next, now); b.Op == NoOp {
+		if b := c.decide(&next, now); b.Op == NoOp {
 			a = a.wake(b.Wake)
 		} else {
 			a.Until = min(a.Until, soon)
@@ -63,20 +63,20 @@ func (c Config) decideFlight(s State, now ClockReading, a Action) Action {
 }
 
 // awaitsEnd reports whether only the call in flight keeps the elector from its end.
-func (c Config) awaitsEnd(s State) bool {
+func (c Config) awaitsEnd(s *State) bool {
 	return s.Stopping && (s.Phase == Following || s.Phase == Settling || s.Phase == Draining && s.Drain.Overdue)
 }
 
 // superseded reports whether the answer of the call in flight shows nothing new. An own acquisition that is stored needs its
 // reply: only that has the version of its first write.
-func (c Config) superseded(s State) bool {
+func (c Config) superseded(s *State) bool {
 	stored := s.Flight.Op == Acquire && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap)
 	return s.changedSince(s.Flight) && !stored
 }
 
 // changedSince reports whether the lock is known to have changed since the call was sent, so that a write of the call can not
 // be stored any more. A creation can, if the lock was deleted again.
-func (s State) changedSince(call Call) bool {
+func (s *State) changedSince(call Call) bool {
 	guarded := s.Snap.Exists || !call.Creates
 	return s.Known == Current && s.Learned != call.Learned && (call.Op == Read || guarded && s.Snap.Version != call.Base)
 }

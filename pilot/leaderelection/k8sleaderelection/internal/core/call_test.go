@@ -26,7 +26,7 @@ func TestUsefulUntil(t *testing.T) {
 		"release":                              {ours(mine, Releasing), Release, 10},
 		"read in the time for a release":       {ours(mine, Releasing), Read, 10},
 	} {
-		if got := c.usefulUntil(x.s, x.op, moment(2e9)); got != seconds(x.want) {
+		if got := c.usefulUntil(&x.s, x.op, moment(2e9)); got != seconds(x.want) {
 			t.Errorf("%s: %v", name, testNow.Mono.Until(got))
 		}
 	}
@@ -35,7 +35,7 @@ func TestUsefulUntil(t *testing.T) {
 // A call in flight ends early if a more important one waits for it.
 func TestDecideFlight(t *testing.T) {
 	c := testConfig()
-	learned := func(s State, snap Snapshot) State { return c.observe(s, later(0.5, snap)) } // by a watch event during the call
+	learned := func(s State, snap Snapshot) State { return c.observe(&s, later(0.5, snap)) } // by a watch event during the call
 	stopped := func(s State) State { s.Stopping = true; return s }
 	follower := seenAt(0, lock("equal"))
 	mine := ours(seenAt(3, lock("mine")), Leading)
@@ -69,7 +69,7 @@ func TestDecideFlight(t *testing.T) {
 	} {
 		x.s.Flight.Until = seconds(9)
 		want := seconds(x.want) // 1: half a RetryPeriod, 5: half of RenewDeadline
-		a := c.decide(x.s, moment(5e8))
+		a := c.decide(&x.s, moment(5e8))
 		if a.Op != NoOp || a.Until != want || a.Wake > want {
 			t.Errorf("%s: until %v, wake in %v", name, testNow.Mono.Until(a.Until), testNow.Mono.Until(a.Wake))
 		}

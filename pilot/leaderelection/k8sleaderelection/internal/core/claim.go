@@ -44,10 +44,10 @@ type BackOff struct {
 }
 
 // observeClaim records until when earlier holders may act, and whether this candidate was displaced.
-func (c Config) observeClaim(s State, v sighting) Claim {
+func (c Config) observeClaim(s *State, v sighting) Claim {
 	claim := s.Claim
 	if s.Known != Unread && v.changed {
-		claim = c.displaced(s, v)
+		claim = c.displaced(*s, v)
 	}
 	if s.Known == Current && c.coolDownEnds(s) <= v.at {
 		claim.BackOff.CoolDown = 0
@@ -73,20 +73,20 @@ func (c Config) displaced(s State, v sighting) Claim {
 		s.Earlier.Until = s.Earlier.Away.Prior
 		s.Earlier.Away = Away{}
 	}
-	if until := c.displacedActsUntil(s, v); until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
+	if until := c.displacedActsUntil(&s, v); until > s.Earlier.Until && !next.Exists && s.Snap.Acting() {
 		s.Earlier.Away = Away{Holder: s.Snap.Record.Holder, Prior: s.Earlier.Until, Until: until}
 		s.Earlier.Until = until
 	} else {
 		s.Claim = s.addEarlier(until)
 	}
 	if s.Snap.Held() && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap) && next.Held() {
-		s.Displaced = c.displacement(s, next, v.at)
+		s.Displaced = c.displacement(&s, next, v.at)
 	}
 	return s.Claim
 }
 
 // displacedActsUntil returns until when the holder that v displaced may act. Zero: it does not act.
-func (c Config) displacedActsUntil(s State, v sighting) Instant {
+func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 	next := v.Snapshot
 	if !next.Held() && next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions {
 		// It missed the last term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
@@ -137,7 +137,7 @@ func (c Config) endedWell(a, b Snapshot) bool {
 
 // displacement returns Displaced after next displaced this candidate. Two candidates with different defaults
 // outrank each other. Without a pause they would alternate.
-func (c Config) displacement(s State, next Snapshot, now Instant) Displaced {
+func (c Config) displacement(s *State, next Snapshot, now Instant) Displaced {
 	d := s.Displaced
 	if s.Phase == Leading {
 		d.Times = 0
@@ -168,7 +168,7 @@ func (c Config) preemptPause(n uint8) time.Duration {
 }
 
 // mayActUntil returns the last instant at which the recorded holder may act. Zero: it does not act.
-func (c Config) mayActUntil(s State) Instant {
+func (c Config) mayActUntil(s *State) Instant {
 	snap := s.Snap
 	switch mine := snap.Record.Holder == c.Self; {
 	case snap.Exists && snap.Content == record.Unreadable:
@@ -184,7 +184,7 @@ func (c Config) mayActUntil(s State) Instant {
 }
 
 // settledAt returns the earliest time at which this candidate may act if it acquired the lock now.
-func (c Config) settledAt(s State) Instant {
+func (c Config) settledAt(s *State) Instant {
 	if c.Immediate && s.Snap.Held() && !hasFormer(s.Snap, c.Self) {
 		return 0
 	}
@@ -194,13 +194,13 @@ func (c Config) settledAt(s State) Instant {
 // claimed records the end of settling when the acquiring write is sent, because a watch event of this write may arrive before
 // its reply. Even if the write fails, the holders may act until then.
 func (c Config) claimed(s State) Claim {
-	s.Earlier.SettleAt = c.settledAt(s)
+	s.Earlier.SettleAt = c.settledAt(&s)
 	s.Earlier.Until = max(s.Earlier.Until, s.Earlier.SettleAt)
 	return s.Claim
 }
 
 // decideClaim acquires the lock if that is allowed, and otherwise waits.
-func (c Config) decideClaim(s State, now ClockReading, a Action) Action {
+func (c Config) decideClaim(s *State, now ClockReading, a Action) Action {
 	at, why := c.earliestAcquire(s, now.Mono)
 	switch {
 	case at > now.Mono:
@@ -216,7 +216,7 @@ func (c Config) decideClaim(s State, now ClockReading, a Action) Action {
 
 // decideWaiting waits until the lock may be acquired. Without a watch, or while there is a holder whose expiry matters, it also
 // polls.
-func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, why Reason) Action {
+func (c Config) decideWaiting(s *State, now ClockReading, a Action, at Instant, why Reason) Action {
 	if !s.Watch || s.Snap.Held() && why != BarredFromLock {
 		if now.Mono >= s.PollAt {
 			return c.read(s, now, a, Polling)
@@ -235,7 +235,7 @@ func (c Config) decideWaiting(s State, now ClockReading, a Action, at Instant, w
 
 // earliestAcquire returns the earliest time at which this candidate acquires the lock, and the reason why
 // it may or must wait.
-func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
+func (c Config) earliestAcquire(s *State, now Instant) (at Instant, why Reason) {
 	if at, why = c.claimTime(s, now); why == Reclaimed {
 		return at, why
 	}
@@ -243,7 +243,7 @@ func (c Config) earliestAcquire(s State, now Instant) (at Instant, why Reason) {
 }
 
 // claimTime is earliestAcquire without the turns of equal candidates.
-func (c Config) claimTime(s State, now Instant) (at Instant, why Reason) {
+func (c Config) claimTime(s *State, now Instant) (at Instant, why Reason) {
 	switch {
 	case s.Barred:
 		return Never, BarredFromLock
@@ -266,7 +266,7 @@ func (c Config) claimTime(s State, now Instant) (at Instant, why Reason) {
 }
 
 // acquireTime returns the earliest time to acquire the lock and the reason.
-func (c Config) acquireTime(s State) (Instant, Reason) {
+func (c Config) acquireTime(s *State) (Instant, Reason) {
 	snap := s.Snap
 	switch {
 	case !snap.Exists:
@@ -292,7 +292,7 @@ func (c Config) acquireTime(s State) (Instant, Reason) {
 
 // coordinatedAcquireTime adjusts the time of acquireTime in a coordinated election. An uncoordinated candidate
 // leaves a lease for the preferred candidate.
-func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant, Reason) {
+func (c Config) coordinatedAcquireTime(s *State, at Instant, why Reason) (Instant, Reason) {
 	switch uncoordinated := c.uncoordinatedTime(s); {
 	case why == Reclaimed:
 	case !c.Coordinated && why == Free && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self:
@@ -305,13 +305,13 @@ func (c Config) coordinatedAcquireTime(s State, at Instant, why Reason) (Instant
 
 // freeAcquireTime returns when a free lock may be acquired. A candidate that would have to settle waits for a
 // RetryPeriod, because the leader of a deleted lock only has to drain. Lower ranks wait for the rank delay.
-func (c Config) freeAcquireTime(s State) Instant {
+func (c Config) freeAcquireTime(s *State) Instant {
 	return c.withRankDelay(s, max(s.Since.Record, min(s.Since.Record.After(c.Retry), c.settledAt(s))))
 }
 
 // withRankDelay delays an event that all candidates react to, so that the highest rank acts first. In a herd, the
 // candidates of the highest rank need more time, because they take turns.
-func (c Config) withRankDelay(s State, at Instant) Instant {
+func (c Config) withRankDelay(s *State, at Instant) Instant {
 	if c.isHighestRank(s) {
 		return at
 	}
@@ -319,14 +319,14 @@ func (c Config) withRankDelay(s State, at Instant) Instant {
 }
 
 // BackingOff reports whether this candidate does not campaign after a step-down.
-func (c Config) BackingOff(s State, now Instant) bool { return now < c.backOffEnds(s) }
+func (c Config) BackingOff(s *State, now Instant) bool { return now < c.backOffEnds(s) }
 
 // backOffEnds returns when this candidate campaigns again.
-func (c Config) backOffEnds(s State) Instant { return max(s.BackOff.Until, c.coolDownEnds(s)) }
+func (c Config) backOffEnds(s *State) Instant { return max(s.BackOff.Until, c.coolDownEnds(s)) }
 
 // coolDownEnds returns the end of the cool-down. An operator may have requested one from each candidate. So it ends after the
 // lock was free or expired for a lease. It does not begin again with the next holder: see observeClaim.
-func (c Config) coolDownEnds(s State) Instant {
+func (c Config) coolDownEnds(s *State) Instant {
 	idle := s.Since.Idle
 	if !s.Snap.Idle() {
 		idle = c.ExpiresAt(s)
@@ -335,14 +335,14 @@ func (c Config) coolDownEnds(s State) Instant {
 }
 
 // IsNominee reports whether another process wrote this candidate as holder, and the record is unchanged since.
-func (c Config) IsNominee(s State) bool {
+func (c Config) IsNominee(s *State) bool {
 	return s.Snap.Nominated() && s.Snap.Record.Holder == c.Self && !s.Own.Duplicate
 }
 
 // unrequestedNomination reports whether another process wrote this candidate as holder although it sent no
 // request or does not want the lock now. A coordinator names candidates without a request. An unfit candidate
 // releases the lock again.
-func (c Config) unrequestedNomination(s State, now Instant) bool {
+func (c Config) unrequestedNomination(s *State, now Instant) bool {
 	named := c.Coordinated && !c.transferred(s)
 	unwanted := named && now < c.backOffEnds(s) || !named && !s.Requesting.Wanted && !c.transferred(s)
 	return c.IsNominee(s) && (s.Unfit || s.Barred || unwanted)
@@ -350,7 +350,7 @@ func (c Config) unrequestedNomination(s State, now Instant) bool {
 
 // claim returns the write that begins a term. It has the own marker only if this candidate may act after its
 // acknowledgement.
-func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
+func (c Config) claim(s *State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
 	stamp := c.ownStamp(s, now.Wall)
 	act := now.Mono >= c.settledAt(s)
@@ -366,7 +366,7 @@ func (c Config) claim(s State, now ClockReading) (Record, Annotations) {
 
 // nextTransition returns the transitions of a new term. A new object begins at 0, and an object without a
 // record at 1, as with client-go and istiod. If the record was removed, the last readable number counts.
-func (s Sight) nextTransition() int {
+func (s *Sight) nextTransition() int {
 	if !s.Snap.Exists {
 		return 0
 	}

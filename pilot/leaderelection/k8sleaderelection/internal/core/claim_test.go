@@ -22,7 +22,7 @@ func TestObserve_FormerMarker(t *testing.T) {
 		"own name, other writer": {lock("mine, unmarked"), lock("mine, unmarked", newer, marked("b", 2)), 10 + 15},
 		"deleted lock":           {lock("absent"), lock("equal, unmarked", deleted, newer, marked("c", 2)), 0},
 	} {
-		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
+		s := c.observe(new(follower(c, x.before, "stable")), later(10, x.next))
 		want := Instant(0)
 		if x.until > 0 {
 			want = seconds(x.until)
@@ -35,10 +35,10 @@ func TestObserve_FormerMarker(t *testing.T) {
 	// make its record an own one.
 	s := follower(c, lock("free"), "stable")
 	s.Own.Stamps[0] = 7e6
-	if got := c.observe(s, later(1, lock("mine, other's marker", newer))); got.Earlier.Until != 0 {
+	if got := c.observe(&s, later(1, lock("mine, other's marker", newer))); got.Earlier.Until != 0 {
 		t.Errorf("own write: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
-	if got := c.observe(s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
+	if got := c.observe(&s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
 		t.Errorf("write of a peer with an own stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
 	}
 }
@@ -69,7 +69,7 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		"nominated, deleted":   {nominee, gone, ranOn + 1},
 		"nominated, recreated": {nominee, lock("equal", newer, recreation, to("c", 0), marked("c", 0)), ranOn + 1},
 	} {
-		s := c.observe(follower(c, x.before, "stable"), later(10, x.next))
+		s := c.observe(new(follower(c, x.before, "stable")), later(10, x.next))
 		want := Instant(0)
 		if x.until > 0 {
 			want = seconds(x.until)
@@ -82,7 +82,7 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		}
 	}
 	c.PeerGrace = 7 * time.Second
-	if s := c.observe(follower(c, nominee, "stable"), later(10, gone)); s.Earlier.Until != seconds(ranOn+1+7) {
+	if s := c.observe(new(follower(c, nominee, "stable")), later(10, gone)); s.Earlier.Until != seconds(ranOn+1+7) {
 		t.Errorf("nominee that may be a peer: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 }
@@ -124,7 +124,7 @@ func TestObserve_Displaced(t *testing.T) {
 		if x.change != nil {
 			x.change(&s)
 		}
-		s = c.observe(s, later(0, x.next))
+		s = c.observe(&s, later(0, x.next))
 		want := Instant(0)
 		if x.wait > 0 {
 			want = seconds(x.wait)
@@ -196,11 +196,11 @@ func TestMayActUntil(t *testing.T) {
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
-		if got := c.mayActUntil(s); got != want {
+		if got := c.mayActUntil(&s); got != want {
 			t.Errorf("%s: until %v, want %v", name, testNow.Mono.Until(got), testNow.Mono.Until(want))
 		}
-		if s.Earlier.Until = seconds(17); c.settledAt(s) != max(want, seconds(17)) {
-			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(s)))
+		if s.Earlier.Until = seconds(17); c.settledAt(&s) != max(want, seconds(17)) {
+			t.Errorf("%s: settled in %v", name, testNow.Mono.Until(c.settledAt(&s)))
 		}
 	}
 	// As with Istio's elector, a candidate that preempts a holder acts immediately. Otherwise it settles.
@@ -208,7 +208,7 @@ func TestMayActUntil(t *testing.T) {
 	for name, want := range map[string]Instant{"lower": 0, "free": seconds(17), "peer, marker left": seconds(20)} {
 		s := seenAt(0, lock(name))
 		s.Earlier.Until = seconds(17)
-		if got := c.settledAt(s); got != want {
+		if got := c.settledAt(&s); got != want {
 			t.Errorf("immediate, %s: settled in %v", name, testNow.Mono.Until(got))
 		}
 	}
@@ -242,7 +242,7 @@ func TestFollower_Waits(t *testing.T) {
 		if s.Count = 3; x.change != nil {
 			x.change(&c, &s)
 		}
-		x.want.check(t, name, c.decide(s, testNow))
+		x.want.check(t, name, c.decide(&s, testNow))
 	}
 }
 
@@ -263,6 +263,6 @@ func TestNominee_Unrequested(t *testing.T) {
 	} {
 		s := seenAt(0, lock(x.lock))
 		x.change(&s)
-		x.want.check(t, name, testConfig().decide(s, testNow))
+		x.want.check(t, name, testConfig().decide(&s, testNow))
 	}
 }

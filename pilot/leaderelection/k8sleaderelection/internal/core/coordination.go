@@ -27,7 +27,7 @@ type Coordination struct {
 }
 
 // observeCoordination processes nominations and preferences of a coordinator.
-func (c Config) observeCoordination(s State, v sighting) Coordination {
+func (c Config) observeCoordination(s *State, v sighting) Coordination {
 	o := s.Coordination
 	if v.Preferred != s.Snap.Preferred {
 		o.GiveWay = v.Held() && v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)
@@ -37,25 +37,25 @@ func (c Config) observeCoordination(s State, v sighting) Coordination {
 }
 
 // followsCoordinator reports whether strategy and preference count. Strangers can write both.
-func (c Config) followsCoordinator(s State) bool {
+func (c Config) followsCoordinator(s *State) bool {
 	return s.Snap.Strategy && !s.Absent && (c.Coordinated || s.CoordinatorSeen)
 }
 
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
 // hold takes precedence. A preference ends one term only, so it does not count if it is older than the term.
-func (c Config) prefersOther(s State, now Instant) bool {
+func (c Config) prefersOther(s *State, now Instant) bool {
 	return s.GiveWay && c.followsCoordinator(s) && s.Snap.Preferred != "" && s.Snap.Preferred != c.Self && now >= s.holdEnds() && !s.Failed.include(s.Snap.Preferred, now)
 }
 
 // unprefers reports whether a holder removes the preference, because the preferred candidate did not acquire
 // the lock in time.
-func (c Config) unprefers(s State, now Instant) bool {
+func (c Config) unprefers(s *State, now Instant) bool {
 	return s.Snap.Preferred != "" && s.Phase < Draining && now >= s.Since.Preferred.After(preferenceTime)
 }
 
 // uncoordinatedTime returns when a candidate in a coordinated election may act as without a coordinator,
 // because the coordinator is absent or does not act.
-func (c Config) uncoordinatedTime(s State) Instant {
+func (c Config) uncoordinatedTime(s *State) Instant {
 	if !c.Coordinated || s.Absent {
 		return 0
 	}
@@ -68,6 +68,6 @@ func (c Config) uncoordinatedTime(s State) Instant {
 
 // Uncoordinated reports whether a candidate in a coordinated election acts as without a coordinator now. For a
 // leader, only a Coordinator input counts.
-func (c Config) Uncoordinated(s State, now Instant) bool {
+func (c Config) Uncoordinated(s *State, now Instant) bool {
 	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedTime(s)
 }

@@ -8,6 +8,9 @@
 //   - advance makes the phase changes that follow.
 //   - decide returns the action. It reads only its arguments.
 //
+// A State has more than a kilobyte. So a function that only reads a State gets a pointer. A function that returns a State
+// changes its own copy.
+//
 // Each part calls the topics, in the order that step.go states. The file of a topic has a part of State, what the
 // topic learns from an input, what it decides, and tests:
 //

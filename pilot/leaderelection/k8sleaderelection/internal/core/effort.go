@@ -58,7 +58,7 @@ func (c Config) replied(s State, in Input) State {
 		if (call.Op == Read || call.Op == Renew) && s.Known == StaleGap && !call.BeforeGap {
 			s.Known = Stale
 		}
-		s = c.observe(s, in)
+		s = c.observe(&s, in)
 	}
 	return c.acknowledged(s, call, in)
 }
@@ -80,9 +80,9 @@ func (c Config) failed(s State, call Call, in Input) State {
 			e.Fails = max(e.Fails, 1) // the first conflict was a rejection too
 		}
 		e.Fails = min(e.Fails+1, maxFails)
-		wait := c.pause(s, call.Op, e.Fails, in)
+		wait := c.pause(&s, call.Op, e.Fails, in)
 		if in.Result == Refused {
-			wait = max(wait, min(in.RetryAfter, c.longestPause(s, call.Op, now)))
+			wait = max(wait, min(in.RetryAfter, c.longestPause(&s, call.Op, now)))
 		}
 		e.Next = now.After(wait)
 	}
@@ -91,7 +91,7 @@ func (c Config) failed(s State, call Call, in Input) State {
 		return s // the knowledge of the lock is not affected
 	}
 	if in.Result != Conflict {
-		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(s, Read, 1, in)))
+		s.Effort.Reads.Next = max(s.Effort.Reads.Next, now.After(c.pause(&s, Read, 1, in)))
 	}
 	if s.Known == Current && !s.changedSince(call) {
 		s.Known = Stale
@@ -116,10 +116,10 @@ func (c Config) conflicted(s State, call Call, in Input) State {
 	case e.Conflicts == 1 && call.Op == SendRequest:
 		s.Requesting.NotBefore = 0 // it met a renewal, which is not an answer
 	case e.Conflicts > 1 && (s.Phase != Following || s.Watch):
-		e.Next = in.Now.Mono.After(c.pause(s, Read, e.Conflicts-1, in))
+		e.Next = in.Now.Mono.After(c.pause(&s, Read, e.Conflicts-1, in))
 	}
 	if s.Phase == Following && (s.Watch || e.Conflicts > 1) {
-		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(s, Read, max(1, e.Conflicts-1), in)))
+		s.Effort.Reads.Next = max(s.Effort.Reads.Next, in.Now.Mono.After(c.pause(&s, Read, max(1, e.Conflicts-1), in)))
 	}
 	return s
 }
@@ -129,7 +129,7 @@ const maxFails = 12
 
 // pause returns the wait after this number of failures in a row. Reads, and writes of a term that could be
 // lost, wait a sixteenth to a whole RetryPeriod. Other writes wait up to a lease.
-func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
+func (c Config) pause(s *State, op Op, fails uint8, in Input) time.Duration {
 	wait := c.Retry / 16
 	switch {
 	case op == Read:
@@ -143,7 +143,7 @@ func (c Config) pause(s State, op Op, fails uint8, in Input) time.Duration {
 	return wait - wait/4*time.Duration(in.Jitter)/256
 }
 
-func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
+func (c Config) longestPause(s *State, op Op, now Instant) time.Duration {
 	if op == Read || c.mayLoseTerm(s, now) {
 		return c.Retry
 	}
@@ -152,13 +152,13 @@ func (c Config) longestPause(s State, op Op, now Instant) time.Duration {
 
 // mayLoseTerm reports whether a failed write can cost the term: the candidate leads or drains, or it settles
 // and its lease has not expired.
-func (c Config) mayLoseTerm(s State, now Instant) bool {
+func (c Config) mayLoseTerm(s *State, now Instant) bool {
 	return s.Phase == Leading || s.Phase == Draining || s.Phase == Releasing || s.Phase == Settling && now < c.ExpiresAt(s)
 }
 
 // withoutPauses removes the pauses of a nominee, which has only one RetryPeriod to acquire the lock.
 func (c Config) withoutPauses(s State) State {
-	if c.IsNominee(s) {
+	if c.IsNominee(&s) {
 		s.Effort.Reads.Next = 0
 		s.Effort.Writes.Next = 0
 	}

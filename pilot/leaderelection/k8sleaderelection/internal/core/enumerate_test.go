@@ -141,7 +141,7 @@ func (c Config) enumerate(t *testing.T, snap Snapshot) transitions {
 		}
 		visited++
 		settled := found.follow(c, *s)
-		a := c.decide(settled, testNow)
+		a := c.decide(&settled, testNow)
 		if why := c.wrong(settled, a); why != "" {
 			t.Errorf("%s\nbefore: %+v\nstate:  %+v\naction: %+v", why, *s, settled, a)
 		}
@@ -220,15 +220,15 @@ func (c Config) wrongWrite(s State, a Action) string {
 		return "a write with the wrong holder"
 	case a.Record.Renewed == s.Snap.Record.Renewed:
 		return "a write that changes nothing"
-	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedTime(s):
+	case a.Op == Acquire && c.Coordinated && !mine && testNow.Mono < c.uncoordinatedTime(&s):
 		return "acquired without being named"
 	case a.Op == Acquire && s.Unfit && s.Phase == Following:
 		return "an unfit candidate campaigns"
 	case a.Op == Acquire && s.Phase != Following, a.Op == Acquire && s.Running:
 		return "a term begins in the wrong state"
-	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(s):
+	case a.Op == Acquire && marked && testNow.Mono < c.settledAt(&s):
 		return "a marker while an earlier holder may act"
-	case a.Op == Renew && !c.ownsTerm(s):
+	case a.Op == Renew && !c.ownsTerm(&s):
 		return "a renewal of another term"
 	case a.Op == Renew && s.Phase == Settling && marked && !s.Marked && testNow.Mono < s.Earlier.SettleAt:
 		return "a marker while settling"
@@ -273,7 +273,7 @@ func (c Config) enumerateCoordinated(t *testing.T, snap Snapshot) transitions {
 func (c Config) wrongAsk(s State, a Action) string {
 	r := a.Annotations.Request
 	switch {
-	case c.Coordinated && testNow.Mono < c.uncoordinatedTime(s):
+	case c.Coordinated && testNow.Mono < c.uncoordinatedTime(&s):
 		return "a request in a coordinated election"
 	case s.Phase != Following || a.Record != s.Snap.Record || a.Annotations.Marker != s.Snap.Annotations.Marker:
 		return "a request that changes more than the request"
@@ -292,11 +292,11 @@ func (c Config) wrongAsk(s State, a Action) string {
 }
 
 func (c Config) wrongHandOver(s State, a Action) string {
-	r := c.handoverTarget(s, testNow.Mono)
+	r := c.handoverTarget(&s, testNow.Mono)
 	switch {
 	case r.Identity == "" || !c.Coordinated && r != s.Snap.Annotations.Request || r != s.Snap.Annotations.Request && r.Identity != s.Snap.Preferred:
 		return "a handover to the wrong candidate"
-	case s.Phase != Releasing || s.Running || !c.ownsTerm(s):
+	case s.Phase != Releasing || s.Running || !c.ownsTerm(&s):
 		return "a handover of another record, or before the drain"
 	case a.Record.Holder != r.Identity || a.Record.Key != r.Key || a.Annotations.Nominated != Nomination{Identity: r.Identity, Transitions: a.Record.Transitions} ||
 		a.Annotations.Marker != Marker{} || a.Annotations.Request != Request{}:

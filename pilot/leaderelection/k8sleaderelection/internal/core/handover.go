@@ -39,7 +39,7 @@ const maxRequestSeconds = 3600
 const requestLengths = 32
 
 // observeHandover processes the answer of the leader, or its absence, and the end of a nomination.
-func (c Config) observeHandover(s State, v sighting) Handover {
+func (c Config) observeHandover(s *State, v sighting) Handover {
 	h := s.Handover
 	if s.Known != Unread && v.changed {
 		h.Failed = c.failedNominees(s, v.Snapshot, v.at)
@@ -51,7 +51,7 @@ func (c Config) observeHandover(s State, v sighting) Handover {
 // ignoredTime returns the time during which the holder renewed instead of answering. Another term, another marker
 // or an answer resets it. AcquireTime distinguishes terms at the maximum of transitions. Requests of other
 // challengers and expired requests do not count.
-func (c Config) ignoredTime(s State, v sighting) time.Duration {
+func (c Config) ignoredTime(s *State, v sighting) time.Duration {
 	was := s.Snap
 	r := v.Annotations.Request
 	if !v.Acting() || !record.SameHolder(was, v.Snapshot) || was.Annotations.Marker != v.Annotations.Marker || was.Record.Acquired != v.Record.Acquired || v.Version < was.Version ||
@@ -68,19 +68,19 @@ func (c Config) ignoredTime(s State, v sighting) time.Duration {
 
 // requested reports whether the leader has to process a request: it is accepted, or neither refused nor
 // expired.
-func (s Sight) requested(now Instant) bool {
+func (s *Sight) requested(now Instant) bool {
 	r := s.Snap.Annotations.Request
 	return s.Snap.Addressed() && (r.Accepted || r.Refused == "" && now < s.requestEnds())
 }
 
 // requestEnds returns the expiry of the request, counted from when it was first seen.
-func (s Sight) requestEnds() Instant {
+func (s *Sight) requestEnds() Instant {
 	seconds := min(max(s.Snap.Annotations.Request.Seconds, 0), maxRequestSeconds)
 	return s.Since.Request.After(time.Duration(seconds) * time.Second)
 }
 
 // acceptsRequests reports whether the holder is a leader that hands over on request.
-func (c Config) acceptsRequests(s State) bool {
+func (c Config) acceptsRequests(s *State) bool {
 	return s.Snap.Acting() && s.Snap.Annotations.Marker.Handover && s.Snap.Record.Holder != c.Self && !c.ignoresRequests(s)
 }
 
@@ -92,7 +92,7 @@ func (c Config) acceptsRequests(s State) bool {
 // request. An incumbent leader that renews also answers, at the latest after its Patience. After accepting, it
 // stops renewing at its StopLimit. If the holder is an incumbent leader nevertheless, it loses its term early:
 // the challenger preempts it and settles.
-func (c Config) ignoresRequests(s State) bool {
+func (c Config) ignoresRequests(s *State) bool {
 	longest := c.lease(s.Snap.Record)
 	if s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted {
 		longest += c.StopLimit
@@ -102,19 +102,19 @@ func (c Config) ignoresRequests(s State) bool {
 
 // mayRequest reports whether there is a reason to request a handover: higher rank without a hold, or an unfit
 // leader.
-func (c Config) mayRequest(s State, now Instant) bool {
+func (c Config) mayRequest(s *State, now Instant) bool {
 	return c.acceptsRequests(s) && !s.Unfit && !s.Barred && now >= c.uncoordinatedTime(s) &&
 		(s.Snap.Annotations.Marker.Unfit || !c.External && c.outranks(s) && now >= s.holdEnds())
 }
 
 // WantsHandover is mayRequest for reports. It is also true if a request waits for its turn or was refused.
-func (c Config) WantsHandover(s State, now Instant) bool {
+func (c Config) WantsHandover(s *State, now Instant) bool {
 	return s.Phase == Following && c.mayRequest(s, now)
 }
 
 // decideRequest sends a handover request and waits for the handover. A challenger with a pending request also
 // polls, because its watch may be late and a nominee has only a RetryPeriod.
-func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
+func (c Config) decideRequest(s *State, now ClockReading, a Action) Action {
 	at := max(c.requestTime(s, now.Mono).After(c.turn(s)), s.Effort.Requests.Next)
 	if at <= now.Mono {
 		annotations := s.Snap.Annotations
@@ -134,7 +134,7 @@ func (c Config) decideRequest(s State, now ClockReading, a Action) Action {
 
 // answerPoll returns how often a challenger polls for the answer. If the renewal of the leader is overdue, it
 // cannot answer, and the poll is less frequent.
-func (c Config) answerPoll(s State, now ClockReading) time.Duration {
+func (c Config) answerPoll(s *State, now ClockReading) time.Duration {
 	switch overdue := now.Mono >= s.Since.Record.After(2*c.Retry); {
 	case !s.Watch:
 		return c.Retry / 4
@@ -146,7 +146,7 @@ func (c Config) answerPoll(s State, now ClockReading) time.Duration {
 
 // requestTime returns the earliest time for an own request: not while the own one, one of an operator, or one
 // of equal or higher rank is pending.
-func (c Config) requestTime(s State, now Instant) Instant {
+func (c Config) requestTime(s *State, now Instant) Instant {
 	r := s.Snap.Annotations.Request
 	if s.requested(now) && (r.Identity == c.Self || r.Reason == record.ForOperator || !c.Ranked || !Outranks(c.Key, r.Key, s.Default)) {
 		if r.Accepted {
@@ -158,7 +158,7 @@ func (c Config) requestTime(s State, now Instant) Instant {
 }
 
 // reasonToRequest returns when the reason for a request began.
-func (s State) reasonToRequest(now Instant) Instant {
+func (s *State) reasonToRequest(now Instant) Instant {
 	at := max(s.Since.Record, s.Since.Default)
 	if ends := s.holdEnds(); ends <= now {
 		at = max(at, ends)
@@ -167,7 +167,7 @@ func (s State) reasonToRequest(now Instant) Instant {
 }
 
 // request returns the request to write.
-func (c Config) request(s State) Request {
+func (c Config) request(s *State) Request {
 	reason := record.ForDefaultRevision
 	switch {
 	case !c.outranks(s):
@@ -195,7 +195,7 @@ func (c Config) requestSent(h Handover, now Instant) Handover {
 // judge returns the decision of a leader about the request: accept it, refuse it with a reason, or decide
 // again at the returned time, when its own watcher had time to sync. A refusal is reconsidered when the
 // default changes.
-func (c Config) judge(s State, now Instant) (accept bool, refuse string, again Instant) {
+func (c Config) judge(s *State, now Instant) (accept bool, refuse string, again Instant) {
 	r := s.Snap.Annotations.Request
 	patienceEnds := s.Since.Request.After(c.Patience)
 	switch {
@@ -219,7 +219,7 @@ func (c Config) judge(s State, now Instant) (accept bool, refuse string, again I
 
 // grants reports whether the leader should fulfill the request: of an operator, of any candidate while unfit,
 // or of a higher rank without a hold. Only an operator may nominate a challenger that has just failed.
-func (c Config) grants(s State, now Instant) bool {
+func (c Config) grants(s *State, now Instant) bool {
 	r := s.Snap.Annotations.Request
 	switch {
 	case r.Reason == record.ForOperator:
@@ -232,7 +232,7 @@ func (c Config) grants(s State, now Instant) bool {
 
 // handsOver reports whether this candidate can judge a request: its watcher has synced, or there are no ranks.
 // With a KeyComparisonFunc it can hand over only while unfit.
-func (c Config) handsOver(s State) bool {
+func (c Config) handsOver(s *State) bool {
 	if c.Ranked {
 		return s.Default.Synced
 	}
@@ -241,7 +241,7 @@ func (c Config) handsOver(s State) bool {
 
 // coolDown returns how long this candidate does not campaign after it fulfilled the request: as the operator
 // requested, or a RetryPeriod while unfit.
-func (c Config) coolDown(s State) time.Duration {
+func (c Config) coolDown(s *State) time.Duration {
 	r := s.Snap.Annotations.Request
 	switch {
 	case r.Reason == record.ForOperator && r.Identity == "":
@@ -253,7 +253,7 @@ func (c Config) coolDown(s State) time.Duration {
 }
 
 // handoverTarget returns the request of the candidate to hand over to. The zero value: release instead.
-func (c Config) handoverTarget(s State, now Instant) Request {
+func (c Config) handoverTarget(s *State, now Instant) Request {
 	r := s.Snap.Annotations.Request
 	switch {
 	case !c.ownsTerm(s):
@@ -266,7 +266,7 @@ func (c Config) handoverTarget(s State, now Instant) Request {
 }
 
 // nomination returns the write of a handover.
-func (c Config) nomination(s State, r Request, now ClockReading) (Record, Annotations) {
+func (c Config) nomination(s *State, r Request, now ClockReading) (Record, Annotations) {
 	stamp := s.Snap.Record.Renewed.Next(now.Wall, 0)
 	next := Record{
 		Holder: r.Identity, Key: r.Key, Lease: c.nominationLease(),
@@ -302,7 +302,7 @@ func (f FailedNominees) include(challenger string, now Instant) bool {
 }
 
 // failedNominees returns the failed nominees after next, which follows s.
-func (c Config) failedNominees(s State, next Snapshot, now Instant) FailedNominees {
+func (c Config) failedNominees(s *State, next Snapshot, now Instant) FailedNominees {
 	f := s.Failed
 	nominee := s.Snap.Record.Holder
 	replaced := next.Exists && next.Content == record.Readable && next.UID == s.Snap.UID && next.Version > s.Snap.Version

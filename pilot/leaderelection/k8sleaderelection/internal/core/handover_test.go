@@ -34,7 +34,7 @@ func TestRequestContent(t *testing.T) {
 			Identity: "a", Key: c.key, Reason: c.reason, Requester: "a", Holder: "b", Transitions: 3,
 			Seconds: 4 + 2, // two RetryPeriods plus a different number for each request
 		}
-		if got := config.request(s); got != want {
+		if got := config.request(&s); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -65,7 +65,7 @@ func TestJudge(t *testing.T) {
 		}
 		s := seenAt(c.age, c.lock)
 		s.Default.Revision = "best"
-		accept, refuse, again := config.judge(s, testNow.Mono)
+		accept, refuse, again := config.judge(&s, testNow.Mono)
 		if accept != c.accept || refuse != c.refuse || again != c.again {
 			t.Errorf("%s: accept %v, refuse %q, look again in %v", name, accept, refuse, testNow.Mono.Until(again))
 		}
@@ -93,7 +93,7 @@ func TestHandoverTarget(t *testing.T) {
 	} {
 		s := ours(seenAt(x.age, x.lock), Releasing)
 		s.Default.Revision = "best"
-		if got := testConfig().handoverTarget(s, testNow.Mono).Identity; got != x.want {
+		if got := testConfig().handoverTarget(&s, testNow.Mono).Identity; got != x.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -105,11 +105,11 @@ func TestPrefersOther_Failed(t *testing.T) {
 	c.Coordinated = true
 	s := ours(seenAt(0, lock("mine", func(s *Snapshot) { s.Strategy, s.Preferred = true, "b" })), Leading)
 	s.GiveWay = true
-	if !c.prefersOther(s, testNow.Mono) || c.handoverTarget(ours(s, Releasing), testNow.Mono).Identity != "b" {
+	if !c.prefersOther(&s, testNow.Mono) || c.handoverTarget(new(ours(s, Releasing)), testNow.Mono).Identity != "b" {
 		t.Error("the preference does not count")
 	}
 	s.Failed = FailedNominees{Names: [4]string{"b"}, Until: seconds(10)}
-	if c.prefersOther(s, testNow.Mono) || !c.prefersOther(s, seconds(10)) {
+	if c.prefersOther(&s, testNow.Mono) || !c.prefersOther(&s, seconds(10)) {
 		t.Error("the preference counts directly after a failed nomination")
 	}
 }
@@ -132,7 +132,7 @@ func TestHandover_Record(t *testing.T) {
 	} {
 		s := ours(seenAt(0, x.lock), Releasing)
 		s.Count = 3
-		a := c.decide(s, testNow)
+		a := c.decide(&s, testNow)
 		want := Record{Holder: "b", Key: "canary", Lease: 16 * time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 4}
 		if a.Op != HandOver || a.Record != want || a.Annotations != (Annotations{Nominated: Nomination{Identity: "b", Transitions: 4}, Hold: x.hold}) {
 			t.Errorf("%s: %s %+v with %+v", name, a.Op, a.Record, a.Annotations)
@@ -159,7 +159,7 @@ func TestFailedNominees(t *testing.T) {
 	} {
 		s := seenAt(0, x.was)
 		s.Failed = x.state
-		if got := testConfig().failedNominees(s, x.next, testNow.Mono); got != x.want {
+		if got := testConfig().failedNominees(&s, x.next, testNow.Mono); got != x.want {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}

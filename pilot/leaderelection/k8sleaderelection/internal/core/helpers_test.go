@@ -172,7 +172,7 @@ func seconds(n float64) Instant { return testNow.Mono.After(time.Duration(n * fl
 // follower has seen the lock at testNow and watches it.
 func follower(c Config, snap Snapshot, revision string) State {
 	s := State{Default: DefaultRevision{Synced: true, Revision: revision}, Sight: Sight{Watch: true}}
-	return c.observe(s, Input{Kind: Seen, Now: testNow, Snap: snap})
+	return c.observe(&s, Input{Kind: Seen, Now: testNow, Snap: snap})
 }
 
 // ours makes the lock a lock of the present term.

@@ -37,7 +37,7 @@ func (c Config) maxWindow() time.Duration { return c.Retry / 4 }
 
 // turn returns how long this candidate waits before a write that other candidates may send too. It is random for each
 // candidate and version of the lock.
-func (c Config) turn(s State) time.Duration {
+func (c Config) turn(s *State) time.Duration {
 	h := s.Effort.Herd
 	if h.Lost < herdLosses || h.Window == 0 || s.Snap.Preferred == c.Self {
 		return 0
@@ -48,7 +48,7 @@ func (c Config) turn(s State) time.Duration {
 }
 
 // observeHerd adapts the window if v shows the write of another candidate.
-func (c Config) observeHerd(s State, v sighting) Herd {
+func (c Config) observeHerd(s *State, v sighting) Herd {
 	h := s.Effort.Herd
 	event := Never
 	switch r := v.Annotations.Request; {
@@ -72,7 +72,7 @@ func (c Config) observeHerd(s State, v sighting) Herd {
 
 // races reports whether an own write for which other candidates compete is in flight, or met another version that was not
 // seen yet.
-func (s State) races() bool {
+func (s *State) races() bool {
 	e := s.Effort
 	return s.Flight.Op == Acquire || s.Flight.Op == SendRequest || e.Writes.met(s.Snap) || e.Requests.met(s.Snap)
 }

@@ -239,13 +239,13 @@ func TestObserveHerd(t *testing.T) {
 	} {
 		x.s.Effort.Herd = learned
 		in := later(0.01, x.next)
-		if got := c.observe(x.s, in).Effort.Herd; got != x.want {
+		if got := c.observe(&x.s, in).Effort.Herd; got != x.want {
 			t.Errorf("%s: %+v, want %+v", name, got, x.want)
 		}
 	}
 	s := follower(c, lock("free"), "stable")
 	s.Effort.Herd = learned
-	if h := c.observe(s, later(9, taken)).Effort.Herd; h.Window != learned.Window-c.RankDelay/2 {
+	if h := c.observe(&s, later(9, taken)).Effort.Herd; h.Window != learned.Window-c.RankDelay/2 {
 		t.Errorf("a slow API server shortens the window to %v", h.Window)
 	}
 	if h := learned.won(Acquire); h != (Herd{Window: 50 * time.Millisecond}) || learned.won(SendRequest) != h || learned.won(Renew) != learned {
@@ -258,15 +258,15 @@ func TestTurn(t *testing.T) {
 	c := testConfig()
 	s := follower(c, lock("free"), "stable")
 	s.Effort.Herd = Herd{Window: time.Second, Lost: herdLosses}
-	at, _ := c.earliestAcquire(s, testNow.Mono)
-	if turn := testNow.Mono.Until(at); turn <= 0 || turn >= time.Second || turn != c.turn(s) {
+	at, _ := c.earliestAcquire(&s, testNow.Mono)
+	if turn := testNow.Mono.Until(at); turn <= 0 || turn >= time.Second || turn != c.turn(&s) {
 		t.Errorf("a candidate that lost races waits for %v", turn)
 	}
 	again := s
 	again.Snap.Version++
 	other := c
 	other.Self = "b"
-	if c.turn(again) == c.turn(s) || other.turn(s) == c.turn(s) {
+	if c.turn(&again) == c.turn(&s) || other.turn(&s) == c.turn(&s) {
 		t.Error("candidates or events have the same turn")
 	}
 	for name, change := range map[string]func(*State){
@@ -276,7 +276,7 @@ func TestTurn(t *testing.T) {
 	} {
 		s := s
 		change(&s)
-		if at, _ := c.earliestAcquire(s, testNow.Mono); at > testNow.Mono {
+		if at, _ := c.earliestAcquire(&s, testNow.Mono); at > testNow.Mono {
 			t.Errorf("%s: waits for %v", name, testNow.Mono.Until(at))
 		}
 	}

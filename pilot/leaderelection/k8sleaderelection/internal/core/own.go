@@ -42,7 +42,7 @@ func (o Own) wrote(snap Snapshot) bool {
 }
 
 // observeOwn recognizes own records, and records of another process with this identity.
-func (c Config) observeOwn(s State, v sighting) Own {
+func (c Config) observeOwn(s *State, v sighting) Own {
 	own := s.Own
 	if s.Known != Unread && v.changed {
 		own.Duplicate = c.isDuplicate(s, v.Snapshot)
@@ -58,7 +58,7 @@ func (c Config) observeOwn(s State, v sighting) Own {
 }
 
 // isDuplicate reports whether another live process writes records with this identity.
-func (c Config) isDuplicate(s State, next Snapshot) bool {
+func (c Config) isDuplicate(s *State, next Snapshot) bool {
 	// Only a process with this identity writes its marker.
 	appeared := next.Acting() && next.Version >= s.Snap.Version
 	changed := record.SameHolder(s.Snap, next) && s.Snap.Record != next.Record && !next.Nominated()
@@ -68,7 +68,7 @@ func (c Config) isDuplicate(s State, next Snapshot) bool {
 // ownStamp returns the stamp for an own record. Only one unanswered write can be stored for each version.
 // After as many tries as are remembered, the last stamp is used again, so that the stored record is
 // recognized.
-func (c Config) ownStamp(s State, wall int64) Stamp {
+func (c Config) ownStamp(s *State, wall int64) Stamp {
 	if int(s.Own.Unseen) == len(s.Own.Stamps) && s.Own.Stamps[0] != s.Snap.Record.Renewed {
 		return s.Own.Stamps[0]
 	}
@@ -78,7 +78,7 @@ func (c Config) ownStamp(s State, wall int64) Stamp {
 // nextStamp returns a stamp that is not below the recorded one and all own ones. A write that changes nothing
 // else needs a greater one, because a write that changes no byte is not stored. After a restore, equal bytes would
 // look unchanged to other candidates.
-func (c Config) nextStamp(s State, wall int64) Stamp {
+func (c Config) nextStamp(s *State, wall int64) Stamp {
 	recorded := s.Snap.Record.Renewed
 	mine := s.Snap.Record.Holder == c.Self && !s.Snap.Nominated()
 	switch {

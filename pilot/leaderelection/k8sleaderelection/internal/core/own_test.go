@@ -30,7 +30,7 @@ func TestObserve_Duplicate(t *testing.T) {
 		if x.wrote {
 			s.Own.Stamps[0] = x.next.Record.Renewed
 		}
-		if got := c.observe(s, later(1, x.next)).Own.Duplicate; got != x.want {
+		if got := c.observe(&s, later(1, x.next)).Own.Duplicate; got != x.want {
 			t.Errorf("%s: duplicate %v", name, got)
 		}
 	}
@@ -60,7 +60,7 @@ func TestConfigNextStamp(t *testing.T) {
 			Exists: true, Content: record.Readable, Annotations: x.notes,
 			Record: Record{Holder: x.holder, Renewed: now + 2*s, Acquired: now + 2*s, Transitions: 3},
 		}}}
-		if got := (Config{Self: "a", Resolution: x.resolution}).nextStamp(state, wall*1e9) - now; got != x.want {
+		if got := (Config{Self: "a", Resolution: x.resolution}).nextStamp(&state, wall*1e9) - now; got != x.want {
 			t.Errorf("%s: %d, want %d", name, got, x.want)
 		}
 	}

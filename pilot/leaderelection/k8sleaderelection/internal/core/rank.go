@@ -25,7 +25,7 @@ func Outranks(ours, theirs string, def DefaultRevision) bool {
 }
 
 // outranks reports whether this candidate may acquire the lock of the live holder.
-func (c Config) outranks(s State) bool {
+func (c Config) outranks(s *State) bool {
 	if c.External {
 		return s.Beats && !(s.Displaced.ByEqual && s.Snap.Record.Key == c.Key)
 	}
@@ -33,7 +33,7 @@ func (c Config) outranks(s State) bool {
 }
 
 // isHighestRank reports whether no candidate can outrank this one.
-func (c Config) isHighestRank(s State) bool {
+func (c Config) isHighestRank(s *State) bool {
 	rev, remote := strings.CutPrefix(c.Key, RemotePrefix)
 	return !c.Ranked || !remote && (s.Default.Revision == "" || rev == s.Default.Revision)
 }

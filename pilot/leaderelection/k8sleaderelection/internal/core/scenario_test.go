@@ -116,7 +116,7 @@ func (s *scenario) play(words []string) (string, error) {
 	if a := s.action; a.Op != NoOp && a.Op != Read {
 		s.last, s.annotations = a.Record, a.Annotations
 	}
-	if t, acting := s.config.Acting(s.state); acting {
+	if t, acting := s.config.Acting(&s.state); acting {
 		s.registered = t
 	} else if s.registered.Left(s.state.Snap) != HolderDied {
 		s.registered = EndedTerm{}

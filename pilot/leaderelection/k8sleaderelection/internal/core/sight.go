@@ -63,7 +63,7 @@ type sighting struct {
 }
 
 // sighting compares the snapshot of an input with the known one.
-func (c Config) sighting(s State, in Input) sighting {
+func (c Config) sighting(s *State, in Input) sighting {
 	v := sighting{Snapshot: in.Snap, at: in.Now.Mono}
 	if v.Record.Holder == c.Self && v.Record.Lease == c.settlingLease() && v.Acting() {
 		v.Annotations.Marker = Marker{} // forged: a previous process of this candidate held the lock, and did not act
@@ -81,7 +81,7 @@ func (c Config) sighting(s State, in Input) sighting {
 }
 
 // since returns the times of the changes. Only a change of the record restarts the lease of its holder.
-func (c Config) since(s State, v sighting) Since {
+func (c Config) since(s *State, v sighting) Since {
 	since := s.Since
 	if v.Idle() && (s.Known == Unread || !s.Snap.Idle()) {
 		since.Idle = v.at
@@ -201,7 +201,7 @@ func (c Config) pollAfter(s Sight, in Input) Sight {
 }
 
 // outdated reports whether a watch event is older than the known snapshot.
-func (s Sight) outdated(snap Snapshot) bool {
+func (s *Sight) outdated(snap Snapshot) bool {
 	if s.Known == Unread {
 		return false
 	}
@@ -210,7 +210,7 @@ func (s Sight) outdated(snap Snapshot) bool {
 
 // Shows reports whether the snapshot of an input replaces the known one. A reply to a call that was sent after the last change is
 // newer, even with a lower version: a store can be restored.
-func (s State) Shows(in Input) bool {
+func (s *State) Shows(in Input) bool {
 	if in.Kind == Seen {
 		return !s.outdated(in.Snap)
 	}
@@ -221,13 +221,13 @@ func (s State) Shows(in Input) bool {
 func (c Config) lease(r Record) time.Duration { return record.LongerLease(c.Lease, r.Lease) }
 
 // ExpiresAt returns the expiry of the recorded lease by the own clock.
-func (c Config) ExpiresAt(s State) Instant {
+func (c Config) ExpiresAt(s *State) Instant {
 	return s.Since.Record.After(c.lease(s.Snap.Record))
 }
 
 // ActsUntil returns until when the recorded holder acts. Zero: it does not act. For this candidate the phase
 // counts.
-func (c Config) ActsUntil(s State) Instant {
+func (c Config) ActsUntil(s *State) Instant {
 	if s.Snap.Idle() || s.Snap.Record.Holder == c.Self && s.Phase != Leading && s.Phase != Draining {
 		return 0
 	}
@@ -235,7 +235,7 @@ func (c Config) ActsUntil(s State) Instant {
 }
 
 // read reads the lock when the back-off allows it.
-func (c Config) read(s State, now ClockReading, a Action, why Reason) Action {
+func (c Config) read(s *State, now ClockReading, a Action, why Reason) Action {
 	if now.Mono < s.Effort.Reads.Next {
 		return a.wake(s.Effort.Reads.Next).withReason(Retrying)
 	}

@@ -60,7 +60,7 @@ func TestNominationLeftBehind(t *testing.T) {
 		"hold for a pause":        {at("d", "b", 4), pause, false},
 	} {
 		c.next.Version = 9
-		s := testConfig().observe(State{Sight: Sight{Known: Current, Snap: c.was}}, Input{Now: testNow, Snap: c.next})
+		s := testConfig().observe(&State{Sight: Sight{Known: Current, Snap: c.was}}, Input{Now: testNow, Snap: c.next})
 		if s.Snap.Nominated() != c.nominated {
 			t.Errorf("%s: %+v, nominated %v", name, s.Snap.Annotations.Nominated, !c.nominated)
 		}
@@ -109,7 +109,7 @@ func TestActsUntil(t *testing.T) {
 	} {
 		s := seenAt(0, lock(x.lock))
 		s.Phase = x.phase
-		if want := map[bool]Instant{true: seconds(15)}[x.acts]; testConfig().ActsUntil(s) != want {
+		if want := map[bool]Instant{true: seconds(15)}[x.acts]; testConfig().ActsUntil(&s) != want {
 			t.Errorf("%s, while %s: acts %v", x.lock, x.phase, !x.acts)
 		}
 	}

@@ -7,9 +7,9 @@ func (c Config) Step(s State, in Input) (State, Action) {
 	}
 	s = c.absorb(s, in)
 	s = c.advance(s, in.Now)
-	a := c.decide(s, in.Now)
+	a := c.decide(&s, in.Now)
 	if a.Op != NoOp {
-		a.Until = c.usefulUntil(s, a.Op, in.Now)
+		a.Until = c.usefulUntil(&s, a.Op, in.Now)
 	}
 	return c.sent(s, a, in.Now), a
 }
@@ -25,7 +25,7 @@ func (c Config) absorb(s State, in Input) State {
 		// A late event does not delay the next poll.
 		if s.Shows(in) {
 			s.Sight = c.pollAfter(s.Sight, in)
-			s = c.observe(s, in)
+			s = c.observe(&s, in)
 		}
 	case Replied:
 		s = c.replied(s, in)
@@ -51,9 +51,9 @@ func (c Config) absorb(s State, in Input) State {
 
 // observe shows a snapshot to each topic. A topic compares it with the state before, so the order of the topics does not
 // matter. Only the pauses of a nominee depend on the state after.
-func (c Config) observe(s State, in Input) State {
+func (c Config) observe(s *State, in Input) State {
 	v := c.sighting(s, in)
-	next := s
+	next := *s
 	next.Beats = in.Beats
 	next.Sight = s.Sight.observe(v)
 	next.Own = c.observeOwn(s, v)
@@ -106,7 +106,7 @@ func (c Config) advanceOnce(s State, now ClockReading) State {
 
 // decide returns the desired state. It reads only its arguments. The topics decide in this order: the sight reads an
 // unknown lock, then a follower claims it (see decideFollowing), a holder renews it, or a releasing candidate hands it over.
-func (c Config) decide(s State, now ClockReading) Action {
+func (c Config) decide(s *State, now ClockReading) Action {
 	a := c.baseAction(s, now)
 	switch {
 	case s.Phase == Done:
@@ -131,7 +131,7 @@ func (c Config) decide(s State, now ClockReading) Action {
 }
 
 // baseAction returns the part of the action that does not depend on the call.
-func (c Config) baseAction(s State, now ClockReading) Action {
+func (c Config) baseAction(s *State, now ClockReading) Action {
 	a := Action{Wake: Never, Gate: s.Gate(), Run: s.Phase == Leading}
 	if a.Gate != (Validity{}) {
 		a = a.wake(now.Mono.After(a.Gate.Left(now)))
@@ -144,7 +144,7 @@ func (c Config) baseAction(s State, now ClockReading) Action {
 
 // decideFollowing releases a nomination that this candidate did not request, requests a handover, or claims the lock, in this
 // order.
-func (c Config) decideFollowing(s State, now ClockReading, a Action) Action {
+func (c Config) decideFollowing(s *State, now ClockReading, a Action) Action {
 	if c.unrequestedNomination(s, now.Mono) {
 		at := c.settledAt(s)
 		if now.Mono >= at {

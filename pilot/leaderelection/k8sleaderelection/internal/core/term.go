@@ -47,7 +47,7 @@ const (
 )
 
 // Gate returns the time until which writes may pass. Zero: the gate is closed.
-func (s State) Gate() Validity {
+func (s *State) Gate() Validity {
 	if s.Phase == Leading || s.Phase == Draining && s.Drain.Lost == NotLost {
 		return s.Validity
 	}
@@ -55,7 +55,7 @@ func (s State) Gate() Validity {
 }
 
 // ownsTerm reports whether the record belongs to the present term of this process.
-func (c Config) ownsTerm(s State) bool {
+func (c Config) ownsTerm(s *State) bool {
 	snap := s.Snap
 	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.UID ||
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
@@ -73,7 +73,7 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
 	s.Own.Renewed = call.Sent.Mono
-	if !c.ownsTerm(s) || s.Drain.Lost != NotLost {
+	if !c.ownsTerm(&s) || s.Drain.Lost != NotLost {
 		return s
 	}
 	s.Validity = call.Sent.Plus(c.Validity)
@@ -92,7 +92,7 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 // it was sent.
 func (c Config) seenStored(s State) State {
 	sent := s.Own.SentAt
-	if sent.Mono <= s.Own.Renewed || s.Snap.Record.Renewed != s.Own.Stamps[0] || !c.ownsTerm(s) || s.Drain.Lost != NotLost {
+	if sent.Mono <= s.Own.Renewed || s.Snap.Record.Renewed != s.Own.Stamps[0] || !c.ownsTerm(&s) || s.Drain.Lost != NotLost {
 		return s
 	}
 	s.Effort.Writes = Effort{}
@@ -107,13 +107,13 @@ const maxBackOffShift = 5
 
 func (c Config) advanceFollowing(s State, now ClockReading) State {
 	switch {
-	case c.ownsTerm(s):
+	case c.ownsTerm(&s):
 		s.BeganAt = now.Mono
 		s.Requesting.Count = 0
 		switch {
 		case !s.Marked:
 			return s.enter(Settling, EarlierHolderMayAct)
-		case !c.answeredInTime(s, now):
+		case !c.answeredInTime(&s, now):
 			return s.enter(Settling, AnsweredLate)
 		}
 		return s.enter(Leading, Acquired)
@@ -122,7 +122,7 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
-	case c.Release && (s.Own.AcquireUnknown || c.releasable(s)) && now.Mono >= s.Earlier.Until:
+	case c.Release && (s.Own.AcquireUnknown || c.releasable(&s)) && now.Mono >= s.Earlier.Until:
 		// Before that, the record may be older, from a restored store.
 		return c.release(s, now, Stopped)
 	}
@@ -131,16 +131,16 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 
 // answeredInTime reports whether at least half of the validity is left after a write. Otherwise the answer to the next renewal, if
 // it takes as long, arrives after the validity, and the term is lost.
-func (c Config) answeredInTime(s State, now ClockReading) bool {
+func (c Config) answeredInTime(s *State, now ClockReading) bool {
 	return s.Validity.Left(now) >= c.Validity/2
 }
 
 func (c Config) advanceSettling(s State, now ClockReading) State {
 	late := s.Marked && now.Mono >= max(s.BeganAt, s.Earlier.SettleAt).After(c.Lease)
 	switch ends := s.Stopping || s.Barred; {
-	case !c.ownsTerm(s):
-		return c.follow(s, now, c.lossReason(s))
-	case s.Marked && !ends && c.answeredInTime(s, now):
+	case !c.ownsTerm(&s):
+		return c.follow(s, now, c.lossReason(&s))
+	case s.Marked && !ends && c.answeredInTime(&s, now):
 		return s.enter(Leading, Settled)
 	case s.Flight.Op != NoOp || !ends && !late:
 		return s
@@ -160,7 +160,7 @@ func (c Config) release(s State, now ClockReading, why Reason) State {
 }
 
 func (c Config) advanceLeading(s State, now ClockReading) State {
-	switch lost := c.lost(s, now); {
+	switch lost := c.lost(&s, now); {
 	case lost != NotLost:
 		return c.lose(s, now, lost)
 	case s.Stopping:
@@ -172,10 +172,10 @@ func (c Config) advanceLeading(s State, now ClockReading) State {
 	case s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		// The acceptance is stored, so other candidates know the next leader.
 		return c.drain(s, now, HandingOver)
-	case c.prefersOther(s, now.Mono) && c.Coordinated:
+	case c.prefersOther(&s, now.Mono) && c.Coordinated:
 		s.Drain.HandOver = true
 		return c.drain(s, now, HandingOver)
-	case c.prefersOther(s, now.Mono):
+	case c.prefersOther(&s, now.Mono):
 		s.Drain.StepDown = true // the coordinator names the next holder
 		return c.drain(s, now, Yielding)
 	}
@@ -189,7 +189,7 @@ func (c Config) drain(s State, now ClockReading, why Reason) State {
 }
 
 // lost returns how the term has lost its right to act.
-func (c Config) lost(s State, now ClockReading) Loss {
+func (c Config) lost(s *State, now ClockReading) Loss {
 	switch {
 	case !c.ownsTerm(s):
 		return RecordLost
@@ -204,7 +204,7 @@ func (c Config) lost(s State, now ClockReading) Loss {
 func (c Config) lose(s State, now ClockReading, lost Loss) State {
 	why := ValidityEnded
 	if lost == RecordLost {
-		why = c.lossReason(s)
+		why = c.lossReason(&s)
 	}
 	s.Drain.Lost = lost
 	s.Validity = Validity{}
@@ -216,7 +216,7 @@ func (c Config) lose(s State, now ClockReading, lost Loss) State {
 }
 
 func (c Config) advanceDraining(s State, now ClockReading) State {
-	switch lost := c.lost(s, now); {
+	switch lost := c.lost(&s, now); {
 	case s.Drain.Lost == NotLost && lost != NotLost:
 		return c.lose(s, now, lost)
 	case s.Drain.Lost == ValidityLost && lost == RecordLost:
@@ -224,7 +224,7 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 		return s
 	case !s.Drain.HandOver && lost != RecordLost && s.Snap.Addressed() && s.Snap.Annotations.Request.Accepted:
 		s.Drain.HandOver = true
-		s.Drain.CoolDown = c.coolDown(s)
+		s.Drain.CoolDown = c.coolDown(&s)
 		return s
 	case s.Running && now.Mono >= s.Drain.Until && s.Stopping && s.Flight.Op == NoOp:
 		s.Drain.Overdue = true
@@ -232,25 +232,25 @@ func (c Config) advanceDraining(s State, now ClockReading) State {
 	case s.Running:
 		s.Drain.Overdue = now.Mono >= s.Drain.Until
 		return s
-	case (s.Drain.StepDown || s.Drain.HandOver || s.Barred || s.Stopping && c.Release) && c.releasable(s):
+	case (s.Drain.StepDown || s.Drain.HandOver || s.Barred || s.Stopping && c.Release) && c.releasable(&s):
 		return c.release(s, now, DrainedAll)
 	}
 	return c.follow(s, now, s.Why)
 }
 
 func (c Config) advanceReleasing(s State, now ClockReading) State {
-	if s.Term != (Term{}) && !c.ownsTerm(s) {
+	if s.Term != (Term{}) && !c.ownsTerm(&s) {
 		s.Drain.Lost = RecordLost
 	}
-	gone := !s.Known.Outdated() && !c.releasable(s)
+	gone := !s.Known.Outdated() && !c.releasable(&s)
 	if s.Flight.Op != NoOp || !gone && now.Mono < s.Drain.Until {
 		return s
 	}
-	return c.follow(s, now, c.releaseReason(s, gone))
+	return c.follow(s, now, c.releaseReason(&s, gone))
 }
 
 // releaseReason returns what happened to the lock. A lock of another holder was not necessarily released.
-func (c Config) releaseReason(s State, gone bool) Reason {
+func (c Config) releaseReason(s *State, gone bool) Reason {
 	switch {
 	case !gone:
 		return LeftToExpire
@@ -264,7 +264,7 @@ func (c Config) releaseReason(s State, gone bool) Reason {
 
 // releasable reports whether the own record may be released: its run functions have returned, and this process
 // has acted in the term. Without that, another process may act.
-func (c Config) releasable(s State) bool {
+func (c Config) releasable(s *State) bool {
 	return s.Drain.Lost != RecordLost && s.Snap.Record.Holder == c.Self && s.Own.wrote(s.Snap) && !s.Own.Duplicate &&
 		!s.Running && (s.Snap.Acting() || s.Marked && c.ownsTerm(s))
 }
@@ -299,7 +299,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 }
 
 // lossReason returns why the record no longer belongs to the term.
-func (c Config) lossReason(s State) Reason {
+func (c Config) lossReason(s *State) Reason {
 	snap := s.Snap
 	switch {
 	case !snap.Exists || snap.UID != s.Term.UID:
@@ -325,7 +325,7 @@ func (s State) enter(p Phase, why Reason) State {
 }
 
 // decideHolding renews the lock and answers requests.
-func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
+func (c Config) decideHolding(s *State, now ClockReading, a Action) Action {
 	if !c.ownsTerm(s) || s.Drain.Overdue {
 		return a.withReason(s.Why)
 	}
@@ -359,7 +359,7 @@ func (c Config) decideHolding(s State, now ClockReading, a Action) Action {
 // renewsStale reports whether a holder renews with a stale snapshot: its reads fail, or a watch began and its renewal is due. If the
 // API server is slow, the validity ends before a read and a write are answered. The renewal is guarded by the version of the
 // snapshot. A conflict shows that the snapshot is outdated.
-func (c Config) renewsStale(s State, now ClockReading) bool {
+func (c Config) renewsStale(s *State, now ClockReading) bool {
 	if s.Effort.Writes.Conflicts > 0 || !c.ownsTerm(s) {
 		return false
 	}
@@ -371,7 +371,7 @@ func (c Config) renewsStale(s State, now ClockReading) bool {
 // renewAt returns when the next write of a holder is due, counted from when the last one was sent. A settling
 // holder writes when it may act. A leader corrects a wrong marker soon. After a watch began, it writes earlier, so that an answer that
 // takes half of the validity arrives in time.
-func (c Config) renewAt(s State) Instant {
+func (c Config) renewAt(s *State) Instant {
 	due := s.Own.Renewed.After(c.Retry)
 	m := s.Snap.Annotations.Marker
 	switch {
@@ -394,7 +394,7 @@ const gapShare = 5
 const markerShare = 8
 
 // renewal returns the own record with a new renew time.
-func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
+func (c Config) renewal(s *State, now ClockReading) (Record, Annotations) {
 	act := s.Marked || now.Mono >= s.Earlier.SettleAt
 	record := s.Snap.Record
 	record.Renewed = c.ownStamp(s, now.Wall)
@@ -405,7 +405,7 @@ func (c Config) renewal(s State, now ClockReading) (Record, Annotations) {
 
 // annotations returns the annotations next to the own record. While settling, the marker of the earlier leader
 // stays, because the next holder has to wait for it too.
-func (c Config) annotations(s State, record Record, now ClockReading, act bool) Annotations {
+func (c Config) annotations(s *State, record Record, now ClockReading, act bool) Annotations {
 	annotations := Annotations{Hold: s.activeHold(record, now.Mono)}
 	switch m := s.Snap.Annotations.Marker; {
 	case act:
@@ -419,7 +419,7 @@ func (c Config) annotations(s State, record Record, now ClockReading, act bool) 
 	return annotations
 }
 
-func (c Config) decideReleasing(s State, now ClockReading, a Action) Action {
+func (c Config) decideReleasing(s *State, now ClockReading, a Action) Action {
 	if now.Mono < s.Effort.Writes.Next {
 		return a.wake(s.Effort.Writes.Next).withReason(Retrying)
 	}
@@ -440,7 +440,7 @@ type EndedTerm struct {
 }
 
 // Acting returns the present term if this process may act in it, or has acted in it.
-func (c Config) Acting(s State) (EndedTerm, bool) {
+func (c Config) Acting(s *State) (EndedTerm, bool) {
 	t := EndedTerm{Holder: c.Self, UID: s.Term.UID, Transitions: s.Term.Transitions, Acquired: s.Snap.Record.Acquired}
 	return t, s.Marked && c.ownsTerm(s) && t.Left(s.Snap) == HolderDied
 }

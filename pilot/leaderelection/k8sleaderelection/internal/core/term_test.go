@@ -46,7 +46,7 @@ func TestRecordLost_Final(t *testing.T) {
 		s := ours(seenAt(0, lock("mine")), phase)
 		s.Running, s.Flight.Op, s.Snap = phase == Draining, Renew, lock("equal", newer)
 		s = c.advance(s, testNow)
-		if s.Snap = lock("mine", newer); s.Phase != phase || c.ownsTerm(s) || c.releasable(s) {
+		if s.Snap = lock("mine", newer); s.Phase != phase || c.ownsTerm(&s) || c.releasable(&s) {
 			t.Errorf("%s: %s, own again after a restore", phase, s.Phase)
 		}
 	}
@@ -121,7 +121,7 @@ func TestLossReason(t *testing.T) {
 		"first write of the term": {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
 	} {
 		s := State{Sight: Sight{Snap: x.lock}, Leadership: Leadership{Term: Term{UID: "u", Transitions: 3, Token: 15}}}
-		if got := testConfig().lossReason(s); got != x.want {
+		if got := testConfig().lossReason(&s); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}
 	}
@@ -132,7 +132,7 @@ func TestRenewal_Record(t *testing.T) {
 	c := testConfig()
 	s := ours(seenAt(0, lock("mine, asked, held")), Leading)
 	s.Snap.Record.Key, s.Snap.Record.Lease = "canary", time.Second
-	record, annotations := c.renewal(s, testNow)
+	record, annotations := c.renewal(&s, testNow)
 	want := Record{Holder: "a", Key: "stable", Lease: 15 * time.Second, Acquired: 5e6, Renewed: nowStamp, Transitions: 3}
 	if record != want {
 		t.Errorf("%+v, want %+v", record, want)
@@ -142,11 +142,11 @@ func TestRenewal_Record(t *testing.T) {
 	}
 	// A leader keeps its marker.
 	s.Earlier.SettleAt = Never
-	if _, annotations := c.renewal(s, testNow); !annotations.Marker.Matches(record) {
+	if _, annotations := c.renewal(&s, testNow); !annotations.Marker.Matches(record) {
 		t.Errorf("a leader removed its marker: %+v", annotations)
 	}
 	if s.Marked = false; true {
-		if _, annotations := c.renewal(s, testNow); annotations.Marker != (Marker{}) {
+		if _, annotations := c.renewal(&s, testNow); annotations.Marker != (Marker{}) {
 			t.Errorf("a marker while settling: %+v", annotations)
 		}
 	}
@@ -156,13 +156,13 @@ func TestRenewal_Record(t *testing.T) {
 func TestRelease_Record(t *testing.T) {
 	s := ours(seenAt(0, lock("mine")), Releasing)
 	want := Record{Lease: time.Second, Acquired: nowStamp, Renewed: nowStamp, Transitions: 3}
-	a := testConfig().decide(s, testNow)
+	a := testConfig().decide(&s, testNow)
 	if a.Op != Release || a.Record != want || a.Annotations != (Annotations{}) || a.Base != s.Snap {
 		t.Errorf("%+v", a)
 	}
 	for next, want := range map[float64]Op{-1: Release, 0: Release, 1: NoOp} {
 		s.Effort.Writes.Next = seconds(next)
-		if a := testConfig().decide(s, testNow); a.Op != want || a.Op == NoOp && a.Wake != seconds(next) {
+		if a := testConfig().decide(&s, testNow); a.Op != want || a.Op == NoOp && a.Wake != seconds(next) {
 			t.Errorf("writes paused until %v: %s", next, call(a))
 		}
 	}
@@ -215,7 +215,7 @@ func TestSeenStored(t *testing.T) {
 		"older, store restored":  {sent(moment(2e9)), lock("mine", older, renewed), testNow.Plus(c.Validity)},
 		"other holder, by stamp": {sent(moment(2e9)), lock("mine", newer, renewed, to("b", 3)), testNow.Plus(c.Validity)},
 	} {
-		s := c.observe(x.s, later(4, x.snap))
+		s := c.observe(&x.s, later(4, x.snap))
 		if s.Validity != x.want {
 			t.Errorf("%s: validity ends %v after now", name, testNow.Mono.Until(s.Validity.Mono))
 		}

@@ -97,7 +97,7 @@ func (c *coordinator) best() string {
 		return 0
 	})
 	for _, n := range all {
-		there := n.p != nil && !n.p.unfit && !n.p.cfg.BackingOff(n.p.s, n.p.now().Mono) && !n.p.s.Stopping && n.coordinated()
+		there := n.p != nil && !n.p.unfit && !n.p.cfg.BackingOff(&n.p.s, n.p.now().Mono) && !n.p.s.Stopping && n.coordinated()
 		if w.now < c.spared[n.name] || n.retired {
 			continue
 		}

@@ -27,7 +27,7 @@ func (p *process) register() {
 	if !p.n.witnessed {
 		return
 	}
-	t, acting := p.cfg.Acting(p.s)
+	t, acting := p.cfg.Acting(&p.s)
 	if p.w.has("releases-settling") && p.s.Phase == core.Settling {
 		t, acting = core.EndedTerm{Holder: p.id, UID: p.s.Term.UID, Transitions: p.s.Term.Transitions, Acquired: p.s.Snap.Record.Acquired}, true
 	}
