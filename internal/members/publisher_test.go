@@ -46,7 +46,7 @@ func publish(t *testing.T, uid types.UID) *published {
 	t.Helper()
 	p := &published{server: apiserver.New(), state: State{Revision: "stable", Cluster: Local, Version: "v1"}}
 	publisher, err := New(Config{
-		Client: p.server.Kube(t), Namespace: "istio-system", Identity: "pilot-1", PodUID: uid, State: p.says,
+		Client: p.server.Kube(), Namespace: "istio-system", Identity: "pilot-1", PodUID: uid, State: p.says,
 		Logger: slog.New(slog.NewTextHandler(&p.log, nil)),
 	})
 	if err != nil {

@@ -81,7 +81,7 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 		})
 		run := func(identity string) (l *LeaderElection, stop func()) {
 			l, err := New(unreachable(t), Config{
-				Namespace: "istio-system", ElectionID: "e", Identity: identity, Lock: LockTypeLease, LockClient: server.Kube(t),
+				Namespace: "istio-system", ElectionID: "e", Identity: identity, Lock: LockTypeLease, LockClient: server.Kube(),
 				Logger: slog.New(slog.DiscardHandler), Clock: bubbleClock(),
 				Coordination: &coordination.CandidateConfig{Strategy: coordination.DefaultRevision, BinaryVersion: "1.0.0"},
 			})
@@ -133,7 +133,7 @@ func coolDown(t *testing.T, server *apiserver.Server, b *LeaderElection) {
 		return !server.Get("leasecandidates", "istio-system", "b.e", &c) || c.Labels[coordination.FitLabel] == "false"
 	}
 	operator := admin.Operator{Requester: "test", Lock: &k8sresourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "e"}, Client: server.Kube(t).CoordinationV1(),
+		LeaseMeta: metav1.ObjectMeta{Namespace: "istio-system", Name: "e"}, Client: server.Kube().CoordinationV1(),
 	}}
 	err := operator.StepDown(t.Context(), "test", 10*time.Second)
 	passes(time.Second)

@@ -30,7 +30,7 @@ func (c inMemory) Kube() kubernetes.Interface { return c.clientset }
 
 func clientOf(t *testing.T, s *apiserver.Server) kube.Client {
 	t.Helper()
-	return inMemory{clientset: s.Kube(t)}
+	return inMemory{clientset: s.Kube()}
 }
 
 // described describes a request by its verb, namespace, resource, and selector or name.

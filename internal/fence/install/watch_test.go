@@ -128,7 +128,7 @@ func inWatch(t *testing.T, prepare func(w *watching), f func(t *testing.T, w *wa
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			Watch(ctx, w.Kube(t), func() { w.changes.Inc() }, slog.New(slog.NewTextHandler(&w.log, nil)))
+			Watch(ctx, w.Kube(), func() { w.changes.Inc() }, slog.New(slog.NewTextHandler(&w.log, nil)))
 		}()
 		pass(0)
 		f(t, w)

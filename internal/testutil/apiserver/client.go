@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,9 +79,7 @@ func (c *Client) Config() *rest.Config {
 }
 
 // Kube returns a client of client-go.
-func (c *Client) Kube(testing.TB) kubernetes.Interface {
-	return kubernetes.NewForConfigOrDie(c.Config())
-}
+func (c *Client) Kube() kubernetes.Interface { return c.kube() }
 
 // ConfigMaps implements ConfigMapsGetter.
 func (c *Client) ConfigMaps(namespace string) corev1client.ConfigMapInterface {

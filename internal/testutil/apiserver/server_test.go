@@ -23,7 +23,7 @@ func configMap(name, value string) *corev1.ConfigMap {
 // An update, patch or deletion with an old version or another UID is a conflict.
 func TestServer_CompareAndSwap(t *testing.T) {
 	s := New(configMap("a", "1"))
-	client := s.Kube(t).CoreV1().ConfigMaps("n")
+	client := s.Kube().CoreV1().ConfigMaps("n")
 	old, err := client.Get(t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestServer_CompareAndSwap(t *testing.T) {
 func TestServer_Watch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(configMap("a", "1"), configMap("b", "1"))
-		client := s.Kube(t).CoreV1().ConfigMaps("")
+		client := s.Kube().CoreV1().ConfigMaps("")
 		list, err := client.List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 2 {
 			t.Fatal(list, err)
@@ -76,7 +76,7 @@ func TestServer_Watch(t *testing.T) {
 		if e := <-w.ResultChan(); e.Type != watch.Modified || e.Object.(*corev1.ConfigMap).Data["key"] != "2" {
 			t.Errorf("event: %+v", e)
 		}
-		if err := s.Kube(t).CoreV1().ConfigMaps("n").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		if err := s.Kube().CoreV1().ConfigMaps("n").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
 		if e := <-w.ResultChan(); e.Type != watch.Deleted {
@@ -89,7 +89,7 @@ func TestServer_Watch(t *testing.T) {
 func TestServer_Informer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(configMap("a", "1"))
-		factory := informers.NewSharedInformerFactory(s.Kube(t), 0)
+		factory := informers.NewSharedInformerFactory(s.Kube(), 0)
 		informer := factory.Core().V1().ConfigMaps().Informer()
 		stop := make(chan struct{})
 		factory.Start(stop)
@@ -131,30 +131,21 @@ func TestClient_Faults(t *testing.T) {
 		"refused": {fault: Fault{Err: refused}, err: refused},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			for what, create := range map[string]func(*Server) creator{
-				"HTTP":  func(s *Server) creator { return s.Kube(t).CoreV1().ConfigMaps("n") },
-				"typed": func(s *Server) creator { return s.ConfigMaps("n") },
-			} {
-				s := New()
-				s.FailNext("create", x.fault)
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				began := time.Now()
-				_, err := create(s).Create(ctx, configMap("a", name), metav1.CreateOptions{})
-				cancel()
-				if took := time.Since(began); !errors.Is(err, x.err) || took != x.took {
-					t.Errorf("%s, %s: %v after %v", what, name, err, took)
-				}
-				var stored corev1.ConfigMap
-				committed := s.Get("configmaps", "n", "a", &stored)
-				<-time.After(time.Minute)
-				if later := s.Get("configmaps", "n", "a", &stored); committed != x.committed || later != x.later || s.Counts()["create"] != 1 {
-					t.Errorf("%s, %s: committed %v, later %v", what, name, committed, later)
-				}
+			s := New()
+			s.FailNext("create", x.fault)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			began := time.Now()
+			_, err := s.ConfigMaps("n").Create(ctx, configMap("a", name), metav1.CreateOptions{})
+			cancel()
+			if took := time.Since(began); !errors.Is(err, x.err) || took != x.took {
+				t.Errorf("%s: %v after %v", name, err, took)
+			}
+			var stored corev1.ConfigMap
+			committed := s.Get("configmaps", "n", "a", &stored)
+			<-time.After(time.Minute)
+			if later := s.Get("configmaps", "n", "a", &stored); committed != x.committed || later != x.later || s.Counts()["create"] != 1 {
+				t.Errorf("%s: committed %v, later %v", name, committed, later)
 			}
 		})
 	}
-}
-
-type creator interface {
-	Create(context.Context, *corev1.ConfigMap, metav1.CreateOptions) (*corev1.ConfigMap, error)
 }

@@ -51,7 +51,7 @@ func runWith(t *testing.T, server *apiserver.Server) (log *harness.Log, end func
 		CandidateConfig: CandidateConfig{
 			BinaryVersion: "1.2.0", EmulationVersion: "1.1.0", Strategy: "a/b", PodUID: "u", Labels: map[string]string{RevisionLabel: "canary"},
 		},
-		Client: server.Kube(t), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Client: server.Kube(), Namespace: "ns", Lease: "x", Pod: "pod-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

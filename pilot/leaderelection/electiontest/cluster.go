@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -54,7 +52,7 @@ func (c *Cluster) Election(identity string, clientset Clientset) (*leaderelectio
 func (c *Cluster) Config(identity string) leaderelection.Config {
 	return leaderelection.Config{
 		Namespace: locktest.Namespace, ElectionID: locktest.Name, Identity: identity,
-		LockClient: lockClient{leases: c.client(identity)}, Clock: Clock(), Logger: slog.New(slog.DiscardHandler),
+		LockClient: c.client(identity).Kube(), Clock: Clock(), Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -98,27 +96,6 @@ func (c *Cluster) Overwrite(identity string) {
 
 // Record returns the record of the lock.
 func (c *Cluster) Record() k8sresourcelock.LeaderElectionRecord { return c.store.Snapshot().Record }
-
-// lockClient is a clientset with the Leases of the store only.
-type lockClient struct {
-	kubernetes.Interface
-	leases *apiserver.Client
-}
-
-func (c lockClient) CoreV1() corev1client.CoreV1Interface { return nil }
-
-func (c lockClient) CoordinationV1() coordinationv1client.CoordinationV1Interface {
-	return coordination{LeasesGetter: c.leases}
-}
-
-type coordination struct {
-	coordinationv1client.CoordinationV1Interface
-	coordinationv1client.LeasesGetter
-}
-
-func (c coordination) Leases(namespace string) coordinationv1client.LeaseInterface {
-	return c.LeasesGetter.Leases(namespace)
-}
 
 // KubeClient returns a client with a fake clientset. It has no dynamic client.
 func KubeClient(fake kubernetes.Interface) kube.Client { return kubeClient{fake} }
