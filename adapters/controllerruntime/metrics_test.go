@@ -11,15 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	clientgo "k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"incumbent.dev/incumbent/pilot/leaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
-	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 	testcluster "incumbent.dev/incumbent/tests/cluster"
 )
 
@@ -29,53 +25,8 @@ const (
 	retry    = 500 * time.Millisecond
 )
 
-// provider is the MetricsProvider that a program writes for the registry of controller-runtime.
-type provider struct{}
-
-func (provider) NewLeaderMetric() k8sleaderelection.SwitchMetric { return provider{} }
-func (provider) On(name string)                                  { leaderStatus(name).Set(1) }
-func (provider) Off(name string)                                 { leaderStatus(name).Set(0) }
-
-// electors start a candidate that returns after the end of its term or of ctx. Their elections have the name of the elector.
-var electors = map[string]func(ctx context.Context, config *rest.Config, namespace, name string) error{
-	"client-go": func(ctx context.Context, config *rest.Config, namespace, name string) error {
-		set, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		elector, err := clientgo.NewLeaderElector(clientgo.LeaderElectionConfig{
-			Lock: &resourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: set.CoordinationV1(),
-				LockConfig: resourcelock.ResourceLockConfig{Identity: "a"},
-			},
-			LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, ReleaseOnCancel: true, Name: name,
-			Callbacks: clientgo.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { <-ctx.Done() }, OnStoppedLeading: func() {}},
-		})
-		if err != nil {
-			return err
-		}
-		elector.Run(ctx)
-		return nil
-	},
-	"elector": func(ctx context.Context, config *rest.Config, namespace, name string) error {
-		set, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		elector, err := k8sleaderelection.NewLeaderElector(k8sleaderelection.LeaderElectionConfig{
-			Lock: &k8sresourcelock.LeaseLock{
-				LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: set.CoordinationV1(),
-				LockConfig: k8sresourcelock.ResourceLockConfig{Identity: "a"},
-			},
-			LeaseDuration: lease, RenewDeadline: deadline, RetryPeriod: retry, ReleaseOnCancel: true, Name: name,
-			Callbacks: k8sleaderelection.LeaderCallbacks{OnStartedLeading: func(ctx context.Context) { <-ctx.Done() }},
-		})
-		if err != nil {
-			return err
-		}
-		elector.Run(ctx)
-		return nil
-	},
+// managers start a candidate that returns after the end of its term or of ctx. Their elections have the name of the manager.
+var managers = map[string]func(ctx context.Context, config *rest.Config, namespace, name string) error{
 	"controller-runtime": func(ctx context.Context, config *rest.Config, namespace, name string) error {
 		leaseDuration, renewDeadline, retryPeriod := lease, deadline, retry
 		o := options()
@@ -129,17 +80,14 @@ func leaderSeries(t *testing.T, election string) map[string]float64 {
 	return all
 }
 
-// In each state the electors of client-go and controller-runtime and those of this project export the same series, except after a
-// stop.
+// In each state both managers export the same series, except after a stop. Package k8sleaderelection compares the electors.
 func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
-	k8sleaderelection.SetProvider(provider{})
-	t.Cleanup(func() { k8sleaderelection.SetProvider(nil) })
 	c := testcluster.Shared(t)
 	set, err := kubernetes.NewForConfig(c.Admin())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, run := range electors {
+	for name, run := range managers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			namespace := c.Namespace(t)
@@ -187,7 +135,7 @@ func TestLeaderMetric_AsInControllerRuntime(t *testing.T) {
 			stop = start()
 			exports("a leader of another run exports 1", 1)
 			stop()
-			if name != "client-go" && name != "controller-runtime" {
+			if name == "manager" {
 				exports("it exports 0 after a stop", 0) // client-go exports 1 if no renewal was in flight
 			}
 		})

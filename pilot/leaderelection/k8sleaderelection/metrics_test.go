@@ -2,10 +2,11 @@ package k8sleaderelection_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgo "k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -15,32 +16,50 @@ import (
 	le "incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
-// slowpath counts the slow path of client-go and of this project.
-type slowpath struct{ atomic.Int32 }
+// calls records the calls of the metrics of client-go and of this project.
+type calls struct {
+	mu  sync.Mutex
+	all []string
+}
 
-func (s *slowpath) On(string)                {}
-func (s *slowpath) Off(string)               {}
-func (s *slowpath) SlowpathExercised(string) { s.Inc() }
+func (c *calls) add(call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, call)
+}
 
-type theirMetrics struct{ *slowpath }
+// take returns the calls since the last call, in order.
+func (c *calls) take() string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer func() { c.all = nil }()
+	return strings.Join(c.all, " ")
+}
 
-func (m theirMetrics) NewLeaderMetric() clientgo.LeaderMetric { return m.slowpath }
+func (c *calls) On(string)                { c.add("on") }
+func (c *calls) Off(string)               { c.add("off") }
+func (c *calls) SlowpathExercised(string) { c.add("slow") }
 
-type ourMetrics struct{ *slowpath }
+type theirMetrics struct{ *calls }
 
-func (m ourMetrics) NewLeaderMetric() le.LeaderMetric { return m.slowpath }
+func (m theirMetrics) NewLeaderMetric() clientgo.LeaderMetric { return m.calls }
+
+type ourMetrics struct{ *calls }
+
+func (m ourMetrics) NewLeaderMetric() le.LeaderMetric { return m.calls }
 
 // client-go accepts one provider in a process.
-var theirs = &slowpath{}
+var theirs = &calls{}
 
-// A renewal that needs another attempt is one slow path, in client-go and here.
-func TestSlowpath_AsInClientGo(t *testing.T) {
-	ours := &slowpath{}
+// The metrics are those of client-go. A renewal that needs another attempt is one slow path.
+func TestMetrics_AsInClientGo(t *testing.T) {
+	ours := &calls{}
 	clientgo.SetProvider(theirMetrics{theirs})
 	le.SetProvider(ourMetrics{ours})
 	t.Cleanup(func() { le.SetProvider(nil) })
 	for name, c := range map[string]struct {
-		count *slowpath
+		calls *calls
 		start func(t *testing.T, lock *locktest.Lock) (run func(context.Context))
 	}{
 		"client-go": {theirs, func(t *testing.T, lock *locktest.Lock) func(context.Context) {
@@ -68,22 +87,33 @@ func TestSlowpath_AsInClientGo(t *testing.T) {
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			lock := locktest.NewStore(locktest.Lease).Lock("a", "")
+			store := locktest.NewStore(locktest.Lease)
+			lock := store.Lock("a", "")
+			putHolder(store, "other")
 			run := c.start(t, lock)
-			c.count.Store(0)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { defer close(ended); run(ctx) }()
-			advance(3 * retry)
-			if n := c.count.Load(); n != 0 || lock.Counts()[locktest.Update] < 2 {
-				t.Errorf("%s: %d slow paths of renewals that succeeded", name, n)
+			wants := func(when, want string) {
+				t.Helper()
+				if got := c.calls.take(); got != want {
+					t.Errorf("%s, %s: %q, want %q", name, when, got, want)
+				}
 			}
+			advance(3 * retry)
+			wants("following", "off")
+			putHolder(store, "")
+			advance(4 * retry)
+			wants("leading", "on")
 			lock.FailNext(locktest.Update, apiserver.Fault{Lose: apiserver.TheRequest})
 			advance(5 * retry)
+			wants("after a failed renewal", "slow")
+			putHolder(store, "other")
+			advance(5 * retry)
+			wants("after the loss", "off")
 			stop()
-			if <-ended; c.count.Load() != 1 {
-				t.Errorf("%s: %d slow paths", name, c.count.Load())
-			}
+			<-ended
+			wants("at the end", "")
 		})
 	}
 }
