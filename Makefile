@@ -1,7 +1,7 @@
 # `make help` lists the targets. All of them need Go and make; `make lint` and `make test RACE=1` also need a C compiler.
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo upgrade pilot-versions test tests-compiled test-packages test-modules lint linters unused sim fence fuzz upgrade-test \
+.PHONY: help run demo upgrade pilot-versions test tests-compiled test-packages test-modules lint linters unused sim explore fence fuzz upgrade-test \
 	interop istiod istiod-inside conformance nightly api size bench bench-quick bench-slow bench-server build charts image release page-images tools clean
 
 # Folder of etcd, kube-apiserver, kube-controller-manager and kubectl. Set it to use your own.
@@ -21,8 +21,8 @@ TEST := $(SPARING) go test -vet=off -ldflags=-w
 AT_ONCE := -p $(shell echo $$(( ($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2 )))
 # The slowest packages start first, so that none of them runs alone at the end.
 FIRST := ./tests/operate ./tests/faults/fence ./cmd/playground ./tests/upgrade/...
-# The race detector checks the packages whose code runs in the process of the test. The core and its simulation have no goroutines,
-# and the remaining packages start programs that are not built with it.
+# The race detector checks the packages whose code runs in the process of the test. The core has no goroutines, those
+# of its simulation share a table of numbers, and the remaining packages start programs that are not built with it.
 RACE_PACKAGES = $(filter-out %/internal/core %/internal/simulation,$(shell go list ./pilot/... ./pkg/... ./internal/... ./tests/integration/...))
 PLAIN_PACKAGES = $(filter-out $(RACE_PACKAGES),$(shell go list ./...))
 # With COORDINATED=1 a coordinator chooses the leaders among servers of two versions.
@@ -68,6 +68,8 @@ linters unused:
 sim: ## Simulate elections; every planted bug must be found (SEEDS=20000; a twentieth of them with the real loop, locks and coordinator)
 	SIM_SEEDS=$(or $(SEEDS),20000) go test -count=1 -v -timeout 60m ./pilot/leaderelection/k8sleaderelection/internal/simulation
 	SIM_SEEDS=$$(( $(or $(SEEDS),20000) / 20 )) go test -count=1 -v -timeout 60m -run 'Random' ./pilot/leaderelection ./pilot/leaderelection/coordination
+explore: ## Play every schedule of small worlds until the time is over; every planted bug must be found (LIMIT=1200 seconds)
+	EXPLORE_SECONDS=$(or $(LIMIT),1200) go test -count=1 -v -timeout 120m -run TestExplore ./pilot/leaderelection/k8sleaderelection/internal/simulation
 fence: ## Install 100,000 random fences on a model of API servers (UPGRADES=500)
 	FENCE_MODEL_UPGRADES=$$(( $(or $(UPGRADES),500) * 200 )) go test -count=1 -timeout 60m -run 'TestModel_Upgrades' ./internal/fence/install
 fuzz: ## Run each fuzz target for FUZZTIME (20s)

@@ -22,6 +22,7 @@ type call struct {
 	attempts    int
 	answered    bool // one of two attempts
 	rejected    bool // that one
+	travel
 }
 
 // unguardedVersion is the base of a write that a planted bug sends without a guard.
@@ -53,6 +54,9 @@ func (p *process) send(a core.Action) {
 	w := p.w
 	c := &call{p: p, op: a.Op, base: a.Base, record: a.Record, annotations: a.Annotations, unprefer: a.Unprefer, sent: p.now(), sentAt: w.now, decidedOn: p.base.snap.Version}
 	p.call = c
+	if w.choosing.on {
+		p.n.flying = append(p.n.flying, c)
+	}
 	w.checks.send(p, c)
 	w.at(p.n.clocks.when(a.Until), func() { p.cancel(c) })
 	p.attempt(c, a.Until)
@@ -76,15 +80,7 @@ func (p *process) arrive(c *call, reply func(late time.Duration, result core.Res
 		reply(w.latency(p.cfg.Validity/2)+w.delay(w.slow.back), s.result, nil)
 		return
 	}
-	result, v := core.OK, w.store.now
-	if c.op != core.Read {
-		result, v = w.store.write(c)
-		if w.Trace != nil {
-			w.tracef("  the store: %s by %v on %d: %v %s", c.op, p, c.base.Version, result, shown(v.snap))
-		}
-	} else if !v.snap.Exists {
-		v.snap.Version = 0 // an absent object has no version
-	}
+	result, v := w.serve(c)
 	back := w.latency(p.cfg.Validity/2) + w.delay(w.slow.back)
 	if w.lost() {
 		return
@@ -93,6 +89,22 @@ func (p *process) arrive(c *call, reply func(late time.Duration, result core.Res
 		result = core.Unknown // 502 of a proxy
 	}
 	reply(back, result, &v)
+}
+
+// serve returns the answer of the store.
+func (w *world) serve(c *call) (core.Result, view) {
+	v := w.store.now
+	if c.op == core.Read {
+		if !v.snap.Exists {
+			v.snap.Version = 0 // an absent object has no version
+		}
+		return core.OK, v
+	}
+	result, v := w.store.write(c)
+	if w.Trace != nil {
+		w.tracef("  the store: %s by %v on %d: %v %s", c.op, c.p, c.base.Version, result, shown(v.snap))
+	}
+	return result, v
 }
 
 // cancel ends the call because its answer is of no use any more.

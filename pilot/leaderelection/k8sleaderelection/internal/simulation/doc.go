@@ -26,9 +26,19 @@
 // Planted bugs (bugs.go, handoverbugs.go) wrap Step. TestPlantedBugs requires that each bug is found by its
 // check.
 //
+// Explore (explore.go) plays every schedule of a small world instead of random ones, with the same store, processes, checks, bugs and
+// trace. What happens next is a choice (choices.go): the store serves a call, an answer or a watch event arrives, a timer fires, run
+// functions return, time passes by a second, or a fault occurs. What can arrive arrives before time passes, unless the fault "late"
+// pays for it. A watch shows the newest version only. Worlds are compared by a fingerprint (graph.go): times relative to now, versions
+// by their order, and processes of one revision exchanged. So a world without further faults returns to a known state, and an
+// exploration ends without a bound in time. Jitter is always zero, and a timer within a second fires at its end. Peers,
+// coordinators and second locks are not part of explorations. The checks Effort, Reports and Changes count events over time, so only
+// random runs have them.
+//
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
 //	SIM_FIRST=20000 begins with that seed
 //	SIM_SEED=1234   go test -v -run TestSimulation ...    plays one seed and prints every step
+//	EXPLORE_SECONDS=1200 go test -v -run TestExplore ...  explores for that time
 //	SIM_MODE=mixed  plays only that mode
 //	SIM_SEED=12 SIM_BUG=half-lease go test -v -run TestPlantedBugs ...
 //

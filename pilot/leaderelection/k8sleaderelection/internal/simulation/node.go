@@ -27,7 +27,8 @@ type node struct {
 	drainsFor time.Duration
 	started   int
 	lines     [2]line
-	line      int // connection of first attempts
+	line      int     // connection of first attempts
+	flying    []*call // in an exploration: calls that have not reached the store
 
 	paused  bool
 	held    []waiting

@@ -75,6 +75,7 @@ type process struct {
 	sentReads   int
 	sentAtCheck int
 	efforts
+	schedule
 }
 
 func (p *process) String() string { return fmt.Sprintf("%s#%d", p.id, p.serial) }
@@ -147,6 +148,7 @@ func (p *process) apply(a core.Action) {
 	case a.Op == core.NoOp && c != nil && a.Until <= p.now().Mono:
 		p.w.at(p.w.now, func() { p.cancel(c) })
 	}
+	p.wake, p.until = a.Wake, a.Until
 	p.timer++
 	if a.Wake != core.Never {
 		p.setTimer(a.Wake, p.timer)

@@ -81,35 +81,38 @@ func (w *world) release(p *process) {
 	if w.chance(0.2) {
 		late = w.within(5 * time.Second)
 	}
-	w.after(late, func() {
-		now := w.store.now
-		guarded := now.snap.Version == base.snap.Version
-		if !guarded && !w.has("releases-twice") || !now.snap.Exists {
-			w.after(w.within(time.Second), func() { w.release(p) })
-			return
-		}
-		if p.registered.Left(now.snap) != core.HolderDied && !w.has("releases-settling") {
-			w.violate(OwnLockOnly, "the witness of %v releases another term: %s", p, shown(now.snap))
-		}
-		if now.term != nil && !now.term.marked {
-			w.violate(Release, "the witness of %v releases a settling holder", p)
-		}
-		next := now
-		next.snap.Content, next.snap.Record = record.Readable, now.snap.Released(p.n.clocks.moment(w.now).Wall)
-		next.snap.Annotations, next.term, next.released = core.Annotations{}, nil, true
-		if w.has("forgets-marker") {
-			next.snap.Annotations.Marker = now.snap.Annotations.Marker
-		}
-		if next.snap.Annotations != (core.Annotations{}) {
-			w.violate(Release, "the witness of %v leaves annotations of the term", p)
-		}
-		next.snap.Sum = sum(next.snap)
-		w.tracef("the witness of %v releases the lock", p)
-		w.store.commit(next)
-		if w.chance(0.2) { // the reply is lost
-			w.after(w.within(time.Second), func() { w.release(p) })
-		}
-	})
+	w.after(late, func() { w.releaseOver(p, base) })
+}
+
+// releaseOver writes the release if the lock is still the one that the witness has read.
+func (w *world) releaseOver(p *process, base view) {
+	now := w.store.now
+	guarded := now.snap.Version == base.snap.Version
+	if !guarded && !w.has("releases-twice") || !now.snap.Exists {
+		w.after(w.within(time.Second), func() { w.release(p) })
+		return
+	}
+	if p.registered.Left(now.snap) != core.HolderDied && !w.has("releases-settling") {
+		w.violate(OwnLockOnly, "the witness of %v releases another term: %s", p, shown(now.snap))
+	}
+	if now.term != nil && !now.term.marked {
+		w.violate(Release, "the witness of %v releases a settling holder", p)
+	}
+	next := now
+	next.snap.Content, next.snap.Record = record.Readable, now.snap.Released(p.n.clocks.moment(w.now).Wall)
+	next.snap.Annotations, next.term, next.released = core.Annotations{}, nil, true
+	if w.has("forgets-marker") {
+		next.snap.Annotations.Marker = now.snap.Annotations.Marker
+	}
+	if next.snap.Annotations != (core.Annotations{}) {
+		w.violate(Release, "the witness of %v leaves annotations of the term", p)
+	}
+	next.snap.Sum = sum(next.snap)
+	w.tracef("the witness of %v releases the lock", p)
+	w.store.commit(next)
+	if w.chance(0.2) { // the reply is lost
+		w.after(w.within(time.Second), func() { w.release(p) })
+	}
 }
 
 // loseConnection ends the connection of a live process. The process has not ended, so its witness must not release.

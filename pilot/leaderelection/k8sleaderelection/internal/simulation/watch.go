@@ -17,7 +17,7 @@ func (p *process) openWatch(gap bool) {
 		return
 	}
 	p.cut = false
-	p.watching = true
+	p.watching, p.shown = true, p.w.store.now.snap.Version
 	p.watch++
 	p.n.runWatch(func() { p.input(core.Input{Kind: core.Watching, Gap: gap}, view{}) })
 	if !gap && p.w.store.now.snap.Version != 0 {

@@ -58,8 +58,9 @@ type world struct {
 	refuses         float64 // share of calls that an outage refuses instead of hanging
 	syncWait        time.Duration
 	slow            slowness
-	loose           bool // equal keys beat each other
-	forgery         int  // the only kind of annotation that is forged; a higher number: all kinds
+	loose           bool     // equal keys beat each other
+	choosing        choosing // of an exploration
+	forgery         int      // the only kind of annotation that is forged; a higher number: all kinds
 	spells          []*spell
 	checks          checks
 	result          Result
@@ -186,16 +187,26 @@ func (w *world) play() {
 	}
 }
 
-func (w *world) at(t Time, what func()) { w.root().queue.push(max(t, w.now), what) }
+// at plans an event. In an exploration, events are choices instead.
+func (w *world) at(t Time, what func()) {
+	if !w.choosing.on {
+		w.root().queue.push(max(t, w.now), what)
+	}
+}
 
 func (w *world) after(d time.Duration, what func()) { w.at(w.now.add(d), what) }
 
-// within returns a random duration below d.
+// within returns a random duration below d. In an exploration it returns d, which bounds a choice.
 func (w *world) within(d time.Duration) time.Duration {
+	if w.choosing.on {
+		return d
+	}
 	return time.Duration(w.rng.Int64N(max(1, int64(d))))
 }
 
-func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+func (w *world) chance(p float64) bool {
+	return p > 0 && (!w.choosing.on || w.choosing.random) && w.rng.Float64() < p
+}
 
 func (w *world) faulty() bool { return w.now < w.calm }
 

@@ -1,0 +1,140 @@
+package simulation
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// small are the worlds of explorations.
+var small = []struct {
+	name string
+	Bounds
+}{
+	{"two equal processes", Bounds{Keys: []string{"stable", "stable"}, Settled: true}},
+	{"two revisions", Bounds{Keys: []string{"stable", "canary"}, Settled: true}},
+	{"two revisions with witnesses", Bounds{Keys: []string{"stable", "canary"}, Witness: true, Settled: true}},
+	{"three equal processes", Bounds{Keys: []string{"stable", "stable", "stable"}, Settled: true}},
+	{"three processes of two revisions", Bounds{Keys: []string{"stable", "canary", "canary"}, Settled: true}},
+	{"two equal processes that start", Bounds{Keys: []string{"stable", "stable"}}},
+	{"two revisions that start", Bounds{Keys: []string{"stable", "canary"}}},
+}
+
+// exploreSeconds is the time of TestExplore without EXPLORE_SECONDS.
+const exploreSeconds = 30
+
+// explore explores within the rest of the time.
+func explore(t *testing.T, b Bounds, until time.Time) Explored {
+	b.Limit, b.States = max(time.Until(until), time.Second), 1<<(20+2*b.Faults)
+	if b.Calm == 0 {
+		b.Calm = 100
+	}
+	return Explore(b, runtime.GOMAXPROCS(0))
+}
+
+// TestExplore plays every schedule of small worlds: with each kind of fault once, then with each two kinds, until its time is over.
+func TestExplore(t *testing.T) {
+	seconds, _ := number(t, "EXPLORE_SECONDS", exploreSeconds)
+	until := time.Now().Add(time.Duration(seconds) * time.Second)
+	for faults := range 3 {
+		for _, w := range small {
+			played, exhausted, states := 0, 0, uint64(0)
+			for _, kinds := range together(faults) {
+				if time.Now().After(until) {
+					break
+				}
+				b := w.Bounds
+				b.Faults, b.Kinds = faults, kinds
+				r := explore(t, b, until)
+				played++
+				states += r.States
+				if r.Exhausted {
+					exhausted++
+				}
+				t.Logf("%s, %v: %v", w.name, kinds, r)
+				if r.Schedule != "" {
+					t.Errorf("%s, %v: %v\n%s", w.name, kinds, r, r.Schedule)
+				}
+			}
+			t.Logf("| %s | %d | %d of %d | %d |", w.name, faults, exhausted, len(together(faults)), states)
+		}
+	}
+}
+
+// together returns the sets of kinds that schedules with this number of faults have.
+func together(faults int) [][]string {
+	sets := [][]string{{}}
+	for range faults {
+		var longer [][]string
+		for _, set := range sets {
+			for _, kind := range FaultKinds() {
+				if len(set) == 0 || set[len(set)-1] <= kind {
+					longer = append(longer, append(slices.Clip(set), kind))
+				}
+			}
+		}
+		sets = longer
+	}
+	return sets
+}
+
+// TestExplore_SameStates shows that the number of states does not depend on the order of the search, so that equal fingerprints have
+// equal futures.
+func TestExplore_SameStates(t *testing.T) {
+	b := Bounds{Keys: []string{"stable", "stable"}, Faults: 1, Kinds: []string{"lose answer", "late answer"}, States: 1 << 20}
+	one, two := Explore(b, 1), Explore(b, 2)
+	if !one.Exhausted || !two.Exhausted || one.States != two.States || one.Transitions != two.Transitions {
+		t.Errorf("two explorations differ:\n%v\n%v", one, two)
+	}
+}
+
+// unexplored are the modes and bugs that the bounds of explorations exclude.
+var unexplored = map[string]string{
+	"mixed": "peers", "mixed-bad": "peers", "namesake": "peers", "client-go": "peers", "witness-mixed": "peers",
+	"coordinated": "coordinator", "coordinated-bad": "coordinator", "coordinated-mixed": "coordinator", "coordinator-gone": "coordinator",
+	"held": "second lock", "held-bad": "second lock", "slow": "slow answers", "slow-dead": "slow answers", "herd": "many candidates",
+	"external": "KeyComparisonFunc", "duplicates": "two processes of one name", "barred": "rejected writes", "lagging": "late watches",
+	"token-of-former-term": "state outside of the world", "lost-term-resumed": "state outside of the world",
+}
+
+// bugSeconds is the time for each planted bug.
+const bugSeconds = 60
+
+// TestExplore_PlantedBugs shows that explorations find violations. Without EXPLORE_SECONDS, it explores with the first bugs only.
+func TestExplore_PlantedBugs(t *testing.T) {
+	_, all := number(t, "EXPLORE_SECONDS", 0)
+	for i, bug := range AllBugs() {
+		if i == 7 && !all {
+			break
+		}
+		mode, _ := ModeNamed(bug.Mode)
+		if why := unexplored[bug.Mode] + unexplored[bug.Name]; why != "" {
+			t.Logf("| %s | excluded: %s |", bug.Name, why)
+			continue
+		}
+		b := Bounds{Keys: []string{"stable", "stable"}, Witness: mode.Witness > 0, Bug: &bug, Calm: 10, Settled: true}
+		if mode.Ranked {
+			b.Keys[1] = "canary"
+		}
+		findBug(t, b)
+	}
+}
+
+func findBug(t *testing.T, b Bounds) {
+	until := time.Now().Add(bugSeconds * time.Second)
+	for faults := range 3 {
+		for _, kinds := range together(faults) {
+			if time.Now().After(until) {
+				break
+			}
+			b.Faults, b.Kinds = faults, kinds
+			if r := explore(t, b, until); r.Schedule != "" {
+				t.Logf("| %s | %s, with %v | %v, %d steps |", b.Bug.Name, r.Violations[0].Check, kinds, r.Took, strings.Count(r.Schedule, "\n"))
+				return
+			}
+		}
+	}
+	t.Errorf("%s: not found", b.Bug.Name)
+}

@@ -1,0 +1,427 @@
+package simulation
+
+import (
+	"math/bits"
+	"reflect"
+	"slices"
+	"time"
+	"unsafe"
+
+	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
+)
+
+// An exploration copies worlds and compares them. Both follow the fields of the types, so that a new field counts until unread
+// excludes it.
+
+// shape lists the fields of a type that refer to memory, and those that distinguish states.
+type shape struct {
+	typ   reflect.Type
+	refs  []part // pointers and slices
+	parts []part // of the fingerprint
+}
+
+// part is one field. Fields of embedded and contained structs are parts too.
+type part struct {
+	off  uintptr
+	how  how
+	typ  reflect.Type
+	elem *shape // of a pointer or slice
+}
+
+// how is how a field is compared.
+type how uint8
+
+const (
+	number8  how = iota // one byte
+	number32            // four bytes
+	number64            // eight bytes
+	since               // a true time or a reading of the monotonic clock, relative to now
+	deadline            // the same, and all that are over are equal
+	stamped             // a time in the record, relative to now
+	version             // versions are compared with each other only
+	text
+	pointer
+	list
+)
+
+// owned are the types that belong to one world.
+var owned = []reflect.Type{reflect.TypeFor[world](), reflect.TypeFor[node](), reflect.TypeFor[process](), reflect.TypeFor[term](), reflect.TypeFor[call]()}
+
+// unread are fields that do not distinguish states: constants, sums of other fields, what the random runs use, and what only the
+// checks of quiet, effort, reports, changes and prompt read.
+var unread = map[string]bool{
+	"process.id": true, "process.key": true, "process.cfg": true, "process.serial": true, "process.took": true, "process.attempts": true,
+	"process.timer": true, "process.returns": true, "process.watch": true, "process.watched": true, "process.calls": true, "process.turnsAt": true,
+	"process.turns": true, "process.sentCalls": true, "process.sentReads": true, "process.sentAtCheck": true, "process.efforts": true,
+	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true,
+	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
+	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
+	"Snapshot.Sum": true, "sight.sum": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true, "witness.toldAt": true,
+}
+
+// deadlines are times that are compared with now only.
+var deadlines = map[string]bool{
+	"State.SyncBy": true, "Claim.SyncBy": true, "Sight.PollAt": true, "Effort.Next": true, "Requests.NotBefore": true, "BackOff.CoolDown": true,
+	"BackOff.Until": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true, "process.returnAt": true,
+}
+
+// versions are numbers of changes of the store.
+var versions = map[string]bool{
+	"Snapshot.Version": true, "Call.Base": true, "Effort.Base": true, "Term.Token": true, "term.token": true, "call.decidedOn": true,
+	"process.reached": true, "schedule.shown": true, "Call.Version": true,
+}
+
+var shapes = func() map[reflect.Type]*shape {
+	all := map[reflect.Type]*shape{}
+	for _, t := range append(slices.Clone(owned), reflect.TypeFor[core.State](), reflect.TypeFor[view](), reflect.TypeFor[checks]()) {
+		shapeOf(all, t)
+	}
+	return all
+}()
+
+func shapeOf(all map[reflect.Type]*shape, t reflect.Type) *shape {
+	if s := all[t]; s != nil {
+		return s
+	}
+	s := &shape{typ: t}
+	all[t] = s
+	s.add(all, t, 0, "", true)
+	return s
+}
+
+// add adds the parts of a field of type t. Without read, it does not distinguish states.
+func (s *shape) add(all map[reflect.Type]*shape, t reflect.Type, off uintptr, name string, read bool) {
+	read = read && !unread[name]
+	p := part{off: off, typ: t}
+	switch t.Kind() {
+	case reflect.Struct:
+		for i := range t.NumField() {
+			f := t.Field(i)
+			s.add(all, f.Type, off+f.Offset, t.Name()+"."+f.Name, read)
+		}
+		return
+	case reflect.Array:
+		for i := range t.Len() {
+			s.add(all, t.Elem(), off+uintptr(i)*t.Elem().Size(), name, read)
+		}
+		return
+	case reflect.Pointer:
+		if !slices.Contains(owned, t.Elem()) {
+			return // constant
+		}
+		p.how, p.elem = pointer, shapeOf(all, t.Elem())
+		s.refs = append(s.refs, p)
+	case reflect.Slice:
+		p.how, p.elem = list, shapeOf(all, t.Elem())
+		s.refs = append(s.refs, p)
+	case reflect.String:
+		p.how = text
+	case reflect.Func, reflect.Interface, reflect.Map:
+		return // constant
+	default:
+		p.how = howNumber(t, name)
+	}
+	if read && p.typ != reflect.PointerTo(owned[0]) {
+		s.parts = append(s.parts, p)
+	}
+}
+
+func howNumber(t reflect.Type, name string) how {
+	switch {
+	case versions[name]:
+		return version
+	case deadlines[name]:
+		return deadline
+	case t == reflect.TypeFor[core.Instant](), t == reflect.TypeFor[Time]():
+		return since
+	case t == reflect.TypeFor[core.Stamp]():
+		return stamped
+	}
+	switch t.Size() {
+	case 1:
+		return number8
+	case 4:
+		return number32
+	}
+	return number64
+}
+
+// copier copies a world. from and to have the objects that were copied.
+type copier struct{ from, to []unsafe.Pointer }
+
+func (w *world) clone() *world {
+	c := copier{make([]unsafe.Pointer, 0, 24), make([]unsafe.Pointer, 0, 24)}
+	return (*world)(c.copy(shapes[owned[0]], unsafe.Pointer(w)))
+}
+
+func (c *copier) copy(s *shape, at unsafe.Pointer) unsafe.Pointer {
+	if i := slices.Index(c.from, at); i >= 0 {
+		return c.to[i]
+	}
+	n := reflect.New(s.typ)
+	n.Elem().Set(reflect.NewAt(s.typ, at).Elem())
+	to := n.UnsafePointer()
+	c.from, c.to = append(c.from, at), append(c.to, to)
+	c.refs(s, to)
+	return to
+}
+
+// refs replaces what a copied object refers to by copies.
+func (c *copier) refs(s *shape, to unsafe.Pointer) {
+	for _, r := range s.refs {
+		at := unsafe.Add(to, r.off)
+		if r.how == pointer {
+			if old := *(*unsafe.Pointer)(at); old != nil {
+				*(*unsafe.Pointer)(at) = c.copy(r.elem, old)
+			}
+			continue
+		}
+		old := reflect.NewAt(r.typ, at).Elem()
+		if old.Len() == 0 {
+			old.SetZero()
+			continue
+		}
+		list := reflect.MakeSlice(r.typ, old.Len(), old.Len())
+		reflect.Copy(list, old)
+		old.Set(list)
+		for i := range list.Len() {
+			c.refs(r.elem, unsafe.Add(list.UnsafePointer(), uintptr(i)*r.elem.typ.Size()))
+		}
+	}
+}
+
+// fingerprinter writes what distinguishes a world as a list of numbers.
+type fingerprinter struct {
+	w        *world
+	words    []uint64
+	versions []int // words that are versions
+	known    []unsafe.Pointer
+	orders   [][]int
+	names    [4]byte // number of pod-a, pod-b, …
+	mono     core.Instant
+}
+
+// far is the distance from now at which all times are equal.
+func (w *world) far() int64 { return int64(2*w.timing.lease + 2*time.Second) }
+
+// fingerprint returns the same number for worlds that differ only in their time, in the numbers of versions, and in the names of
+// processes with equal keys.
+func (f *fingerprinter) fingerprint(w *world) uint64 {
+	least := ^uint64(0)
+	for _, order := range f.orders {
+		least = min(least, f.inOrder(w, order))
+	}
+	return max(least, 1) // 0 is a free entry of the table
+}
+
+func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
+	f.w, f.words, f.versions, f.known = w, f.words[:0], f.versions[:0], f.known[:0]
+	f.mono = w.nodes[0].clocks.mono(w.now)
+	for i, n := range order {
+		f.names[n] = byte(i)
+	}
+	for _, n := range order {
+		f.node(w.nodes[n])
+	}
+	f.parts(shapes[reflect.TypeFor[view]()], unsafe.Pointer(&w.store.now))
+	f.number(uint64(w.choosing.left))
+	f.string(w.defaultRevision.Revision)
+	f.version(w.checks.newestToken)
+	f.version(w.store.version)
+	f.number(uint64(w.store.uids))
+	for _, p := range w.procs {
+		if p.ended && p.registered != (core.EndedTerm{}) && w.left(p.registered, w.store.now.snap) == core.HolderDied {
+			f.string(p.id)
+		}
+	}
+	f.rank()
+	h := uint64(len(f.words))
+	for _, x := range f.words {
+		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
+		h = hi ^ lo ^ bits.RotateLeft64(h, 23)
+	}
+	return h
+}
+
+func (f *fingerprinter) node(n *node) {
+	f.number(uint64(len(n.flying)))
+	f.flag(n.paused)
+	for _, c := range n.flying {
+		f.call(c)
+	}
+	if n.p == nil {
+		f.number(0)
+		return
+	}
+	p := n.p
+	f.known = append(f.known, unsafe.Pointer(p))
+	like := *p
+	like.s = canonical(p.s)
+	if p.troubledAt < p.ackedAt {
+		like.troubledAt = 0
+	}
+	if p.pausedAt < p.ackedAt {
+		like.pausedAt = -1
+	}
+	f.parts(shapes[owned[2]], unsafe.Pointer(&like))
+}
+
+// canonical removes what Step does not read in this state.
+func canonical(s core.State) core.State {
+	snap := s.Snap
+	if s.Phase == core.Following || s.Phase == core.Done {
+		s.Why = ""
+	}
+	s.Flight.Learned = s.Learned - s.Flight.Learned
+	if s.Flight.Op == core.NoOp {
+		s.Flight = core.Call{}
+	}
+	if snap.Annotations.Request == (record.Request{}) {
+		s.Since.Request, s.Requesting.AnsweredAt = 0, 0
+	}
+	if snap.Annotations.Hold == (core.Hold{}) {
+		s.Since.Hold = 0
+	}
+	if snap.Former() == "" {
+		s.Since.Former = 0
+	}
+	if snap.Preferred == "" {
+		s.Since.Preferred = 0
+	}
+	if !snap.Idle() {
+		s.Since.Idle = 0
+	}
+	for _, e := range []*core.Effort{&s.Effort.Reads, &s.Effort.Writes, &s.Effort.Requests} {
+		if e.Fails == 0 && e.Conflicts == 0 {
+			e.Base, e.Last = 0, 0
+		}
+	}
+	return s
+}
+
+func (f *fingerprinter) call(c *call) {
+	if c == nil {
+		f.number(0)
+		return
+	}
+	f.parts(shapes[owned[4]], unsafe.Pointer(c))
+	f.version(c.base.Version)
+	f.string(c.base.UID)
+}
+
+// rank replaces each version by its rank, from 1.
+func (f *fingerprinter) rank() {
+	all := make([]uint64, 0, 64)
+	for _, i := range f.versions {
+		all = append(all, f.words[i])
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	for _, i := range f.versions {
+		at, _ := slices.BinarySearch(all, f.words[i])
+		f.words[i] = uint64(at) + 1
+	}
+}
+
+func (f *fingerprinter) number(n uint64) { f.words = append(f.words, n) }
+
+func (f *fingerprinter) flag(b bool) {
+	if b {
+		f.number(1)
+	} else {
+		f.number(0)
+	}
+}
+
+func (f *fingerprinter) version(v uint64) {
+	if v != 0 {
+		f.versions = append(f.versions, len(f.words))
+	}
+	f.number(v)
+}
+
+func (f *fingerprinter) string(s string) {
+	if len(s) == 5 && s[:4] == "pod-" {
+		f.number(uint64(f.names[s[4]-'a']) + 1)
+		return
+	}
+	h := uint64(len(s))
+	for i := range len(s) {
+		h = h*0x100000001b3 + uint64(s[i])
+	}
+	f.number(h)
+}
+
+// time adds a distance from now. Zero remains.
+func (f *fingerprinter) time(t, now int64) {
+	if t > 0 {
+		t = min(max(t-now, -f.w.far()), f.w.far()) + 1<<60
+	}
+	f.number(uint64(t))
+}
+
+func (f *fingerprinter) parts(s *shape, base unsafe.Pointer) {
+	for _, p := range s.parts {
+		at := unsafe.Add(base, p.off)
+		switch p.how {
+		case number8:
+			f.number(uint64(*(*uint8)(at)))
+		case number32:
+			f.number(uint64(*(*uint32)(at)))
+		case number64:
+			f.number(*(*uint64)(at))
+		case since, deadline:
+			f.moment(p, *(*int64)(at))
+		case stamped:
+			f.time(*(*int64)(at)*int64(time.Microsecond), f.w.nodes[0].clocks.wall(f.w.now))
+		case version:
+			f.version(*(*uint64)(at))
+		case text:
+			f.string(*(*string)(at))
+		case pointer:
+			f.pointer(p.elem, *(*unsafe.Pointer)(at))
+		case list:
+			v := reflect.NewAt(p.typ, at).Elem()
+			f.number(uint64(v.Len()))
+			for i := range v.Len() {
+				f.parts(p.elem, unsafe.Add(v.UnsafePointer(), uintptr(i)*p.elem.typ.Size()))
+			}
+		}
+	}
+}
+
+func (f *fingerprinter) moment(p part, t int64) {
+	now := int64(f.mono)
+	if p.typ == reflect.TypeFor[Time]() {
+		now = int64(f.w.now)
+	}
+	if p.how == deadline && t <= now {
+		t = 0
+	}
+	f.time(t, now)
+}
+
+// pointer adds the number of an object, and the object when it is met first. Of an ended process, only its identity counts.
+func (f *fingerprinter) pointer(s *shape, at unsafe.Pointer) {
+	switch {
+	case at == nil:
+		f.number(0)
+		return
+	case s.typ == owned[4]:
+		f.call((*call)(at))
+		return
+	}
+	if i := slices.Index(f.known, at); i >= 0 {
+		f.number(uint64(i) + 1)
+		return
+	}
+	f.known = append(f.known, at)
+	f.number(uint64(len(f.known)))
+	if s.typ == owned[2] {
+		f.string((*process)(at).id)
+		f.flag((*process)(at).ended)
+		return
+	}
+	f.parts(s, at)
+}
