@@ -35,39 +35,48 @@ func TestPages_TargetsExist(t *testing.T) {
 	}
 }
 
-func TestPages_NamedTestsExist(t *testing.T) {
+// declared is the declaration of a test, benchmark or fuzz target.
+var declared = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+
+// tests returns the names of all tests below folders, alone and with the name of their package.
+func tests(t *testing.T, folders ...string) map[string]bool {
+	t.Helper()
 	existing := map[string]bool{}
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.IsDir() && name != folder && strings.HasPrefix(entry.Name(), ".") {
+				return fs.SkipDir // go build changes .git at the same time
+			}
+			if err != nil || !strings.HasSuffix(name, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(name)
+			for _, found := range declared.FindAllStringSubmatch(string(content), -1) {
+				existing[found[1]] = true
+				existing[filepath.Base(filepath.Dir(name))+"."+found[1]] = true
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return existing
+}
+
+func TestPages_NamedTestsExist(t *testing.T) {
 	clientgo, err := exec.Command("go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/tools/leaderelection").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	collect := func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && entry.Name() == ".git" {
-			return fs.SkipDir // go build changes it at the same time
+	existing := tests(t, root, strings.TrimSpace(string(clientgo)))
+	for _, page := range pages(t) {
+		if page == "CONTRIBUTING.md" { // TestCONTRIBUTING_Index checks it
+			continue
 		}
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
-			return err
-		}
-		content, err := os.ReadFile(name)
-		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`).FindAllSubmatch(content, -1) {
-			existing[string(found[1])] = true
-		}
-		return err
-	}
-	for _, dir := range []string{root, strings.TrimSpace(string(clientgo))} {
-		if err := filepath.WalkDir(dir, collect); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
-	}
-	for _, page := range append(pages, filepath.Join(root, "README.md")) {
-		text := read(t, strings.TrimPrefix(page, root))
-		for _, named := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1) {
+		for _, named := range regexp.MustCompile("`((?:Test|Benchmark|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(read(t, page), -1) {
 			if !existing[named[1]] {
-				t.Errorf("%s names the test %s, which does not exist", filepath.Base(page), named[1])
+				t.Errorf("%s names the test %s, which does not exist", page, named[1])
 			}
 		}
 	}
@@ -77,34 +86,17 @@ func TestPages_NamedTestsExist(t *testing.T) {
 func TestCONTRIBUTING_Index(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "| behavior | tests |\n| --- | --- |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
-	named := regexp.MustCompile("`(\\w+)\\.(Test\\w+)`")
-	existing := map[string]bool{}
-	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && entry.IsDir() && name != root && strings.HasPrefix(entry.Name(), ".") {
-			return fs.SkipDir
-		}
-		if err != nil || !strings.HasSuffix(name, "_test.go") {
-			return err
-		}
-		content, err := os.ReadFile(name)
-		for _, found := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(content, -1) {
-			existing[filepath.Base(filepath.Dir(name))+"."+string(found[1])] = true
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	existing := tests(t, root)
 	rows := 0
 	for row := range strings.Lines(table) {
 		rows++
-		tests := named.FindAllStringSubmatch(row, -1)
-		if len(tests) == 0 {
+		named := regexp.MustCompile("`(\\w+\\.(?:Test|Fuzz)\\w+)`").FindAllStringSubmatch(row, -1)
+		if len(named) == 0 {
 			t.Errorf("no test in the row %s", row)
 		}
-		for _, test := range tests {
-			if !existing[test[1]+"."+test[2]] {
-				t.Errorf("CONTRIBUTING.md names the test %s.%s, which does not exist", test[1], test[2])
+		for _, test := range named {
+			if !existing[test[1]] {
+				t.Errorf("CONTRIBUTING.md names the test %s, which does not exist", test[1])
 			}
 		}
 	}
