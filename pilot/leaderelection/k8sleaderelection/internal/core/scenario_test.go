@@ -149,6 +149,8 @@ func (s *scenario) configure(words []string) error {
 		switch name {
 		case "key":
 			c.Key = value
+		case "small": // the durations of explorations
+			c.Timing = Timing{Lease: 6 * time.Second, Validity: 3 * time.Second, Retry: time.Second}.Derived(0.02)
 		case "unranked":
 			c.Ranked = false
 		case "external":

@@ -10,11 +10,12 @@ import (
 
 // choosing is the part of a world that only an exploration has.
 type choosing struct {
-	on     bool // events are choices
-	random bool // in a choice with a random part
-	bounds *Bounds
-	left   int   // faults
-	path   *path // to this world
+	on       bool // events are choices
+	random   bool // in a choice with a random part
+	bounds   *Bounds
+	left     int       // faults
+	path     *path     // to this world
+	recorded scenarios // of a replay; nil: not recorded
 }
 
 // path is the list of choices that led to a world, the latest first.

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -94,10 +95,10 @@ var smallTiming = timing{6 * tick, 3 * tick, tick, 0, 5 * tick}
 const began = Time(time.Hour)
 
 // first returns the world at the beginning. Its mode has all faults, so that the checks expect no more than in such a mode.
-func (b *Bounds) first() *world {
+func (b *Bounds) first(recorded scenarios) *world {
 	m := Mode{Ranked: b.ranked(), Edits: 1, Pauses: 1, Stops: 1, Cuts: 1, Orders: 1, Unfits: 1, Forgers: 1, Net: 0.1, Drop: 0.1, Late: 0.1, Fail: 0.1, Lag: 0.1}
 	w := &world{Options: Options{Bug: b.Bug}, rng: noRandom, mode: m, timing: smallTiming, forgery: forgeries}
-	w.choosing = choosing{on: true, bounds: b}
+	w.choosing = choosing{on: true, bounds: b, recorded: recorded}
 	w.now = began
 	w.calm, w.rest, w.end = math.MaxInt64, math.MaxInt64, math.MaxInt64
 	w.store.w, w.checks.w = w, w
@@ -158,7 +159,7 @@ func Explore(b Bounds, workers int) Explored {
 		timer := time.AfterFunc(b.Limit, func() { x.end(true) })
 		defer timer.Stop()
 	}
-	x.give(x.first())
+	x.give(x.first(nil))
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(x.work)
@@ -301,7 +302,7 @@ func (x *exploration) found(w *world, v []Violation) {
 	x.end(false)
 }
 
-// replay returns the trace of a schedule.
+// replay returns the trace of a schedule, and the scenario of each process.
 func (x *exploration) replay(p *path, calm bool) string {
 	var list []choice
 	for ; p != nil; p = p.before {
@@ -309,13 +310,17 @@ func (x *exploration) replay(p *path, calm bool) string {
 	}
 	slices.Reverse(list)
 	var trace strings.Builder
-	w := x.first()
+	recorded := scenarios{}
+	w := x.first(recorded)
 	w.Trace = &trace
 	for _, c := range list {
 		w.choose(c)
 	}
 	if calm {
 		w.continueCalmly()
+	}
+	for _, id := range slices.Sorted(maps.Keys(recorded)) {
+		trace.WriteString("\n" + recorded[id].text.String())
 	}
 	return trace.String()
 }

@@ -102,6 +102,9 @@ func (p *process) input(in core.Input, v view) {
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
 	p.register()
+	if w.choosing.recorded != nil {
+		w.choosing.recorded.add(p, in, a)
+	}
 	if p.s.Learned != learned {
 		p.base = v
 		p.seen.shown(p, v.snap, in.Now.Mono, before)
