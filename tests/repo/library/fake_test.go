@@ -85,13 +85,11 @@ func writes(c clientset) (n int) {
 // With each fake clientset and constructor, a candidate leads and renews with a few requests per renewal. A second candidate follows,
 // and leads after the first has stopped.
 func TestFakeClientset_Election(t *testing.T) {
-	t.Setenv("LEADER_ELECTION_LEASE_DURATION", "60s") // a leads on a slow machine too
-	t.Setenv("LEADER_ELECTION_RENEW_DEADLINE", "40s")
-	t.Setenv("LEADER_ELECTION_RETRY_PERIOD", "1s")
 	names := istioStyle("a", double{clientset: fake.NewClientset()})
 	for kind := range fakes() {
 		for which := range names {
 			t.Run(kind+"/"+which, func(t *testing.T) {
+				t.Parallel()
 				store := fakes()[kind]
 				client := double{clientset: store, config: &rest.Config{}}
 				a, b := istioStyle("a", client)[which], istioStyle("b", client)[which]
@@ -136,25 +134,27 @@ func elect(t *testing.T, client kube.Client, name, revision string, change func(
 func TestFakeClientset_WarnsOnce(t *testing.T) {
 	for _, lock := range []leaderelection.LockType{leaderelection.LockTypeConfigMap, leaderelection.LockTypeLease} {
 		t.Run(string(lock), func(t *testing.T) {
-			store := fake.NewClientset()
-			var log harness.Log
-			a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {
-				c.Lock, c.Logger = lock, slog.New(slog.NewTextHandler(&log, nil))
+			synctest.Test(t, func(t *testing.T) {
+				store := fake.NewClientset()
+				var log harness.Log
+				a := elect(t, double{clientset: store}, "a", "stable", func(c *leaderelection.Config) {
+					c.Clock, c.Lock, c.Logger = electiontest.Clock(), lock, slog.New(slog.NewTextHandler(&log, nil))
+				})
+				start(t, a)
+				time.Sleep(time.Minute)
+				if !a.IsLeader() || writes(store) < 50 {
+					t.Errorf("a leads %v after %d renewals", a.IsLeader(), writes(store))
+				}
+				if got := log.Count("lock has no resource versions"); got != 1 {
+					t.Errorf("logged %d times:\n%s", got, &log)
+				}
+				if got := log.Count("level=WARN"); got > 1 {
+					t.Errorf("%d warnings:\n%s", got, &log)
+				}
+				if got := log.Count("to=leading"); got != 1 {
+					t.Errorf("%d terms:\n%s", got, &log)
+				}
 			})
-			end := start(t, a)
-			await(t, "a leads", a.IsLeader)
-			from := writes(store)
-			await(t, "a renews", func() bool { return writes(store) >= from+3 })
-			if got := log.Count("lock has no resource versions"); got != 1 {
-				t.Errorf("logged %d times:\n%s", got, &log)
-			}
-			if got := log.Count("level=WARN"); got > 1 {
-				t.Errorf("%d warnings:\n%s", got, &log)
-			}
-			if got := log.Count("to=leading"); got != 1 {
-				t.Errorf("%d terms:\n%s", got, &log)
-			}
-			end()
 		})
 	}
 }
