@@ -20,9 +20,14 @@ import (
 //
 // A candidate waits only after it lost several races in a row. So two or three candidates almost never wait. In a herd,
 // the winner of the last race and new candidates do not wait either, so the windows grow to their limit.
+//
+// A lower rank waits for the rank delay only. Most candidates of the highest rank may have gone since they learned their windows.
+// Therefore a turn t of the highest rank is shortened to less than a limit m, by t·m/(t+m): the first turns of a herd hardly change.
+// If L is longer than a quarter of the rank delay, so short turns would conflict, and turns stay as they are.
 type Herd struct {
 	Window time.Duration
-	Lost   uint8 // races in a row, at most herdLosses
+	Late   time.Duration // longest L of the lost races
+	Lost   uint8         // races in a row, at most herdLosses
 }
 
 const (
@@ -44,7 +49,11 @@ func (c Config) turn(s *State) time.Duration {
 	}
 	random := fnv.New64a()
 	fmt.Fprint(random, c.Self, " ", s.Snap.Version)
-	return time.Duration(random.Sum64() % uint64(h.Window))
+	turn := time.Duration(random.Sum64() % uint64(h.Window))
+	if limit := max(c.RankDelay*3/4, 4*h.Late); c.Ranked && c.isHighestRank(s) && limit <= c.RankDelay {
+		turn = turn * limit / (turn + limit + 1)
+	}
+	return turn
 }
 
 // observeHerd adapts the window if v shows the write of another candidate.
@@ -63,6 +72,9 @@ func (c Config) observeHerd(s *State, v sighting) Herd {
 	case event > v.at:
 	case s.races():
 		h.Window = min(max(herdGain*h.Window, waited), c.maxWindow())
+		if s.Flight.Op != NoOp {
+			h.Late = max(h.Late, s.Flight.Sent.Mono.Until(v.at))
+		}
 		h.Lost = min(h.Lost+1, herdLosses)
 	default:
 		h.Window = max(0, h.Window-waited/2)
@@ -84,6 +96,7 @@ func (e Effort) met(snap Snapshot) bool { return e.Conflicts > 0 && e.Base == sn
 func (h Herd) won(op Op) Herd {
 	if op == Acquire || op == SendRequest {
 		h.Lost = 0
+		h.Late = 0
 		h.Window /= 2
 	}
 	return h
