@@ -28,12 +28,19 @@
 //
 // Explore (explore.go) plays every schedule of a small world instead of random ones, with the same store, processes, checks, bugs and
 // trace. What happens next is a choice (choices.go): the store serves a call, an answer or a watch event arrives, a timer fires, run
-// functions return, time passes by a second, or a fault occurs. What can arrive arrives before time passes, unless the fault "late"
-// pays for it. A watch shows the newest version only. Worlds are compared by a fingerprint (graph.go): times relative to now, versions
-// by their order, and processes of one revision exchanged. So a world without further faults returns to a known state, and an
-// exploration ends without a bound in time. Jitter is always zero, and a timer within a second fires at its end. Peers,
-// coordinators and second locks are not part of explorations. The checks Effort, Reports and Changes count events over time, so only
-// random runs have them.
+// functions return, time passes by a second, or a fault occurs. Its bounds:
+//
+//   - What can arrive arrives before time passes, unless a fault makes it late. A watch shows the newest version only.
+//   - Processes start again or continue after a pause, and witnesses act, only when nothing else can happen before time passes.
+//   - A timer within a second fires at its end. Jitter is zero, and candidates take no turns (core.Herd).
+//   - All clocks are equal. A stranger writes 16 forms of annotations, a user 3 edits, and an operator 4 commands.
+//   - Peers, coordinators and second locks do not take part.
+//   - The checks Effort, Reports and Changes count events over time, so only random runs have them. Prompt and Quiet check the calm
+//     continuations from a share of the states.
+//
+// Worlds are compared by a fingerprint (graph.go): times relative to now, versions by their order, and processes of one revision
+// exchanged. Times farther from now than two leases are equal. So a world without further faults returns to a known state, and an
+// exploration ends without a bound in time.
 //
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation
 //	SIM_FIRST=20000 begins with that seed

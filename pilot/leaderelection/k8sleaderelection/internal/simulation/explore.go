@@ -21,7 +21,7 @@ type Bounds struct {
 	Faults  int      // number of faults in a schedule
 	Kinds   []string // possible faults; if empty, all
 	Bug     *Bug     // optional
-	// Calm is the share of states from which the calm continuation is played: one of this number. 0: none.
+	// Calm is the share of states from which the calm continuation is played: one of this number, and the first ones. 0: none.
 	Calm uint64
 	// Limit ends the exploration early. 0: none.
 	Limit time.Duration
@@ -219,6 +219,9 @@ type searcher struct {
 	longest                    time.Duration
 }
 
+// calmStates is the number of first states from which the calm continuation is played.
+const calmStates = 20
+
 // branch is a world with the choices that are left.
 type branch struct {
 	w    *world
@@ -263,7 +266,7 @@ func (s *searcher) enter(w *world) {
 	}
 	s.states++
 	s.longest = max(s.longest, w.now.since(began))
-	if s.x.Calm > 0 && h%s.x.Calm == 0 {
+	if s.x.Calm > 0 && (s.states <= calmStates || h%s.x.Calm == 0) {
 		s.calms++
 		calm := w.clone()
 		calm.continueCalmly()

@@ -54,10 +54,10 @@ var unread = map[string]bool{
 	"process.id": true, "process.key": true, "process.cfg": true, "process.serial": true, "process.took": true, "process.attempts": true,
 	"process.timer": true, "process.returns": true, "process.watch": true, "process.watched": true, "process.calls": true, "process.turnsAt": true,
 	"process.turns": true, "process.sentCalls": true, "process.sentReads": true, "process.sentAtCheck": true, "process.efforts": true,
-	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true,
+	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true, "process.fresh": true,
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
-	"Snapshot.Sum": true, "sight.sum": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true, "witness.toldAt": true,
+	"Snapshot.Sum": true, "sight.sum": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
 }
 
 // deadlines are times that are compared with now only.
@@ -69,7 +69,7 @@ var deadlines = map[string]bool{
 // versions are numbers of changes of the store.
 var versions = map[string]bool{
 	"Snapshot.Version": true, "Call.Base": true, "Effort.Base": true, "Term.Token": true, "term.token": true, "call.decidedOn": true,
-	"process.reached": true, "schedule.shown": true, "Call.Version": true,
+	"process.reached": true,
 }
 
 var shapes = func() map[reflect.Type]*shape {
@@ -256,15 +256,33 @@ func (f *fingerprinter) node(n *node) {
 	}
 	p := n.p
 	f.known = append(f.known, unsafe.Pointer(p))
+	like := p.canonical()
+	f.parts(shapes[owned[2]], unsafe.Pointer(&like))
+}
+
+// canonical removes what neither the checks nor Step read in this state.
+func (p *process) canonical() process {
 	like := *p
 	like.s = canonical(p.s)
+	if like.shown = 1; p.behind() {
+		like.shown = 0
+	}
 	if p.troubledAt < p.ackedAt {
 		like.troubledAt = 0
 	}
 	if p.pausedAt < p.ackedAt {
 		like.pausedAt = -1
 	}
-	f.parts(shapes[owned[2]], unsafe.Pointer(&like))
+	if !p.alive && p.gate == (core.Validity{}) {
+		like.lastGate, like.ackedOlder = core.Validity{}, core.ClockReading{}
+	}
+	if p.seen.request == (core.Request{}) {
+		like.seen.requestAt = 0
+	}
+	if p.seen.snap.Annotations.Hold == (core.Hold{}) {
+		like.seen.holdAt = 0
+	}
+	return like
 }
 
 // canonical removes what Step does not read in this state.
@@ -273,9 +291,16 @@ func canonical(s core.State) core.State {
 	if s.Phase == core.Following || s.Phase == core.Done {
 		s.Why = ""
 	}
-	s.Flight.Learned = s.Learned - s.Flight.Learned
-	if s.Flight.Op == core.NoOp {
+	switch {
+	case s.Flight.Op == core.NoOp:
 		s.Flight = core.Call{}
+	case s.Flight.Learned == s.Learned:
+		s.Flight.Learned = 0
+	default:
+		s.Flight.Learned = 1
+	}
+	if s.BackOff.Steps == 0 {
+		s.BeganAt = 0
 	}
 	if snap.Annotations.Request == (record.Request{}) {
 		s.Since.Request, s.Requesting.AnsweredAt = 0, 0

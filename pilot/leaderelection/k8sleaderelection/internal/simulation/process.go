@@ -102,6 +102,9 @@ func (p *process) input(in core.Input, v view) {
 	before, learned := p.s.Phase, p.s.Learned
 	p.s, a = p.step(p.cfg, p.s, in)
 	p.register()
+	if w.choosing.on {
+		p.s.Effort.Herd = core.Herd{} // turns are random
+	}
 	if w.choosing.recorded != nil {
 		w.choosing.recorded.add(p, in, a)
 	}

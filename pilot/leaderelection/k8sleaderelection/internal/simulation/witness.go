@@ -13,8 +13,7 @@ type witness struct {
 	known           bool
 	recordAt        core.Instant // last change of the record
 	defaultRevision core.DefaultRevision
-	toldAt          core.Instant // last change of the default
-	forged          bool         // a nomination appeared after the record, or after a marker of the record
+	forged          bool // a nomination appeared after the record, or after a marker of the record
 	unfit           bool
 	asked           bool // it has sent a request
 
@@ -67,7 +66,7 @@ func (t *witness) observe(in core.Input) {
 	switch in.Kind {
 	case core.DefaultChanged:
 		if in.Default != t.defaultRevision {
-			t.toldAt, t.ousted = in.Now.Mono, false
+			t.ousted = false
 		}
 		t.defaultRevision = in.Default
 	case core.Fitness:
