@@ -3,6 +3,7 @@ package fence
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,6 +29,10 @@ type Guard struct {
 	// Labels of the object before or after the write. The default is all objects. The objects of most subresources have no
 	// labels. Select them by Names or Namespaces.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Own are the labels that the candidates set, in addition to Labels, on each object that they write. While the lock is missing, only
+	// writes of objects with these labels are rejected. The default is all guarded writes. So a control plane whose lock does not exist yet
+	// does not stop the writers of other objects with Labels.
+	Own map[string]string `json:"own,omitempty"`
 	// Namespaces of the objects. The default is all. A guard with Namespaces matches only namespaced kinds.
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Wide permits a guard without Names, Labels and Namespaces. While the lock is missing, the API server rejects guarded
@@ -113,12 +118,12 @@ func (g Guard) validateObjects(revisions []string, wrong func(format string, arg
 		}
 	}
 	for _, revision := range append(revisions[:len(revisions):len(revisions)], "x") {
-		if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision(revision).Labels}); err != nil {
+		if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision(revision).ownLabels()}); err != nil {
 			wrong("labels: %w", err)
 			break
 		}
 	}
-	if g.perRevision() && len(revisions) == 0 {
+	if hasRevision(g.ownLabels()) && len(revisions) == 0 {
 		wrong("a label with %s needs revisions: list them", RevisionWord)
 	}
 }
@@ -134,7 +139,7 @@ func (g Guard) validateResource(resource string) error {
 		return fmt.Errorf("resource %q: invalid name: give a name such as configmaps, gateways/status or deployments/*", resource)
 	case slices.Contains(unjudged[g.Group], main):
 		return fmt.Errorf("resource %q: policies do not apply to this kind: use RBAC instead", resource)
-	case len(g.Labels) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):
+	case len(g.ownLabels()) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):
 		return fmt.Errorf("resource %q: the object of this subresource has no labels: "+
 			"use a separate guard with names or namespaces", resource)
 	case len(g.Namespaces) > 0 && slices.Contains(clusterScoped[g.Group], main):
@@ -176,9 +181,21 @@ func (g Guard) String() string {
 
 func (g Guard) narrow() bool { return len(g.Names)+len(g.Labels)+len(g.Namespaces) > 0 }
 
+// ownLabels returns Labels and Own.
+func (g Guard) ownLabels() map[string]string {
+	all := maps.Clone(g.Own)
+	if all == nil {
+		return g.Labels
+	}
+	maps.Copy(all, g.Labels)
+	return all
+}
+
 // perRevision reports whether labels distinguish revisions.
-func (g Guard) perRevision() bool {
-	for _, value := range g.Labels {
+func (g Guard) perRevision() bool { return hasRevision(g.Labels) }
+
+func hasRevision(labels map[string]string) bool {
+	for _, value := range labels {
 		if strings.Contains(value, RevisionWord) {
 			return true
 		}
@@ -188,12 +205,11 @@ func (g Guard) perRevision() bool {
 
 // inRevision replaces RevisionWord by a revision.
 func (g Guard) inRevision(revision string) Guard {
-	labels := map[string]string{}
-	for key, value := range g.Labels {
-		labels[key] = strings.ReplaceAll(value, RevisionWord, revision)
-	}
-	if len(labels) > 0 {
-		g.Labels = labels
+	g.Labels, g.Own = maps.Clone(g.Labels), maps.Clone(g.Own)
+	for _, labels := range []map[string]string{g.Labels, g.Own} {
+		for key, value := range labels {
+			labels[key] = strings.ReplaceAll(value, RevisionWord, revision)
+		}
 	}
 	return g
 }

@@ -85,6 +85,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 		for i := range s.Guards { // one policy each, because guards select different objects
 			set.Work = append(set.Work, s.holderOnly(name, i, locks))
 		}
+		set.Work = append(set.Work, s.lockExists(name)...)
 	}
 	set.Locks = unique(slices.Concat(set.Locks, aroundLocks(name, locks), aroundNamespaces(name, locks), memberGuards(name, locks), candidateGuards(name, locks)))
 	set.Work = unique(slices.Concat(set.Work, collections(name, locks)))

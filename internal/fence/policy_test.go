@@ -166,3 +166,25 @@ func TestRender_SharedCollectionPolicy(t *testing.T) {
 		}
 	}
 }
+
+// With Own, a missing lock rejects only writes of objects with these labels, by a policy of its own.
+func TestRender_Own(t *testing.T) {
+	d := good()
+	d.Guards = []fence.Guard{
+		{Resources: []string{"secrets"}, Labels: map[string]string{"a": "b"}, Own: map[string]string{"rev": "x"}},
+		{Group: "apps", Resources: []string{"deployments"}, Labels: map[string]string{"a": "b"}, Own: map[string]string{"rev": "x"}},
+		{Resources: []string{"configmaps"}, Labels: map[string]string{"c": "d"}},
+	}
+	var got []string
+	for _, p := range render(t, "s", d).Work {
+		got = append(got, fmt.Sprint(*p.Binding.Spec.ParamRef.ParameterNotFoundAction, " ", p.Binding.Spec.MatchResources.ObjectSelector.MatchLabels, " ", len(p.Policy.Spec.MatchConstraints.ResourceRules)))
+	}
+	want := []string{"Allow map[a:b] 1", "Allow map[a:b] 1", "Deny map[c:d] 1", "Deny map[a:b rev:x] 2"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the policies are %q, want %q", got, want)
+	}
+	d.Mode = fence.Audit
+	if n := len(render(t, "s", d).Work); n != len(want)-1 {
+		t.Errorf("in mode audit: %d policies", n)
+	}
+}

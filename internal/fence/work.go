@@ -76,7 +76,10 @@ func (s single) holderOnly(set string, i int, locks []single) Pair {
 	if slices.ContainsFunc(g.Resources, func(resource string) bool { return isLockResource(g.Group, resource) }) {
 		exclude = lockRules(locks)
 	}
-	where := s.where()
+	where, missing := s.where(), s.Mode.missing()
+	if len(g.Own) > 0 {
+		*missing = admissionv1.AllowAction // lockExists rejects these writes
+	}
 	return part{
 		set: set, about: []single{s}, what: "work", guard: &s.declared.Guards[i], mode: s.Mode, namespaces: g.Namespaces, labels: g.Labels,
 		rules: rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names), exclude: exclude,
@@ -94,8 +97,40 @@ func (s single) holderOnly(set string, i int, locks []single) Pair {
 					quote(" is not the leader: "+where+" ") + " + (variables.lockHolder == '' ? 'has no holder' : 'names ' + variables.lockHolder)",
 			}},
 		},
-		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: s.Mode.missing()},
+		params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: missing},
 	}.pair()
+}
+
+// lockExists returns policies that reject writes of objects with the labels Own while the lock is missing. If the lock exists, they
+// reject nothing. They apply to the writes of all users, because the API server looks up the lock before it evaluates the user.
+func (s single) lockExists(set string) (pairs []Pair) {
+	var owned []int
+	for i, g := range s.Guards {
+		if len(g.Own) > 0 && s.Mode == Deny {
+			owned = append(owned, i)
+		}
+	}
+	alike := func(a, b int) bool {
+		g, h := s.Guards[a], s.Guards[b]
+		return slices.Equal(g.Namespaces, h.Namespaces) && maps.Equal(g.ownLabels(), h.ownLabels())
+	}
+	for _, group := range grouped(owned, alike) {
+		first := s.Guards[group[0]]
+		p := part{
+			set: set, about: []single{s}, what: "exists", mode: s.Mode, namespaces: first.Namespaces, labels: first.ownLabels(),
+			guard: &Guard{Labels: s.declared.Guards[group[0]].ownLabels(), Namespaces: first.Namespaces},
+			spec: admissionv1.ValidatingAdmissionPolicySpec{
+				ParamKind: paramKind(s.Lock), Validations: []admissionv1.Validation{{Expression: "true", Message: s.where() + " exists"}},
+			},
+			params: &admissionv1.ParamRef{Namespace: s.Namespace, Name: s.lock, ParameterNotFoundAction: s.Mode.missing()},
+		}
+		for _, i := range group {
+			g := s.Guards[i]
+			p.rules = append(p.rules, rules(g.Group, g.Versions, g.resources(), g.Operations(), g.Names)...)
+		}
+		pairs = append(pairs, p.pair())
+	}
+	return pairs
 }
 
 // collections returns policies that reject deletions of collections by the accounts. Such a request has no name, so rules

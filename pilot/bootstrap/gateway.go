@@ -40,11 +40,13 @@ func gatewayDeployment(client kube.Client, config Config, tools tools) (job, err
 // gatewayDeploymentWrites selects the objects for Gateways by their common label. The other write of the controller, its
 // version on a Gateway, cannot be selected.
 var gatewayDeploymentWrites = []fence.Guard{
-	{Group: "apps", Resources: []string{"deployments"}, Labels: managedByUs},
-	{Resources: []string{"services"}, Labels: managedByUs},
-	{Resources: []string{"serviceaccounts"}, Labels: managedByUs},
-	{Group: "autoscaling", Resources: []string{"horizontalpodautoscalers"}, Labels: managedByUs},
-	{Group: "policy", Resources: []string{"poddisruptionbudgets"}, Labels: managedByUs},
+	{Group: "apps", Resources: []string{"deployments"}, Labels: managedByUs, Own: ofRevision},
+	{Resources: []string{"services"}, Labels: managedByUs, Own: ofRevision},
+	{Resources: []string{"serviceaccounts"}, Labels: managedByUs, Own: ofRevision},
+	{Group: "autoscaling", Resources: []string{"horizontalpodautoscalers"}, Labels: managedByUs, Own: ofRevision},
+	{Group: "policy", Resources: []string{"poddisruptionbudgets"}, Labels: managedByUs, Own: ofRevision},
 }
+
+var ofRevision = map[string]string{gatewaydeploy.RevisionLabel: fence.RevisionWord}
 
 var managedByUs = map[string]string{gatewaydeploy.ManagedLabel: gatewaydeploy.ManagedBy}

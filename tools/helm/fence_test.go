@@ -86,7 +86,7 @@ func withPlaceholders(p fence.Pair) {
 	policy, missing := admissionv1.FailurePolicyType("the-failure-policy"), admissionv1.ParameterNotFoundActionType("the-missing")
 	p.Policy.Spec.FailurePolicy = &policy
 	p.Binding.Spec.ValidationActions = []admissionv1.ValidationAction{"the-actions"}
-	if p.Binding.Spec.ParamRef != nil {
+	if ref := p.Binding.Spec.ParamRef; ref != nil && *ref.ParameterNotFoundAction == admissionv1.DenyAction {
 		p.Binding.Spec.ParamRef.ParameterNotFoundAction = &missing
 	}
 }
@@ -113,7 +113,7 @@ func TestChart_Fence(t *testing.T) {
 				if !one.Keeps {
 					withPlaceholders(p)
 					one.Name = strings.Replace(one.Name, ".deny-", ".the-mode-", 1)
-					one.Denies = strings.Contains(one.Name, ".namespace.")
+					one.Denies = strings.Contains(one.Name, ".namespace.") || strings.Contains(one.Name, ".exists.")
 					one.Locks = fence.Locks(p.Policy)
 					var texts []json.RawMessage
 					if err := json.Unmarshal([]byte(p.Policy.Annotations[fence.DeclarationsAnnotation]), &texts); err != nil {

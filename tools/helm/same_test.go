@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -162,7 +161,7 @@ var trials = map[string]trial{
 	},
 }
 
-// The chart has the locks and policies of the packages, and starts the server with the configuration.
+// The chart has the policies of the packages and no locks, and starts the server with the configuration.
 func TestChart_MatchesServer(t *testing.T) {
 	t.Parallel()
 	for name, c := range trials {
@@ -204,15 +203,6 @@ func (c trial) withDefaults() trial {
 // made returns the objects of the packages.
 func (c trial) made(t *testing.T) (objects []runtime.Object) {
 	t.Helper()
-	for _, e := range bootstrap.FencedElections(c.config) {
-		// Only servers of the revision create this lock. While it is missing, the fence rejects the guarded writes of all clients.
-		if c.config.Fence && e.PerRevision && len(e.Guards) > 0 {
-			objects = append(objects, &coordinationv1.Lease{TypeMeta: kind("coordination.k8s.io/v1", "Lease"), ObjectMeta: metav1.ObjectMeta{
-				Namespace: "istio-system", Name: e.ID + "-" + c.config.Revision,
-				Labels: map[string]string{"app.kubernetes.io/name": c.name, "app.kubernetes.io/part-of": "incumbent", "istio.io/rev": c.config.Revision},
-			}})
-		}
-	}
 	if !c.unfenced {
 		objects = append(objects, c.policies(t, c.name)...)
 	}

@@ -134,9 +134,21 @@ func (k child[T]) write(ctx context.Context, client kube.Client, of key, s Step)
 
 // remove deletes the object that was read.
 func remove(ctx context.Context, resource dynamic.ResourceInterface, s Step) error {
+	version := s.read.GetResourceVersion()
+	if s.Document != nil {
+		body, err := json.Marshal(s.Document)
+		if err != nil {
+			return err
+		}
+		marked, err := resource.Patch(ctx, s.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: reconcile.GatewayController})
+		if err != nil {
+			return err
+		}
+		version = marked.GetResourceVersion()
+	}
 	return resource.Delete(ctx, s.Name, metav1.DeleteOptions{
 		PropagationPolicy: new(metav1.DeletePropagationBackground),
-		Preconditions:     &metav1.Preconditions{UID: new(s.read.GetUID()), ResourceVersion: new(s.read.GetResourceVersion())},
+		Preconditions:     &metav1.Preconditions{UID: new(s.read.GetUID()), ResourceVersion: new(version)},
 	})
 }
 

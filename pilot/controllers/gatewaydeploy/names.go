@@ -22,6 +22,8 @@ const (
 	ManagedLabel = "gateway.istio.io/managed"
 	// ManagedBy is the value of ManagedLabel.
 	ManagedBy = "istio.io-gateway-controller"
+	// RevisionLabel is a label of the written objects with the revision of the control plane. The fence uses it while the lock is missing.
+	RevisionLabel = "incumbent.dev/revision"
 	// ClassDefaultsLabel marks a ConfigMap in the system namespace as overlay for all Gateways of a class.
 	ClassDefaultsLabel = "gateway.istio.io/defaults-for-class"
 

@@ -62,11 +62,22 @@ func (v View) former(current func(Kind, string) bool) (deletions []Step) {
 				continue
 			}
 			if latest := v.Existing(kind, o.GetName()); latest != nil && latest.GetUID() == o.GetUID() {
-				deletions = append(deletions, Step{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Delete, read: latest})
+				deletions = append(deletions, Step{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName(), Action: Delete, Document: v.marked(latest), read: latest})
 			}
 		}
 	}
 	return deletions
+}
+
+// marked returns the patch that sets the label of the revision on an object before its deletion, or nil if the object has the label. So
+// the fence guards the deletion also while the lock is missing.
+func (v View) marked(o metav1.Object) map[string]any {
+	if o.GetLabels()[RevisionLabel] == v.Revision {
+		return nil
+	}
+	return map[string]any{"metadata": map[string]any{
+		"uid": string(o.GetUID()), "resourceVersion": o.GetResourceVersion(), "labels": map[string]any{RevisionLabel: v.Revision},
+	}}
 }
 
 // serves reports whether the Pods of the current Deployment are available and the Service has an address, if

@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -105,6 +106,22 @@ func TestObsolete(t *testing.T) {
 				t.Errorf("the plan is %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A deletion first sets the label of the revision, unless the object has it.
+func TestObsolete_SetsRevision(t *testing.T) {
+	p := play(t)
+	p.settle()
+	addresses(gateway.HostnameAddressType)(p.Gateway)
+	service := p.objects["Service/web-istio"]
+	service.SetResourceVersion("7")
+	service.GetLabels()[RevisionLabel] = "other"
+	for _, s := range p.plan().Steps {
+		labels, marked, _ := unstructured.NestedStringMap(s.Document, "metadata", "labels")
+		if marked != (s.Kind == Service) || marked && labels[RevisionLabel] != p.Revision {
+			t.Errorf("%s %s sets labels %v", s.Action, s.Kind, labels)
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ func identity() [][]string {
 	for _, name := range identityFields {
 		paths = append(paths, []string{"metadata", name})
 	}
-	for _, label := range []string{ManagedLabel, gateway.GatewayNameLabelKey, gateway.GatewayClassNameLabelKey} {
+	for _, label := range []string{ManagedLabel, RevisionLabel, gateway.GatewayNameLabelKey, gateway.GatewayClassNameLabelKey} {
 		paths = append(paths, []string{"metadata", "labels", label})
 	}
 	return paths
@@ -224,9 +224,10 @@ func identityChanged(before, after map[string]any) string {
 }
 
 // identify sets the labels and the owner reference of a rendered document.
-func identify(document map[string]any, gw *gateway.Gateway) error {
+func (v View) identify(document map[string]any) error {
+	gw := v.Gateway
 	for _, label := range [][2]string{
-		{ManagedLabel, ManagedBy}, {gateway.GatewayNameLabelKey, labelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, labelValue(gw.Spec.GatewayClassName)},
+		{ManagedLabel, ManagedBy}, {RevisionLabel, v.Revision}, {gateway.GatewayNameLabelKey, labelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, labelValue(gw.Spec.GatewayClassName)},
 	} {
 		if err := unstructured.SetNestedField(document, label[1], "metadata", "labels", label[0]); err != nil {
 			return fmt.Errorf("metadata.labels: %w", err)

@@ -39,7 +39,7 @@ type Step struct {
 	Namespace string
 	Name      string
 	Action    Action
-	// Document is the desired object. For Apply it includes the resourceVersion that was read.
+	// Document is the desired object. For Apply it includes the resourceVersion that was read. For Delete it is the patch to make first, or nil.
 	Document map[string]any
 	// Claim reports whether the fields of the create must be claimed before the Apply.
 	Claim bool
@@ -208,7 +208,7 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 			}
 		case requested:
 			documents[kind] = optional(kind, values)
-			if err := identify(documents[kind], v.Gateway); err != nil {
+			if err := v.identify(documents[kind]); err != nil {
 				return invalid("%s: %v", kind, err)
 			}
 		}
@@ -230,7 +230,7 @@ func (v View) admit(kind Kind, n int, document map[string]any, called names) err
 	if _, err := kind.typed(document); err != nil {
 		return fmt.Errorf("invalid %s: %w", kind, err)
 	}
-	if err := identify(document, v.Gateway); err != nil {
+	if err := v.identify(document); err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 	return nil

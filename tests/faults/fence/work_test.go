@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -72,5 +73,37 @@ func TestFence_MissingLock(t *testing.T) {
 		t.Log("a candidate may recreate the lock, and leads")
 		s.allowed("recreating the lock", s.create(b, content{holder: "b"}))
 		s.inEffect(b, a)
+	})
+}
+
+// A control plane whose lock does not exist yet, or was deleted, does not stop the writers of the objects of others. Its own writes are
+// rejected, because they have its label.
+func TestFence_MissingLock_OwnObjects(t *testing.T) {
+	both(t, func(t *testing.T, kind record.Kind) {
+		s := newStage(t, kind)
+		a, b, other := s.pod("a"), s.pod("b"), s.podOf("elsewhere", "other").Kube()
+		d := s.declaration()
+		d.Guards = []fence.Guard{{Resources: []string{"secrets"}, Labels: map[string]string{"managed": "all"}, Own: map[string]string{"of": "mine"}}}
+		s.put(content{holder: "a", transitions: 3})
+		s.install(d)
+		write := func(as kubernetes.Interface, of string) error {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{"managed": "all", "of": of}}}
+			_, err := as.CoreV1().Secrets(s.namespace).Create(t.Context(), secret, metav1.CreateOptions{DryRun: dryRun})
+			return err
+		}
+		for _, of := range []string{"mine", "another"} {
+			eventually(t, "only the holder writes objects of "+of, func() bool { return fence.IsRefusal(write(b, of)) && write(a, of) == nil })
+		}
+		if err := s.delete(s.admin); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "own objects are guarded", func() bool { return fence.IsRefusal(write(a, "mine")) })
+		s.refused("a write of another candidate", write(b, "mine"), "no params found")
+		s.allowed("a write of an object of others", write(other, "another"))
+
+		t.Log("the first acquisition needs no prepared lock")
+		s.allowed("creating the lock", s.create(b, content{holder: "b"}))
+		eventually(t, "the new holder writes", func() bool { return write(b, "mine") == nil && fence.IsRefusal(write(a, "mine")) })
+		s.refused("an object of others", write(a, "another"), "pod a is not the leader")
 	})
 }
