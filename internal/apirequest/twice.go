@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -36,8 +37,14 @@ func Rejected(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusRequestTimeout
 }
 
-// leastDelay is the shortest time from the first to the second attempt.
-const leastDelay = 500 * time.Millisecond
+// LeastDelay is the shortest time from the first to the second attempt.
+const LeastDelay = 500 * time.Millisecond
+
+// SecondAfter returns the time from the first to the second attempt. longest is the time of the slowest recent answer. A third of the
+// time that is left leaves room for an answer that takes as long as two thirds.
+func SecondAfter(longest, left time.Duration) time.Duration {
+	return min(max(LeastDelay, longest*5/4), left/3)
+}
 
 // recentAnswers is the number of answers that Latency remembers.
 const recentAnswers = 8
@@ -69,14 +76,13 @@ func (l *Latency) Longest() time.Duration {
 	return longest
 }
 
-// delay returns the time from the first to the second attempt. A third of the time until the deadline leaves room for an answer that
-// takes as long as two thirds.
+// delay returns the time from the first to the second attempt of a request.
 func (l *Latency) delay(ctx context.Context) time.Duration {
-	usual := max(leastDelay, l.Longest()*5/4)
+	left := time.Duration(math.MaxInt64)
 	if end, ok := ctx.Deadline(); ok {
-		usual = min(usual, time.Until(end)/3) //nolint:forbidigo // a deadline
+		left = time.Until(end) //nolint:forbidigo // a deadline
 	}
-	return usual
+	return SecondAfter(l.Longest(), left)
 }
 
 // attempt is the result of one attempt.

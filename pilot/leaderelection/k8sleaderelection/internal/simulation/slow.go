@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"incumbent.dev/incumbent/internal/apirequest"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
@@ -72,7 +73,7 @@ func (w *world) delay(most time.Duration) time.Duration {
 func (w *world) checkFirstTerm(start Time) {
 	total := w.slow.total()
 	if w.mode.Deaths > 0 {
-		total = total*3 + leastDelay // of each call, the first attempt may be lost
+		total = total*3 + apirequest.LeastDelay // of each call, the first attempt may be lost
 	}
 	w.at(start.add(total*5/2+time.Second), func() {
 		if w.result.Terms == 0 {
@@ -98,14 +99,6 @@ func (w *world) killLine() {
 	w.tracef("%s: connection %d is dead until %v, deaf: %v", n.name, i, n.lines[i].deadUntil, n.lines[i].deaf)
 }
 
-// leastDelay is the shortest time from the first to the second attempt of a call.
-const leastDelay = 500 * time.Millisecond
-
-// secondAfter returns when a call is sent again, as the elector does.
-func (p *process) secondAfter(left time.Duration) time.Duration {
-	return min(max(leastDelay, slices.Max(p.took[:])*5/4), left/3)
-}
-
 // attempt sends the call, and sends it once more over another connection if it is not answered in the usual time.
 func (p *process) attempt(c *call, until core.Instant) {
 	w, n := p.w, p.n
@@ -113,7 +106,7 @@ func (p *process) attempt(c *call, until core.Instant) {
 	began, line := w.now, (n.line+c.attempts-1)%len(n.lines)
 	answer := func(result core.Result, v *view) { p.attempted(c, line, began, result, v) }
 	if c.attempts == 1 {
-		w.after(p.secondAfter(c.sent.Mono.Until(until)), func() {
+		w.after(apirequest.SecondAfter(slices.Max(p.took[:]), c.sent.Mono.Until(until)), func() {
 			n.run(func() {
 				if p.call == c && !p.ended {
 					w.tracef("%v: second attempt of %s", p, c.op)
