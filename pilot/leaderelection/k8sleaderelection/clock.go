@@ -6,43 +6,11 @@ import (
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
 
-// ClockReading is one reading of all clocks of the machine, in nanoseconds. A clock that the platform does not have
-// stays 0.
-type ClockReading struct {
-	// Mono is the monotonic clock. It counts from the creation of the Clock.
-	Mono int64
-	// Boot is CLOCK_BOOTTIME, which also counts while the machine sleeps.
-	Boot int64
-	// Wall is the wall clock, in nanoseconds since 1970.
-	Wall int64
-}
-
-// Plus returns the Validity that ends d after r, by each clock.
-func (r ClockReading) Plus(d time.Duration) Validity {
-	return Validity{Mono: r.Mono + int64(d), Boot: r.Boot + int64(d), Wall: r.Wall + int64(d)}
-}
+// ClockReading is one reading of all clocks of the machine.
+type ClockReading = core.ClockReading
 
 // Validity is the time until which a leader may write, by each clock of a ClockReading. The zero Validity has ended.
-type Validity struct {
-	// Mono, Boot and Wall are the readings of the three clocks at the end.
-	Mono, Boot, Wall int64
-}
-
-// Left returns how much of the Validity remains at now. The clock with the least time left counts. At zero or less
-// the Validity has ended.
-func (v Validity) Left(now ClockReading) time.Duration { return v.core().Left(now.core()) }
-
-func (r ClockReading) core() core.ClockReading {
-	return core.ClockReading{Mono: core.Instant(r.Mono), Boot: r.Boot, Wall: r.Wall}
-}
-
-func (v Validity) core() core.Validity { return core.Validity(ClockReading(v).core()) }
-
-func publicReading(r core.ClockReading) ClockReading {
-	return ClockReading{Mono: int64(r.Mono), Boot: r.Boot, Wall: r.Wall}
-}
-
-func publicValidity(v core.Validity) Validity { return Validity(publicReading(core.ClockReading(v))) }
+type Validity = core.Validity
 
 // Clock reads the clocks that measure a Validity. NewClock returns a usable Clock; the zero Clock is not usable. A gate
 // must use the same Clock as its elector.
@@ -88,7 +56,7 @@ func (c *Clock) Now() ClockReading {
 	if c.jumps.seen(now) {
 		c.jumps.notify()
 	}
-	return publicReading(now)
+	return now
 }
 
 // read is Now without the wake-up. The loop uses it because the loop is awake.

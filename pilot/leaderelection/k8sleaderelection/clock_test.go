@@ -13,7 +13,7 @@ func TestClockDeadline(t *testing.T) {
 		_, clock := newSuspender()
 		<-time.After(time.Minute)
 		now := clock.Now()
-		end := Validity{Mono: now.Mono + int64(10*time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}
+		end := Validity{Mono: now.Mono.After(10 * time.Second), Boot: now.Boot + int64(9*time.Second), Wall: now.Wall + int64(11*time.Second)}
 		want := time.Now().Add(9 * time.Second)
 		<-time.After(time.Hour) // a pause does not extend the deadline
 		if got := clock.Deadline(now, end); !got.Equal(want) {

@@ -143,15 +143,7 @@ type Gate interface {
 }
 
 // Term is an uninterrupted period of leadership. The zero Term is none.
-type Term struct {
-	// LockUID is the UID of the lock object.
-	LockUID string `json:"lockUID"`
-	// Transitions is leaderTransitions of the record.
-	Transitions int `json:"transitions"`
-	// Token is the fencing token: the resourceVersion of the leader's first write in this term. It grows from term to term
-	// within one etcd history.
-	Token uint64 `json:"token,string"`
-}
+type Term = core.Term
 
 // Validate returns an error that lists all mistakes of the configuration and how to correct them.
 func (c LeaderElectionConfig) Validate() error {

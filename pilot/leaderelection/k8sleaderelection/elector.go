@@ -171,7 +171,7 @@ func (le *LeaderElector) stuck() error {
 // IsLeader reports whether this process may act now. It reads the clock, so it returns false at the end of the validity
 // even if the API server cannot be reached.
 func (le *LeaderElector) IsLeader() bool {
-	return le.view.Load().validity.Left(le.clock.Now().core()) > 0
+	return le.view.Load().validity.Left(le.clock.Now()) > 0
 }
 
 // GetLeader returns the holder in the last known record, or "" if there is none.
@@ -270,7 +270,7 @@ type Status struct {
 // Status returns the current status.
 func (le *LeaderElector) Status() Status {
 	v := le.view.Load()
-	now := le.clock.Now().core()
+	now := le.clock.Now()
 	s := v.status
 	s.ValidFor = max(0, v.validity.Left(now))
 	s.Leading = s.ValidFor > 0

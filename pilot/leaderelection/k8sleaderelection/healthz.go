@@ -58,7 +58,7 @@ func (le *LeaderElector) Check(maxTolerableExpiredLease time.Duration) error {
 		return nil
 	default:
 	}
-	late := v.acked.Until(le.clock.Now().core().Mono) - le.config.LeaseDuration
+	late := v.acked.Until(le.clock.Now().Mono) - le.config.LeaseDuration
 	if late <= maxTolerableExpiredLease {
 		return nil
 	}

@@ -33,7 +33,6 @@ type loop struct {
 	acked      core.Instant             // when the last acknowledged write was sent
 	changed    time.Time                // of the phase
 	term       *term
-	publicTerm Term
 	witnessed  WitnessedTerm // zero if no term is registered
 	cancelCall context.CancelFunc
 	err        error // of the last ended term
@@ -215,7 +214,6 @@ func (l *loop) step(c *change) {
 	if c.after.Drain.Overdue && !c.before.Drain.Overdue && l.term != nil {
 		c.overdue = l.term.running()
 	}
-	l.setTerm(c)
 }
 
 // log reports the change to logs, Events and metrics.
@@ -251,7 +249,7 @@ func (l *loop) beats(in *core.Input) bool {
 
 func (l *loop) setGate(a *core.Action) {
 	if gate := l.le.config.Gate; gate != nil {
-		gate.Set(l.publicTerm, publicValidity(a.Gate))
+		gate.Set(l.state.Term, a.Gate)
 	}
 }
 
@@ -259,7 +257,7 @@ func (l *loop) setGate(a *core.Action) {
 func (l *loop) setRunFunctions(c *change) {
 	switch {
 	case c.action.Run && l.term == nil:
-		l.term = startTerm(l, l.publicTerm)
+		l.term = startTerm(l, l.state.Term)
 	case !c.action.Run && l.term != nil:
 		if l.term.ending == 0 {
 			l.term.ending = max(1, c.in.Now.Mono)
@@ -296,8 +294,8 @@ func (l *loop) publish(c *change) {
 	}
 	v := view{
 		status: Status{
-			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: l.publicTerm, Known: s.Known != core.Unread,
-			Object: l.base.Object, Default: DefaultRevision(s.Default), Unfit: s.Unfit, BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
+			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: s.Term, Known: s.Known != core.Unread,
+			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
 		},
 		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
 	}
@@ -327,17 +325,5 @@ func (v *view) showRecord(s *core.State, actsUntil core.Instant) {
 	// The marker of a previous holder shows that the current holder is settling.
 	if snap.Former() == "" {
 		v.actsUntil = actsUntil
-	}
-}
-
-// setTerm sets the public form of the term.
-func (l *loop) setTerm(c *change) {
-	t := c.after.Term
-	switch t {
-	case c.before.Term:
-	case core.Term{}:
-		l.publicTerm = Term{}
-	default:
-		l.publicTerm = Term{LockUID: t.UID, Transitions: t.Transitions, Token: t.Token}
 	}
 }

@@ -256,17 +256,6 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-func TestSetTerm_Ended(t *testing.T) {
-	l := idleLoop(t, locktest.NewStore(locktest.ConfigMap).Lock("a", "stable").Lock)
-	l.publicTerm = Term{LockUID: "u", Transitions: 3, Token: 7}
-	c := &change{before: core.State{Leadership: core.Leadership{Term: core.Term{UID: "u", Transitions: 3}}}}
-	c.lock.UID = "u"
-	c.lock.ResourceVersion = "9"
-	if l.setTerm(c); l.publicTerm != (Term{}) {
-		t.Errorf("term %+v", l.publicTerm)
-	}
-}
-
 // IsLeader and Status read the clock, so they do not depend on the loop.
 func TestIsLeader_ReadsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

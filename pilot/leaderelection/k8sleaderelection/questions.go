@@ -63,7 +63,7 @@ func (l *loop) refreshed() *event {
 	if f := l.le.config.DefaultRevision; f != nil {
 		if d := f(); d.Synced {
 			ev.in.Kind = core.DefaultChanged
-			ev.in.Default = core.DefaultRevision(d)
+			ev.in.Default = d
 		}
 	}
 	return ev

@@ -7,12 +7,7 @@ import (
 )
 
 // DefaultRevision is the default revision as far as it is known. The zero value means that it is not known yet.
-type DefaultRevision struct {
-	// Synced is set if the default revision is known.
-	Synced bool `json:"synced"`
-	// Revision is the default revision, or "" if there is none.
-	Revision string `json:"revision"`
-}
+type DefaultRevision = core.DefaultRevision
 
 // RevisionKey returns the key of a candidate: its revision, with the prefix "^" if the candidate is remote, which means
 // outside the cluster of the lock. An empty revision becomes "default".
@@ -35,5 +30,5 @@ func ParseRevisionKey(key string) (revision string, remote bool) {
 // revision and the holder has not, or if both have the same revision, the candidate is local and the holder is remote.
 // If the default revision is unknown or none, no revision outranks another. An empty key outranks no key.
 func Outranks(ours, theirs string, d DefaultRevision) bool {
-	return core.Outranks(ours, theirs, core.DefaultRevision(d))
+	return core.Outranks(ours, theirs, d)
 }

@@ -171,7 +171,7 @@ func (o Operator) await(ctx context.Context, r record.Request) error {
 	ticker := time.NewTicker(pollPeriod)
 	defer ticker.Stop()
 	clock := k8sleaderelection.NewClock(nil)
-	now := func() core.Instant { return core.Instant(clock.Now().Mono) }
+	now := func() core.Instant { return clock.Now().Mono }
 	w := progress{r: r, lease: time.Duration(r.Seconds) * time.Second, began: now(), changed: now()}
 	for {
 		snap, _, err := o.read(ctx)

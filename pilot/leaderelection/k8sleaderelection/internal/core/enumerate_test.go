@@ -55,7 +55,7 @@ var domain = []struct {
 	{2, func(s *State, n int) { // own term, or a term that was replaced
 		if n == 1 {
 			s.Own.Stamps[0] = s.Snap.Record.Renewed
-			s.Term = Term{UID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
+			s.Term = Term{LockUID: s.Snap.UID, Transitions: s.Snap.Record.Transitions, Token: 15}
 		}
 	}},
 	{2, func(s *State, n int) { s.Since.Record = around(n, 20*time.Second) }},

@@ -179,7 +179,7 @@ func follower(c Config, snap Snapshot, revision string) State {
 func ours(s State, phase Phase) State {
 	r := s.Snap.Record
 	s.Phase, s.Marked, s.Why = phase, true, Acquired
-	s.Term, s.Own.Stamps[0] = Term{UID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
+	s.Term, s.Own.Stamps[0] = Term{LockUID: s.Snap.UID, Transitions: r.Transitions, Token: 15}, r.Renewed
 	s.Own.Renewed, s.Validity = testNow.Mono, testNow.Plus(10*time.Second)
 	s.BeganAt = testNow.Mono
 	s.Drain.Until = seconds(30)

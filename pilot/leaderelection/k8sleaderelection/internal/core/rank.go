@@ -4,8 +4,10 @@ import "strings"
 
 // DefaultRevision is the known default revision. Not synced and none are different values.
 type DefaultRevision struct {
-	Synced   bool
-	Revision string // empty: none
+	// Synced is set if the default revision is known.
+	Synced bool `json:"synced"`
+	// Revision is the default revision, or "" if there is none.
+	Revision string `json:"revision"`
 }
 
 // RemotePrefix marks the key of a candidate in another cluster than the lock.

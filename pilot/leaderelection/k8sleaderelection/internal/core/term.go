@@ -16,11 +16,15 @@ type Leadership struct {
 	Drain    Drain
 }
 
-// Term is an uninterrupted period of leadership. The zero value is no term.
+// Term identifies an uninterrupted period of leadership. The zero value is no term.
 type Term struct {
-	UID         string
-	Transitions int
-	Token       uint64 // version of the first own write of the term: the fencing token
+	// LockUID is the UID of the lock object.
+	LockUID string `json:"lockUID"`
+	// Transitions is leaderTransitions of the record.
+	Transitions int `json:"transitions"`
+	// Token is the fencing token: the resourceVersion of the leader's first write in this term. It grows from term to term
+	// within one etcd history.
+	Token uint64 `json:"token,string"`
 }
 
 // Drain is the state of the end of a term. It can be both a step-down and a handover. If neither, the elector
@@ -57,7 +61,7 @@ func (s *State) Gate() Validity {
 // ownsTerm reports whether the record belongs to the present term of this process.
 func (c Config) ownsTerm(s *State) bool {
 	snap := s.Snap
-	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.UID ||
+	if s.Drain.Lost == RecordLost || s.Term == (Term{}) || !snap.Held() || snap.UID != s.Term.LockUID ||
 		snap.Record.Transitions != s.Term.Transitions || snap.Version < s.Term.Token {
 		return false
 	}
@@ -70,7 +74,7 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		return s
 	}
 	if call.Op == Acquire {
-		s.Term = Term{UID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
+		s.Term = Term{LockUID: in.Snap.UID, Transitions: call.Record.Transitions, Token: in.Snap.Version}
 	}
 	s.Own.Renewed = call.Sent.Mono
 	if !c.ownsTerm(&s) || s.Drain.Lost != NotLost {
@@ -302,7 +306,7 @@ func (c Config) follow(s State, now ClockReading, why Reason) State {
 func (c Config) lossReason(s *State) Reason {
 	snap := s.Snap
 	switch {
-	case !snap.Exists || snap.UID != s.Term.UID:
+	case !snap.Exists || snap.UID != s.Term.LockUID:
 		return LockDeleted
 	case snap.Content == record.Unreadable:
 		return RecordUnreadable
@@ -441,7 +445,7 @@ type EndedTerm struct {
 
 // Acting returns the present term if this process may act in it, or has acted in it.
 func (c Config) Acting(s *State) (EndedTerm, bool) {
-	t := EndedTerm{Holder: c.Self, UID: s.Term.UID, Transitions: s.Term.Transitions, Acquired: s.Snap.Record.Acquired}
+	t := EndedTerm{Holder: c.Self, UID: s.Term.LockUID, Transitions: s.Term.Transitions, Acquired: s.Snap.Record.Acquired}
 	return t, s.Marked && c.ownsTerm(s) && t.Left(s.Snap) == HolderDied
 }
 

@@ -120,7 +120,7 @@ func TestLossReason(t *testing.T) {
 		"record removed":          {lock("mine", func(s *Snapshot) { s.Content = record.Missing }), RecordEmptied},
 		"first write of the term": {lock("mine", func(s *Snapshot) { s.Version = 15 }), IdentityConflict},
 	} {
-		s := State{Sight: Sight{Snap: x.lock}, Leadership: Leadership{Term: Term{UID: "u", Transitions: 3, Token: 15}}}
+		s := State{Sight: Sight{Snap: x.lock}, Leadership: Leadership{Term: Term{LockUID: "u", Transitions: 3, Token: 15}}}
 		if got := testConfig().lossReason(&s); got != x.want {
 			t.Errorf("%s: %s, want %s", name, got, x.want)
 		}

@@ -138,7 +138,7 @@ func lostTermResumed() stepper {
 	return func(c core.Config, s core.State, in core.Input) (core.State, core.Action) {
 		r := in.Snap.Record
 		shown := in.Kind == core.Seen || in.Kind == core.Replied && in.Result == core.OK
-		if shown && s.Phase == core.Following && lost.Term != (core.Term{}) && in.Snap.UID == lost.Term.UID &&
+		if shown && s.Phase == core.Following && lost.Term != (core.Term{}) && in.Snap.UID == lost.Term.LockUID &&
 			r.Holder == c.Self && r.Transitions == lost.Term.Transitions && s.Flight.Op <= core.Read {
 			lost.Flight, lost.Validity = s.Flight, in.Now.Plus(c.Validity)
 			s, lost = lost, core.State{}

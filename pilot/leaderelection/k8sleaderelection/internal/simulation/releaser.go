@@ -29,7 +29,7 @@ func (p *process) register() {
 	}
 	t, acting := p.cfg.Acting(&p.s)
 	if p.w.has("releases-settling") && p.s.Phase == core.Settling {
-		t, acting = core.EndedTerm{Holder: p.id, UID: p.s.Term.UID, Transitions: p.s.Term.Transitions, Acquired: p.s.Snap.Record.Acquired}, true
+		t, acting = core.EndedTerm{Holder: p.id, UID: p.s.Term.LockUID, Transitions: p.s.Term.Transitions, Acquired: p.s.Snap.Record.Acquired}, true
 	}
 	switch {
 	case acting:
