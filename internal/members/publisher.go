@@ -1,6 +1,7 @@
 package members
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,9 +72,7 @@ func New(cfg Config) (*Publisher, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("member: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	p := &Publisher{cfg: cfg, name: LeaseName(cfg.Identity)}
 	p.cfg.Logger = cfg.Logger.With("lease", cfg.Namespace+"/"+p.name)
 	p.trouble = apirequest.NewTrouble(p.cfg.Logger, map[string]string{verb: "others do not see this process as a candidate"})

@@ -135,9 +135,7 @@ func (c Config) withDefaults() Config {
 	c.RenewDeadline = cmp.Or(c.RenewDeadline, DefaultRenewDeadline)
 	c.RetryPeriod = cmp.Or(c.RetryPeriod, DefaultRetryPeriod)
 	c.HealthTolerance = cmp.Or(c.HealthTolerance, defaultHealthTolerance)
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Identity == "" {
 		c.Identity = hostName() + "-" + rand.String(suffixLength)
 		c.Logger.Info("no identity was given; using a unique one", "election", c.lockName(), "identity", c.Identity)

@@ -1,6 +1,7 @@
 package coordination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,9 +89,7 @@ func New(cfg Config) (*Controller, error) {
 	if cfg.Strategies == nil {
 		cfg.Strategies = Own()
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &Controller{cfg: cfg, listed: make(chan struct{}), answered: make(chan struct{})}
 	c.answer = sync.OnceFunc(func() { close(c.answered) })
 	return c, nil

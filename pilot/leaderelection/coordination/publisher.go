@@ -157,9 +157,7 @@ func NewPublisher(cfg PublisherConfig) (*Publisher, error) {
 	if err := cfg.Validate(cfg.Namespace, cfg.Lease, cfg.Pod); err != nil {
 		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Logger = cfg.Logger.With("leaseCandidate", cfg.Namespace+"/"+cfg.name())
 	p := &Publisher{
 		cfg: cfg, objects: cfg.Client.CoordinationV1beta1().LeaseCandidates(cfg.Namespace), unservedPause: unservedPeriod,

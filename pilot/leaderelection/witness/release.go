@@ -1,6 +1,7 @@
 package witness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,9 +172,7 @@ func (o Options) releaseOne(ctx context.Context, r registration, connect func(re
 
 // withDefaults sets the optional fields.
 func (o Options) withDefaults() Options {
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
 	if o.Connect == nil {
 		o.Connect = func(string) (*rest.Config, error) { return kube.LoadConfig(kube.Source{List: os.Getenv("KUBECONFIG")}) }
 	}
