@@ -102,7 +102,7 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 	case deployment == nil:
 		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):
-		return problemf(gateway.GatewayReasonPending, "Deployment %s has too few available pods", deployment.Name)
+		return problemf(gateway.GatewayReasonPending, "Deployment %s has too few available pods%s", deployment.Name, cause(deployment))
 	case service == nil:
 		return problemf(gateway.GatewayReasonPending, "Service %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case len(addresses) == 0:
@@ -144,6 +144,21 @@ func available(d *appsv1.Deployment) bool {
 	return d.Status.AvailableReplicas > 0 && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 	})
+}
+
+// cause returns the reason of a Deployment for its unavailable pods, or "". The API server rejects pods, for example by Pod Security or a quota,
+// or they do not become available in time.
+func cause(d *appsv1.Deployment) string {
+	for _, failed := range []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue}, {Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse},
+	} {
+		for _, c := range d.Status.Conditions {
+			if c.Type == failed.Type && c.Status == failed.Status {
+				return ": " + c.Message
+			}
+		}
+	}
+	return ""
 }
 
 func hasPort(service *corev1.Service, l gateway.Listener) bool {
