@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,19 @@ func (p *Program) config() (*rest.Config, error) {
 	case err != nil:
 		return nil, withCode(misused, "kubeconfig %s: %w; list its contexts: kubectl config get-contexts; to use another file: --kubeconfig or KUBECONFIG", from, err)
 	case config.Host == nowhere && *p.flags.APIServer == "":
-		return nil, withCode(misused, "no cluster is configured in %s: use --kubeconfig or set KUBECONFIG", from)
+		return nil, withCode(misused, "%s in %s: use --kubeconfig or set KUBECONFIG", p.missingCluster(), from)
 	}
 	return config, nil
+}
+
+// missingCluster returns why the kubeconfig has no cluster. clientcmd reports no error if the context names a cluster that no file has.
+func (p *Program) missingCluster() string {
+	raw, err := p.flags.ToRawKubeConfigLoader().RawConfig()
+	name := cmp.Or(*p.flags.Context, raw.CurrentContext)
+	if selected := raw.Contexts[name]; err == nil && selected != nil && selected.Cluster != "" && raw.Clusters[selected.Cluster] == nil {
+		return fmt.Sprintf("context %q has cluster %q, which does not exist", name, selected.Cluster)
+	}
+	return "no cluster is configured"
 }
 
 func (p *Program) connect() (*clients, error) {

@@ -62,6 +62,7 @@ func TestBadInput(t *testing.T) {
 	const withPlugin = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
 		clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}],
 		users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: no-such-plugin, interactiveMode: Never}}}]}`
+	const withoutCluster = `{apiVersion: v1, kind: Config, current-context: prod, contexts: [{name: prod, context: {cluster: east}}]}`
 	for name, c := range map[string]struct {
 		args []string
 		code int
@@ -79,6 +80,7 @@ func TestBadInput(t *testing.T) {
 		"no permission":    {[]string{"list", "--as", "nobody"}, Refused, "kubectl auth can-i --list"},
 		"no server":        {[]string{"list", "--server", "https://127.0.0.1:1"}, Failed, "kubectl cluster-info"},
 		"no cluster":       {[]string{"list", "--kubeconfig", "/dev/null"}, misused, "no cluster is configured in /dev/null: use --kubeconfig"},
+		"missing cluster":  {[]string{"list", "--kubeconfig", file(withoutCluster)}, misused, `context "prod" has cluster "east", which does not exist in `},
 		"no kubeconfig":    {[]string{"list", "--kubeconfig", "/nothing/here"}, misused, "kubeconfig: stat /nothing/here: no such file or directory; use --kubeconfig or set KUBECONFIG"},
 		"other CA":         {[]string{"list", "--server", untrusted.URL}, Failed, "TLS connection to the API server failed"},
 		"no TLS":           {[]string{"list", "--server", strings.Replace(plaintext.URL, "http:", "https:", 1)}, Failed, "TLS connection to the API server failed"},
