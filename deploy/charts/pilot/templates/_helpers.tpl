@@ -74,6 +74,19 @@ stops to set the number, the API server resets it to 1. So it is empty only if n
 {{ dict "configmaps" $maps "leases" $leases | toJson }}
 {{- end -}}
 
+{{- /* A label selector as text. Istio's values have objects with matchLabels and matchExpressions. */ -}}
+{{- define "selector.text" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else -}}
+{{- $all := list -}}
+{{- range $key, $value := .matchLabels }}{{ $all = append $all (printf "%s=%s" $key $value) }}{{ end -}}
+{{- range .matchExpressions -}}
+{{- $in := printf "%s %s (%s)" .key (lower .operator) (join "," .values) -}}
+{{- $all = append $all (get (dict "Exists" .key "DoesNotExist" (printf "!%s" .key) "In" $in "NotIn" $in) .operator) -}}
+{{- end -}}
+{{ join "," $all }}
+{{- end -}}
+{{- end -}}
+
 {{- define "args" -}}
 - server
 - {{ printf "--address=%s" .Values.address | quote }}
@@ -104,7 +117,7 @@ stops to set the number, the API server resets it to 1. So it is empty only if n
 - --election-strategy={{ .Values.elections.strategy }}
 {{- end }}
 {{- range .Values.discoverySelectors }}
-- {{ printf "--discovery-selector=%s" . | quote }}
+- {{ printf "--discovery-selector=%s" (include "selector.text" .) | quote }}
 {{- end }}
 {{- with .Values.excludedNamespaces }}
 - --excluded-namespaces={{ join "," . }}
