@@ -189,24 +189,31 @@ func guardOf(p *inspect.Process) guard {
 	return g
 }
 
-// followers adds the candidates other than the holder, and the witness of the holder.
+// maxFollowers bounds the followers of a row, because any writer of Leases can add candidates, and each frame has all rows.
+const maxFollowers = 100
+
+// followers adds the first candidates other than the holder, and the witness of the holder.
 func (f *frame) followers(r *row) {
-	ready := 0
+	all, ready := 0, 0
 	for _, c := range r.Candidates {
 		if c.Identity == r.Holder {
 			r.Witness = c.Witness
 			continue
 		}
 		ready += count(c.Readiness() == inspect.Ready)
-		r.Followers = append(r.Followers, follower{Candidate: c, Chip: f.history.chip(c.Key)})
+		if all++; all <= maxFollowers {
+			r.Followers = append(r.Followers, follower{Candidate: c, Chip: f.history.chip(c.Key)})
+		}
 	}
 	switch {
 	case r.Candidates == nil:
 		r.Summary = "unknown"
-	case len(r.Followers) == 0:
+	case all == 0:
 		r.Summary = "none"
+	case all > maxFollowers:
+		r.Summary = fmt.Sprintf("%d, %d ready; the first %d", all, ready, maxFollowers)
 	default:
-		r.Summary = fmt.Sprintf("%d, %d ready", len(r.Followers), ready)
+		r.Summary = fmt.Sprintf("%d, %d ready", all, ready)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
@@ -49,6 +50,22 @@ func TestPage_Golden(t *testing.T) {
 				t.Error("the page contains unescaped markup, inline style or a rejected value")
 			}
 		})
+	}
+}
+
+// A stranger can add candidates, and each frame has all rows.
+func TestFollowers_Many(t *testing.T) {
+	s := sample()
+	s.Elections = s.Elections[:1]
+	for n, want := range map[int]string{maxFollowers: "100, 100 ready", 5000: "5000, 5000 ready; the first 100"} {
+		s.Elections[0].Candidates = nil
+		for i := range n {
+			s.Elections[0].Candidates = append(s.Elections[0].Candidates, inspect.Candidate{Identity: fmt.Sprint("stranger-", i), Warm: true, Fit: true})
+		}
+		row := frameOf(after(0), s, newHistory(512)).view(query{}).Rows[0]
+		if len(row.Followers) != maxFollowers || row.Summary != want {
+			t.Errorf("%d candidates: %d followers, summary %q, want %q", n, len(row.Followers), row.Summary, want)
+		}
 	}
 }
 

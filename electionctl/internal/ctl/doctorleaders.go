@@ -30,12 +30,13 @@ func leaders(ctx context.Context, x *examination) (denied error) {
 		}
 		denied = cmp.Or(denied, err)
 	}
-	locked := func(c inspect.Candidate) bool {
-		return slices.ContainsFunc(x.elections, func(e inspect.Election) bool { return e.Namespace == c.Namespace && e.Name == c.Election })
+	locked := map[string]bool{}
+	for _, e := range x.elections {
+		locked[e.Namespace+"/"+e.Name] = true
 	}
 	reported := map[string]bool{}
 	for _, c := range x.seen.candidates {
-		if where := c.Namespace + "/" + c.Election; !c.Late && !reported[where] && !locked(c) {
+		if where := c.Namespace + "/" + c.Election; !c.Late && !reported[where] && !locked[where] {
 			reported[where] = true
 			x.add(problem, "see the log of "+c.Identity, "%s has no lock, although %s is a candidate", where, c.Identity)
 		}

@@ -77,7 +77,7 @@ func witnesses(all []inspect.Candidate) string {
 	if same := slices.Compact(slices.Clone(words)); len(same) == 1 {
 		words = same
 	}
-	return cmp.Or(strings.Join(words, ","), "-")
+	return several(words)
 }
 
 func candidateNames(e inspect.Election) string {
@@ -85,7 +85,18 @@ func candidateNames(e inspect.Election) string {
 	for _, c := range e.Candidates {
 		names = append(names, c.Identity)
 	}
-	return cmp.Or(strings.Join(names, ","), "-")
+	return several(names)
+}
+
+// maxWords bounds the words of a cell. All rows of a table are as wide as the widest, and any writer of Leases can add candidates.
+const maxWords = 10
+
+// several returns the first words and the number of the others.
+func several(words []string) string {
+	if more := len(words) - maxWords; more > 0 {
+		words = append(slices.Clone(words[:maxWords]), fmt.Sprintf("and %d more", more))
+	}
+	return cmp.Or(strings.Join(words, ","), "-")
 }
 
 func stateCell(e inspect.Election) cell {
