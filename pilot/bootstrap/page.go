@@ -3,7 +3,6 @@ package bootstrap
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -27,13 +26,10 @@ const pageStop = httpStop + stopGrace
 
 func newElectionsPage(config Config, sites []*site) (*electionsPage, error) {
 	p := &electionsPage{sites: sites, changed: apirequest.NewSignal()}
-	var err error
-	p.page, err = page.New(page.Config{Source: func() page.State { return stateOf(sites) }, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
-	if err != nil {
-		return nil, fmt.Errorf("--debug-address: %w", err)
-	}
+	p.page = page.New(page.Config{Source: func() page.State { return stateOf(sites) }, Changed: p.changed, Address: config.DebugAddress, Log: config.Logger})
 	p.http = newHTTPServer("--debug-address", config.DebugAddress, p.page.Handler(), config.Logger)
 	for _, at := range sites {
+		var err error
 		if at.locks, err = page.NewLockReader(at.own); err != nil {
 			return nil, err
 		}

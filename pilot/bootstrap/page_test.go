@@ -90,11 +90,7 @@ func TestElectionsPage(t *testing.T) {
 }
 
 func TestElectionsPage_ListenerFails(t *testing.T) {
-	p := &electionsPage{changed: make(chan struct{}, 1)}
-	var err error
-	if p.page, err = page.New(page.Config{Source: func() page.State { return page.State{} }}); err != nil {
-		t.Fatal(err)
-	}
+	p := &electionsPage{changed: make(chan struct{}, 1), page: page.New(page.Config{Source: func() page.State { return page.State{} }})}
 	p.http = newHTTPServer("--debug-address", "127.0.0.1:0", p.page.Handler(), (&Config{}).withDefaults().Logger)
 	if err := p.http.listen(); err != nil {
 		t.Fatal(err)

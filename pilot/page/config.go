@@ -1,11 +1,7 @@
 package page
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"time"
 )
 
@@ -16,7 +12,7 @@ type Config struct {
 	// Changed signals that the elections may have changed. Use a channel of capacity 1 and skip the send if it is full. If
 	// nil, the page reads Source every 5 seconds.
 	Changed <-chan struct{}
-	// Address is the listen address. The page accepts its host, localhost and loopback addresses in the Host header. If it
+	// Address is the listen address, which the caller has validated. The page accepts its host, localhost and loopback addresses in the Host header. If it
 	// has no host (":15016", "0.0.0.0:15016"), the page accepts any address, but no other names.
 	Address string
 	// Log receives errors of clients at level debug. Optional.
@@ -33,22 +29,3 @@ const (
 	maxStreams = 128
 	maxHistory = 512
 )
-
-// Validate reports invalid values.
-func (c Config) Validate() error {
-	var errs []error
-	if c.Source == nil {
-		errs = append(errs, errors.New("page: Source is missing"))
-	}
-	if c.Address != "" {
-		if _, _, err := net.SplitHostPort(c.Address); err != nil {
-			errs = append(errs, fmt.Errorf("page: Address %q: %w; give host:port, such as 127.0.0.1:15016", c.Address, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (c Config) withDefaults() Config {
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	return c
-}

@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"reflect"
 	"slices"
 	"sync"
@@ -50,16 +52,13 @@ type past struct {
 	changes []Change
 }
 
-// New validates the configuration and starts nothing.
-func New(config Config) (*Page, error) {
-	if err := config.Validate(); err != nil {
-		return nil, err
-	}
-	config = config.withDefaults()
+// New returns a Page and starts nothing.
+func New(config Config) *Page {
+	config.Log = cmp.Or(config.Log, slog.New(slog.DiscardHandler))
 	return &Page{
 		config: config, hosts: newHosts(config.Address),
 		streams: make(chan struct{}, maxStreams), past: make(chan past), ended: make(chan struct{}),
-	}, nil
+	}
 }
 
 var errAgain = errors.New("page is already running")

@@ -119,10 +119,7 @@ func (c *crowd) back() {
 // that is open when its server stops reports an error.
 func (c *crowd) present(t testing.TB) (address string) {
 	t.Helper()
-	p, err := page.New(page.Config{Source: c.state, Changed: c.changed})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := page.New(page.Config{Source: c.state, Changed: c.changed})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx) }()
