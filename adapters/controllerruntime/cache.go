@@ -53,12 +53,10 @@ func (c *termCache) add(i cache.Informer, handler toolscache.ResourceEventHandle
 	if err != nil || !i.HasSynced() {
 		return registration, err
 	}
-	timer := time.NewTimer(syncPoll)
-	defer timer.Stop()
 	select {
 	case <-registration.HasSyncedChecker().Done():
 	case <-c.ctx.Done():
-	case <-timer.C:
+	case <-time.After(syncPoll):
 	}
 	return registration, nil
 }

@@ -106,14 +106,11 @@ func (c *LockTypeCheck) Run(ctx context.Context) error {
 				wait = min(wait, checkEvery*c.config.RetryPeriod)
 			}
 		}
-		retry := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			retry.Stop()
 			return nil
 		case <-c.wake:
-			retry.Stop()
-		case <-retry.C:
+		case <-time.After(wait):
 		}
 	}
 }

@@ -53,11 +53,9 @@ func (e *events) run(ctx context.Context) error {
 	<-ctx.Done()
 	e.recorder.Store(nil)
 	recorder.Eventf(&corev1.ObjectReference{Kind: lastEvent}, corev1.EventTypeNormal, lastEvent, lastEvent)
-	late := time.NewTimer(eventsStop)
-	defer late.Stop()
 	select {
 	case <-sink.flushed:
-	case <-late.C:
+	case <-time.After(eventsStop):
 		e.log.Info("last Events were not written in time")
 	}
 	return nil

@@ -89,12 +89,10 @@ func (p part) begin(ctx context.Context, early chan<- string) running {
 // stop cancels a part and waits until it ends, within its bound.
 func (r running) stop() error {
 	r.cancel()
-	late := time.NewTimer(r.bound)
-	defer late.Stop()
 	select {
 	case err := <-r.ended:
 		return err
-	case <-late.C:
+	case <-time.After(r.bound):
 		return fmt.Errorf("%w: %v", errStopTimeout, r.bound)
 	}
 }

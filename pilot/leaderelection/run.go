@@ -196,21 +196,15 @@ func (s *Set) All() []*LeaderElection {
 func (s *Set) RunContext(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var (
-		all  sync.WaitGroup
-		mu   sync.Mutex
-		errs *multierror.Error
-	)
+	var all multierror.Group
 	for _, l := range s.All() {
-		all.Go(func() {
-			if err := l.RunContext(ctx); err != nil {
-				mu.Lock()
-				errs = multierror.Append(errs, err)
-				mu.Unlock()
+		all.Go(func() error {
+			err := l.RunContext(ctx)
+			if err != nil {
 				cancel()
 			}
+			return err
 		})
 	}
-	all.Wait()
-	return errlist.Error(errs)
+	return errlist.Error(all.Wait())
 }

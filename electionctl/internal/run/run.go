@@ -183,11 +183,9 @@ func (r *runner) term(ctx context.Context) error {
 	}
 	r.Logger.Info("stopping the program", "cause", context.Cause(ctx), "grace", r.Grace)
 	r.signal(syscall.SIGTERM)
-	timer := time.NewTimer(r.Grace)
-	defer timer.Stop()
 	select {
 	case err = <-ended:
-	case <-timer.C:
+	case <-time.After(r.Grace):
 		r.kill()
 		err = <-ended
 	}
