@@ -111,6 +111,8 @@ type Election struct {
 	inSpec bool
 	// invalid has the annotations of incumbent with invalid values.
 	invalid []string
+	// long has the sentences about durations that are too long, by field.
+	long map[string]string
 	// Holder is the recorded holder; if candidates request a strategy, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
@@ -168,6 +170,9 @@ func (e Election) StateText() string {
 	}
 	return fmt.Sprintf("%s (renewed %s ago)", e.State, duration.HumanDuration(e.Idle))
 }
+
+// usualLease is the default lease of istiod and of this project. The lease of the processes is unknown.
+const usualLease = 30 * time.Second
 
 // clockTolerance is the difference between clocks of API servers, with the rounding to seconds, that does not change a judgement.
 const clockTolerance = 2 * time.Second
@@ -280,7 +285,10 @@ func Of(l Lock) Election {
 		Since: instant(r.AcquireTime.Time), Renewed: instant(r.RenewTime.Time),
 		LeaseSeconds: r.LeaseDurationSeconds, Transitions: r.LeaderTransitions, Version: s.ResourceVersion,
 		HandsOver: snap.Acting() && marker.Handover, Unfit: snap.Acting() && marker.Unfit, Former: snap.Former(), Strategy: cmp.Or(s.Strategy, l.strategy), Preferred: s.PreferredHolder, inSpec: strategyInSpec(s),
-		invalid: snap.Annotations.Invalid(s.Annotations),
+		invalid: snap.Annotations.Invalid(s.Annotations), long: map[string]string{},
+	}
+	for _, d := range snap.LongDurations(usualLease) {
+		e.long[d.Field] = oneLine(d.Report(&snap, s.Writer))
 	}
 	for _, text := range []*string{&e.Former, &e.Strategy, &e.Preferred} {
 		*text = oneLine(*text)

@@ -52,10 +52,11 @@ func FromLease(lease *coordinationv1.Lease) (Lock, bool) {
 	if lease.Namespace == nodeLeases || member || server || labels[componentLabel] == apiServer {
 		return Lock{}, false
 	}
+	_, written := k8sresourcelock.LastWriter(lease.ManagedFields, "renewTime")
 	return Lock{
 		Kind: Lease, Namespace: lease.Namespace, Name: lease.Name,
 		Snapshot: k8sresourcelock.LeaseSnapshot(lease), manager: lastManager(lease.ManagedFields),
-		written: lastWrite(lease.ManagedFields, "renewTime"), finalizers: keeping(&lease.ObjectMeta),
+		written: written, finalizers: keeping(&lease.ObjectMeta),
 	}, true
 }
 
@@ -70,10 +71,11 @@ func FromConfigMap(meta *metav1.ObjectMeta) (Lock, bool) {
 	if _, ok := meta.Annotations[k8sresourcelock.LeaderElectionRecordAnnotationKey]; !ok {
 		return Lock{}, false
 	}
+	_, written := k8sresourcelock.LastWriter(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey)
 	return Lock{
 		Kind: ConfigMap, Namespace: meta.Namespace, Name: meta.Name,
 		Snapshot: k8sresourcelock.ConfigMapSnapshot(&corev1.ConfigMap{ObjectMeta: *meta}), manager: lastManager(meta.ManagedFields),
-		written: lastWrite(meta.ManagedFields, k8sresourcelock.LeaderElectionRecordAnnotationKey), finalizers: keeping(meta),
+		written: written, finalizers: keeping(meta),
 	}, true
 }
 
@@ -94,16 +96,6 @@ func lastManager(entries []metav1.ManagedFieldsEntry) (name string) {
 		name, newest = e.Manager, e.Time.Time
 	}
 	return name
-}
-
-// lastWrite returns when a manager of the field last wrote. The API server sets this time, in seconds.
-func lastWrite(entries []metav1.ManagedFieldsEntry, field string) (at time.Time) {
-	for _, e := range entries {
-		if e.Time != nil && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) && e.Time.After(at) {
-			at = e.Time.Time
-		}
-	}
-	return at
 }
 
 // program returns the program of the holder, or "" if it is unknown.

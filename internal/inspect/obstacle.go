@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,6 +54,10 @@ func (e Election) obstacles() (all []Obstacle) {
 	case !e.Led():
 		add(strategy, "a coordinator must choose the leader by %s; remove it if no coordinator runs", e.Strategy)
 	}
+	for _, field := range slices.Sorted(maps.Keys(e.long)) {
+		name, _, _ := strings.Cut(field, " ")
+		all = append(all, Obstacle{Annotation: field, Effect: e.long[field], Remove: e.removal(name)})
+	}
 	for _, annotation := range e.invalid {
 		add(annotation, "the value is invalid, so candidates ignore it")
 	}
@@ -89,6 +94,9 @@ func (e Election) removal(annotation string) string {
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"strategy":null,"preferredHolder":null}}'`, e.Namespace, e.Name)
 	case specPreferredHolder:
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
+	}
+	if annotation == record.LeaseDuration {
+		return fmt.Sprintf("kubectl -n %s delete %s, unless its holder runs with this lease", e.Namespace, e.Object())
 	}
 	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
 	if annotation == record.StrategyAnnotation && e.Preferred != "" {

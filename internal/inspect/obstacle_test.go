@@ -25,11 +25,20 @@ func TestElections_Obstacles(t *testing.T) {
 	kubectl := func(objects, annotation string) string {
 		return "; to remove it: kubectl -n istio-system annotate " + objects + " " + annotation + "-"
 	}
+	tooLong := func(annotation, field string) string {
+		return annotation + field + ": " + annotation + field + " is 27777h46m39s, which is too long: it counts for at most 168h0m0s. Its last writer is unknown, and the holder is a" +
+			kubectl("configmap/e", annotation)
+	}
+	hour := lease(t, "e", "b")
+	hour.Snapshot.Record.LeaseDurationSeconds = 3600
+	hour.Snapshot.Writer = "curl"
 	for name, c := range map[string]struct {
 		lock       Lock
 		candidates []Candidate
 		want       string // the annotation, the effect and the command
 	}{
+		"long lease": {hour, nil, "leaseDurationSeconds: leaseDurationSeconds is 1h0m0s, which is too long: it counts for at most 1h0m0s. Its last writer is curl, and the holder is b" +
+			"; to remove it: kubectl -n istio-system delete lease/e, unless its holder runs with this lease"},
 		"none":               {configMap(t, "e", stable, markerKey, handsOver), []Candidate{member("a", "")}, ""},
 		"coordinated":        {lease(t, "e", "a.e", strategy, defaultRevision, preferred, "b.e"), []Candidate{member("a", defaultRevision), member("b", defaultRevision)}, ""},
 		"handover":           {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", "")), []Candidate{member("b", "")}, ""},
@@ -38,11 +47,11 @@ func TestElections_Obstacles(t *testing.T) {
 		"hold": {configMap(t, "e", stable, markerKey, handsOver, holdKey, holdOfAnn), nil,
 			"incumbent.dev/hold: pause by ann: for 60 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e"},
 		"hold of a stranger": {configMap(t, "e", stable, markerKey, handsOver, holdKey, strings.Replace(holdOfAnn, "60", "99999999", 1)), nil,
-			"incumbent.dev/hold: pause by ann: for 604800 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e"},
+			"incumbent.dev/hold: pause by ann: for 604800 s no candidate can take the lock by rank; to remove it: electionctl -n istio-system resume e" + tooLong(holdKey, " seconds")},
 		"refused": {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", `,"refused":"not warm"`)), []Candidate{member("b", "")},
 			request + ": the leader refused to hand over to b: not warm" + kubectl("configmap/e", request)},
 		"step-down": {configMap(t, "e", stable, markerKey, handsOver, request, asks("", `,"holdSeconds":99999999`)), nil,
-			request + ": eve requested that the leader steps down and does not campaign for 604800 s" + kubectl("configmap/e", request)},
+			request + ": eve requested that the leader steps down and does not campaign for 604800 s" + kubectl("configmap/e", request) + tooLong(request, " holdSeconds")},
 		"transfer to a missing candidate": {configMap(t, "e", stable, markerKey, handsOver, request, asks("ghost", "")), []Candidate{member("a", "")},
 			request + ": eve requested a handover to ghost, which cannot acquire the lock" + kubectl("configmap/e", request)},
 		"strategy of no candidate": {lease(t, "e", "a", strategy, "x.y/z", markerKey, handsOver), []Candidate{member("a", "")},

@@ -22,6 +22,8 @@ const (
 	// maxName is the maximum length of an identity, the name of an election, and other words of a State. A revision is the value of a label.
 	maxName     = validation.DNS1123SubdomainMaxLength
 	maxRevision = 63
+	// maxDuration is the longest lease duration of a member Lease. With a longer one, an ended process would look alive.
+	maxDuration = 10 * Duration
 	// NamePrefix is the prefix of the names of member Leases.
 	NamePrefix = "incumbent-member-"
 )
@@ -110,6 +112,7 @@ var (
 	errNoHolder = errors.New("spec.holderIdentity is empty")
 	errName     = errors.New("name does not match the holder")
 	errTimes    = errors.New("spec has no renewTime or no positive leaseDurationSeconds")
+	errDuration = errors.New("leaseDurationSeconds is too long")
 	errCluster  = errors.New("cluster is neither local nor remote")
 	errElection = errors.New("election without name")
 	errLong     = errors.New("value is too long")
@@ -138,6 +141,8 @@ func parse(lease *coordinationv1.Lease) (Member, error) {
 		return m, fmt.Errorf("%w: %q requires %s", errName, *spec.HolderIdentity, LeaseName(*spec.HolderIdentity))
 	case spec.RenewTime == nil || spec.LeaseDurationSeconds == nil || *spec.LeaseDurationSeconds <= 0:
 		return m, errTimes
+	case time.Duration(*spec.LeaseDurationSeconds)*time.Second > maxDuration:
+		return m, errDuration
 	}
 	m.Identity = *spec.HolderIdentity
 	m.Renewed = renewedAt(lease)

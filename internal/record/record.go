@@ -11,14 +11,6 @@ type Record struct {
 	Transitions       int
 }
 
-// LeaseBound returns the longest recorded lease that counts for a process with its own lease.
-func LeaseBound(own time.Duration) time.Duration { return max(10*own, time.Hour) }
-
-// LongerLease returns the longer of the own and a recorded lease, within LeaseBound.
-func LongerLease(own, recorded time.Duration) time.Duration {
-	return max(own, min(recorded, LeaseBound(own)))
-}
-
 // IsTerm reports whether the record belongs to this holder and term.
 func (r Record) IsTerm(holder string, transitions int) bool {
 	return holder != "" && r.Holder == holder && r.Transitions == transitions

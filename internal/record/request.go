@@ -75,14 +75,6 @@ const (
 	HoldForTransfer = "transfer"
 )
 
-// MaxHold limits a hold, so that an upgrade is not blocked forever.
-const MaxHold = 7 * 24 * time.Hour
-
-// HoldTime returns the duration of a hold within bounds.
-func HoldTime(seconds int) time.Duration {
-	return time.Duration(min(max(seconds, 0), int(MaxHold/time.Second))) * time.Second
-}
-
 // Bounded returns the hold with the duration that candidates apply.
 func (h Hold) Bounded() Hold {
 	h.Seconds = int(HoldTime(h.Seconds) / time.Second)

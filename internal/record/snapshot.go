@@ -92,9 +92,6 @@ func (s *Snapshot) WitnessRelease() time.Duration {
 	return w.After
 }
 
-// maxWitnessRelease bounds the recorded time, because every user with write access can change it.
-const maxWitnessRelease = time.Hour
-
 // Released returns the record of a release. wall is in nanoseconds.
 func (s *Snapshot) Released(wall int64) Record {
 	stamp := s.Record.Renewed.Next(wall, 0)

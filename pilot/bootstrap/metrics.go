@@ -153,6 +153,8 @@ var (
 		"Fencing token of the current term of this process. Absent if it has no term.", []string{"name"}, nil)
 	transitions = prometheus.NewDesc("incumbent_election_term_transitions",
 		"Number of terms in the record of the lock, as last observed.", []string{"name"}, nil)
+	longDuration = prometheus.NewDesc("incumbent_election_long_duration_seconds",
+		"Longest duration on the lock that is too long, for example a lease of more than ten times the own one. Else 0.", []string{"name"}, nil)
 	admittedWrites = prometheus.NewDesc("incumbent_election_admitted_writes_total",
 		"Number of guarded writes that the gate in this process admitted.", []string{"name"}, nil)
 	refusedWrites = prometheus.NewDesc("incumbent_election_refused_writes_total",
@@ -160,7 +162,7 @@ var (
 )
 
 func (statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, admittedWrites, refusedWrites} {
+	for _, d := range []*prometheus.Desc{validityLeft, validity, candidate, handoverWait, token, transitions, longDuration, admittedWrites, refusedWrites} {
 		out <- d
 	}
 }
@@ -176,6 +178,7 @@ func (s statusCollector) Collect(out chan<- prometheus.Metric) {
 		add(candidate, prometheus.GaugeValue, canLead(now), s.site.config.Revision)
 		add(handoverWait, prometheus.GaugeValue, now.HandoverWait.Seconds())
 		add(transitions, prometheus.GaugeValue, float64(now.Transitions))
+		add(longDuration, prometheus.GaugeValue, now.LongDuration.Seconds())
 		byGate, byFence := le.Gate().Refused()
 		add(admittedWrites, prometheus.CounterValue, float64(le.Gate().Admitted()))
 		add(refusedWrites, prometheus.CounterValue, float64(byGate), "gate")

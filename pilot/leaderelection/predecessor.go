@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/atomic"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,7 +87,10 @@ func (l *LeaderElection) awaitPredecessor(ctx context.Context, client kubernetes
 			return err
 		}
 		// The lock was deleted while this candidate waited. Its last holder may act until its lease has expired.
-		lease := record.LongerLease(l.cfg.LeaseDuration, time.Duration(snapshot.Record.LeaseDurationSeconds)*time.Second)
+		lease := l.cfg.LeaseDuration // also for another elector with a longer lease: the lock is gone
+		if snap, _ := snapshot.Decode(); snap.Acting() {
+			lease = record.LongerLease(lease, snap.Record.Lease)
+		}
 		_ = apirequest.Pause(ctx, lease+l.cfg.PeerGrace)
 	}
 	return nil

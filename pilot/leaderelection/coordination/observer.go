@@ -6,6 +6,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	"k8s.io/utils/ptr"
+
+	"incumbent.dev/incumbent/internal/record"
 )
 
 // observer records when the objects of an election last changed, by the coordinator's own clock. It compares times of other
@@ -194,7 +196,7 @@ func (o *observer) expireNomination(now time.Time, l *coordinationv1.Lease) {
 // expiry returns when the lease ends unless it is renewed. A nominee has at most an election duration to acquire the lock,
 // even if the nomination has a longer lease.
 func (o *observer) expiry(l *coordinationv1.Lease) time.Time {
-	lease := time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
+	lease := record.LongerLease(0, time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0))*time.Second)
 	if o.lease.nominated {
 		lease = min(lease, electionDuration)
 	}

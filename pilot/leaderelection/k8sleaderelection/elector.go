@@ -262,6 +262,8 @@ type Status struct {
 	// DroppedReports is the number of log entries, Events and metrics that were dropped because the Logger, the EventRecorder or the
 	// Observer did not return.
 	DroppedReports uint64 `json:"droppedReports,omitempty"`
+	// LongDuration is the longest duration on the lock that is reported as too long, or zero.
+	LongDuration time.Duration `json:"-"`
 	// HandoverWait is the age of a pending handover, or zero. For a follower it counts from when it outranked the leader
 	// or the leader became unfit. For a leader it counts from when it accepted a request.
 	HandoverWait time.Duration `json:"-"`

@@ -301,6 +301,9 @@ func (l *loop) publish(c *change) {
 	}
 	if s.Snap.Exists && s.Snap.Content == record.Readable {
 		v.showRecord(s, l.core.ActsUntil(s))
+		for _, d := range s.Snap.LongDurations(l.core.Lease) {
+			v.status.LongDuration = max(v.status.LongDuration, d.Recorded)
+		}
 	}
 	old := l.le.view.Load()
 	if *old == v {

@@ -206,7 +206,7 @@ func (r *reporter) observe(report func(o Observer, name string)) {
 	}
 }
 
-// record reports an unreadable record, an absurd lease duration and a duplicate identity.
+// record reports an unreadable record, durations that are too long, and a duplicate identity.
 func (r *reporter) record(c *change) {
 	before := &c.before
 	after := &c.after
@@ -223,10 +223,14 @@ func (r *reporter) record(c *change) {
 			r.warn("failed to read the record: %v", lock.Unreadable)
 		}
 	case record.Readable:
-		// The core limits the lease, so that an absurd duration does not block all candidates.
-		if bound := record.LeaseBound(r.core.Lease); after.Snap.Record.Lease > bound {
-			r.warnOnce(topicRecord, after.Snap.Record.Lease.String(), "lease duration in the lock record is too long; a shorter one counts",
-				"recorded", after.Snap.Record.Lease, "counted", bound, "holder", after.Snap.Record.Holder)
+		long := after.Snap.LongDurations(r.core.Lease)
+		for _, d := range long {
+			if r.warnOnce(topicRecord, d.Field+d.Recorded.String(), "duration on the lock is too long", "field", d.Field,
+				"recorded", d.Recorded, "counted", d.Counts, "writer", lock.Writer, "holder", after.Snap.Record.Holder) {
+				r.warn("found a duration on the lock: %s", d.Report(&after.Snap, lock.Writer))
+			}
+		}
+		if len(long) > 0 {
 			break
 		}
 		r.resolved(topicRecord, "lock record is readable again")

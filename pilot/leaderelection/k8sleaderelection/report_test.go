@@ -224,7 +224,7 @@ func TestReportRecord(t *testing.T) {
 		}
 		return log.String()
 	}
-	bound := record.LeaseBound(r.core.Lease)
+	long := 10 * r.core.Lease // the longest without a report
 	unversioned := k8sresourcelock.Snapshot{Exists: true, Object: &coordinationv1.Lease{}}
 	for _, c := range []struct {
 		content core.Content
@@ -232,13 +232,14 @@ func TestReportRecord(t *testing.T) {
 		lock    k8sresourcelock.Snapshot
 		want    string
 	}{
-		{record.Readable, bound, k8sresourcelock.Snapshot{}, ""},
-		{record.Readable, bound, unversioned, "lock has no resource versions"},
+		{record.Readable, long, k8sresourcelock.Snapshot{}, ""},
+		{record.Readable, long, unversioned, "lock has no resource versions"},
 		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("half")}, "lock record is unreadable"},
 		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("other half")}, "other half"},
-		{record.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
-		{record.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v holder=x", 100*time.Hour, bound)},
-		{record.Readable, bound, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{record.Readable, long, k8sresourcelock.Snapshot{}, "lock record is readable again"},
+		{record.Readable, long + 1, k8sresourcelock.Snapshot{Writer: "kubectl"}, fmt.Sprintf("field=leaseDurationSeconds recorded=%v counted=%v writer=kubectl holder=x", long+1, long+1)},
+		{record.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v", 100*time.Hour, record.LeaseBound(r.core.Lease))},
+		{record.Readable, long, k8sresourcelock.Snapshot{}, "lock record is readable again"},
 	} {
 		lines := 1
 		if c.want == "" {

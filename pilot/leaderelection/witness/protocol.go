@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -91,6 +92,7 @@ func (t terms) apply(raw []byte, accepts func(registration) error) error {
 			return err
 		}
 		m.Register.Grace = min(max(m.Register.Grace, 0), maxGrace)
+		m.Register.Lease = record.LongerLease(0, m.Register.Lease)
 		t[m.Register.key()] = *m.Register
 	}
 	return nil

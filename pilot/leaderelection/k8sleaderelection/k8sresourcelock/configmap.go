@@ -55,6 +55,7 @@ func ConfigMapSnapshot(cm *corev1.ConfigMap) Snapshot {
 	if raw, ok := cm.Annotations[LeaderElectionRecordAnnotationKey]; ok {
 		snap.Raw = []byte(raw)
 		snap.Record, snap.Unreadable = decodeJSON(snap.Raw)
+		snap.Writer, _ = LastWriter(cm.ManagedFields, LeaderElectionRecordAnnotationKey)
 	}
 	return snap
 }

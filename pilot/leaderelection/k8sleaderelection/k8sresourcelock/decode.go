@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"strconv"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,4 +67,15 @@ func Encode(r record.Record) LeaderElectionRecord {
 		AcquireTime:          metav1.Time{Time: r.Acquired.Time()}, RenewTime: metav1.Time{Time: r.Renewed.Time()},
 		LeaderTransitions: r.Transitions,
 	}
+}
+
+// LastWriter returns the field manager that last wrote a field or an annotation, and when. The API server sets this time, in seconds.
+func LastWriter(entries []metav1.ManagedFieldsEntry, field string) (manager string, at time.Time) {
+	for _, e := range entries {
+		if e.Time != nil && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), `"f:`+field+`"`) && e.Time.After(at) {
+			manager = e.Manager
+			at = e.Time.Time
+		}
+	}
+	return manager, at
 }

@@ -112,6 +112,8 @@ type Snapshot struct {
 	Strategy string
 	// PreferredHolder is the candidate that the coordinator wants as the next holder. Optional.
 	PreferredHolder string
+	// Writer is the field manager that last wrote the record, by managedFields. It is empty if unknown.
+	Writer string
 	// Object is the complete object without managedFields. A write sends it back, so that the content of other
 	// writers is preserved.
 	Object runtime.Object

@@ -76,6 +76,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	record := decodeSpec(&lease.Spec)
 	record.HolderKey = recordedKey(lease)
 	snap.Raw = leaseBytes(record)
+	snap.Writer, _ = LastWriter(lease.ManagedFields, "renewTime")
 	if err := checkRecord(record); err != nil {
 		snap.Unreadable = unreadable("%w", err)
 		return snap

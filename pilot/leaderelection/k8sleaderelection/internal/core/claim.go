@@ -17,9 +17,13 @@ type Claim struct {
 // Earlier is the time until which earlier holders may still act.
 type Earlier struct {
 	Until    Instant // a holder whose term did not end well may act until then
+	Former   Instant // a leader of which another process left the marker may act until then
 	Away     Away    // leader whose lock was deleted last
 	SettleAt Instant // end of settling, set when the acquiring write was sent
 }
+
+// ActUntil returns until when any earlier holder may act.
+func (e Earlier) ActUntil() Instant { return max(e.Until, e.Former) }
 
 // Away is an incumbent leader whose lock object was deleted while it acted. If its own marker is in the next
 // object, its previous run functions have returned.
@@ -52,12 +56,32 @@ func (c Config) observeClaim(s *State, v sighting) Claim {
 	if s.Known == Current && c.coolDownEnds(s) <= v.at {
 		claim.BackOff.CoolDown = 0
 	}
+	if c.hasWaited(&s.Sight, v.Snapshot) {
+		claim.Earlier.Former = 0
+	}
 	if hasFormer(v.Snapshot, c.Self) && !(v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)) && !(v.follows && v.Annotations.Marker == s.Snap.Annotations.Marker) {
 		// It is recorded here because an edit may remove the marker. For a leader that this process displaced,
 		// see claimed.
-		claim = claim.addEarlier(v.since.Former.After(c.lease(v.Record)))
+		claim.Earlier.Former = max(claim.Earlier.Former, v.since.Former.After(c.formerLease(&s.Sight, v.Snapshot)))
 	}
 	return claim
+}
+
+// formerLease returns how long the leader of another term, which left its marker, may act after the marker was seen. Its validity
+// ends within the lease that it recorded itself. The record that overwrote it can have any lease: it belongs to another
+// elector, or to a stranger.
+func (c Config) formerLease(s *Sight, snap Snapshot) time.Duration {
+	m := snap.Annotations.Marker
+	return c.leaderLease(s, m.Identity, m.Transitions)
+}
+
+// hasWaited reports whether next shows a later leader instead of a marker that was left. That leader acquired the lock next to the
+// marker, because each write is guarded by the version that it was decided on. So it waited for its own lease before it wrote its
+// marker. If its lease is as long as the wait of this candidate, the former leader cannot act any more.
+func (c Config) hasWaited(s *Sight, next Snapshot) bool {
+	m := s.Snap.Annotations.Marker
+	return s.Snap.Former() != "" && next.Acting() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
+		next.Record.Transitions > m.Transitions && next.Record.Lease >= c.formerLease(s, s.Snap)
 }
 
 // displaced records until when the present holder may act, if v shows that its term did not end well.
@@ -91,12 +115,14 @@ func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 	if !next.Held() && next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions {
 		// It missed the last term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
 		// another elector was emptied.
-		return v.at.After(c.lease(next.Record)).After(c.PeerGrace)
+		return v.at.After(c.Lease).After(c.PeerGrace)
 	}
-	until := c.mayActUntil(s)
+	until := c.mayActAfter(s, s.Since.Record, v.at)
+	missed := c.mayActAfter(s, v.at, v.at) // it may have renewed until now without being observed
 	if s.Snap.Nominated() && s.Snap.Record.Holder != c.Self && (!(next.Held() && next.UID == s.Snap.UID) || next.ByCoordinator() && !v.follows) {
 		// The first own write of the nominee may have been missed.
-		until = c.ExpiresAt(s).After(c.PeerGrace)
+		until = c.goneUntil(s, s.Since.Record, v.at).After(c.PeerGrace)
+		missed = c.goneUntil(s, v.at, v.at).After(c.PeerGrace)
 	}
 	acquired := next.Held() && next.UID == s.Snap.UID && next.Version > s.Snap.Version &&
 		next.Record.Transitions >= after(s.Snap.Record.Transitions) || // a lower number is a restore
@@ -108,8 +134,10 @@ func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 	case s.Snap.Acting() && s.Snap.Record.Holder == next.Record.Holder && next.Acting() && next.Version > s.Snap.Version:
 		until = 0 // it acts in a recreated lock, so its previous run functions have ended
 	case !acquired || !v.next:
-		// It may have renewed until now without being observed. Another elector acquires a lock without waiting for its leader.
-		until = until.After(s.Since.Record.Until(v.at))
+		// Another elector acquires a lock without waiting for its leader.
+		until = missed
+	case next.Record.Holder == c.Self && s.Own.wrote(next):
+		until = min(until, s.Earlier.SettleAt) // it counts from when this process sent its write: see claimed
 	}
 	return until
 }
@@ -167,35 +195,64 @@ func (c Config) preemptPause(n uint8) time.Duration {
 	return (c.Lease + c.PeerGrace + c.Retry) << (n - 1)
 }
 
-// mayActUntil returns the last instant at which the recorded holder may act. Zero: it does not act.
-func (c Config) mayActUntil(s *State) Instant {
+// mayActUntil returns the last instant at which the recorded holder may act while its record remains. Zero: it does not act.
+func (c Config) mayActUntil(s *State) Instant { return c.holderActs(s, c.ExpiresAt(s)) }
+
+// mayActAfter is mayActUntil after another process replaced the record at that time. The holder was last seen to write at renewed.
+func (c Config) mayActAfter(s *State, renewed, gone Instant) Instant {
+	return c.holderActs(s, c.goneUntil(s, renewed, gone))
+}
+
+// goneUntil returns until when a holder may act whose record is gone. A leader acts no longer than the lease that it recorded with its
+// marker. A longer lease in the record does not count, because any process with the verb update can write it. A holder without a
+// marker is no incumbent leader, or its marker was removed after it was seen. Another elector has an own lease to notice the change.
+func (c Config) goneUntil(s *State, renewed, gone Instant) Instant {
+	r := s.Snap.Record
+	return min(renewed.After(c.lease(r)), max(gone.After(c.Lease), renewed.After(c.leaderLease(&s.Sight, r.Holder, r.Transitions))))
+}
+
+// holderActs returns until, with PeerGrace for another elector. Zero: the recorded holder does not act.
+func (c Config) holderActs(s *State, until Instant) Instant {
 	snap := s.Snap
 	switch mine := snap.Record.Holder == c.Self; {
 	case snap.Exists && snap.Content == record.Unreadable:
-		return c.ExpiresAt(s)
+		return until
 	case !snap.Held() || snap.Nominated(), // no holder, or a nominee that has not written yet
 		// An own drained term, or the term of a previous process with this identity that had begun to act.
 		mine && !s.Own.Duplicate && (s.Own.wrote(snap) || snap.Acting()):
 		return 0
 	case mine || snap.Acting() && !c.ignoresRequests(s):
-		return c.ExpiresAt(s)
+		return until
 	}
-	return c.ExpiresAt(s).After(c.PeerGrace)
+	return until.After(c.PeerGrace)
 }
 
-// settledAt returns the earliest time at which this candidate may act if it acquired the lock now.
-func (c Config) settledAt(s *State) Instant {
+// settledAt returns the earliest time at which this candidate may act if it acquires the lock while the record remains.
+func (c Config) settledAt(s *State) Instant { return c.settled(s, c.mayActUntil(s)) }
+
+func (c Config) settled(s *State, holder Instant) Instant {
 	if c.Immediate && s.Snap.Held() && !hasFormer(s.Snap, c.Self) {
 		return 0
 	}
-	return max(s.Earlier.Until, c.mayActUntil(s))
+	return max(s.Earlier.ActUntil(), holder)
+}
+
+// ownNameFound reports whether the record has the name of this candidate and a marker that this process did not write. The previous
+// process has probably ended without a witness. Or it is alive: two processes have one identity. Then it sees the write of this process
+// by its watch, or its next renewal conflicts, and it stops. So this process waits for a RetryPeriod between its write and its acts.
+func (c Config) ownNameFound(s *State) bool {
+	return s.Snap.Record.Holder == c.Self && s.Snap.Acting() && !s.Own.Duplicate && !s.Own.wrote(s.Snap)
 }
 
 // claimed records the end of settling when the acquiring write is sent, because a watch event of this write may arrive before
-// its reply. Even if the write fails, the holders may act until then.
-func (c Config) claimed(s State) Claim {
-	s.Earlier.SettleAt = c.settledAt(&s)
-	s.Earlier.Until = max(s.Earlier.Until, s.Earlier.SettleAt)
+// its reply. Even if the write fails, the holders may act until then. The write replaces the record of the holder.
+func (c Config) claimed(s State, now Instant) Claim {
+	holder := c.mayActAfter(&s, s.Since.Record, now)
+	s.Earlier.SettleAt = c.settled(&s, holder)
+	s.Earlier.Until = max(s.Earlier.Until, min(holder, s.Earlier.SettleAt))
+	if c.ownNameFound(&s) {
+		s.Earlier.SettleAt = max(s.Earlier.SettleAt, now.After(c.Retry))
+	}
 	return s.Claim
 }
 
@@ -353,7 +410,7 @@ func (c Config) unrequestedNomination(s *State, now Instant) bool {
 func (c Config) claim(s *State, now ClockReading) (Record, Annotations) {
 	old := s.Snap.Record
 	stamp := c.ownStamp(s, now.Wall)
-	act := now.Mono >= c.settledAt(s)
+	act := now.Mono >= c.settledAt(s) && !c.ownNameFound(s)
 	record := Record{
 		Holder: c.Self, Key: c.Key, Lease: c.ownLease(act),
 		Acquired: stamp, Renewed: stamp, Transitions: s.nextTransition(),

@@ -18,7 +18,7 @@ func TestObserve_FormerMarker(t *testing.T) {
 		"of the former holder":   {lock("equal"), lock("equal", newer, renewed, to("istiod", 4)), 10 + 15},
 		"the same marker":        {left, lock("peer, marker left", newer, renewed, to("istiod", 4)), 15},
 		"another marker":         {left, lock("peer, marker left", newer, renewed, to("istiod", 4), marked("c", 3)), 10 + 15},
-		"in an older state":      {left, lock("peer, marker left", older, to("istiod", 4), func(s *Snapshot) { s.Record.Lease = time.Minute }), 10 + 60},
+		"in an older state":      {left, lock("peer, marker left", older, to("istiod", 4), func(s *Snapshot) { s.Record.Lease = time.Minute }), 10 + 15},
 		"own name, other writer": {lock("mine, unmarked"), lock("mine, unmarked", newer, marked("b", 2)), 10 + 15},
 		"deleted lock":           {lock("absent"), lock("equal, unmarked", deleted, newer, marked("c", 2)), 0},
 	} {
@@ -27,19 +27,19 @@ func TestObserve_FormerMarker(t *testing.T) {
 		if x.until > 0 {
 			want = seconds(x.until)
 		}
-		if s.Earlier.Until != want {
-			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Until), testNow.Mono.Until(want))
+		if s.Earlier.Former != want {
+			t.Errorf("%s: waits until %v, want %v", name, testNow.Mono.Until(s.Earlier.Former), testNow.Mono.Until(want))
 		}
 	}
 	// A marker next to an own record was recorded when the record was sent. An equal stamp of a peer does not
 	// make its record an own one.
 	s := follower(c, lock("free"), "stable")
 	s.Own.Stamps[0] = 7e6
-	if got := c.observe(&s, later(1, lock("mine, other's marker", newer))); got.Earlier.Until != 0 {
-		t.Errorf("own write: waits until %v", testNow.Mono.Until(got.Earlier.Until))
+	if got := c.observe(&s, later(1, lock("mine, other's marker", newer))); got.Earlier.Former != 0 {
+		t.Errorf("own write: waits until %v", testNow.Mono.Until(got.Earlier.Former))
 	}
-	if got := c.observe(&s, later(1, lock("peer, marker left", newer))); got.Earlier.Until != seconds(16) {
-		t.Errorf("write of a peer with an own stamp: waits until %v", testNow.Mono.Until(got.Earlier.Until))
+	if got := c.observe(&s, later(1, lock("peer, marker left", newer))); got.Earlier.Former != seconds(16) {
+		t.Errorf("write of a peer with an own stamp: waits until %v", testNow.Mono.Until(got.Earlier.Former))
 	}
 }
 
@@ -66,8 +66,8 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		"own older state":                        {acting, lock("equal", older), ranOn},
 		"preempted":                              {acting, lock("equal", newer, to("c", 4), marked("", 0)), 15},
 		// The first own write of a nominee may have been missed.
-		"nominated, deleted":   {nominee, gone, ranOn + 1},
-		"nominated, recreated": {nominee, lock("equal", newer, recreation, to("c", 0), marked("c", 0)), ranOn + 1},
+		"nominated, deleted":   {nominee, gone, ranOn},
+		"nominated, recreated": {nominee, lock("equal", newer, recreation, to("c", 0), marked("c", 0)), ranOn},
 	} {
 		s := c.observe(new(follower(c, x.before, "stable")), later(10, x.next))
 		want := Instant(0)
@@ -82,7 +82,7 @@ func TestObserve_EarlierHolder(t *testing.T) {
 		}
 	}
 	c.PeerGrace = 7 * time.Second
-	if s := c.observe(new(follower(c, nominee, "stable")), later(10, gone)); s.Earlier.Until != seconds(ranOn+1+7) {
+	if s := c.observe(new(follower(c, nominee, "stable")), later(10, gone)); s.Earlier.Until != seconds(ranOn+7) {
 		t.Errorf("nominee that may be a peer: waits until %v", testNow.Mono.Until(s.Earlier.Until))
 	}
 }

@@ -32,9 +32,6 @@ const (
 	refusedByRank = "a coordinator selects the leader of this election"
 )
 
-// maxRequestSeconds limits how long a request can be pending.
-const maxRequestSeconds = 3600
-
 // requestLengths is the number of different durations of requests in a row.
 const requestLengths = 32
 
@@ -75,8 +72,7 @@ func (s *Sight) requested(now Instant) bool {
 
 // requestEnds returns the expiry of the request, counted from when it was first seen.
 func (s *Sight) requestEnds() Instant {
-	seconds := min(max(s.Snap.Annotations.Request.Seconds, 0), maxRequestSeconds)
-	return s.Since.Request.After(time.Duration(seconds) * time.Second)
+	return s.Since.Request.After(record.RequestTime(s.Snap.Annotations.Request.Seconds))
 }
 
 // acceptsRequests reports whether the holder is a leader that hands over on request.

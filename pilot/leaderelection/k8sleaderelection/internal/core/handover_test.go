@@ -87,8 +87,8 @@ func TestHandoverTarget(t *testing.T) {
 		"no rank, accepted":     {lock("mine, asked", accepted), 20, "b"},
 		"expired":               {lock("mine, asked", higher), 15, ""},
 		"other term":            {lock("mine, asked", higher, asked(func(r *Request) { r.Transitions = 2 })), 0, ""},
-		"seconds have a bound":  {lock("mine, asked", higher, long), maxRequestSeconds, ""},
-		"shorter than that":     {lock("mine, asked", higher, long), maxRequestSeconds - 1, "b"},
+		"seconds have a bound":  {lock("mine, asked", higher, long), int(record.MaxRequest / time.Second), ""},
+		"shorter than that":     {lock("mine, asked", higher, long), int(record.MaxRequest/time.Second) - 1, "b"},
 		"step-down by operator": {lock("mine, to step down"), 0, ""},
 	} {
 		s := ours(seenAt(x.age, x.lock), Releasing)

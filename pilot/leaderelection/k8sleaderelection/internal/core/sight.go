@@ -14,10 +14,20 @@ type Sight struct {
 	Known   Knowledge
 	Snap    Snapshot
 	Since   Since
-	Learned uint32  // number of changes of Snap
-	Count   int     // last transitions that could be read
+	Learned uint32 // number of changes of Snap
+	Count   int    // last transitions that could be read
+	Leader  LastLeader
 	PollAt  Instant // next poll
 	Watch   bool    // a watch is up
+}
+
+// LastLeader is the latest term that was seen with its marker. It remains when another process overwrites the record.
+type LastLeader struct {
+	Holder      string
+	Transitions int
+	// Lease is the lease that the leader recorded. It is the first lease that was seen with the marker, because a leader records the
+	// same one in its whole term, and another process may write a longer one into the record.
+	Lease time.Duration
 }
 
 // Knowledge is how current Snap is.
@@ -114,6 +124,9 @@ func (s Sight) observe(v sighting) Sight {
 	}
 	if s.Known != StaleGap {
 		s.Known = Current
+	}
+	if r := v.Record; v.Acting() && !r.IsTerm(s.Leader.Holder, s.Leader.Transitions) {
+		s.Leader = LastLeader{Holder: r.Holder, Transitions: r.Transitions, Lease: r.Lease}
 	}
 	s.Snap = v.Snapshot
 	s.Since = v.since
@@ -215,6 +228,15 @@ func (s *State) Shows(in Input) bool {
 		return !s.outdated(in.Snap)
 	}
 	return in.Kind == Replied && in.Result == OK && (in.Snap.Version >= s.Snap.Version || s.Flight.Learned == s.Learned)
+}
+
+// leaderLease returns how long the leader of a term may act after its last write: the lease that it recorded, or the own lease if
+// that is longer or if the term was never seen with its marker.
+func (c Config) leaderLease(s *Sight, holder string, transitions int) time.Duration {
+	if l := s.Leader; l.Holder == holder && l.Transitions == transitions {
+		return record.LongerLease(c.Lease, l.Lease)
+	}
+	return c.Lease
 }
 
 // lease returns the longer of the recorded and the own lease, within a bound.

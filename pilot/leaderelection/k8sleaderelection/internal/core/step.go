@@ -177,7 +177,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 		s.Handover = c.requestSent(s.Handover, now.Mono)
 	case Acquire:
 		s.Own = s.Own.sent(a.Record.Renewed, ClockReading{})
-		s.Claim = c.claimed(s)
+		s.Claim = c.claimed(s, now.Mono)
 	case Renew:
 		s.Own = s.Own.sent(a.Record.Renewed, now)
 	case Release, HandOver:

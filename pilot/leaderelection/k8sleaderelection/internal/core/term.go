@@ -81,10 +81,10 @@ func (c Config) acknowledged(s State, call Call, in Input) State {
 		return s
 	}
 	s.Validity = call.Sent.Plus(c.Validity)
-	if call.Op == Acquire && s.Earlier.Until > s.Earlier.SettleAt {
+	if call.Op == Acquire && s.Earlier.ActUntil() > s.Earlier.SettleAt {
 		// Creating a lock has no guard. Another candidate created and deleted a lock while this request was in
 		// flight, so this candidate has to settle.
-		s.Earlier.SettleAt = s.Earlier.Until
+		s.Earlier.SettleAt = s.Earlier.ActUntil()
 		s.Own.Renewed = 0
 		return s
 	}
@@ -126,7 +126,7 @@ func (c Config) advanceFollowing(s State, now ClockReading) State {
 		return s
 	case !s.Stopping || s.Flight.Op != NoOp:
 		return s
-	case c.Release && (s.Own.AcquireUnknown || c.releasable(&s)) && now.Mono >= s.Earlier.Until:
+	case c.Release && (s.Own.AcquireUnknown || c.releasable(&s)) && now.Mono >= s.Earlier.ActUntil():
 		// Before that, the record may be older, from a restored store.
 		return c.release(s, now, Stopped)
 	}

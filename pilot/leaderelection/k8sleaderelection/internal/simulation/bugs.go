@@ -235,13 +235,14 @@ var coordinatedBugs = []Bug{
 	{"named-without-settling", "coordinated-bad", OneAtATime, beforeIf(func(x *decision) bool {
 		return x.s.Phase == core.Following && x.s.Snap.Record.Holder == x.c.Self && isNominated(x.s.Snap)
 	}, func(x *decision) {
-		x.s.Earlier.Until = 0
+		x.s.Earlier.Until, x.s.Earlier.Former = 0, 0
 	})},
 	{"poll-shows-everything", "coordinated-bad", OneAtATime, after(func(x *decision) {
 		if x.in.Kind != core.Replied || x.s.Snap.Version == x.old.Snap.Version || !isNominated(x.s.Snap) || x.s.Phase != core.Following {
 			return
 		}
 		x.s.Earlier.Until = max(x.old.Earlier.Until, min(x.s.Earlier.Until, x.old.Since.Record.After(x.c.Lease)))
+		x.s.Earlier.Former = x.old.Earlier.Former
 		if x.a.Op == core.NoOp || x.a.Op == core.Acquire {
 			x.s.Flight = core.Call{}
 			x.again()

@@ -139,7 +139,7 @@ func (w *world) anyFollower() bool {
 			continue // it waits for its turn
 		}
 		// A candidate that would have to settle waits for one RetryPeriod.
-		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.Until <= now {
+		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.ActUntil() <= now {
 			return true
 		}
 	}

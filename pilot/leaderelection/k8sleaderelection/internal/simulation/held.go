@@ -20,7 +20,7 @@ var heldBugs = []Bug{
 	{"held-bar-ignored", "held", Prompt, before(func(x *decision) { x.s.Barred = false })},
 	{"held-settling-acts", "held-bad", Settling, before(func(x *decision) {
 		if x.s.Barred {
-			x.s.Earlier.Until = 0
+			x.s.Earlier.Until, x.s.Earlier.Former = 0, 0
 		}
 	})},
 }
