@@ -32,6 +32,7 @@ func (w *world) planFaults() {
 		{m.Unfits, w.unfitSome},
 		{m.Refusals, w.refuse},
 		{m.Forgers, w.forge},
+		{m.Strangers, w.overwrite},
 		{m.Wishes, w.changeWish},
 		{m.Silences, w.silence},
 		{m.Losses, w.loseConnection},

@@ -88,3 +88,31 @@ func (n *node) refuses(challenger string) bool {
 	names := n.p.s.Failed.Names
 	return challenger == "" || names[len(names)-1] != "" || slices.Contains(names[:], challenger)
 }
+
+// overwrite writes a record with any lease, as a user with update rights on the lock can, next to the annotations or without them. The
+// record is replaced within two leases. From then on a leader exists again within timing.idle.
+func (w *world) overwrite() {
+	v := w.store.now
+	if v.snap.Content != record.Readable {
+		return
+	}
+	r := &v.snap.Record
+	r.Holder, r.Key, r.Lease = "stranger", w.revision(), time.Duration(1+w.rng.IntN(3600))*time.Second
+	r.Transitions++
+	r.Renewed += 1e6
+	if w.rng.IntN(2) == 0 {
+		v.snap.Annotations = core.Annotations{}
+	}
+	v.term, v.released = &term{id: r.Holder}, false
+	w.happened(2)
+	w.checks.busyAt = w.now
+	v = w.store.foreignEdit(v, false)
+	w.tracef("a stranger writes %s with a lease of %v", shown(v.snap), r.Lease)
+	w.after(w.within(2*w.timing.lease), func() {
+		if w.store.now.term == v.term {
+			w.happened(2)
+			w.oneOf(w.deleteLock, w.emptyRecord)
+		}
+		w.checks.busyAt = w.now
+	})
+}

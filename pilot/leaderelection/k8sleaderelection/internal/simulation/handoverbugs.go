@@ -28,6 +28,11 @@ var handoverBugs = []Bug{
 			n.Marker = core.Marker{}
 		}
 	})},
+	{"settles-for-any-lease", "strangers", Prompt, after(func(x *decision) {
+		if m := x.s.Snap.Annotations.Marker; m.Identity != "" && !names(m, x.s.Snap.Record) && m.Identity != x.c.Self {
+			x.s.Earlier.Former = max(x.s.Earlier.Former, x.s.Since.Former.After(x.s.Snap.Record.Lease))
+		}
+	})},
 	{"lost-term-resumed", "chaos", Token, lostTermResumed},
 	{"drains-before-accepting", "handover", StepDown, before(func(x *decision) {
 		if r := &x.in.Snap.Annotations.Request; x.in.Kind == core.Seen && core.Outranks(r.Key, x.c.Key, x.s.Default) {

@@ -32,6 +32,8 @@ type Mode struct {
 	Fail      float64 // a run function fails in a term
 	LateStart float64 // a node starts later
 
+	Strangers int // records with any lease by a user with update rights, replaced later
+
 	Orders int // operator commands
 	Unfits int // unfit processes
 
@@ -113,6 +115,7 @@ var Modes = []Mode{
 		Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15, Fail: 0.1,
 	},
 	{Name: "annotations-coordinated", Coordinated: true, Ranked: true, Uncoordinated: 0.1, Forgers: 10, Silences: 1, Wishes: 2, Flips: 2, Stops: 4},
+	{Name: "strangers", Ranked: true, Strangers: 4, Flips: 2, Stops: 3},
 	{Name: "barred", Ranked: true, Barred: 0.4, Flips: 2, Stops: 2},
 	{Name: "barred-bad", Ranked: true, Barred: 0.4, Remote: 0.2, Flips: 3, Stops: 3, Forgers: 4, Cuts: 3, Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15},
 	{Name: "coordinated-mixed", Coordinated: true, Uncoordinated: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
