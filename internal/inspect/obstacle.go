@@ -43,6 +43,25 @@ func (e Election) obstacles() (all []Obstacle) {
 	case e.absent(r.Identity):
 		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.Identity)
 	}
+	e.coordinationObstacles(add)
+	for _, field := range slices.Sorted(maps.Keys(e.long)) {
+		name, _, _ := strings.Cut(field, " ")
+		all = append(all, Obstacle{Annotation: field, Effect: e.long[field], Remove: e.removal(name)})
+	}
+	for _, annotation := range e.invalid {
+		add(annotation, "the value is invalid, so candidates ignore it")
+	}
+	if e.State == Nominated && !e.Coordinated() && e.absent(e.Holder) {
+		add(record.NominatedAnnotation, "the nominated holder %s cannot acquire the lock", e.Holder)
+	}
+	if e.State == Free && e.Former != "" {
+		add(record.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
+	}
+	return all
+}
+
+// coordinationObstacles adds the obstacles of a coordinated election.
+func (e Election) coordinationObstacles(add func(field, format string, args ...any)) {
 	strategy, preferred := record.StrategyAnnotation, record.PreferredHolderAnnotation
 	if e.inSpec {
 		strategy, preferred = specStrategy, specPreferredHolder
@@ -54,25 +73,11 @@ func (e Election) obstacles() (all []Obstacle) {
 	case !e.Led():
 		add(strategy, "a coordinator must choose the leader by %s; remove it if no coordinator runs", e.Strategy)
 	}
-	for _, field := range slices.Sorted(maps.Keys(e.long)) {
-		name, _, _ := strings.Cut(field, " ")
-		all = append(all, Obstacle{Annotation: field, Effect: e.long[field], Remove: e.removal(name)})
-	}
-	for _, annotation := range e.invalid {
-		add(annotation, "the value is invalid, so candidates ignore it")
-	}
 	if e.Strategy == "" && e.Preferred != "" && e.Preferred != e.Holder {
 		add(preferred, "it remained after its strategy was removed; candidates of a free lock wait up to a lease duration for %s", e.Preferred)
 	} else if e.Preferred != e.Holder && e.absent(e.Preferred) {
 		add(preferred, "the leader should hand over to %s, which cannot acquire the lock", e.Preferred)
 	}
-	if e.State == Nominated && !e.Coordinated() && e.absent(e.Holder) {
-		add(record.NominatedAnnotation, "the nominated holder %s cannot acquire the lock", e.Holder)
-	}
-	if e.State == Free && e.Former != "" {
-		add(record.MarkerAnnotation, "%s led in an earlier term and may still be active, so the next holder waits for a lease duration", e.Former)
-	}
-	return all
 }
 
 // absent reports whether the candidates are known and a process is not among them, or is late.

@@ -16,17 +16,17 @@ func CheckTurns(t *testing.T, create func(*testing.T) (Controller, *Stub), put f
 		const turn = 10 // writes of the workers
 		c, s := create(t)
 		s.Answer(func() error {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return nil
 		})
 		for i := range 100 {
 			put(s, "many", fmt.Sprint("o", i))
 		}
 		Run(t, c, func() {
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			before := len(s.Writes())
 			put(s, "few", "one")
-			time.Sleep(5 * time.Second)
+			<-time.After(5 * time.Second)
 			synctest.Wait()
 			writes := s.Writes()
 			at := slices.IndexFunc(writes, func(w Write) bool { return w.Namespace == "few" })

@@ -83,7 +83,9 @@ func (c Config) sighting(s *State, in Input) sighting {
 		// So a late event from before the deletion differs from a new object.
 		v.Version = max(v.Version, s.Snap.Version)
 	}
-	v.changed = s.Known == Unread || !record.SameRecord(s.Snap, v.Snapshot) || v.Version < s.Snap.Version
+	// Another process can write the same unreadable record again after a term that this candidate did not see.
+	again := v.Exists && v.Content == record.Unreadable && v.Version != s.Snap.Version
+	v.changed = s.Known == Unread || !record.SameRecord(s.Snap, v.Snapshot) || v.Version < s.Snap.Version || again
 	v.next = in.Kind == Seen && s.Known == Current || v.Held() && v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)
 	v.follows = v.next && v.ByCoordinator() && v.UID == s.Snap.UID
 	v.since = c.since(s, v)

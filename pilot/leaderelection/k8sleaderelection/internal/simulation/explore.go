@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"go.uber.org/atomic"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/internal/core"
 )
@@ -154,7 +155,7 @@ type exploration struct {
 // Explore plays every schedule within the bounds.
 func Explore(b Bounds, workers int) Explored {
 	x := &exploration{Bounds: b, order: b.orders(), pool: make(chan *world, 64), table: make([]atomic.Uint64, b.States)}
-	start := time.Now()
+	start := time.Now() //nolint:forbidigo // only measured
 	if b.Limit > 0 {
 		timer := time.AfterFunc(b.Limit, func() { x.end(true) })
 		defer timer.Stop()
@@ -165,7 +166,7 @@ func Explore(b Bounds, workers int) Explored {
 		all.Go(x.work)
 	}
 	all.Wait()
-	x.result.Took = time.Since(start)
+	x.result.Took = time.Since(start) //nolint:forbidigo // only measured
 	x.result.Exhausted = !x.cut.Load() && len(x.result.Violations) == 0
 	return x.result
 }

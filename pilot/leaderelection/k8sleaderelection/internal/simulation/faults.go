@@ -271,7 +271,7 @@ func (w *world) removeRecord() {
 
 func (w *world) corruptRecord() {
 	v := w.store.now
-	v.snap.Content, v.snap.Record = record.Unreadable, core.Record{Transitions: w.rng.IntN(1e6) + w.choosing.left} // other bytes each time
+	v.snap.Content, v.snap.Record = record.Unreadable, core.Record{Transitions: w.rng.IntN(1e6)}
 	v.term, v.released = &term{}, false
 	for _, n := range w.nodes {
 		v.term.unreadAt = append(v.term.unreadAt, n.clocks.mono(w.now))
