@@ -9,7 +9,7 @@ import (
 	"incumbent.dev/incumbent/internal/testutil/golden"
 )
 
-// Each duration on a lock has a limit, whatever another process writes. The table is a part of docs/safety.md.
+// Each duration on a lock has a limit. The table is a part of docs/safety.md.
 func TestDurations(t *testing.T) {
 	const own, second = 30 * time.Second, time.Second
 	held := Snapshot{Exists: true, Content: Readable, Record: Record{Holder: "a", Lease: own, Transitions: 3}}

@@ -267,7 +267,7 @@ func remainder(t *testing.T, kind Kind, document map[string]any) metav1.Object {
 	return o
 }
 
-// No overlay of a Gateway may change another field, whatever directives it has.
+// No overlay of a Gateway may change another field, with any directive.
 func FuzzFields(f *testing.F) {
 	for _, text := range []string{
 		"spec: {template: {spec: {containers: [{name: istio-proxy, resources: {limits: {cpu: 1}}}], $setElementOrder/containers: [{name: a}]}}}",

@@ -14,7 +14,7 @@ import (
 // An exploration copies worlds and compares them. Both follow the fields of the types, so that a new field counts until unread
 // excludes it.
 
-// shape lists the fields of a type that refer to memory, and those that distinguish states.
+// shape lists the fields of a type that refer to memory, and the fields that distinguish states.
 type shape struct {
 	typ   reflect.Type
 	refs  []part // pointers and slices

@@ -84,7 +84,7 @@ func (w *world) release(p *process) {
 	w.after(late, func() { w.releaseOver(p, base) })
 }
 
-// releaseOver writes the release if the lock is still the one that the witness has read.
+// releaseOver writes the release if the lock is still the version that the witness has read.
 func (w *world) releaseOver(p *process, base view) {
 	now := w.store.now
 	guarded := now.snap.Version == base.snap.Version
