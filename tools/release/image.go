@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -100,6 +101,11 @@ func (d description) layer(files ...file) (v1.Layer, error) {
 // write replaces the layout by images and returns their digests.
 func write(folder string, all []description) ([]v1.Hash, error) {
 	// Old images may have other sources.
+	if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 {
+		if _, err := os.Stat(filepath.Join(folder, "oci-layout")); err != nil {
+			return nil, fmt.Errorf("-out %s has other files and no OCI layout. Set an empty folder", folder)
+		}
+	}
 	if err := os.RemoveAll(folder); err != nil {
 		return nil, err
 	}

@@ -63,8 +63,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case onlyImage && o.platforms == "":
 		return errors.New("-platforms is missing. Set platforms such as linux/amd64")
 	}
-	if _, err := semver.Parse(o.version); err != nil {
-		return fmt.Errorf("-version %q: %w. Set a version such as 0.1.0", o.version, err)
+	if v, err := semver.Parse(o.version); err != nil || len(v.Build) > 0 || strings.ToLower(o.version) != o.version {
+		return fmt.Errorf("-version %q is not a version such as 0.1.0 or 0.1.0-rc.1", o.version)
 	}
 	platforms, err := parsePlatforms(cmp.Or(o.platforms, everyPlatform))
 	if err != nil {
@@ -115,7 +115,7 @@ func (m *maker) compile(ctx context.Context, module, pkg string, platform v1.Pla
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=auto",
 		"-ldflags=-s -w -X incumbent.dev/incumbent/pilot/bootstrap.releaseVersion="+m.version, "-o", to, "./"+pkg)
 	build.Dir = filepath.Join(m.root, module)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("build %s for %s: %w", filepath.Join(module, pkg), platform.String(), err)

@@ -44,19 +44,47 @@ func (m *maker) release(ctx context.Context, platforms []v1.Platform) error {
 	return nil
 }
 
-// empty removes the files of an earlier release. It keeps every other folder.
+// empty removes the files of an earlier release, and rejects a folder with other files.
 func (m *maker) empty() error {
-	entries, err := os.ReadDir(m.out)
+	if err := os.MkdirAll(m.out, 0o755); err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(m.out, sumsName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(m.out, sumsName)); len(entries) > 0 && err != nil {
-		return fmt.Errorf("-out %s has other files and no %s of an earlier release. Set an empty folder", m.out, sumsName)
+	earlier := map[string]bool{sumsName: true}
+	for line := range strings.Lines(string(sums)) {
+		if _, name, found := strings.Cut(strings.TrimSuffix(line, "\n"), "  "); found {
+			earlier[filepath.FromSlash(name)] = true
+		}
 	}
-	if err := os.RemoveAll(m.out); err != nil {
+	files, err := m.written()
+	if err != nil {
 		return err
 	}
-	return os.MkdirAll(m.out, 0o755)
+	for _, name := range files {
+		if !earlier[name] {
+			return fmt.Errorf("-out %s has the file %s, which is not of an earlier release. Set an empty folder", m.out, name)
+		}
+	}
+	for _, name := range files {
+		if err := os.Remove(filepath.Join(m.out, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// written returns the names of the files in the folder of the release.
+func (m *maker) written() (names []string, err error) {
+	err = fs.WalkDir(os.DirFS(m.out), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			names = append(names, filepath.FromSlash(name))
+		}
+		return err
+	})
+	return names, err
 }
 
 // notes returns the section of the version in CHANGELOG.md.
@@ -163,17 +191,16 @@ func (m *maker) pilot(ctx context.Context, platforms []v1.Platform) error {
 // sums writes the SHA-256 sums of all files, in the format of sha256sum.
 func (m *maker) sums(context.Context, []v1.Platform) error {
 	var sums bytes.Buffer
-	err := filepath.WalkDir(m.out, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		name, _ := filepath.Rel(m.out, path) //nolint:errcheck // path is in m.out
-		fmt.Fprintf(&sums, "%s  %s\n", sum(content), filepath.ToSlash(name))
-		return err
-	})
+	names, err := m.written()
 	if err != nil {
 		return err
+	}
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(m.out, name))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%s  %s\n", sum(content), filepath.ToSlash(name))
 	}
 	return m.file(sumsName, sums.Bytes())
 }

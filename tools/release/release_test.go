@@ -213,8 +213,11 @@ func TestRelease_Rejects(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	if _, err := write(others, nil); err == nil || !strings.Contains(err.Error(), "no OCI layout") {
+		t.Error("the image replaces other files:", err)
+	}
 	wants(`no section "## 9.9.9"`, t.TempDir(), "9.9.9")
-	wants("has other files and no SHA256SUMS", others, "0.1.0")
+	wants("has the file thesis.txt", others, "0.1.0")
 	if err := os.WriteFile(filepath.Join(clone, "new.go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

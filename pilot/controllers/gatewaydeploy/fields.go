@@ -14,7 +14,7 @@ import (
 // defaultFields lists the fields that the overlay of a Gateway may change. Its author may have no other rights than to write Gateways
 // and ConfigMaps. So a field must not give the Pods rights, code, files or addresses, and must not affect other objects. For example, a
 // probe of another host is a request by the kubelet. The content of a listed field is not checked, except the keys of labels and
-// annotations. "$patch" allows the removal of elements, and "?" the removal of the field.
+// annotations, and the namespaces of an affinity. "$patch" allows the removal of elements, and "?" the removal of the field.
 func defaultFields() (all []string) {
 	add := func(prefix string, names ...string) {
 		for _, name := range names {
@@ -22,7 +22,10 @@ func defaultFields() (all []string) {
 		}
 	}
 	for _, kind := range Kinds {
-		add(kind.overlay()+".metadata", "labels", "annotations")
+		add(kind.overlay()+".metadata", "labels")
+		if kind != ServiceAccount { // annotations give it roles of cloud providers
+			add(kind.overlay()+".metadata", "annotations")
+		}
 	}
 	add("service.spec", "type", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "loadBalancerClass",
 		"allocateLoadBalancerNodePorts", "healthCheckNodePort", "sessionAffinity", "sessionAffinityConfig", "trafficDistribution",
@@ -49,6 +52,8 @@ type fields struct {
 	allowed bool
 	// unreserved reports whether the field has labels or annotations that may change, except reserved keys.
 	unreserved bool
+	// own reports whether the content must not select Pods of other namespaces.
+	own bool
 	// removable reports whether the field may be null.
 	removable bool
 	// mergeKey is the field that identifies the elements of a list, or "".
@@ -67,12 +72,13 @@ func newFields(more []string) (*fields, error) {
 		if err == nil {
 			f.unreserved = strings.HasSuffix(path, ".labels") || strings.HasSuffix(path, ".annotations")
 			f.allowed = !f.unreserved && !f.removable
+			f.own = strings.HasSuffix(path, ".affinity")
 		}
 	}
 	for _, path := range more {
 		f, err := all.add(path)
 		if errs = append(errs, err); err == nil {
-			f.allowed = true
+			f.allowed, f.own = true, false
 		}
 	}
 	return all, errors.Join(errs...)
@@ -159,6 +165,8 @@ func (f *fields) rejected(path string, patch, document any) string {
 			return ""
 		}
 		return path
+	case f.own:
+		return others(path, patch)
 	case f.allowed, f.removable && patch == nil:
 		return ""
 	case f.mergeKey != "":
@@ -170,8 +178,13 @@ func (f *fields) rejected(path string, patch, document any) string {
 	}
 	present, _ := document.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
+		// Directives count with the value null, too: it removes a field.
+		directive := strings.HasPrefix(name, "$")
+		if directive && f.below[name] == nil && !f.unreserved {
+			return strings.TrimPrefix(path+"."+name, ".")
+		}
 		if f.unreserved {
-			if reserved(name) && !same(values[name], present[name]) {
+			if directive || reserved(name) && !same(values[name], present[name]) {
 				return path + "[" + name + "]"
 			}
 			continue
@@ -192,7 +205,7 @@ func (f *fields) rejectedElement(path string, patch, document any) string {
 	present, _ := document.([]any)
 	for _, one := range elements {
 		element, isMap := one.(map[string]any)
-		if !isMap {
+		if key, has := element[f.mergeKey]; !isMap || has && key == nil {
 			return path
 		}
 		var selected any
@@ -213,6 +226,30 @@ func (f *fields) rejectedElement(path string, patch, document any) string {
 	return ""
 }
 
+// others returns the path of the first field of an affinity that selects Pods by their namespaces, or "". Pods of other namespaces could
+// not be scheduled to the nodes of such Pods.
+func others(path string, value any) string {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			at := path + "." + name
+			if name != "namespaces" && name != "namespaceSelector" {
+				at = others(at, value[name])
+			}
+			if at != "" {
+				return at
+			}
+		}
+	case []any:
+		for _, element := range value {
+			if at := others(path, element); at != "" {
+				return at
+			}
+		}
+	}
+	return ""
+}
+
 // same reports whether a value of a patch, for example the kind, repeats the value of the document. Objects and lists do not count.
 func same(patch, document any) bool {
 	switch patch.(type) {
@@ -222,11 +259,10 @@ func same(patch, document any) bool {
 	return patch == document
 }
 
-// reserved reports whether a label or annotation identifies an object, controls a tool or changes the security of Pods. Directives
-// of a strategic merge are reserved too.
+// reserved reports whether a label or annotation identifies an object, controls a tool or changes the security of Pods.
 func reserved(name string) bool {
 	domain := domainOf(name)
-	return strings.HasPrefix(name, "$") || name == "istio.io/rev" || name == formerGatewayLabel ||
+	return name == "istio.io/rev" || name == formerGatewayLabel ||
 		inDomains(domain, reservedDomains) || inDomains(domain, injectionDomains)
 }
 
@@ -239,10 +275,12 @@ func inDomains(domain string, all []string) bool {
 var injectionDomains = []string{"sidecar.istio.io", "inject.istio.io"}
 
 // reservedDomains lists the domains of keys that only this controller sets, of ownership keys (tools delete objects that have their
-// keys), and of security fields of Pods.
+// keys), of security fields of Pods, and of well-known tools that add containers, Secrets, networks or roles of cloud providers.
 var reservedDomains = []string{
 	controlDomain, gateway.GroupName, "incumbent.dev",
 	"applyset.kubernetes.io", "argoproj.io", "toolkit.fluxcd.io", "helm.sh", "kubectl.kubernetes.io",
 	"config.k8s.io", "k14s.io", "cattle.io",
 	"apparmor.security.beta.kubernetes.io", "seccomp.security.alpha.kubernetes.io",
+	"vault.hashicorp.com", "consul.hashicorp.com", "linkerd.io", "dapr.io", "opentelemetry.io", "k8s.v1.cni.cncf.io", "v1.multus-cni.io",
+	"eks.amazonaws.com", "iam.amazonaws.com", "iam.gke.io", "azure.workload.identity", "aadpodidbinding.k8s.io",
 }

@@ -83,7 +83,11 @@ func TestFields_EveryField(t *testing.T) {
 		{"podDisruptionBudget.spec", policyv1.PodDisruptionBudgetSpec{}, "minAvailable maxUnavailable unhealthyPodEvictionPolicy"},
 	}
 	for _, kind := range Kinds {
-		all = append(all, fieldsOf{kind.overlay() + ".metadata", metav1.ObjectMeta{}, "labels annotations"})
+		allowed := "labels annotations"
+		if kind == ServiceAccount {
+			allowed = "labels"
+		}
+		all = append(all, fieldsOf{kind.overlay() + ".metadata", metav1.ObjectMeta{}, allowed})
 	}
 	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
 		all = append(all,

@@ -193,7 +193,7 @@ func metadata(own, infrastructure map[string]string) (objects, pods map[string]s
 	pods = map[string]string{}
 	for key, value := range own {
 		if domain := domainOf(key); domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") {
-			if domain == controlDomain || key == serviceTypeOverride {
+			if domain == controlDomain || key == serviceTypeOverride || key == formerGatewayLabel {
 				continue
 			}
 			objects[key] = value
@@ -203,7 +203,7 @@ func metadata(own, infrastructure map[string]string) (objects, pods map[string]s
 		}
 	}
 	for key, value := range infrastructure {
-		if !inDomains(domainOf(key), reservedDomains) {
+		if !inDomains(domainOf(key), reservedDomains) && key != formerGatewayLabel {
 			objects[key] = value
 			pods[key] = value
 		}

@@ -1,8 +1,11 @@
 package gatewaydeploy
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,6 +106,9 @@ func (o Overlay) parse(kind Kind) (map[string]any, *Problem) {
 	if err != nil {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %v", o.Source, key, err)
 	}
+	if number := longNumber(content); number != "" {
+		return nil, problemf(ReasonInvalidParameters, "%s, key %s: the number %q has a long exponent", o.Source, key, number)
+	}
 	if n := elements(content); n > maxElements {
 		return nil, problemf(ReasonInvalidParameters, "%s, key %s: %d list elements; at most %d are allowed", o.Source, key, n, maxElements)
 	}
@@ -114,8 +120,12 @@ func (o Overlay) parse(kind Kind) (map[string]any, *Problem) {
 func unaliased(text string) (map[string]any, error) {
 	const limit = 2 * maxOverlay
 	var document yaml.Node // has aliases as references
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+	documents := yaml.NewDecoder(strings.NewReader(text))
+	if err := documents.Decode(&document); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
+	}
+	if err := documents.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the text has more than one document")
 	}
 	if remaining(&document, limit) < 0 {
 		return nil, fmt.Errorf("aliases expand the document to more than %d bytes", limit)
@@ -137,6 +147,33 @@ func remaining(node *yaml.Node, limit int) int {
 		limit = remaining(child, limit)
 	}
 	return limit
+}
+
+// exponent matches a quantity whose exponent is out of the range of every resource.
+var exponent = regexp.MustCompile(`^[+-]?[0-9.]+[eE][+-]?[0-9]{3,}$`)
+
+// longNumber returns the first text outside of metadata that is a number with a long exponent, or "". To parse a quantity such as
+// 1e-20000000 takes seconds.
+func longNumber(value any) string {
+	switch value := value.(type) {
+	case string:
+		if exponent.MatchString(value) {
+			return value
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			if found := longNumber(value[name]); found != "" && name != "metadata" {
+				return found
+			}
+		}
+	case []any:
+		for _, element := range value {
+			if found := longNumber(element); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // elements returns the number of elements of all lists in a value.
