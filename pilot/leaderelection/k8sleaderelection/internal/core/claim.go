@@ -252,6 +252,7 @@ func (c Config) claimed(s State, now Instant) Claim {
 	s.Earlier.Until = max(s.Earlier.Until, min(holder, s.Earlier.SettleAt))
 	if c.ownNameFound(&s) {
 		s.Earlier.SettleAt = max(s.Earlier.SettleAt, now.After(c.Retry))
+		s.Earlier.Until = max(s.Earlier.Until, now.After(c.Retry)) // also for the next write, if this one has no answer
 	}
 	return s.Claim
 }
@@ -342,7 +343,11 @@ func (c Config) acquireTime(s *State) (Instant, Reason) {
 	case snap.Nominated():
 		return c.withRankDelay(s, min(s.Since.Record.After(c.Retry), c.ExpiresAt(s))), Nominated
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
-		return max(s.Displaced.NotBefore, s.holdEnds(), s.Since.Record, s.Since.Default), Preempted
+		at := max(s.Displaced.NotBefore, s.holdEnds(), s.Since.Record, s.Since.Default)
+		if l := s.Leader; l.Holder == snap.Record.Holder && after(l.Transitions) == snap.Record.Transitions {
+			at = max(at, s.Since.Record.After(2*c.Retry)) // restarted: its marker follows after a RetryPeriod
+		}
+		return at, Preempted
 	}
 	return c.withRankDelay(s, c.ExpiresAt(s)), Expired
 }
