@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +77,9 @@ func NewSelfTest(client kube.Client, config SelfTestConfig) *SelfTest {
 func (s *SelfTest) Add(status func() leaderelection.Status, guards []fence.Guard) {
 	now := status()
 	declaration := fence.Declaration{Election: now.Lock, Namespace: now.Namespace, Lock: now.LockType, Guards: guards}
+	if election, found := strings.CutSuffix(now.Lock, "-"+now.Key); found && now.Key != "" {
+		declaration.Election, declaration.Revisions = election, []string{now.Key} // guards may have labels with the revision
+	}
 	e := tested{status: status}
 	for _, p := range fence.Probes(declaration) {
 		if p.Object != nil {

@@ -355,3 +355,16 @@ func TestSelfTest_ProbesByLockType(t *testing.T) {
 		t.Errorf("without a fence: %+v", state)
 	}
 }
+
+// The objects of probes have the labels of the revision.
+func TestSelfTest_OwnLabels(t *testing.T) {
+	for lock, want := range map[string]string{"deployment-stable": "stable", "shared": "{revision}"} {
+		s := NewSelfTest(clientOf(t, stubbed(nil)), SelfTestConfig{})
+		s.Add(func() leaderelection.Status {
+			return leaderelection.Status{Lock: lock, Namespace: "istio-system", Key: "stable"}
+		}, []fence.Guard{{Resources: []string{"services"}, Own: map[string]string{"revision": "{revision}"}}})
+		if got := s.elections[0].probes[0].Object.GetLabels()["revision"]; got != want {
+			t.Errorf("%s: the label is %q, want %q", lock, got, want)
+		}
+	}
+}

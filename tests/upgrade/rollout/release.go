@@ -46,7 +46,8 @@ func (r *Rollout) values(release Release) map[string]any {
 			"enabled":       !release.WithoutElections,
 			"leaseDuration": r.options.Lease.String(), "renewDeadline": r.options.Renew.String(), "retryPeriod": r.options.Retry.String(),
 		},
-		"fence": map[string]any{"mode": mode, "others": r.options.FenceOthers},
+		"fence":      map[string]any{"mode": mode, "others": r.options.FenceOthers},
+		"gatewayAPI": map[string]any{"overlayFields": []string{"deployment.spec.template.spec.containers.env"}}, // the time in which proxies drain
 	}
 	if r.options.Coordinated {
 		elections := values["elections"].(map[string]any)
