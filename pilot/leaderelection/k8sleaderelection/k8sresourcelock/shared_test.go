@@ -366,6 +366,7 @@ func TestShared_StoreRestored(t *testing.T) {
 		a := subscribed(t, h, "a")
 		s.say(watch.Added, "a", "90")
 		eventsOf(a)
+		s.set(wholeNamespace(apierrors.NewInternalError(errors.New("etcd")))) // there is no new connection yet
 		a.StoreRestored("40")
 		if err := a.feed.show(t.Context(), watch.Modified, leaseOf("a", "91")); err != nil {
 			t.Error(err)

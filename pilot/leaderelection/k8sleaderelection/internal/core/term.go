@@ -150,7 +150,6 @@ func (c Config) advanceSettling(s State, now ClockReading) State {
 		return s
 	case s.Marked && (c.Release || !s.Stopping): // no earlier holder acts
 		s.Drain.StepDown = true // another candidate may have a faster API server
-		s.BeganAt = now.Mono    // it has not led, so the back-off grows
 		return c.release(s, now, AnsweredLate)
 	case s.Stopping:
 		return s.enter(Done, LeftToExpire)
