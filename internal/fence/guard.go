@@ -118,12 +118,12 @@ func (g Guard) validateObjects(revisions []string, wrong func(format string, arg
 		}
 	}
 	for _, revision := range append(revisions[:len(revisions):len(revisions)], "x") {
-		if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision(revision).ownLabels()}); err != nil {
+		if _, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchLabels: g.inRevision(revision).OwnLabels()}); err != nil {
 			wrong("labels: %w", err)
 			break
 		}
 	}
-	if hasRevision(g.ownLabels()) && len(revisions) == 0 {
+	if hasRevision(g.OwnLabels()) && len(revisions) == 0 {
 		wrong("a label with %s needs revisions: list them", RevisionWord)
 	}
 }
@@ -139,7 +139,7 @@ func (g Guard) validateResource(resource string) error {
 		return fmt.Errorf("resource %q: invalid name: give a name such as configmaps, gateways/status or deployments/*", resource)
 	case slices.Contains(unjudged[g.Group], main):
 		return fmt.Errorf("resource %q: policies do not apply to this kind: use RBAC instead", resource)
-	case len(g.ownLabels()) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):
+	case len(g.OwnLabels()) > 0 && sub != "" && !slices.Contains(labelledSubresources, sub):
 		return fmt.Errorf("resource %q: the object of this subresource has no labels: "+
 			"use a separate guard with names or namespaces", resource)
 	case len(g.Namespaces) > 0 && slices.Contains(clusterScoped[g.Group], main):
@@ -181,8 +181,8 @@ func (g Guard) String() string {
 
 func (g Guard) narrow() bool { return len(g.Names)+len(g.Labels)+len(g.Namespaces) > 0 }
 
-// ownLabels returns Labels and Own.
-func (g Guard) ownLabels() map[string]string {
+// OwnLabels returns the labels of each object that the candidates write: Labels and Own.
+func (g Guard) OwnLabels() map[string]string {
 	all := maps.Clone(g.Own)
 	if all == nil {
 		return g.Labels

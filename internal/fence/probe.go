@@ -98,7 +98,7 @@ func (s single) probe(g Guard) Probe {
 		}
 		p.Object.SetName(append(slices.Clone(g.Names), probeName)[0])
 		p.Object.SetNamespace(append(slices.Clone(g.Namespaces), s.Namespace)[0])
-		p.Object.SetLabels(g.ownLabels())
+		p.Object.SetLabels(g.OwnLabels())
 		return p
 	}
 	return p

@@ -112,13 +112,13 @@ func (s single) lockExists(set string) (pairs []Pair) {
 	}
 	alike := func(a, b int) bool {
 		g, h := s.Guards[a], s.Guards[b]
-		return slices.Equal(g.Namespaces, h.Namespaces) && maps.Equal(g.ownLabels(), h.ownLabels())
+		return slices.Equal(g.Namespaces, h.Namespaces) && maps.Equal(g.OwnLabels(), h.OwnLabels())
 	}
 	for _, group := range grouped(owned, alike) {
 		first := s.Guards[group[0]]
 		p := part{
-			set: set, about: []single{s}, what: "exists", mode: s.Mode, namespaces: first.Namespaces, labels: first.ownLabels(),
-			guard: &Guard{Labels: s.declared.Guards[group[0]].ownLabels(), Namespaces: first.Namespaces},
+			set: set, about: []single{s}, what: "exists", mode: s.Mode, namespaces: first.Namespaces, labels: first.OwnLabels(),
+			guard: &Guard{Labels: s.declared.Guards[group[0]].OwnLabels(), Namespaces: first.Namespaces},
 			spec: admissionv1.ValidatingAdmissionPolicySpec{
 				ParamKind: paramKind(s.Lock), Validations: []admissionv1.Validation{{Expression: "true", Message: s.where() + " exists"}},
 			},

@@ -139,7 +139,7 @@ func (all kinds) writes(ctx context.Context, admin dynamic.Interface, p fence.Pr
 
 // example returns a guarded object, or nil if none exists.
 func (k kind) example(ctx context.Context, admin dynamic.Interface, p fence.Probe) (*unstructured.Unstructured, error) {
-	options := metav1.ListOptions{Limit: 1, LabelSelector: labels.SelectorFromSet(p.Guard.Labels).String()}
+	options := metav1.ListOptions{Limit: 1, LabelSelector: labels.SelectorFromSet(p.Guard.OwnLabels()).String()}
 	for _, namespace := range append(slices.Clone(p.Guard.Namespaces), "")[:max(1, len(p.Guard.Namespaces))] {
 		for _, name := range append(slices.Clone(p.Guard.Names), "")[:max(1, len(p.Guard.Names))] {
 			if name != "" {

@@ -27,6 +27,9 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	config := install.Config{
 		RESTConfig: p.cluster.Admin(), Namespace: p.home, Revisions: []string{p.home}, Wait: harness.Patience, Elections: bootstrap.FencedElections(bootstrap.Config{}),
 	}
+	other := metav1.ObjectMeta{Name: "of-another-revision", Labels: map[string]string{"gateway.istio.io/managed": "istio.io-gateway-controller", "incumbent.dev/revision": "other"}}
+	_, err := p.admin.Kube().CoreV1().ServiceAccounts(p.home).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: other}, metav1.CreateOptions{})
+	p.must(err)
 	var output bytes.Buffer
 	if err := config.Install(t.Context(), &output); err != nil {
 		t.Fatalf("%v\n%s", err, &output)
@@ -74,7 +77,7 @@ func TestFence_DeploymentAfterHandover(t *testing.T) {
 	if _, err := accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "plain"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a ServiceAccount without the label: %v", err)
 	}
-	_, err := stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
+	_, err = stale.Dynamic().Resource(gatewaysResource).Namespace(p.home).Patch(t.Context(), "first", types.MergePatchType, []byte(`{"status":{}}`), metav1.PatchOptions{}, "status")
 	if err != nil {
 		t.Errorf("the status: %v", err)
 	}
