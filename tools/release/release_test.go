@@ -24,6 +24,9 @@ func sources(t *testing.T) string {
 	t.Helper()
 	clone := filepath.Join(t.TempDir(), "sources")
 	if out, err := exec.CommandContext(t.Context(), "git", "clone", "--quiet", root, clone).CombinedOutput(); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("git clone: %v\n%s", err, out)
+		}
 		t.Skipf("sources without a repository: %v\n%s", err, out)
 	}
 	return clone
