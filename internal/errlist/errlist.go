@@ -2,6 +2,7 @@ package errlist
 
 import (
 	"strings"
+	"unicode"
 
 	"github.com/hashicorp/go-multierror"
 )
@@ -22,9 +23,15 @@ func line(errs []error) string {
 	return strings.Join(texts, "; ")
 }
 
-// SingleLine returns a text on one line, and its beginning if it is longer than most bytes.
+// SingleLine returns a text on one line, and its beginning if it is longer than most bytes. Characters that a terminal does not show are
+// replaced, because the text of another program could contain terminal escapes.
 func SingleLine(text string, most int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.Join(strings.Fields(text), " "))
 	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}

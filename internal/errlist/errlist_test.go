@@ -25,7 +25,7 @@ func TestError(t *testing.T) {
 }
 
 func TestSingleLine(t *testing.T) {
-	for text, want := range map[string]string{"a\n\tb  c": "a b c", "": "", "1234567890": "1234567890", "12345678901": "1234567890…", "123456789é": "123456789…"} {
+	for text, want := range map[string]string{"a\n\tb  c": "a b c", "": "", "1234567890": "1234567890", "12345678901": "1234567890…", "123456789é": "123456789…", "\x1b[1m\u202e": "�[1m�"} {
 		if got := SingleLine(text, 10); got != want {
 			t.Errorf("%q gives %q, want %q", text, got, want)
 		}

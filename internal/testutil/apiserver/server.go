@@ -510,8 +510,9 @@ func selector(r Request) (func(key string, o object) bool, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return func(key string, o object) bool {
+		about, _, _ := unstructured.NestedString(o.Object, "involvedObject", "kind") // of an Event
 		own := Request{Version: r.Version, Resource: r.Resource, Namespace: o.GetNamespace(), Name: o.GetName()}
 		return key == keyOf(own) && (r.Namespace == "" || r.Namespace == o.GetNamespace()) && byLabel.Matches(labels.Set(o.GetLabels())) &&
-			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "type": fmt.Sprint(o.Object["type"])})
+			byField.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "type": fmt.Sprint(o.Object["type"]), "involvedObject.kind": about})
 	}, nil
 }

@@ -72,7 +72,7 @@ func TestCaches_Lookup(t *testing.T) {
 			}
 		}
 		web := play(t, annotated(NameOverride, "edge"), parameters("params"), named(strings.Repeat("a", 80))).Gateway
-		same := play(t, named(labelValue(web.Name))).Gateway
+		same := play(t, named(LabelValue(web.Name))).Gateway
 		other := play(t, named("other"), func(gw *gateway.Gateway) { gw.Namespace = "store" }).Gateway
 		c := served(t, map[string]any{
 			"gateways": listed([]*gateway.Gateway{web, other, same}), "gatewayclasses": listed([]gateway.GatewayClass{{ObjectMeta: metav1.ObjectMeta{Name: "istio"}}}),

@@ -179,7 +179,7 @@ func indexed(kind Kind, namespace, name string) string {
 	return string(kind) + "/" + namespace + "/" + name
 }
 
-func labelled(gw *gateway.Gateway) string { return gw.Namespace + "/" + labelValue(gw.Name) }
+func labelled(gw *gateway.Gateway) string { return gw.Namespace + "/" + LabelValue(gw.Name) }
 
 // indexed returns the Gateways with this value in an index.
 func (c *Controller) indexed(index, value string) (keys []key) {

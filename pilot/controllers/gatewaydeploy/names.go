@@ -93,8 +93,8 @@ func hashed(text, name string, n int) string {
 	return strings.TrimRight(text[:min(len(text), n-len(suffix))], "-.") + suffix
 }
 
-// labelValue returns a name of the Gateway API, which can be longer, as the value of a label.
-func labelValue[T ~string](name T) string { return short(string(name), validation.LabelValueMaxLength) }
+// LabelValue returns a name of the Gateway API, which can be longer, as the value of a label.
+func LabelValue[T ~string](name T) string { return short(string(name), validation.LabelValueMaxLength) }
 
 // problem returns a problem if a name that the Gateway sets is invalid, or nil. Without this check, the API
 // server would reject each object on each attempt.

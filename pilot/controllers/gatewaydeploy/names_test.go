@@ -65,7 +65,7 @@ func TestNames(t *testing.T) {
 func TestNames_ShortenedLabel(t *testing.T) {
 	first := play(t, named(strings.Repeat("a", 80)))
 	first.settle()
-	second := play(t, named(labelValue(first.Gateway.Name)), annotated(NameOverride, WorkloadName(first.Gateway)))
+	second := play(t, named(LabelValue(first.Gateway.Name)), annotated(NameOverride, WorkloadName(first.Gateway)))
 	second.Gateway.UID = "uid-2"
 	second.objects = first.objects
 	if got := first.plan().actions(); got != "leave leave leave" {
@@ -244,7 +244,7 @@ func TestLabel(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, label(name), wrong)
 		}
 	}
-	if label("a.b-c") == label("a-b.c") || labelValue(strings.Repeat("a", 64)) == labelValue(strings.Repeat("a", 65)) || labelValue("a.b") != "a.b" {
+	if label("a.b-c") == label("a-b.c") || LabelValue(strings.Repeat("a", 64)) == LabelValue(strings.Repeat("a", 65)) || LabelValue("a.b") != "a.b" {
 		t.Error("different names have the same label, or a valid name changes")
 	}
 }

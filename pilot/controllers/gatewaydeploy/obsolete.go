@@ -41,7 +41,7 @@ func (v View) abandoned() []Step {
 			return nil
 		}
 		return slices.DeleteFunc(v.former(nothing), func(s Step) bool {
-			return s.read.GetLabels()[gateway.GatewayClassNameLabelKey] == labelValue(gw.Spec.GatewayClassName)
+			return s.read.GetLabels()[gateway.GatewayClassNameLabelKey] == LabelValue(gw.Spec.GatewayClassName)
 		})
 	case manual(gw):
 		return v.former(nothing)

@@ -264,7 +264,7 @@ func identityChanged(before, after map[string]any) string {
 func (v View) identify(document map[string]any) error {
 	gw := v.Gateway
 	for _, label := range [][2]string{
-		{ManagedLabel, ManagedBy}, {RevisionLabel, v.Revision}, {gateway.GatewayNameLabelKey, labelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, labelValue(gw.Spec.GatewayClassName)},
+		{ManagedLabel, ManagedBy}, {RevisionLabel, v.Revision}, {gateway.GatewayNameLabelKey, LabelValue(gw.Name)}, {gateway.GatewayClassNameLabelKey, LabelValue(gw.Spec.GatewayClassName)},
 	} {
 		if err := unstructured.SetNestedField(document, label[1], "metadata", "labels", label[0]); err != nil {
 			return fmt.Errorf("metadata.labels: %w", err)
@@ -294,5 +294,5 @@ func ownedBy(o metav1.Object, gw *gateway.Gateway) bool {
 		return owner == gw.Name
 	}
 	name, labelled := o.GetLabels()[gateway.GatewayNameLabelKey] // some versions of istiod set no owner on ServiceAccounts
-	return !labelled || name == labelValue(gw.Name)
+	return !labelled || name == LabelValue(gw.Name)
 }

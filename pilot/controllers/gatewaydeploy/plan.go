@@ -299,7 +299,7 @@ func (v View) values(called names) Values {
 	annotations, podAnnotations := metadata(gw.Annotations, texts(in.Annotations))
 	maps.Copy(podLabels, map[string]string{
 		"sidecar.istio.io/inject":   "false",
-		gateway.GatewayNameLabelKey: labelValue(gw.Name), gateway.GatewayClassNameLabelKey: labelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
+		gateway.GatewayNameLabelKey: LabelValue(gw.Name), gateway.GatewayClassNameLabelKey: LabelValue(gw.Spec.GatewayClassName), ManagedLabel: ManagedBy,
 	})
 	podAnnotations[reconcile.RevisionLabel] = v.Revision
 	ports := portsOf(gw)
@@ -318,7 +318,7 @@ func (v View) values(called names) Values {
 		Name: called.workload, ServiceAccount: called.account,
 		Labels: labels, Annotations: annotations,
 		PodLabels: podLabels, PodAnnotations: podAnnotations,
-		Selector: map[string]string{gateway.GatewayNameLabelKey: labelValue(gw.Name)},
+		Selector: map[string]string{gateway.GatewayNameLabelKey: LabelValue(gw.Name)},
 		Ports:    ports, Listen: strings.Join(listen, ","),
 		ServiceType: cmp.Or(gw.Annotations[serviceTypeOverride], string(corev1.ServiceTypeLoadBalancer)), Address: address,
 		Image: proxyImage, Revision: v.Revision,

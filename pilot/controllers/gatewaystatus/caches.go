@@ -6,7 +6,9 @@ import (
 
 	"go.uber.org/atomic"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,7 +30,9 @@ const (
 	byBackend     = "backend"
 	byReferred    = "referred" // namespaces of certificates and backends
 	byGateway     = "gateway"
+	byLabel       = "label" // the value of the label with the name, which can be short
 	byRevision    = "revision"
+	byService     = "service"
 )
 
 // caches is the view of a controller.
@@ -43,6 +47,10 @@ type caches struct {
 	serviceCache  *reconcile.Cache[key, *corev1.Service]
 	secretCache   *reconcile.Cache[key, *corev1.Secret]
 	workloadCache *reconcile.Cache[key, *appsv1.Deployment]
+	podCache      *reconcile.Cache[key, *corev1.Pod]
+	scalerCache   *reconcile.Cache[key, *autoscalingv2.HorizontalPodAutoscaler]
+	budgetCache   *reconcile.Cache[key, *policyv1.PodDisruptionBudget]
+	warningCache  *reconcile.Cache[key, *corev1.Event]
 
 	parsedSelectors func(*gateway.Gateway) []labels.Selector
 }
@@ -53,6 +61,7 @@ func (c *caches) watch(loop *reconcile.Controller[key], api clients, client kube
 	c.watchGateways(loop, api)
 	c.watchRoutes(loop, api)
 	c.watchRest(loop, client)
+	c.watchWorkloads(loop, client)
 }
 
 func (c *caches) watchGateways(loop *reconcile.Controller[key], api clients) {
@@ -72,6 +81,7 @@ func (c *caches) watchGateways(loop *reconcile.Controller[key], api clients) {
 			byClass:       func(o *gateway.Gateway) []string { return []string{string(o.Spec.GatewayClassName)} },
 			byCertificate: certificateNames,
 			byReferred:    func(o *gateway.Gateway) []string { return namespacesOf(certificateNames(o)) },
+			byLabel:       func(o *gateway.Gateway) []string { return []string{labelled(o)} },
 		},
 	})
 	c.parsedSelectors = reconcile.Derive(c.gatewayCache, selectorsOf)
@@ -129,7 +139,7 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 	c.serviceCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Service]{
 		Name: "services", From: reconcile.From(client.CoreV1().Services(""), reconcile.Selector{}), Keep: keptService,
 		Keys: func(o *corev1.Service) []key {
-			return slices.Concat(keysOf(c.routesBy(byBackend, o.Namespace+"/"+o.Name)), ownerKeys(o), c.labelled(pilotRevisions(o)...))
+			return slices.Concat(keysOf(c.routesBy(byBackend, o.Namespace+"/"+o.Name)), ownerKeys(o), c.revised(pilotRevisions(o)...))
 		},
 		Indexes: map[string]func(*corev1.Service) []string{
 			byGateway: func(o *corev1.Service) []string { return gatewayNames(o) }, byRevision: pilotRevisions,
@@ -142,17 +152,52 @@ func (c *caches) watchRest(loop *reconcile.Controller[key], client kubernetes.In
 			return c.gatewayKeys(c.gatewayCache.By(byCertificate, o.Namespace+"/"+o.Name))
 		},
 	})
-	c.workloadCache = reconcile.Watch(loop, reconcile.Kind[key, *appsv1.Deployment]{
-		Name: "deployments", From: reconcile.From(client.AppsV1().Deployments(""), reconcile.Selector{Labels: gateway.GatewayNameLabelKey}),
-		Keep: func(o *appsv1.Deployment) *appsv1.Deployment {
-			kept := &appsv1.Deployment{ObjectMeta: meta(o.ObjectMeta), Status: o.Status}
-			kept.OwnerReferences = o.OwnerReferences
-			return kept
+}
+
+// watchWorkloads declares the caches of the objects of Gateways whose status is passed on, selected by the label of the Gateway.
+func (c *caches) watchWorkloads(loop *reconcile.Controller[key], client kubernetes.Interface) {
+	labelledOnly := reconcile.Selector{Labels: gateway.GatewayNameLabelKey}
+	c.workloadCache = watchMade(loop, "deployments", reconcile.From(client.AppsV1().Deployments(""), labelledOnly),
+		func(o *appsv1.Deployment) *appsv1.Deployment {
+			return &appsv1.Deployment{ObjectMeta: madeMeta(o.ObjectMeta), Status: o.Status}
+		})
+	c.scalerCache = watchMade(loop, "horizontalpodautoscalers", reconcile.From(client.AutoscalingV2().HorizontalPodAutoscalers(""), labelledOnly), keptAutoscaler)
+	c.budgetCache = watchMade(loop, "poddisruptionbudgets", reconcile.From(client.PolicyV1().PodDisruptionBudgets(""), labelledOnly), keptBudget)
+	pod := func(o *corev1.Pod) string { return o.Namespace + "/" + o.Labels[gateway.GatewayNameLabelKey] }
+	c.podCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Pod]{
+		Name: "pods", From: reconcile.From(client.CoreV1().Pods(""), labelledOnly), Keep: keptPod,
+		Keys: func(o *corev1.Pod) (all []key) {
+			for _, g := range c.gatewayCache.By(byLabel, pod(o)) {
+				all = append(all, key{gatewayKind, g.Namespace, g.Name})
+			}
+			return all
 		},
-		Keys:    func(o *appsv1.Deployment) []key { return ownerKeys(o) },
-		Indexes: map[string]func(*appsv1.Deployment) []string{byGateway: func(o *appsv1.Deployment) []string { return gatewayNames(o) }},
+		Indexes: map[string]func(*corev1.Pod) []string{byGateway: func(o *corev1.Pod) []string { return []string{pod(o)} }},
+	})
+	// Events cannot be selected by label.
+	c.warningCache = reconcile.Watch(loop, reconcile.Kind[key, *corev1.Event]{
+		Name: "events", From: reconcile.From(client.CoreV1().Events(""), reconcile.Selector{Fields: "involvedObject.kind=Service,type=" + corev1.EventTypeWarning}),
+		Keep: keptEvent,
+		Keys: func(o *corev1.Event) []key {
+			if service := c.service(o.InvolvedObject.Namespace, o.InvolvedObject.Name); service != nil {
+				return ownerKeys(service)
+			}
+			return nil
+		},
+		Indexes: map[string]func(*corev1.Event) []string{byService: func(o *corev1.Event) []string { return []string{string(o.InvolvedObject.UID)} }},
 	})
 }
+
+// watchMade declares the cache of a kind of objects that Gateways own.
+func watchMade[T reconcile.Object](loop *reconcile.Controller[key], name string, from reconcile.Source, keep func(T) T) *reconcile.Cache[key, T] {
+	return reconcile.Watch(loop, reconcile.Kind[key, T]{
+		Name: name, From: from, Keep: keep, Keys: func(o T) []key { return ownerKeys(o) },
+		Indexes: map[string]func(T) []string{byGateway: func(o T) []string { return gatewayNames(o) }},
+	})
+}
+
+// labelled returns the namespace of a Gateway and the value of the label with its name.
+func labelled(g *gateway.Gateway) string { return g.Namespace + "/" + gatewaydeploy.LabelValue(g.Name) }
 
 func keptGateway(o *gateway.Gateway) *gateway.Gateway {
 	annotations := o.Annotations
@@ -166,8 +211,7 @@ func keptGateway(o *gateway.Gateway) *gateway.Gateway {
 }
 
 func keptService(o *corev1.Service) *corev1.Service {
-	kept := &corev1.Service{ObjectMeta: meta(o.ObjectMeta), Status: corev1.ServiceStatus{LoadBalancer: o.Status.LoadBalancer}}
-	kept.OwnerReferences = o.OwnerReferences
+	kept := &corev1.Service{ObjectMeta: madeMeta(o.ObjectMeta), Status: o.Status}
 	kept.Spec = corev1.ServiceSpec{Type: o.Spec.Type, ExternalIPs: o.Spec.ExternalIPs, ClusterIPs: o.Spec.ClusterIPs}
 	for _, p := range o.Spec.Ports {
 		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Port: p.Port, Protocol: p.Protocol})
@@ -236,8 +280,8 @@ func pilotRevisions(o *corev1.Service) (all []string) {
 	return all
 }
 
-// labelled returns the keys of the Gateways with one of these revision labels.
-func (c *caches) labelled(revisions ...string) (all []key) {
+// revised returns the keys of the Gateways with one of these revision labels.
+func (c *caches) revised(revisions ...string) (all []key) {
 	if len(revisions) == 0 {
 		return nil
 	}

@@ -2,7 +2,9 @@ package gatewaystatus
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -44,6 +46,20 @@ func (c *caches) deployments(namespace, name string) []*appsv1.Deployment {
 
 func (c *caches) services(namespace, name string) []*corev1.Service {
 	return c.serviceCache.By(byGateway, namespace+"/"+name)
+}
+
+func (c *caches) pods(g *gateway.Gateway) []*corev1.Pod { return c.podCache.By(byGateway, labelled(g)) }
+
+func (c *caches) autoscalers(namespace, name string) []*autoscalingv2.HorizontalPodAutoscaler {
+	return c.scalerCache.By(byGateway, namespace+"/"+name)
+}
+
+func (c *caches) budgets(namespace, name string) []*policyv1.PodDisruptionBudget {
+	return c.budgetCache.By(byGateway, namespace+"/"+name)
+}
+
+func (c *caches) warnings(service *corev1.Service) []*corev1.Event {
+	return c.warningCache.By(byService, string(service.UID))
 }
 
 // claimed also returns true for a revision without tags that is known by the label of its Service, in any namespace.

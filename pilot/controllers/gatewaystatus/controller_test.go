@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,11 +54,19 @@ func TestReconcile_CausedByChange(t *testing.T) {
 		"a certificate": {changed("tls", func(o *corev1.Secret) {
 			o.Data = map[string][]byte{"tls.crt": []byte("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----")}
 		}), 1, 1, 0},
-		"a Deployment's note":     {change: changed("gw-istio", func(o *appsv1.Deployment) { o.Annotations = note })},
-		"a Deployment's replicas": {change: changed("gw-istio", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32) })},
-		"a Deployment's status":   {changed("gw-istio", func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 0 }), 1, 0, 0},
-		"a Deployment's owner":    {changed("gw-istio", func(o *appsv1.Deployment) { o.OwnerReferences = nil }), 1, 0, 0},
-		"tags":                    {func(s *stub) { s.handler(nil) }, 1, 1, 1},
+		"a Deployment's note":      {change: changed("gw-istio", func(o *appsv1.Deployment) { o.Annotations = note })},
+		"a Deployment's replicas":  {change: changed("gw-istio", func(o *appsv1.Deployment) { o.Spec.Replicas = new(int32) })},
+		"a Deployment's status":    {changed("gw-istio", func(o *appsv1.Deployment) { o.Status.AvailableReplicas = 0 }), 1, 0, 0},
+		"a Deployment's owner":     {changed("gw-istio", func(o *appsv1.Deployment) { o.OwnerReferences = nil }), 1, 0, 0},
+		"a Pod's note":             {change: changed("gw-istio-1-a", func(o *corev1.Pod) { o.Annotations = note })},
+		"a Pod's probe":            {change: changed("gw-istio-1-a", func(o *corev1.Pod) { o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} })},
+		"a Pod's cause":            {changed("gw-istio-1-a", func(o *corev1.Pod) { o.Status = corev1.PodStatus{Phase: corev1.PodFailed} }), 1, 0, 0},
+		"an autoscaler's replicas": {change: changed("gw-istio", func(o *autoscalingv2.HorizontalPodAutoscaler) { o.Status.CurrentReplicas = 2 })},
+		"an autoscaler's cause": {changed("gw-istio", func(o *autoscalingv2.HorizontalPodAutoscaler) {
+			o.Status.Conditions = []autoscalingv2.HorizontalPodAutoscalerCondition{{Type: autoscalingv2.ScalingActive, Status: corev1.ConditionFalse, Reason: "FailedGetResourceMetric"}}
+		}), 1, 0, 0},
+		"an Event about a Service": {changed("warning", func(o *corev1.Event) { o.Message = "quota" }), 1, 0, 0},
+		"tags":                     {func(s *stub) { s.handler(nil) }, 1, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -299,7 +308,9 @@ func TestReconcile_UnknownRevision(t *testing.T) {
 func TestWarm_ReadForbidden(t *testing.T) {
 	controllertest.CheckReads(t, "no status of Gateways and routes is written", map[string]string{
 		"gatewayclasses": "", "gateways": "", "httproutes": "", "referencegrants": "", "namespaces": "", "services": "",
-		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey,
+		"secrets": "type=kubernetes.io/tls", "deployments": gateway.GatewayNameLabelKey, "pods": gateway.GatewayNameLabelKey,
+		"horizontalpodautoscalers": gateway.GatewayNameLabelKey, "poddisruptionbudgets": gateway.GatewayNameLabelKey,
+		"events": "involvedObject.kind=Service,type=Warning",
 	}, func(t *testing.T) (controllertest.Controller, *controllertest.Stub) {
 		s := newStub(t)
 		return s.controller(Config{}), s.Stub

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -37,9 +38,11 @@ func gatewayStatus(v view, g *gateway.Gateway) gateway.GatewayStatus {
 	case !slices.ContainsFunc(listeners, serves):
 		unserved = problemf(gateway.GatewayReasonPending, "Service %s does not have the port of any listener yet", service.Name)
 	}
-	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{
-		accepted, holds(gateway.GatewayConditionProgrammed, unserved, gateway.GatewayReasonProgrammed, g.Generation),
-	}}
+	programmed := holds(gateway.GatewayConditionProgrammed, unserved, gateway.GatewayReasonProgrammed, g.Generation)
+	if unserved == nil { // although a part is not ready
+		programmed.Message = strings.Join(causes(v, g, owned(g, v.deployments(g.Namespace, g.Name))), "; ")
+	}
+	status := gateway.GatewayStatus{Addresses: addresses, Conditions: []metav1.Condition{accepted, programmed}}
 	attached := attachments(v, g, listeners)
 	for i, l := range listeners {
 		p := waiting
@@ -102,11 +105,11 @@ func unprogrammed(v view, g *gateway.Gateway, accepted metav1.Condition, service
 	case deployment == nil:
 		return problemf(gateway.GatewayReasonPending, "Deployment %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case !available(deployment):
-		return problemf(gateway.GatewayReasonPending, "Deployment %s has too few available pods%s", deployment.Name, cause(deployment))
+		return problemf(gateway.GatewayReasonPending, "Deployment %s has too few available pods%s", deployment.Name, prefixed(causes(v, g, deployment)...))
 	case service == nil:
 		return problemf(gateway.GatewayReasonPending, "Service %s of this Gateway does not exist yet", gatewaydeploy.WorkloadName(g))
 	case len(addresses) == 0:
-		return problemf(gateway.GatewayReasonAddressNotAssigned, "Service %s has no address yet", service.Name)
+		return problemf(gateway.GatewayReasonAddressNotAssigned, "Service %s has no address yet%s", service.Name, prefixed(serviceCause(v, service)))
 	}
 	for _, wanted := range g.Spec.Addresses {
 		if wanted.Value != "" && !slices.ContainsFunc(addresses, func(a gateway.GatewayStatusAddress) bool { return sameIP(a.Value, wanted.Value) }) {
@@ -144,21 +147,6 @@ func available(d *appsv1.Deployment) bool {
 	return d.Status.AvailableReplicas > 0 && slices.ContainsFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool {
 		return c.Type == appsv1.DeploymentAvailable && c.Status == corev1.ConditionTrue
 	})
-}
-
-// cause returns the reason of a Deployment for its unavailable pods, or "". The API server rejects pods, for example by Pod Security or a quota,
-// or they do not become available in time.
-func cause(d *appsv1.Deployment) string {
-	for _, failed := range []appsv1.DeploymentCondition{
-		{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue}, {Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse},
-	} {
-		for _, c := range d.Status.Conditions {
-			if c.Type == failed.Type && c.Status == failed.Status {
-				return ": " + c.Message
-			}
-		}
-	}
-	return ""
 }
 
 func hasPort(service *corev1.Service, l gateway.Listener) bool {

@@ -8,7 +8,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -184,25 +183,6 @@ func TestGatewayStatus_Listeners(t *testing.T) {
 				t.Errorf("Accepted is %s, want %s", got, test.accepted)
 			}
 		})
-	}
-}
-
-// The condition has the reason for which the API server rejects Pods, or for which a rollout does not progress.
-func TestGatewayStatus_DeploymentFails(t *testing.T) {
-	failed := appsv1.DeploymentCondition{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: `pods "a" is forbidden: violates PodSecurity "restricted:latest"`}
-	late := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Message: "timed out"}
-	moving := appsv1.DeploymentCondition{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Message: "is progressing"}
-	for want, conditions := range map[string][]appsv1.DeploymentCondition{
-		": " + failed.Message: {late, failed},
-		": timed out":         {late},
-		"":                    {moving},
-	} {
-		v := usual(t, newGateway(t, plain))
-		v.deployments("infra", "gw")[0].Status = appsv1.DeploymentStatus{Conditions: conditions}
-		got := apimeta.FindStatusCondition(gatewayStatus(v, v.gateway("infra", "gw")).Conditions, "Programmed")
-		if got == nil || !strings.HasSuffix(got.Message, "has too few available pods"+want) {
-			t.Errorf("%+v, want %q", got, want)
-		}
 	}
 }
 

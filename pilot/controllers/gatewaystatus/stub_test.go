@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,6 +122,9 @@ func world() []runtime.Object {
 		m.OwnerReferences = []metav1.OwnerReference{{Kind: "Gateway", Name: "gw", UID: "u"}}
 		return m
 	}
+	pod := made("gw-istio-1-a")
+	pod.Labels["pod-template-hash"] = "1"
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "gw-istio-1"}}
 	certs, port := gateway.Namespace("certs"), gateway.PortNumber(80)
 	return []runtime.Object{
 		&corev1.Namespace{ObjectMeta: meta("", "apps")},
@@ -146,6 +150,12 @@ func world() []runtime.Object {
 			ObservedGeneration: 1, Replicas: 1, UpdatedReplicas: 1, AvailableReplicas: 1,
 			Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionTrue}},
 		}},
+		&corev1.Pod{ObjectMeta: pod},
+		&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: made("gw-istio")},
+		&corev1.Event{
+			ObjectMeta: meta("apps", "warning"), Type: corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed",
+			InvolvedObject: corev1.ObjectReference{Kind: serviceKind, Namespace: "apps", Name: "gw-istio", UID: "u"},
+		},
 	}
 }
 

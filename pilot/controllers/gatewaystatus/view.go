@@ -2,7 +2,9 @@ package gatewaystatus
 
 import (
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -38,6 +40,13 @@ type view interface {
 	deployments(gatewayNamespace, gatewayName string) []*appsv1.Deployment
 	// services returns the Services that are labelled with the name of a Gateway.
 	services(gatewayNamespace, gatewayName string) []*corev1.Service
+	// pods returns the Pods with the label of a Gateway.
+	pods(*gateway.Gateway) []*corev1.Pod
+	// autoscalers and budgets return the objects that are labelled with the name of a Gateway.
+	autoscalers(gatewayNamespace, gatewayName string) []*autoscalingv2.HorizontalPodAutoscaler
+	budgets(gatewayNamespace, gatewayName string) []*policyv1.PodDisruptionBudget
+	// warnings returns the Events of type Warning about a Service.
+	warnings(*corev1.Service) []*corev1.Event
 	// isMine reports whether an object belongs to the revision.
 	isMine(metav1.ObjectMeta) bool
 	// claimed reports whether a revision or a tag with this name exists.

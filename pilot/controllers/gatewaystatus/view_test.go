@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -88,6 +90,22 @@ func (t *table) deployments(namespace, name string) []*appsv1.Deployment {
 
 func (t *table) services(namespace, name string) []*corev1.Service {
 	return find(t, namespace, func(s *corev1.Service) bool { return s.Labels[gateway.GatewayNameLabelKey] == name })
+}
+
+func (t *table) pods(g *gateway.Gateway) []*corev1.Pod {
+	return find(t, g.Namespace, func(p *corev1.Pod) bool { return p.Labels[gateway.GatewayNameLabelKey] == g.Name })
+}
+
+func (t *table) autoscalers(namespace, _ string) []*autoscalingv2.HorizontalPodAutoscaler {
+	return find[autoscalingv2.HorizontalPodAutoscaler](t, namespace, nil)
+}
+
+func (t *table) budgets(namespace, _ string) []*policyv1.PodDisruptionBudget {
+	return find[policyv1.PodDisruptionBudget](t, namespace, nil)
+}
+
+func (t *table) warnings(service *corev1.Service) []*corev1.Event {
+	return find(t, service.Namespace, func(e *corev1.Event) bool { return e.InvolvedObject.UID == service.UID })
 }
 
 func (t *table) claimed(revision string) bool { return revision == "stable" || revision == "canary" }

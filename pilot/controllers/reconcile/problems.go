@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/errlist"
 )
 
 // Event records a Kubernetes Event, like Eventf of record.EventRecorder. It does not wait for the
@@ -27,16 +28,16 @@ type Problem struct {
 // the log is shared.
 const maxMessage = 1024
 
-// Problemf returns a Problem with a formatted message, which is cut if it is too long.
+// Problemf returns a Problem with a formatted message, on one line. It is cut if it is too long.
 func Problemf(reason, format string, args ...any) *Problem {
 	return &Problem{Reason: reason, Message: bounded(fmt.Sprintf(format, args...))}
 }
 
 func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
+	if line := errlist.SingleLine(message, maxMessage); len(line) <= maxMessage {
+		return line
 	}
-	return strings.ToValidUTF8(message[:maxMessage-len("…")], "") + "…"
+	return errlist.SingleLine(message, maxMessage-len("…"))
 }
 
 // Error returns the reason and the message.

@@ -4,10 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
 
 	"incumbent.dev/incumbent/pilot/controllers/gatewaydeploy"
 	"incumbent.dev/incumbent/pilot/controllers/reconcile"
@@ -73,6 +78,64 @@ func TestStatus_FollowsCluster(t *testing.T) {
 		return now.Generation != g.Generation
 	})
 	c.quiet()
+}
+
+// Texts of Pods, of an autoscaler and of the load balancer are passed on, with the permissions of the chart. A Pod of another owner with the
+// label of the Gateway has no effect.
+func TestStatus_PassesCausesOn(t *testing.T) {
+	c := newCell(t)
+	c.start()
+	c.put("Gateway", "gw", listening)
+	c.deploy("gw-istio")
+	core := c.admin.Kube().CoreV1()
+	shows := func(text string) {
+		t.Helper()
+		since := time.Now()
+		c.until("the condition contains "+text, func() bool {
+			programmed := apimeta.FindStatusCondition(c.read("gw").Status.Conditions, "Programmed")
+			return programmed != nil && strings.Contains(programmed.Message, text)
+		})
+		t.Logf("%s: after %v", text, time.Since(since).Round(time.Millisecond))
+	}
+	for name, set := range map[string]string{"stranger": "other-7f", "gw-istio-7f-a": "gw-istio-7f"} {
+		_, err := core.Pods(c.home).Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{gateway.GatewayNameLabelKey: "gw", "pod-template-hash": "7f"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: "set"}},
+			},
+			Spec: corev1.PodSpec{ServiceAccountName: "gw-istio", Containers: []corev1.Container{{Name: "istio-proxy", Image: "auto"}}},
+		}, metav1.CreateOptions{})
+		c.must(err)
+	}
+	pods := corev1.SchemeGroupVersion.WithResource("pods")
+	c.patch(pods, c.home, "stranger", `{"status":{"phase":"Failed","message":"of a stranger"}}`, "status")
+	c.patch(pods, c.home, "gw-istio-7f-a", `{"status":{"conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes are available"}]}}`, "status")
+	shows("Pod gw-istio-7f-a: Unschedulable: 0/3 nodes are available")
+	c.patch(pods, c.home, "gw-istio-7f-a", `{"status":{"conditions":null,"containerStatuses":[{"name":"istio-proxy","image":"auto","imageID":"","ready":false,"restartCount":0,
+		"state":{"waiting":{"reason":"ImagePullBackOff","message":"no such image"}}}]}}`, "status")
+	shows("too few available pods: Pod gw-istio-7f-a: container istio-proxy: ImagePullBackOff: no such image")
+	c.patch(pods, c.home, "gw-istio-7f-a", `{"status":{"containerStatuses":null}}`, "status")
+
+	c.patch(gatewaydeploy.Deployment.Resource(), c.home, "gw-istio", `{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1,"conditions":[{"type":"Available","status":"True"}]}}`, "status")
+	service, err := core.Services(c.home).Get(t.Context(), "gw-istio", metav1.GetOptions{})
+	c.must(err)
+	_, err = core.Events(c.home).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "failed"}, Type: corev1.EventTypeWarning, Reason: "SyncLoadBalancerFailed", Message: "quota exceeded",
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: c.home, Name: service.Name, UID: service.UID},
+	}, metav1.CreateOptions{})
+	c.must(err)
+	shows("no address yet: SyncLoadBalancerFailed: quota exceeded")
+
+	c.patch(gatewaydeploy.Service.Resource(), c.home, "gw-istio", `{"status":{"loadBalancer":{"ingress":[{"ip":"127.0.0.9"}]}}}`, "status")
+	c.condition(c.ofGateway("gw"), "Programmed", "True/Programmed", "")
+	_, err = c.admin.Kube().AutoscalingV2().HorizontalPodAutoscalers(c.home).Create(t.Context(), &autoscalingv2.HorizontalPodAutoscaler{
+		ObjectMeta: metav1.ObjectMeta{Name: "gw-istio", Labels: service.Labels, OwnerReferences: service.OwnerReferences},
+		Spec:       autoscalingv2.HorizontalPodAutoscalerSpec{MaxReplicas: 3, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "gw-istio"}},
+	}, metav1.CreateOptions{})
+	c.must(err)
+	c.patch(gatewaydeploy.Autoscaler.Resource(), c.home, "gw-istio", `{"status":{"conditions":[{"type":"ScalingActive","status":"False","reason":"FailedGetResourceMetric","message":"no metrics"}]}}`, "status")
+	shows("HorizontalPodAutoscaler gw-istio: FailedGetResourceMetric: no metrics")
+	c.condition(c.ofGateway("gw"), "Programmed", "True/Programmed", "")
 }
 
 // deploy runs a deployment controller without an election until it has created the objects of a name.
