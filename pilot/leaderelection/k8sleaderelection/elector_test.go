@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -425,4 +427,34 @@ func TestRelease_AwaitsWrites(t *testing.T) {
 			t.Errorf("the lock is not released; record %+v", stored(store))
 		}
 	})
+}
+
+// The runtime shrinks the stack of a goroutine only while it uses less than a quarter of it. An elector waits with little of it in
+// use, although a step needs much.
+func TestElector_StackWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := locktest.NewStore(locktest.Lease)
+		startCandidate(t, store, "leader")
+		advance(time.Second)
+		const followers = 64
+		before := stacks()
+		for i := range followers {
+			startCandidate(t, store, "follower-"+strconv.Itoa(i))
+		}
+		advance(time.Minute)
+		// 25 KiB (with the race detector 30) for the elector, its watch and the test; 10 more if the elector keeps its largest stack.
+		if each := (stacks() - before) / followers; each > 32<<10 {
+			t.Errorf("the goroutines of a follower have stacks of %d bytes", each)
+		}
+	})
+}
+
+// stacks returns the bytes of all stacks after they were shrunk. Each collection halves them at most.
+func stacks() uint64 {
+	for range 6 {
+		runtime.GC()
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.StackInuse
 }
