@@ -85,6 +85,7 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "Ingresses that get a status: OFF (none), STRICT (the class only) or DEFAULT (also without a class)")
 	f.StringVar(&config.IngressClass, "ingress-class", "istio", "value of the annotation kubernetes.io/ingress.class. An IngressClass matches by its controller, istio.io/ingress-controller")
 	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "Service in --namespace with the addresses for Ingresses")
+	f.StringSliceVar(&config.GatewayObjects, "gateway-objects", nil, "objects that deployed Gateways get: podDisruptionBudget (one Pod at a time, with two or more replicas) and networkPolicy (only the ports of the Gateway)")
 	f.StringSliceVar(&config.GatewayOverlayFields, "gateway-overlay-fields", nil, "more fields that the overlays of Gateways may change, such as deployment.spec.template.spec.volumes. With some of them the author of a Gateway gets the rights of other accounts, files of nodes, or addresses of others")
 	f.StringVar(&config.LockType, "lock", env.ElectionLock, "type of the locks: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")
 	f.StringVar(&config.ElectionStrategy, "election-strategy", env.ElectionStrategy, "strategy that a coordinator uses to choose the leaders of shared elections, for example incumbent.dev/DefaultRevision; empty for no coordination (ELECTION_STRATEGY)")

@@ -39,7 +39,7 @@ func Istio() []Guard {
 			"tcproutes/status", "udproutes/status", "listenersets/status", "xlistenersets/status", "backendtlspolicies/status",
 		}},
 		{Lock: "istio-gateway-deployment", PerRevision: true, Resources: []string{
-			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets",
+			"gateways", "serviceaccounts", "services", "deployments", "horizontalpodautoscalers", "poddisruptionbudgets", "networkpolicies",
 		}},
 	}
 }

@@ -71,6 +71,8 @@ type Config struct {
 
 	// GatewayOverlayFields lists more fields that the overlays of Gateways may change (gatewaydeploy.Config).
 	GatewayOverlayFields []string
+	// GatewayObjects lists optional objects that Gateways get (gatewaydeploy.Config).
+	GatewayObjects []string
 
 	// LockType is "configmap", "lease" or "multi" (both, while migrating). Empty means configmap.
 	LockType string
@@ -170,6 +172,9 @@ func (c Config) Validate() error {
 	}
 	if err := gatewaydeploy.ValidateFields(c.GatewayOverlayFields); err != nil {
 		wrong("--gateway-overlay-fields: %w", err)
+	}
+	if _, err := gatewaydeploy.ParseKinds(c.GatewayObjects); err != nil {
+		wrong("--gateway-objects: %w", err)
 	}
 	if c.ElectionStrategy != "" && c.LockType != string(leaderelection.LockTypeLease) {
 		wrong("--election-strategy=%s: coordination requires Leases: give --lock=lease", c.ElectionStrategy)

@@ -41,6 +41,7 @@ func TestConfigErrors_NameTheFlag(t *testing.T) {
 		"--ca-bundle":                 func(c *Config) { c.CABundle = "" },
 		"--discovery-selector":        func(c *Config) { c.DiscoverySelectors = []string{"a in b"} },
 		"--excluded-namespaces":       func(c *Config) { c.ExcludedNamespaces = []string{"A"} },
+		"--gateway-objects":           func(c *Config) { c.GatewayObjects = []string{"deployment"} },
 		"--gateway-overlay-fields":    func(c *Config) { c.GatewayOverlayFields = []string{"deployment.a"} },
 		"--ingress-controller-mode":   func(c *Config) { c.IngressMode = "sometimes" },
 		"--ingress-service=\"A.b\"":   func(c *Config) { c.IngressService = "A.b" },

@@ -27,7 +27,7 @@ func gatewayStatus(client kube.Client, config Config, tools tools) (job, error) 
 
 func gatewayDeployment(client kube.Client, config Config, tools tools) (job, error) {
 	c, err := gatewaydeploy.New(client, gatewaydeploy.Config{
-		Namespace: config.Namespace, Revision: config.Revision, OverlayFields: config.GatewayOverlayFields, IsMine: tools.tags.IsMine, Await: tools.tags.AwaitCurrent,
+		Namespace: config.Namespace, Revision: config.Revision, OverlayFields: config.GatewayOverlayFields, Objects: config.GatewayObjects, IsMine: tools.tags.IsMine, Await: tools.tags.AwaitCurrent,
 		Event: tools.events.Eventf, Logger: tools.log,
 	})
 	if err != nil {
@@ -45,6 +45,7 @@ var gatewayDeploymentWrites = []fence.Guard{
 	{Resources: []string{"serviceaccounts"}, Labels: managedByUs, Own: ofRevision},
 	{Group: "autoscaling", Resources: []string{"horizontalpodautoscalers"}, Labels: managedByUs, Own: ofRevision},
 	{Group: "policy", Resources: []string{"poddisruptionbudgets"}, Labels: managedByUs, Own: ofRevision},
+	{Group: "networking.k8s.io", Resources: []string{"networkpolicies"}, Labels: managedByUs, Own: ofRevision},
 }
 
 var ofRevision = map[string]string{gatewaydeploy.RevisionLabel: fence.RevisionWord}

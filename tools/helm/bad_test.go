@@ -35,6 +35,7 @@ func TestValues_Invalid(t *testing.T) {
 		{"pilot", "revision=1.2", []string{"'/revision'"}},
 		{"pilot", "name=", []string{"'/name'"}},
 		{"pilot", "ingress.service=1x", []string{"'/ingress/service'"}},
+		{"pilot", "gatewayAPI.objects={service}", []string{"'/gatewayAPI/objects/0'"}},
 		{"pilot", "gatewayAPI.overlayFields={a b}", []string{"'/gatewayAPI/overlayFields/0'"}},
 		{"pilot", "pod.containers[0].name=x", []string{"'/pod/containers'"}},
 		{"pilot", "env.A=1", []string{"'/env/A'", "want string"}},

@@ -155,8 +155,8 @@ var trials = map[string]trial{
 	},
 	"no page": {values: "debugAddress: ''", args: []string{"--debug-address="}},
 	"flags": {
-		values: "{discoverySelectors: ['a in (b,c)', d=e, {matchLabels: {f: g}, matchExpressions: [{key: h, operator: NotIn, values: [i, j]}, {key: k, operator: DoesNotExist}, {key: l, operator: Exists}]}], excludedNamespaces: [a, b], gatewayAPI: {overlayFields: [service.spec.externalIPs, service.spec.ports]}, kube: {qps: -1, burst: 5}, log: {level: 'warn,pilot:debug', json: true}, args: [--pprof], env: {ZONE: z, CLUSTER_ID: c}}",
-		args:   []string{"--discovery-selector=a in (b,c)", "--discovery-selector=d=e", "--discovery-selector=f=g,h notin (i,j),!k,l", "--excluded-namespaces=a,b", "--gateway-overlay-fields=service.spec.externalIPs,service.spec.ports", "--kube-qps=-1", "--kube-burst=5", "--log-level=warn,pilot:debug", "--log-as-json", "--pprof"},
+		values: "{discoverySelectors: ['a in (b,c)', d=e, {matchLabels: {f: g}, matchExpressions: [{key: h, operator: NotIn, values: [i, j]}, {key: k, operator: DoesNotExist}, {key: l, operator: Exists}]}], excludedNamespaces: [a, b], gatewayAPI: {objects: [podDisruptionBudget, networkPolicy], overlayFields: [service.spec.externalIPs, service.spec.ports]}, kube: {qps: -1, burst: 5}, log: {level: 'warn,pilot:debug', json: true}, args: [--pprof], env: {ZONE: z, CLUSTER_ID: c}}",
+		args:   []string{"--discovery-selector=a in (b,c)", "--discovery-selector=d=e", "--discovery-selector=f=g,h notin (i,j),!k,l", "--excluded-namespaces=a,b", "--gateway-objects=podDisruptionBudget,networkPolicy", "--gateway-overlay-fields=service.spec.externalIPs,service.spec.ports", "--kube-qps=-1", "--kube-burst=5", "--log-level=warn,pilot:debug", "--log-as-json", "--pprof"},
 		env:    fenced(map[string]string{"ZONE": "z", "CLUSTER_ID": "c"}),
 	},
 }

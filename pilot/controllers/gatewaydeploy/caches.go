@@ -74,7 +74,7 @@ func (c *Controller) keepConfigMap(configMap *corev1.ConfigMap) *corev1.ConfigMa
 		switch {
 		case c.isTemplate(configMap):
 			data[name] = text
-		case slices.ContainsFunc(Kinds, func(k Kind) bool { return k.overlay() == name }):
+		case slices.ContainsFunc(patched, func(k Kind) bool { return k.overlay() == name }):
 			data[name] = strings.Clone(text[:min(len(text), maxOverlay+1)]) // enough to reject it
 		}
 	}

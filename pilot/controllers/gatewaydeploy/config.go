@@ -32,6 +32,8 @@ type Config struct {
 	// OverlayFields lists more fields that the overlays of Gateways may change, such as "deployment.spec.template.spec.volumes". By
 	// default they change no field with which a Pod gets rights, code, files or addresses.
 	OverlayFields []string
+	// Objects lists objects that Gateways get also without an overlay: "podDisruptionBudget" (with two or more replicas) and "networkPolicy".
+	Objects []string
 	// IsMine reports whether a Gateway belongs to this revision. The metadata includes the label
 	// istio.io/rev of the namespace if the Gateway has none. Call Refresh when its results change. If nil,
 	// all Gateways belong to this revision.
@@ -59,5 +61,6 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1123Label(c.Namespace) {
 		errs = append(errs, fmt.Errorf("system namespace %q: %s", c.Namespace, problem))
 	}
-	return errors.Join(append(errs, ValidateFields(c.OverlayFields))...)
+	_, err := ParseKinds(c.Objects)
+	return errors.Join(append(errs, err, ValidateFields(c.OverlayFields))...)
 }

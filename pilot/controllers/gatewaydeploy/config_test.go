@@ -19,8 +19,11 @@ func TestConfig(t *testing.T) {
 	if set.Revision != "a" || set.IsMine(metav1.ObjectMeta{}) {
 		t.Errorf("configured values became %+v", set)
 	}
-	if err := (Config{Namespace: "system"}).Validate(); err != nil {
+	if err := (Config{Namespace: "system", Objects: []string{"podDisruptionBudget", "networkPolicy"}}).Validate(); err != nil {
 		t.Error(err)
+	}
+	if err := (Config{Namespace: "system", Objects: []string{"deployment"}}).Validate(); err == nil || !strings.Contains(err.Error(), `"deployment" is not podDisruptionBudget or networkPolicy`) {
+		t.Errorf("Validate returned %v", err)
 	}
 	client, err := kube.NewClient(&rest.Config{Host: "http://127.0.0.1:1"})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,6 +50,7 @@ type Controller struct {
 
 	problems *reconcile.Problems[key]
 	fields   *fields
+	objects  []Kind
 
 	builtIn  parsed                          // template
 	template func(*corev1.ConfigMap) parsed  // of the ConfigMap with the template
@@ -79,6 +81,10 @@ func New(client kube.Client, config Config) (*Controller, error) {
 	}
 	c.writer = writer
 	c.fields, err = newFields(config.OverlayFields)
+	if err != nil {
+		return nil, err // Validate returns it
+	}
+	c.objects, err = ParseKinds(config.Objects)
 	if err != nil {
 		return nil, err // Validate returns it
 	}
@@ -151,6 +157,8 @@ func (c *Controller) watchChildren(kube kubernetes.Interface) {
 			func(o *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 				return &policyv1.PodDisruptionBudget{ObjectMeta: o.ObjectMeta, Spec: o.Spec}
 			}),
+		Policy: watchChild(c, Policy, reconcile.From(kube.NetworkingV1().NetworkPolicies(""), reconcile.Selector{}),
+			func(o *networkingv1.NetworkPolicy) *networkingv1.NetworkPolicy { return o }),
 	}
 }
 
@@ -301,6 +309,7 @@ func (c *Controller) view(of key, gw *gateway.Gateway) (v View, seen *bool) {
 			return slices.ContainsFunc(c.indexed(byChild, indexed(kind, gw.Namespace, name)), func(by key) bool { return by != of })
 		},
 		Fields:   c.fields,
+		Objects:  c.objects,
 		Revision: c.config.Revision,
 	}
 	v.Template, v.TemplateProblem = c.currentTemplate()

@@ -21,7 +21,7 @@ func defaultFields() (all []string) {
 			all = append(all, prefix+"."+name)
 		}
 	}
-	for _, kind := range Kinds {
+	for _, kind := range patched {
 		add(kind.overlay()+".metadata", "labels")
 		if kind != ServiceAccount { // annotations give it roles of cloud providers
 			add(kind.overlay()+".metadata", "annotations")
@@ -94,12 +94,12 @@ func ValidateFields(paths []string) error {
 func (f *fields) add(path string) (*fields, error) {
 	bare, removable := strings.CutSuffix(path, "?")
 	names := strings.Split(bare, ".")
-	kind := slices.IndexFunc(Kinds, func(k Kind) bool { return k.overlay() == names[0] })
+	kind := slices.IndexFunc(patched, func(k Kind) bool { return k.overlay() == names[0] })
 	if kind < 0 {
 		return nil, fmt.Errorf("field %q does not begin with a key of an overlay, such as deployment", path)
 	}
 	f = f.child(names[0])
-	of := reflect.TypeOf(Kinds[kind].empty()).Elem()
+	of := reflect.TypeOf(patched[kind].empty()).Elem()
 	for _, name := range names[1:] {
 		list := of.Kind() == reflect.Slice
 		switch {

@@ -82,7 +82,7 @@ func TestFields_EveryField(t *testing.T) {
 		{"podDisruptionBudget", policyv1.PodDisruptionBudget{}, ""},
 		{"podDisruptionBudget.spec", policyv1.PodDisruptionBudgetSpec{}, "minAvailable maxUnavailable unhealthyPodEvictionPolicy"},
 	}
-	for _, kind := range Kinds {
+	for _, kind := range patched {
 		allowed := "labels annotations"
 		if kind == ServiceAccount {
 			allowed = "labels"
@@ -98,7 +98,7 @@ func TestFields_EveryField(t *testing.T) {
 	}
 	p := play(t)
 	documents := map[string]any{}
-	for _, kind := range Kinds {
+	for _, kind := range patched {
 		documents[kind.overlay()] = p.plan().document(kind).Object
 	}
 	for _, c := range all {

@@ -3,6 +3,7 @@ package gatewaydeploy
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,13 +37,20 @@ const (
 	Deployment     Kind = "Deployment"
 	Autoscaler     Kind = "HorizontalPodAutoscaler"
 	Budget         Kind = "PodDisruptionBudget"
+	Policy         Kind = "NetworkPolicy"
 )
 
 // Kinds lists all kinds in the order of writing: Pods need their ServiceAccount.
-var Kinds = []Kind{ServiceAccount, Service, Deployment, Autoscaler, Budget}
+var Kinds = []Kind{ServiceAccount, Service, Deployment, Autoscaler, Budget, Policy}
 
-// rendered lists the kinds of the template. The other kinds exist only with an overlay.
-var rendered = Kinds[:3]
+var (
+	// rendered lists the kinds of the template. The other kinds exist only on request.
+	rendered = Kinds[:3]
+	// patched lists the kinds that overlays change. A policy of a user could allow traffic that the policies of an administrator do not.
+	patched = Kinds[:5]
+	// optionalKinds lists the kinds that Config.Objects can request.
+	optionalKinds = []Kind{Budget, Policy}
+)
 
 var versions = map[Kind]schema.GroupVersion{
 	ServiceAccount: corev1.SchemeGroupVersion,
@@ -49,6 +58,7 @@ var versions = map[Kind]schema.GroupVersion{
 	Deployment:     appsv1.SchemeGroupVersion,
 	Autoscaler:     autoscalingv2.SchemeGroupVersion,
 	Budget:         policyv1.SchemeGroupVersion,
+	Policy:         networkingv1.SchemeGroupVersion,
 }
 
 func (k Kind) gvk() schema.GroupVersionKind { return versions[k].WithKind(string(k)) }
@@ -59,8 +69,20 @@ func (k Kind) Resource() schema.GroupVersionResource {
 	return resource
 }
 
-// overlay returns the key of the kind in an overlay, for example "serviceAccount".
+// overlay returns the key of the kind in an overlay and in Config.Objects, for example "serviceAccount".
 func (k Kind) overlay() string { return strings.ToLower(string(k[:1])) + string(k[1:]) }
+
+// ParseKinds returns the kinds of Config.Objects, or an error for a name that it cannot request.
+func ParseKinds(names []string) (kinds []Kind, err error) {
+	for _, name := range names {
+		i := slices.IndexFunc(optionalKinds, func(k Kind) bool { return k.overlay() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is not podDisruptionBudget or networkPolicy", name)
+		}
+		kinds = append(kinds, optionalKinds[i])
+	}
+	return kinds, nil
+}
 
 // empty returns a new object.
 func (k Kind) empty() metav1.Object {

@@ -41,7 +41,7 @@ type patch struct {
 // overlayOf returns the parsed Overlay of a ConfigMap.
 func overlayOf(configMap *corev1.ConfigMap) Overlay {
 	o := Overlay{Source: "ConfigMap " + configMap.Namespace + "/" + configMap.Name, Data: configMap.Data, patches: map[Kind]patch{}}
-	for _, kind := range Kinds {
+	for _, kind := range patched {
 		if o.has(kind) {
 			content, problem := o.parse(kind)
 			o.patches[kind] = patch{content, problem}
@@ -72,8 +72,8 @@ const (
 
 // check returns a problem for unknown keys, which may be misspelled. The other keys are applied.
 func (o Overlay) check() *Problem {
-	keys := make([]string, 0, len(Kinds))
-	for _, kind := range Kinds {
+	keys := make([]string, 0, len(patched))
+	for _, kind := range patched {
 		keys = append(keys, kind.overlay())
 	}
 	var unknown []string
@@ -93,7 +93,7 @@ func (o Overlay) check() *Problem {
 // has reports whether the overlay has the key of a kind.
 func (o Overlay) has(kind Kind) bool {
 	_, ok := o.Data[kind.overlay()]
-	return ok
+	return ok && slices.Contains(patched, kind)
 }
 
 // parse returns the patch of a kind, or the problem of its text.

@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -87,6 +90,8 @@ type View struct {
 	SameLabel []*gateway.Gateway
 	// Shared reports whether another Gateway uses an object.
 	Shared func(kind Kind, name string) bool
+	// Objects lists optional kinds that the Gateway gets also without an overlay.
+	Objects []Kind
 	// Fields has the fields that the overlay of the Gateway may change.
 	Fields *fields
 	// Revision is a value for the template.
@@ -149,6 +154,10 @@ func (v View) steps() ([]Step, *Problem) {
 				return nil, p
 			}
 		}
+		documents[kind] = document
+		if !v.wanted(kind, called, documents, overlays) {
+			continue
+		}
 		step := v.step(kind, called, document, documents[Autoscaler] != nil)
 		if kind == Deployment && slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == ServiceAccount && s.Problem != nil }) {
 			step.Action = Leave // its Pods would run as the account of another owner
@@ -200,7 +209,7 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 		documents[kind] = document
 	}
 	for _, kind := range Kinds {
-		requested := slices.ContainsFunc(overlays, func(o Overlay) bool { return o.has(kind) })
+		requested := has(overlays, kind) || slices.Contains(v.Objects, kind)
 		switch {
 		case slices.Contains(rendered, kind):
 			if documents[kind] == nil {
@@ -214,6 +223,67 @@ func (v View) documents(called names, overlays []Overlay) (map[Kind]map[string]a
 		}
 	}
 	return documents, nil
+}
+
+func has(overlays []Overlay, kind Kind) bool {
+	return slices.ContainsFunc(overlays, func(o Overlay) bool { return o.has(kind) })
+}
+
+// wanted completes the document of an optional kind that no overlay specifies, and reports whether the Gateway gets it. documents has the
+// kinds before it with their overlays.
+func (v View) wanted(kind Kind, called names, documents map[Kind]map[string]any, overlays []Overlay) bool {
+	spec, _, _ := unstructured.NestedMap(documents[kind], "spec")
+	switch {
+	case kind == Budget && !has(overlays, kind):
+		spec["maxUnavailable"] = int64(1)
+		spec["unhealthyPodEvictionPolicy"] = string(policyv1.AlwaysAllow)
+		if v.replicas(called, documents) < 2 {
+			return false
+		}
+	case kind == Policy:
+		spec["podSelector"] = spec["selector"]
+		delete(spec, "selector")
+		spec["policyTypes"] = []any{string(networkingv1.PolicyTypeIngress)}
+		spec["ingress"] = []any{map[string]any{"ports": openPorts(documents[Service])}}
+	default:
+		return true
+	}
+	documents[kind]["spec"] = spec
+	return true
+}
+
+// replicas returns the number of replicas that a Gateway has, at most with an autoscaler.
+func (v View) replicas(called names, documents map[Kind]map[string]any) int64 {
+	if autoscaler := documents[Autoscaler]; autoscaler != nil {
+		most, _, _ := unstructured.NestedInt64(autoscaler, "spec", "maxReplicas")
+		return most
+	}
+	if set, found, _ := unstructured.NestedInt64(documents[Deployment], "spec", "replicas"); found {
+		return set
+	}
+	if present, ok := v.Existing(Deployment, called.workload).(*appsv1.Deployment); ok && present.Spec.Replicas != nil {
+		return int64(*present.Spec.Replicas)
+	}
+	return 1
+}
+
+// openPorts returns the ports of Pods to which a Service sends, and the ports of Istio's proxies with metrics.
+func openPorts(service map[string]any) []any {
+	var open []any
+	ports, _, _ := unstructured.NestedSlice(service, "spec", "ports")
+	for _, port := range append(ports, map[string]any{"port": int64(15020)}, map[string]any{"port": int64(15090)}) {
+		of, _ := port.(map[string]any)
+		one := map[string]any{"protocol": string(corev1.ProtocolTCP), "port": of["port"]}
+		for from, to := range map[string]string{"targetPort": "port", "protocol": "protocol"} {
+			if of[from] != nil {
+				one[to] = of[from]
+			}
+		}
+		if !slices.ContainsFunc(open, func(o any) bool { return reflect.DeepEqual(o, one) }) {
+			open = append(open, one)
+		}
+	}
+	return open
 }
 
 // admit checks the n-th document of the template, and adds the identity of the Gateway.
@@ -236,7 +306,7 @@ func (v View) admit(kind Kind, n int, document map[string]any, called names) err
 	return nil
 }
 
-// optional returns the object of a kind that only overlays request.
+// optional returns the object of a kind that the template does not have.
 func optional(kind Kind, values Values) map[string]any {
 	spec := map[string]any{"selector": map[string]any{"matchLabels": anyMap(values.Selector)}}
 	if kind == Autoscaler {

@@ -368,3 +368,69 @@ func TestDecide_KeepsServiceType(t *testing.T) {
 		t.Errorf("with an overlay its type is %q", kind)
 	}
 }
+
+// Config.Objects requests optional objects: a budget while the Gateway can have two Pods, and a policy for the ports of its Pods.
+func TestDecide_Objects(t *testing.T) {
+	const usual = "create create create create"
+	overlay := func(data map[string]string) func(*played) {
+		return func(p *played) { p.Defaults = &corev1.ConfigMap{Data: data} }
+	}
+	const one = `{"maxUnavailable":1,"selector":{"matchLabels":{"gateway.networking.k8s.io/gateway-name":"web"}},"unhealthyPodEvictionPolicy":"AlwaysAllow"}`
+	for name, c := range map[string]struct {
+		change  func(*played)
+		actions string
+		budget  string
+	}{
+		"one replica":  {func(*played) {}, usual, ""},
+		"two replicas": {overlay(map[string]string{"deployment": "spec: {replicas: 2}"}), usual + " create", one},
+		"scaled with kubectl": {func(p *played) {
+			document := p.plan().document(Deployment).Object
+			p.put(Deployment, write{reconcile.GatewayController, false, document}, write{"kubectl", false, edited(document, int64(3), "spec", "replicas")})
+		}, "create create leave create create", one},
+		"autoscaler":                {overlay(map[string]string{"horizontalPodAutoscaler": "spec: {maxReplicas: 2}"}), usual + " create create", one},
+		"autoscaler of one replica": {overlay(map[string]string{"horizontalPodAutoscaler": "spec: {maxReplicas: 1}", "deployment": "spec: {replicas: 2}"}), usual + " create", ""},
+		"overlay of one replica": {
+			overlay(map[string]string{"podDisruptionBudget": "spec: {minAvailable: 1}"}), usual + " create",
+			`{"minAvailable":1,"selector":{"matchLabels":{"gateway.networking.k8s.io/gateway-name":"web"}}}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, func(gw *gateway.Gateway) {
+				gw.Spec.Listeners = append(gw.Spec.Listeners, gateway.Listener{Name: "dns", Port: 53, Protocol: gateway.UDPProtocolType}, gateway.Listener{Name: "metrics", Port: 15090, Protocol: gateway.TCPProtocolType})
+			})
+			p.Objects = []Kind{Budget, Policy}
+			c.change(p)
+			plan := p.plan()
+			if plan.actions() != c.actions || plan.Problem != nil {
+				t.Fatalf("%s, %v", plan.actions(), plan.Problem)
+			}
+			want := map[Kind]string{Policy: `{"ingress":[{"ports":[{"port":15021,"protocol":"TCP"},{"port":8080,"protocol":"TCP"},{"port":53,"protocol":"UDP"},{"port":15090,"protocol":"TCP"},{"port":15020,"protocol":"TCP"}]}],` +
+				`"podSelector":{"matchLabels":{"gateway.networking.k8s.io/gateway-name":"web"}},"policyTypes":["Ingress"]}`}
+			if c.budget != "" {
+				want[Budget] = c.budget
+			}
+			for kind, spec := range want {
+				if got, _ := toJSON(plan.document(kind).Object["spec"]); got != spec {
+					t.Errorf("%s: %s, want %s", kind, got, spec)
+				}
+			}
+			p.settle()
+			if now := p.plan(); strings.Trim(now.actions(), "leave ") != "" {
+				t.Errorf("after the creates: %s", now.actions())
+			}
+			p.Objects = nil
+			if now := p.plan(); !strings.HasSuffix(now.actions(), "delete") {
+				t.Errorf("without the objects: %s", now.actions())
+			}
+		})
+	}
+}
+
+// The overlay of a user cannot request a policy, which could allow traffic that the policies of an administrator do not.
+func TestDecide_NoPolicyByOverlay(t *testing.T) {
+	p := play(t)
+	p.Defaults = &corev1.ConfigMap{Data: map[string]string{"networkPolicy": "spec: {}"}}
+	if plan := p.plan(); plan.actions() != "create create create" || plan.Problem == nil || plan.Problem.Reason != ReasonUnknownParameter {
+		t.Errorf("%s, %v", plan.actions(), plan.Problem)
+	}
+}

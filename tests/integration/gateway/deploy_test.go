@@ -136,9 +136,10 @@ func TestApply_OfDeletedObject(t *testing.T) {
 	}
 }
 
-// Istio's autoscaler and budget are implemented. An unknown key is an Event and a condition.
+// Istio's autoscaler and budget are implemented, and a NetworkPolicy by the setting of the server. An unknown key is an Event and a condition.
 func TestParameters_OfIstio(t *testing.T) {
 	p := newPlane(t)
+	p.config.GatewayObjects = []string{"networkPolicy"}
 	p.serve("a", p.identity("a"))
 	p.configMap("defaults", map[string]string{gatewaydeploy.ClassDefaultsLabel: "istio"}, map[string]string{"podDisruptionBudget": "spec: {minAvailable: 1}"})
 	p.configMap("sized", nil, map[string]string{

@@ -122,6 +122,9 @@ stops to set the number, the API server resets it to 1. So it is empty only if n
 {{- with .Values.excludedNamespaces }}
 - --excluded-namespaces={{ join "," . }}
 {{- end }}
+{{- with .Values.gatewayAPI.objects }}
+- {{ printf "--gateway-objects=%s" (join "," .) | quote }}
+{{- end }}
 {{- with .Values.gatewayAPI.overlayFields }}
 - {{ printf "--gateway-overlay-fields=%s" (join "," .) | quote }}
 {{- end }}
