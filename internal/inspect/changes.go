@@ -31,6 +31,12 @@ func Changes(before, after *Election) (changes []string) {
 	if a.Unfit != b.Unfit && b.Unfit {
 		add("%s became unfit", b.Holder)
 	}
+	switch same := a.State == Leads && b.State == Leads && a.Holder == b.Holder; {
+	case b.Uncoordinated != "" && a.Uncoordinated == "":
+		add("the election runs as without a coordinator: %s", b.Uncoordinated)
+	case same && b.Uncoordinated == "" && a.Uncoordinated != "":
+		add("a coordinator chooses the leader again")
+	}
 	if b.Preferred != "" && b.Preferred != a.Preferred {
 		add("coordinator requested a change to %s", b.Preferred)
 	}

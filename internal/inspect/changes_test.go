@@ -37,6 +37,8 @@ func TestChanges(t *testing.T) {
 		"renewed":                {holds, of(strings.Replace(stable, "03:05:05", "03:05:06", 1)), ""},
 		"settled":                {holds, leads, "a leads"},
 		"unfit":                  {leads, unfit, "a became unfit"},
+		"no coordinator":         {coordinated("a", 3, markerKey, handsOver), coordinated("a", 3, markerKey, handsOver+" uncoordinated"), "the election runs as without a coordinator: no coordinator named a leader for three lease durations"},
+		"coordinator again":      {coordinated("a", 3, markerKey, handsOver+" uncoordinated"), coordinated("a", 3, markerKey, handsOver), "a coordinator chooses the leader again"},
 		"still unfit":            {unfit, unfit, ""},
 		"fit again":              {unfit, leads, ""},
 		"released":               {leads, free, "a released the lock"},

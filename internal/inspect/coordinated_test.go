@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -63,6 +64,10 @@ func TestElections_Uncoordinated(t *testing.T) {
 		if o := e.If(d, true); o.Move != HandOver || o.Leader != "b" {
 			t.Errorf("%s: %+v", name, o)
 		}
+	}
+	alone := Elections([]Lock{lease(t, "e", "a.e", "incumbent.dev/strategy", defaultRevision, "incumbent.dev/leader", "v1 a.e 3 handover uncoordinated")}, nil, k8sleaderelection.DefaultRevision{})[0]
+	if alone.Coordinated() || alone.Uncoordinated != leaderelection.NoCoordinator || alone.Holder != "a" {
+		t.Errorf("the marker: %+v", alone)
 	}
 	candidates[0].Uncoordinated = ""
 	candidates[1].Late = true

@@ -11,6 +11,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
@@ -310,6 +311,9 @@ func Of(l Lock) Election {
 			*text = oneLine(*text)
 		}
 		e.Hold = &h
+	}
+	if snap.Acting() && marker.Uncoordinated {
+		e.Uncoordinated = leaderelection.NoCoordinator
 	}
 	if e.Strategy != "" {
 		e = e.pods()

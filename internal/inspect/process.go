@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,7 +28,7 @@ type Process struct {
 func FromStatus(s leaderelection.Status, now time.Time) Election {
 	e := observed(s)
 	e.Ranked = s.Ranked
-	e.Uncoordinated = s.Uncoordinated
+	e.Uncoordinated = cmp.Or(s.Uncoordinated, e.Uncoordinated)
 	e.Process = &Process{Status: s}
 	if s.ValidFor > 0 {
 		e.Process.ValidUntil = now.Add(s.ValidFor)

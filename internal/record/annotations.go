@@ -54,6 +54,8 @@ type Marker struct {
 	Handover bool
 	// Unfit: any fit candidate should replace this leader.
 	Unfit bool
+	// Uncoordinated: this leader of a coordinated election acts as without a coordinator, until a coordinator writes.
+	Uncoordinated bool
 }
 
 // Matches reports whether the marker belongs to the holder and term of the record.
@@ -78,9 +80,10 @@ type WitnessRelease struct {
 
 // Format of the marker and of the release of a witness.
 const (
-	version        = "v1"
-	markerHandover = "handover"
-	markerUnfit    = "unfit"
+	version             = "v1"
+	markerHandover      = "handover"
+	markerUnfit         = "unfit"
+	markerUncoordinated = "uncoordinated"
 )
 
 // Decode sets the annotations of a snapshot that has its Record and Strategy. An invalid annotation counts as absent.
@@ -170,6 +173,8 @@ func parseMarker(s string) Marker {
 			m.Handover = true
 		case markerUnfit:
 			m.Unfit = true
+		case markerUncoordinated:
+			m.Uncoordinated = true
 		default:
 			return Marker{}
 		}
@@ -188,6 +193,9 @@ func (m Marker) Encode() string {
 	}
 	if m.Unfit {
 		s += " " + markerUnfit
+	}
+	if m.Uncoordinated {
+		s += " " + markerUncoordinated
 	}
 	return s
 }

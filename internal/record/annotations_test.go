@@ -15,6 +15,7 @@ func TestMarker(t *testing.T) {
 		"v1 a 3 handover":       {Identity: "a", Transitions: 3, Handover: true},
 		"v1 a 3 unfit":          {Identity: "a", Transitions: 3, Unfit: true},
 		"v1 a 3 handover unfit": {Identity: "a", Transitions: 3, Handover: true, Unfit: true},
+		"v1 a 3 uncoordinated":  {Identity: "a", Transitions: 3, Uncoordinated: true},
 		"":                      {}, "v1": {}, "v1 a": {}, "v2 a 3": {}, "v1  3": {}, "v1 a x": {}, "v1 a 3 later": {}, "v1 a 3 ": {},
 	} {
 		got := parseMarker(s)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
 
 var (
@@ -126,8 +127,11 @@ func (l *LeaderElection) setUncoordinated(set func()) {
 	}
 }
 
+// NoCoordinator is the value of Status.Uncoordinated if no coordinator acted.
+const NoCoordinator = "no coordinator named a leader for three lease durations"
+
 // uncoordinated returns why no coordinator chooses the leader of a coordinated election. It is empty if one does.
-func (l *LeaderElection) uncoordinated() string {
+func (l *LeaderElection) uncoordinated(now k8sleaderelection.Status) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -136,6 +140,8 @@ func (l *LeaderElection) uncoordinated() string {
 		return "the API server does not serve LeaseCandidates"
 	case l.absent:
 		return "the coordinator is absent"
+	case now.NoCoordinator:
+		return NoCoordinator
 	}
 	return ""
 }

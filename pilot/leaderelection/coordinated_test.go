@@ -115,6 +115,22 @@ func TestCoordinatedElection_Unserved(t *testing.T) {
 		if s := b.Status(); b.IsLeader() || s.Uncoordinated != "" {
 			t.Errorf("served, no coordinator: %+v", s)
 		}
+		c, stopC := run("c")
+		time.Sleep(time.Minute)
+		alone := 0
+		for _, l := range []*LeaderElection{b, c} {
+			if s := l.Status(); s.Uncoordinated == NoCoordinator && s.Holder != "" {
+				alone++
+			}
+		}
+		if alone != 2 || b.IsLeader() == c.IsLeader() {
+			t.Errorf("no coordinator for three leases: %+v, %+v", b.Status(), c.Status())
+		}
+		stopC()
+		time.Sleep(time.Second)
+		if !b.IsLeader() {
+			t.Errorf("released: %+v", b.Status())
+		}
 		b.SetCoordinatorAbsent(true)
 		time.Sleep(time.Second)
 		if s := b.Status(); !b.IsLeader() || s.Uncoordinated != "the coordinator is absent" {

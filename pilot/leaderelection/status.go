@@ -45,15 +45,15 @@ func (l *LeaderElection) Status() Status {
 		Identity: l.cfg.holder(), Key: l.cfg.key(), Validity: l.cfg.RenewDeadline,
 		Ranked: !l.cfg.PerRevision, Running: l.running.Load(), Warm: l.warmed.Load(), Waiting: l.predecessor.waiting.Load(),
 	}
-	if l.cfg.Coordination != nil {
-		s.Strategy = l.cfg.Coordination.Strategy
-		s.Uncoordinated = l.uncoordinated()
-	}
 	if l.cfg.Disabled {
 		s.Phase = Disabled
 		s.Leading = l.IsLeader()
 	} else {
 		s.Status = l.electorStatus()
+	}
+	if l.cfg.Coordination != nil {
+		s.Strategy = l.cfg.Coordination.Strategy
+		s.Uncoordinated = l.uncoordinated(s.Status)
 	}
 	return s
 }

@@ -8,7 +8,7 @@ import (
 func (r *reporter) coordination(c *change) {
 	before := &c.before.Snap
 	after := &c.after.Snap
-	if r.core.Coordinated && (after.ByCoordinator() || after.Preferred != "" || c.before.Absent && !c.after.Absent) {
+	if r.core.Coordinated && (c.before.CoordinatorWrote(*after) || c.before.Absent && !c.after.Absent || c.before.Alone && !c.after.Alone) {
 		r.resolved(topicCoordinator, "coordinator chooses the leader again")
 	}
 	switch {

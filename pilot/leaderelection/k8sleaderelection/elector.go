@@ -254,6 +254,8 @@ type Status struct {
 	Unfit bool `json:"unfit,omitempty"`
 	// BackingOff is set while this process does not campaign after a step-down.
 	BackingOff bool `json:"backingOff,omitempty"`
+	// NoCoordinator is set if a Coordinated election runs as without a coordinator.
+	NoCoordinator bool `json:"-"`
 	// Rejected is why the API server rejected the last write of this process as holder, for example a missing permission. It is
 	// empty after a successful write, and while SetBarred bars this process.
 	Rejected string `json:"rejected,omitempty"`

@@ -304,7 +304,7 @@ func (l *loop) publish(c *change) {
 	v := view{
 		status: Status{
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: s.Term, Known: s.Known != core.Unread,
-			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
+			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
 		},
 		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
 	}

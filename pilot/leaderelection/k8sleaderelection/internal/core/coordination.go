@@ -20,7 +20,10 @@ const preferenceTime = 5 * time.Second
 
 // Coordination has what this candidate knows of the coordinator.
 type Coordination struct {
-	Absent bool // the coordinator is absent
+	Absent bool // the process reported that the coordinator is absent
+	// Alone: this candidate acquired the lock after no coordinator had acted for three leases, or the leader recorded that in its
+	// marker. It lasts until a coordinator writes.
+	Alone bool
 	// CoordinatorSeen: a coordinator has named a holder. Without that, a strategy may be the work of a stranger.
 	CoordinatorSeen bool
 	GiveWay         bool // a coordinator has begun to prefer another candidate in this term
@@ -32,13 +35,26 @@ func (c Config) observeCoordination(s *State, v sighting) Coordination {
 	if v.Preferred != s.Snap.Preferred {
 		o.GiveWay = v.Held() && v.Record.Holder == c.Self && s.Own.wrote(v.Snapshot)
 	}
+	switch {
+	case s.CoordinatorWrote(v.Snapshot):
+		o.Alone = false
+	case v.Acting() && v.Annotations.Marker.Uncoordinated && !s.Own.wrote(v.Snapshot):
+		o.Alone = true
+	case v.Addressed() && v.Annotations.Request.Refused == refusedByRank:
+		o.Alone = false // the leader has seen a coordinator
+	}
 	o.CoordinatorSeen = o.CoordinatorSeen || v.ByCoordinator()
 	return o
 }
 
+// CoordinatorWrote reports whether next, which follows s, has a nomination, a new preference, or the strategy that the lock did not have.
+func (s *Sight) CoordinatorWrote(next Snapshot) bool {
+	return next.ByCoordinator() || next.Preferred != "" && next.Preferred != s.Snap.Preferred || next.Strategy && !s.Snap.Strategy && s.Known != Unread
+}
+
 // followsCoordinator reports whether strategy and preference count. Strangers can write both.
 func (c Config) followsCoordinator(s *State) bool {
-	return s.Snap.Strategy && !s.Absent && (c.Coordinated || s.CoordinatorSeen)
+	return s.Snap.Strategy && !s.Absent && !s.Alone && (c.Coordinated || s.CoordinatorSeen)
 }
 
 // prefersOther reports whether the holder has to step down for the candidate that a coordinator prefers. A
@@ -56,7 +72,7 @@ func (c Config) unprefers(s *State, now Instant) bool {
 // uncoordinatedTime returns when a candidate in a coordinated election may act as without a coordinator,
 // because the coordinator is absent or does not act.
 func (c Config) uncoordinatedTime(s *State) Instant {
-	if !c.Coordinated || s.Absent {
+	if !c.Coordinated || c.alone(s) {
 		return 0
 	}
 	needed := s.Since.Record
@@ -66,8 +82,16 @@ func (c Config) uncoordinatedTime(s *State) Instant {
 	return needed.After(coordinatorLeases * c.Lease)
 }
 
-// Uncoordinated reports whether a candidate in a coordinated election acts as without a coordinator now. For a
-// leader, only a Coordinator input counts.
+// ranks reports whether a leader fulfills requests by rank. If it has never seen a coordinator, for example because it has restarted,
+// the challenger knows better.
+func (c Config) ranks(s *State, now Instant) bool {
+	return !s.CoordinatorSeen || now >= c.uncoordinatedTime(s)
+}
+
+// alone reports whether a leader acts as without a coordinator.
+func (c Config) alone(s *State) bool { return c.Coordinated && (s.Absent || s.Alone) }
+
+// Uncoordinated reports whether a candidate in a coordinated election acts as without a coordinator now.
 func (c Config) Uncoordinated(s *State, now Instant) bool {
 	return c.Coordinated && s.Known != Unread && now >= c.uncoordinatedTime(s)
 }

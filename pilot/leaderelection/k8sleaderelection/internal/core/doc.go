@@ -44,6 +44,7 @@
 //	leader (other term) leader       the next acquisition        settles a lease
 //	leader (own term)   leader       a record with its lease     a next process reclaims only after a term that acted
 //	leader (unfit)      leader       requests to the leader      the leader corrects it and judges by itself
+//	leader (uncoordinated)  leader   the default revision        the challenger requests by rank; a leader that has seen a coordinator refuses
 //	handover-request    challenger   the addressed term          ends one term; refused for 10 s to 5 min after a failed nominee
 //	step-down           operator     the addressed term          its cool-down ends after the lock was free for a lease
 //	nominated           leader       its record, until a change  a RetryPeriod
@@ -51,7 +52,8 @@
 //	strategy            coordinator  a known coordinator         a RetryPeriod of a free lock
 //	preferred-holder    coordinator  the term in which it begins ends one term, or delays a free lock by a lease; removed after 5 s
 //
-// In a coordinated election, candidates wait three leases for a coordinator that does not act.
+// In a coordinated election, candidates wait three leases for a coordinator that does not act. Then the election runs by rank until a
+// coordinator writes: see Coordination.Alone.
 //
 // The simulation checks these invariants at each step:
 //

@@ -205,7 +205,7 @@ func (c Config) judge(s *State, now Instant) (accept bool, refuse string, again 
 		return false, refusedFailed, now
 	case now < s.holdEnds():
 		return false, refusedHeld, now
-	case now < c.uncoordinatedTime(s):
+	case !c.ranks(s, now):
 		return false, refusedByRank, now
 	case now < patienceEnds:
 		return false, "", patienceEnds
@@ -223,7 +223,7 @@ func (c Config) grants(s *State, now Instant) bool {
 	case s.Failed.include(r.Identity, now):
 		return false
 	}
-	return s.Unfit || c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= max(s.holdEnds(), c.uncoordinatedTime(s))
+	return s.Unfit || c.Ranked && Outranks(r.Key, c.Key, s.Default) && now >= s.holdEnds() && c.ranks(s, now)
 }
 
 // handsOver reports whether this candidate can judge a request: its watcher has synced, or there are no ranks.

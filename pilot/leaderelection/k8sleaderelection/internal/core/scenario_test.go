@@ -298,11 +298,11 @@ func (s *scenario) snapshot(words []string) (Snapshot, error) {
 	return snap, nil
 }
 
-// marker parses "b/3" or "b/3+handover+unfit".
+// marker parses "b/3" or "b/3+handover+unfit+uncoordinated".
 func marker(text string) (m Marker, err error) {
 	words := strings.Split(text, "+")
 	m.Identity, m.Transitions, err = who(words[0])
-	m.Handover, m.Unfit = slices.Contains(words, "handover"), slices.Contains(words, "unfit")
+	m.Handover, m.Unfit, m.Uncoordinated = slices.Contains(words, "handover"), slices.Contains(words, "unfit"), slices.Contains(words, "uncoordinated")
 	return m, err
 }
 
@@ -403,7 +403,7 @@ func call(a Action) string {
 func annotations(n Annotations) string {
 	text := ""
 	if m := n.Marker; m.Identity != "" {
-		text += fmt.Sprintf(" marker=%s/%d%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit))
+		text += fmt.Sprintf(" marker=%s/%d%s%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit), word("+uncoordinated", m.Uncoordinated))
 	}
 	if r := n.Request; r != (Request{}) {
 		text += fmt.Sprintf(" request=%s:%s:%s/%d%s%s%s+%ds", r.Identity, r.Key, r.Holder, r.Transitions,

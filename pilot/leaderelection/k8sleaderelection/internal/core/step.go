@@ -45,6 +45,7 @@ func (c Config) absorb(s State, in Input) State {
 		s.Barred = in.Barred
 	case Coordinator:
 		s.Absent = in.Absent
+		s.Alone = s.Alone && in.Absent
 	}
 	return s
 }
@@ -176,6 +177,7 @@ func (c Config) sent(s State, a Action, now ClockReading) State {
 	case SendRequest:
 		s.Handover = c.requestSent(s.Handover, now.Mono)
 	case Acquire:
+		s.Alone = c.Uncoordinated(&s, now.Mono)
 		s.Own = s.Own.sent(a.Record.Renewed, ClockReading{})
 		s.Claim = c.claimed(s, now.Mono)
 	case Renew:

@@ -383,7 +383,7 @@ func (c Config) renewAt(s *State) Instant {
 		return min(due, s.Earlier.SettleAt)
 	case s.Phase == Leading && s.Known == StaleGap:
 		return min(due, s.Own.Renewed.After(c.Validity/gapShare))
-	case s.Phase == Leading && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit):
+	case s.Phase == Leading && (m.Handover != c.handsOver(s) || m.Unfit != s.Unfit || m.Uncoordinated != c.alone(s)):
 		return min(due, s.Own.Renewed.After(c.Retry/markerShare))
 	}
 	return due
@@ -413,7 +413,7 @@ func (c Config) annotations(s *State, record Record, now ClockReading, act bool)
 	annotations := Annotations{Hold: s.activeHold(record, now.Mono)}
 	switch m := s.Snap.Annotations.Marker; {
 	case act:
-		annotations.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit}
+		annotations.Marker = Marker{Identity: c.Self, Transitions: record.Transitions, Handover: c.handsOver(s), Unfit: s.Unfit, Uncoordinated: c.Uncoordinated(s, now.Mono)}
 		if s.Phase != Following && s.Snap.Addressed() {
 			annotations.Request = s.Snap.Annotations.Request
 		}

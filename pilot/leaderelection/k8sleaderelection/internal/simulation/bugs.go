@@ -267,6 +267,9 @@ var coordinatedBugs = []Bug{
 		x.in.Snap.Annotations.Hold = core.Hold{}
 	})},
 	{"preference-without-coordinator", "annotations", StepDown, before(func(x *decision) { x.s.CoordinatorSeen = true })},
+	{"waits-for-removed-coordinator", "coordinator-removed", Prompt, before(func(x *decision) {
+		x.s.Alone = x.s.Alone && x.s.Snap.Record.Holder == x.c.Self
+	})},
 	{"waits-for-absent-coordinator", "coordinator-gone", Prompt, beforeIf(func(x *decision) bool {
 		return x.s.Phase == core.Following && !isNominated(x.s.Snap) && x.s.Snap.Record.Holder != x.c.Self
 	}, func(x *decision) {

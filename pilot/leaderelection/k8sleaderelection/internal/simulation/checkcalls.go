@@ -203,9 +203,12 @@ func (w *world) checkSettled() {
 	if leader == nil {
 		return
 	}
-	if w.mode.Coordinated {
+	if len(w.coordinators) > 0 {
 		w.checkWish(leader)
 		return
+	}
+	if w.mode.Removed && !leader.p.seen.alone {
+		return // it restarted before it wrote its marker, so no process can read from the lock that there is no coordinator
 	}
 	for _, n := range w.nodes {
 		if w.mode.External && !n.idle() && n.key > leader.key {

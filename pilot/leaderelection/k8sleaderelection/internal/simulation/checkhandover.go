@@ -42,7 +42,7 @@ func (c *checks) write(p *process, call *call) {
 func (c *checks) checkRequest(p *process, call *call) {
 	w, s, now, r := c.w, p.seen.snap, p.now().Mono, call.annotations.Request
 	m := s.Annotations.Marker
-	if p.cfg.Coordinated && !p.seen.absent {
+	if p.cfg.Coordinated && !p.seen.uncoordinated() {
 		w.violate(Coordination, "%v sends a request to %s instead of waiting for the coordinator", p, shown(s))
 	}
 	if !names(m, s.Record) || !m.Handover || s.Record.Holder == p.id {
@@ -92,7 +92,7 @@ func (c *checks) checkAcceptance(p *process, call *call) {
 // checkHandover checks rule 3.
 func (c *checks) checkHandover(p *process, call *call) {
 	w, r := c.w, p.seen.snap.Annotations.Request
-	if preferred := p.seen.snap.Preferred; p.cfg.Coordinated && !p.seen.absent && preferred != "" && preferred != p.id && !p.seen.paused(p.now().Mono) && !p.promised() {
+	if preferred := p.seen.snap.Preferred; p.cfg.Coordinated && !p.seen.uncoordinated() && preferred != "" && preferred != p.id && !p.seen.paused(p.now().Mono) && !p.promised() {
 		r = core.Request{Identity: preferred}
 	} else if !p.seen.pending(p.now().Mono) || r.Identity == "" {
 		w.violate(Handover, "%v hands over without a request in %s", p, shown(p.seen.snap))
@@ -108,7 +108,7 @@ func (c *checks) checkHandover(p *process, call *call) {
 func (p *process) promised() bool {
 	r := p.seen.snap.Annotations.Request
 	return p.seen.pending(p.now().Mono) && r.Identity != "" && (r.Accepted || r.Reason == record.ForOperator || p.seen.unfit ||
-		p.seen.absent && core.Outranks(r.Key, p.key, p.seen.defaultRevision) && !p.n.refuses(r.Identity))
+		(p.seen.uncoordinated() || !p.seen.named) && core.Outranks(r.Key, p.key, p.seen.defaultRevision) && !p.n.refuses(r.Identity))
 }
 
 // checkAcquire checks rules 4, 6, 8 and 9.
@@ -134,7 +134,7 @@ func (c *checks) checkAcquire(p *process, call *call) {
 		if h := s.Annotations.Hold; !p.cfg.Coordinated && !p.seen.asked && h.Holder != p.id && names(call.annotations.Marker, call.record) {
 			w.violate(Handover, "%v acquires a lock that it did not request", p)
 		}
-	case !p.cfg.Coordinated && p.seen.named && !p.seen.absent && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
+	case !p.cfg.Coordinated && p.seen.named && !p.seen.uncoordinated() && holder == "" && s.Exists && s.Strategy && s.Preferred != "" && s.Preferred != p.id && seen < p.cfg.Lease:
 		w.violate(Coordination, "%v acquires a free lock that a coordinator promised to %q, %v after the write", p, s.Preferred, seen)
 	case holder == p.id && p.seen.duplicate && seen < p.cfg.Lease:
 		w.violate(NoFlapping, "%v acquires the lock of a process with its name %v after its write", p, seen)
@@ -154,7 +154,10 @@ func (c *checks) checkNamed(p *process, holder string, seen time.Duration) {
 	if holder != "" {
 		need += p.waitsFor(p.seen.snap)
 	}
-	if holder != p.id && seen < need && !p.seen.absent {
+	if seen >= need {
+		p.seen.alone = true
+	}
+	if holder != p.id && !p.seen.uncoordinated() {
 		c.w.violate(Coordination, "%v acquires a lock of %q without being named, %v after the write", p, holder, seen)
 	}
 }

@@ -34,7 +34,7 @@ type coordinator struct {
 }
 
 func (w *world) addCoordinators() {
-	if !w.mode.Coordinated {
+	if !w.mode.Coordinated || w.mode.Removed {
 		return
 	}
 	for i := range 1 + w.rng.IntN(2) {
@@ -57,7 +57,11 @@ func (w *world) silence() {
 	}
 	if w.rng.IntN(2) == 0 {
 		w.absent(true)
-		w.after(d, func() { w.absent(false) })
+		w.after(d, func() {
+			if w.faulty() { // see beginCalm
+				w.absent(false)
+			}
+		})
 	}
 }
 

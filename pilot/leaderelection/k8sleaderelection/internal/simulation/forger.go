@@ -26,7 +26,7 @@ func (w *world) forge() {
 	}
 	kinds := []func(){
 		func() {
-			a.Marker = core.Marker{Identity: holder, Transitions: transitions, Handover: w.chance(0.7), Unfit: w.chance(0.3)}
+			a.Marker = core.Marker{Identity: holder, Transitions: transitions, Handover: w.chance(0.7), Unfit: w.chance(0.3), Uncoordinated: w.mode.Coordinated && w.chance(0.3)}
 			if holder == "" { // no marker, as package record decodes it
 				a.Marker = core.Marker{}
 			}

@@ -53,6 +53,7 @@ type Mode struct {
 	Coordinated   bool
 	Wishes        int     // changes of the preferred candidate
 	Silences      int     // times without a coordinator
+	Removed       bool    // there is no coordinator
 	WrongClock    float64 // a coordinator treats a live holder as expired
 	Uncoordinated float64 // the processes of a node are not coordinated
 
@@ -104,7 +105,8 @@ var Modes = []Mode{
 	{Name: "lagging", Ranked: true, Flips: 3, Lag: 0.5, Remote: 0.2},
 	{Name: "client-go", Peers: 0.5, ClientGo: true, Convert: 0.3, Stops: 6, Pauses: 3, Outages: 2, Cuts: 2, Net: 0.06, Late: 0.08, Forbidden: 0.15, LateStart: 0.3},
 	{Name: "coordinated", Coordinated: true, Ranked: true, Flips: 4, Wishes: 4, Stops: 6, Labels: 2, LateStart: 0.2},
-	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 2, Stops: 4},
+	{Name: "coordinator-gone", Coordinated: true, Ranked: true, Silences: 2, Flips: 3, Stops: 4},
+	{Name: "coordinator-removed", Coordinated: true, Removed: true, Ranked: true, Flips: 4, Stops: 4, Labels: 2},
 	{
 		Name: "coordinated-bad", Coordinated: true, Ranked: true, WrongClock: 0.5, Silences: 2, Flips: 3, Wishes: 5, Stops: 5, Labels: 2, Unfits: 3, Orders: 3,
 		Pauses: 3, Outages: 2, Cuts: 3, Net: 0.06, Lag: 0.1, Forbidden: 0.15, Fail: 0.1, LateStart: 0.2,
@@ -150,7 +152,7 @@ func (m Mode) mild() bool {
 
 // uncoordinatedTime returns the additional time without a leader while no coordinator acts.
 func (m Mode) uncoordinatedTime(t timing) time.Duration {
-	if m.Silences == 0 {
+	if m.Silences == 0 && !m.Removed {
 		return 0
 	}
 	return 4 * t.lease * 105 / 100

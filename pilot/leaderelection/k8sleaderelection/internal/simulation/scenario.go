@@ -77,7 +77,7 @@ func (s *scenario) lock(snap core.Snapshot) string {
 		text += fmt.Sprintf(" nominated=%s/%d%s", n.Nominated.Identity, n.Nominated.Transitions, word(" renewed", r.Renewed != r.Acquired))
 	}
 	if m := n.Marker; m.Identity != "" {
-		text += fmt.Sprintf(" marker=%s/%d%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit))
+		text += fmt.Sprintf(" marker=%s/%d%s%s%s", m.Identity, m.Transitions, word("+handover", m.Handover), word("+unfit", m.Unfit), word("+uncoordinated", m.Uncoordinated))
 	}
 	if q := n.Request; q != (core.Request{}) {
 		text += fmt.Sprintf(" request=%s:%s:%s/%d%s%s%s+%ds+hold=%ds", q.Identity, q.Key, q.Holder, q.Transitions,

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"strings"
 	"time"
 
 	"incumbent.dev/incumbent/internal/record"
@@ -28,6 +29,7 @@ type witness struct {
 
 	named  bool // a coordinator has named a holder
 	absent bool // it was informed that the coordinator is gone
+	alone  bool // it acquired the lock without a coordinator, or the marker of the leader has that, and no coordinator wrote since
 }
 
 // shown records a view that is newer than all before.
@@ -48,7 +50,16 @@ func (t *witness) shown(p *process, s core.Snapshot, now core.Instant, was core.
 			t.oustedKey = s.Record.Key
 		}
 	}
-	t.named = t.named || isNominated(s) && s.Annotations.Nominated.Uncounted
+	byCoordinator := isNominated(s) && s.Annotations.Nominated.Uncounted
+	switch {
+	case byCoordinator, s.Preferred != "" && s.Preferred != old.Preferred, t.known && s.Strategy && !old.Strategy:
+		t.alone = false
+	case names(s.Annotations.Marker, s.Record) && !isNominated(s) && s.Annotations.Marker.Uncoordinated && !(s.Record.Holder == p.id && p.stamped(s.Record)):
+		t.alone = true
+	case addressed(s) && strings.Contains(s.Annotations.Request.Refused, "coordinator"):
+		t.alone = false
+	}
+	t.named = t.named || byCoordinator
 	r := s.Annotations.Request
 	refused := r.Refused != ""
 	r.Accepted, r.Refused = false, ""
@@ -73,9 +84,13 @@ func (t *witness) observe(in core.Input) {
 		t.unfit = in.Unfit
 	case core.Coordinator:
 		t.absent = in.Absent
+		t.alone = t.alone && in.Absent
 	case core.Tick, core.Seen, core.Replied, core.Watching, core.Unwatched, core.Drained, core.StepDown, core.Stop, core.Bar:
 	}
 }
+
+// uncoordinated reports whether the process acts as without a coordinator.
+func (t *witness) uncoordinated() bool { return t.absent || t.alone }
 
 // pending reports whether a request to the present term has not expired.
 func (t *witness) pending(now core.Instant) bool {
