@@ -48,7 +48,7 @@ func Changes(before, after *Election) (changes []string) {
 	}
 	switch {
 	case b.Hold != nil && (a.Hold == nil || *a.Hold != *b.Hold):
-		add("%s set a hold for %d s (%s)", b.Hold.Requester, b.Hold.Seconds, b.Hold.Reason)
+		add("%s set a hold for %s (%s)", b.Hold.Requester, Seconds(b.Hold.Seconds), b.Hold.Reason)
 	case a.Hold != nil && b.Hold == nil && a.Holder == b.Holder:
 		add("hold removed")
 	}

@@ -55,9 +55,9 @@ func TestChanges(t *testing.T) {
 		"other target":           {request("b", "ann", ""), request("c", "bob", ""), "handover to c requested (operator, by bob)"},
 		"accepted":               {request("b", "b", ""), request("b", "b", `,"accepted":true`), "leader accepted to hand over to b and is draining"},
 		"refused":                {holds, request("b", "b", `,"refused":"no"`), "leader refused to hand over to b: no"},
-		"hold":                   {holds, hold, "ann set a hold for 60 s (pause)"},
+		"hold":                   {holds, hold, "ann set a hold for 60s (pause)"},
 		"same hold":              {hold, hold, ""},
-		"longer hold":            {hold, of(stable, holdKey, strings.Replace(holdOfAnn, "60", "90", 1)), "ann set a hold for 90 s (pause)"},
+		"longer hold":            {hold, of(stable, holdKey, strings.Replace(holdOfAnn, "60", "90", 1)), "ann set a hold for 90s (pause)"},
 		"hold removed":           {hold, holds, "hold removed"},
 		"acquired during a hold": {hold, of(recordOf("b", "stable", 4)), "b (stable) acquired the lock from a and holds"},
 

@@ -60,13 +60,18 @@ type Candidate struct {
 	Strategy string `json:"strategy,omitempty"`
 	// Uncoordinated is the reason why no coordinator chooses the leader although the candidate requests a strategy.
 	Uncoordinated string `json:"uncoordinated,omitempty"`
+	// Refused is why the API server rejected its last write as holder. Down is why its Pod does not run.
+	Refused string `json:"refused,omitempty"`
+	Down    string `json:"down,omitempty"`
 }
 
 // Readiness is whether a candidate can lead now, or the reason why not.
 type Readiness string
 
 const (
+	Down        Readiness = "not running"
 	Late        Readiness = "late"
+	Refused     Readiness = "rejected by the API server"
 	CoolingDown Readiness = "cooling down"
 	Unfit       Readiness = "unfit"
 	Cold        Readiness = "not warm"
@@ -76,8 +81,12 @@ const (
 // Readiness returns the most important reason why the candidate cannot lead now, or Ready.
 func (c Candidate) Readiness() Readiness {
 	switch {
+	case c.Down != "":
+		return Down
 	case c.Late:
 		return Late
+	case c.Refused != "":
+		return Refused
 	case c.BackingOff:
 		return CoolingDown
 	case !c.Fit:
@@ -86,6 +95,11 @@ func (c Candidate) Readiness() Readiness {
 		return Cold
 	}
 	return Ready
+}
+
+// Replaceable reports whether a candidate other than the holder can lead now.
+func (e Election) Replaceable() bool {
+	return slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity != e.Holder && c.Readiness() == Ready })
 }
 
 // able reports whether it can lead, now or after its warm-up.
@@ -110,6 +124,8 @@ type Election struct {
 	apart bool
 	// inSpec is true if Strategy and Preferred are fields of the Lease. Otherwise they are annotations.
 	inSpec bool
+	// finalizers are those of a lock that is being deleted.
+	finalizers []string
 	// invalid has the annotations of incumbent with invalid values.
 	invalid []string
 	// long has the sentences about durations that are too long, by field.
@@ -266,11 +282,12 @@ func ofName(locks []Lock) []Election {
 	if len(locks) != 2 {
 		return all
 	}
+	slices.SortFunc(all, func(a, b Election) int { return cmp.Compare(a.Lock, b.Lock) })
 	for i := range all {
 		if all[0].Led() && all[1].Led() && all[0].Holder != all[1].Holder {
 			all[i].Problems = append(all[i].Problems, fmt.Sprintf(
-				"a ConfigMap and a Lease of this name each have a holder, so two leaders can be active, unless the holder of the ConfigMap migrates with --lock=multi (docs/migration.md); if this lock is unused: kubectl -n %s delete %s %s",
-				all[i].Namespace, strings.ToLower(all[i].Lock), all[i].Name))
+				"the %s has the holder %s and the %s has the holder %s, so two leaders can be active, unless the holder of the ConfigMap migrates with --lock=multi (docs/migration.md)",
+				all[0].Lock, all[0].Holder, all[1].Lock, all[1].Holder))
 		}
 	}
 	return all
@@ -318,12 +335,10 @@ func Of(l Lock) Election {
 	if e.Strategy != "" {
 		e = e.pods()
 	}
-	e.Problems = e.problems(s.Unreadable)
-	if len(l.finalizers) > 0 {
-		e.Problems = append(e.Problems, fmt.Sprintf(
-			"the %s is being deleted and ends when its finalizers (%s) are removed; then the term of its leader ends; to remove them: kubectl -n %s patch %s --type=merge -p '{\"metadata\":{\"finalizers\":null}}'",
-			l.Kind, oneLine(strings.Join(l.finalizers, ", ")), e.Namespace, e.Object()))
+	if e.State == Unreadable {
+		e.Problems = []string{oneLine(s.Unreadable.Error()) + "; candidates replace it after a lease duration"}
 	}
+	e.finalizers = l.finalizers
 	return e
 }
 
@@ -331,19 +346,6 @@ func (e *Election) setHolder(identity, key string) {
 	e.Holder = identity
 	e.Key = key
 	e.Revision, e.Remote = k8sleaderelection.ParseRevisionKey(key)
-}
-
-// problems returns the problems of one lock.
-func (e Election) problems(unreadable error) (all []string) {
-	switch {
-	case e.State == Unreadable:
-		all = append(all, fmt.Sprintf("%s; candidates replace it after a lease duration; if no candidate runs, delete it: kubectl -n %s delete %s %s",
-			oneLine(unreadable.Error()), e.Namespace, strings.ToLower(e.Lock), e.Name))
-	case e.Former != "" && e.Former != e.Holder && e.Led():
-		all = append(all, fmt.Sprintf("%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends; if it does not run: %s",
-			e.Former, e.removal(record.MarkerAnnotation)))
-	}
-	return all
 }
 
 func state(s record.Snapshot) State {

@@ -71,10 +71,10 @@ func TestOf_AnnotationsOfOtherTerms(t *testing.T) {
 	if e := of(2); e.Request != nil || e.Hold != nil {
 		t.Errorf("%+v", e)
 	}
-	if e := Of(configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")); e.Former != "b" || len(e.Problems) != 1 {
+	if e := Of(configMap(t, "e", recordOf("a", "stable", 3), markerKey, "v1 b 2")).With(nil, k8sleaderelection.DefaultRevision{}); e.Former != "b" || len(e.Obstacles) != 1 || !e.Obstacles[0].Severe {
 		t.Errorf("%+v", e)
 	}
-	if e := Of(configMap(t, "e", "{", markerKey, "v1 b 2")); e.Former != "b" || len(e.Problems) != 1 || !strings.Contains(e.Problems[0], "delete configmap e") {
+	if e := Of(configMap(t, "e", "{", markerKey, "v1 b 2")); e.Former != "b" || len(e.Problems) != 1 || !strings.Contains(e.Problems[0], "candidates replace it") {
 		t.Errorf("%+v", e)
 	}
 }

@@ -26,7 +26,7 @@ func Candidates(all []members.Member, now time.Time) (candidates []Candidate) {
 			candidates = append(candidates, Candidate{
 				Namespace: m.Namespace, Election: e.Name, Identity: m.Identity, Key: m.Key(), Warm: e.Warm, Fit: e.Fit,
 				Late: m.Late(now, memberTolerance), PodUID: m.PodUID, Version: m.Version, Strategy: e.Strategy, Witness: cmp.Or(m.Witness, NoWitness),
-				BackingOff: e.BackingOff, Uncoordinated: oneLine(e.Uncoordinated),
+				BackingOff: e.BackingOff, Uncoordinated: oneLine(e.Uncoordinated), Refused: oneLine(e.Refused),
 			})
 		}
 	}

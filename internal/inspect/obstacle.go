@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"incumbent.dev/incumbent/internal/record"
 )
@@ -15,12 +18,18 @@ type Obstacle struct {
 	// Annotation is the annotation, or the field of the Lease.
 	Annotation string `json:"annotation"`
 	Effect     string `json:"effect"`
-	// Remove is the command that removes it.
-	Remove string `json:"remove"`
+	// Remove is the command that removes it. It is empty if no command can.
+	Remove string `json:"remove,omitempty"`
+	// Severe is true if two leaders can be active, or if the leader will lose the lock.
+	Severe bool `json:"severe,omitempty"`
 }
 
 func (o Obstacle) String() string {
-	return fmt.Sprintf("%s: %s; to remove it: %s", o.Annotation, o.Effect, o.Remove)
+	text := o.Annotation + ": " + o.Effect
+	if o.Remove != "" {
+		text += "; to remove it: " + o.Remove
+	}
+	return text
 }
 
 // obstacles returns the obstacles of an election.
@@ -31,7 +40,7 @@ func (e Election) obstacles() (all []Obstacle) {
 	if h := e.Hold; h != nil {
 		all = append(all, Obstacle{
 			Annotation: record.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
-			Effect: fmt.Sprintf("%s by %s: for %d s no candidate can take the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), h.Seconds),
+			Effect: fmt.Sprintf("%s by %s: for %s no candidate can take the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), Seconds(h.Seconds)),
 		})
 	}
 	switch r := e.Request; {
@@ -39,11 +48,21 @@ func (e Election) obstacles() (all []Obstacle) {
 	case r.Refused != "":
 		add(record.HandoverRequestAnnotation, "the leader refused to hand over to %s: %s", cmp.Or(r.Identity, "any candidate"), r.Refused)
 	case r.Identity == "":
-		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %d s", cmp.Or(r.Requester, "?"), r.HoldSeconds)
+		add(record.HandoverRequestAnnotation, "%s requested that the leader steps down and does not campaign for %s", cmp.Or(r.Requester, "?"), Seconds(r.HoldSeconds))
 	case e.absent(r.Identity):
 		add(record.HandoverRequestAnnotation, "%s requested a handover to %s, which cannot acquire the lock", cmp.Or(r.Requester, "?"), r.Identity)
 	}
 	e.coordinationObstacles(add)
+	severe := func(annotation, format string, args ...any) {
+		add(annotation, format, args...)
+		all[len(all)-1].Severe = true
+	}
+	if len(e.finalizers) > 0 {
+		severe(finalizers, "the %s is being deleted, and the term of its leader ends when its finalizers (%s) are removed", e.Lock, oneLine(strings.Join(e.finalizers, ", ")))
+	}
+	if e.Former != "" && e.Former != e.Holder && e.Led() {
+		severe(record.MarkerAnnotation, "%s led in an earlier term, was overwritten by another elector, and may be active until its lease ends", e.Former)
+	}
 	for _, field := range slices.Sorted(maps.Keys(e.long)) {
 		name, _, _ := strings.Cut(field, " ")
 		all = append(all, Obstacle{Annotation: field, Effect: e.long[field], Remove: e.removal(name)})
@@ -86,8 +105,9 @@ func (e Election) absent(identity string) bool {
 		!slices.ContainsFunc(e.Candidates, func(c Candidate) bool { return c.Identity == identity && !c.Late })
 }
 
-// Fields of a coordinated Lease.
+// Fields that are obstacles.
 const (
+	finalizers          = "metadata.finalizers"
 	specStrategy        = "spec.strategy"
 	specPreferredHolder = "spec.preferredHolder"
 )
@@ -100,8 +120,13 @@ func (e Election) removal(annotation string) string {
 	case specPreferredHolder:
 		return fmt.Sprintf(`kubectl -n %s patch lease %s --type=merge -p '{"spec":{"preferredHolder":null}}'`, e.Namespace, e.Name)
 	}
-	if annotation == record.LeaseDuration {
-		return fmt.Sprintf("kubectl -n %s delete %s, unless its holder runs with this lease", e.Namespace, e.Object())
+	switch {
+	case annotation == finalizers:
+		return fmt.Sprintf(`kubectl -n %s patch %s --type=merge -p '{"metadata":{"finalizers":null}}'`, e.Namespace, e.Object())
+	case annotation == record.LeaseDuration && e.Lock == Lease:
+		return fmt.Sprintf(`kubectl -n %s patch %s --type=merge -p '{"spec":{"leaseDurationSeconds":%d}}'`, e.Namespace, e.Object(), usualLease/time.Second)
+	case annotation == record.LeaseDuration:
+		return "" // it is part of the record
 	}
 	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
 	if annotation == record.StrategyAnnotation && e.Preferred != "" {
@@ -109,6 +134,9 @@ func (e Election) removal(annotation string) string {
 	}
 	return command
 }
+
+// Seconds returns a duration in words, for example 7d.
+func Seconds(seconds int) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }
 
 // Object returns the lock object as an argument of kubectl.
 func (e Election) Object() string {

@@ -66,6 +66,8 @@ type Election struct {
 	Strategy string `json:"strategy,omitempty"`
 	// Uncoordinated is why no coordinator chooses the leader although the process requests a strategy.
 	Uncoordinated string `json:"uncoordinated,omitempty"`
+	// Refused is why the API server rejected the last write of the process as holder. It is empty after a successful write.
+	Refused string `json:"refused,omitempty"`
 }
 
 // Member is a parsed member Lease.

@@ -126,7 +126,7 @@ func (s *site) memberState() members.State {
 	}
 	for _, le := range s.mine {
 		now := le.Status()
-		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy, Uncoordinated: now.Uncoordinated})
+		state.Elections = append(state.Elections, members.Election{Name: now.Lock, Candidate: now.Running, Warm: now.Warm, Fit: !now.Unfit, BackingOff: now.BackingOff && !now.Leading, Strategy: now.Strategy, Uncoordinated: now.Uncoordinated, Refused: now.Rejected})
 	}
 	slices.SortFunc(state.Elections, func(a, b members.Election) int { return strings.Compare(a.Name, b.Name) })
 	return state

@@ -49,8 +49,8 @@ var states = []state{
 	},
 	{
 		name: "pause while the default revision changes",
-		list: "leads, pause", doctor: "pause by admin: for 3600 s no candidate can take the lock by rank → electionctl -n istio-system resume istio-namespace-controller-election",
-		explain: "pause for 3600 s by", page: "pause by", alert: none,
+		list: "leads, pause", doctor: "pause by admin: for 60m no candidate can take the lock by rank → electionctl -n istio-system resume istio-namespace-controller-election",
+		explain: "pause for 60m by", page: "pause by", alert: none,
 		breaks: func(p *plane) {
 			p.do("electionctl -n istio-system pause istio-namespace-controller-election --yes")
 			p.do(tag + "canary")
@@ -63,7 +63,7 @@ var states = []state{
 	{
 		// A stranger forges a hold without end, and writes an unknown annotation, invalid values, and a preferred holder.
 		name: "annotations of a stranger",
-		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 604800 s no candidate can take the lock by rank", explain: "hold pause for 604800 s by eve", page: "pause by eve: for 604800 s no candidate can take the lock by rank", alert: none,
+		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 7d no candidate can take the lock by rank", explain: "hold pause for 7d by eve", page: "pause by eve: for 7d no candidate can take the lock by rank", alert: none,
 		breaks: func(p *plane) {
 			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":99999999,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()) +
 				` incumbent.dev/unknown=x incumbent.dev/nominated=eve incumbent.dev/handover-request=x incumbent.dev/preferred-holder=eve`)
@@ -96,7 +96,7 @@ var states = []state{
 	},
 	{
 		name: "record unreadable",
-		list: "unreadable, see explain", doctor: "istio-namespace-controller-election: record of the lock is unreadable", explain: "unreadable", page: "unreadable", alert: noLeader,
+		list: "unreadable, see explain", doctor: "istio-namespace-controller-election has no leader: record of the lock is unreadable", explain: "unreadable", page: "unreadable", alert: noLeader,
 		again: func(p *plane) func() {
 			n := 0
 			return func() { // candidates replace it after it has been unchanged for a lease duration
@@ -119,12 +119,12 @@ var states = []state{
 	},
 	{
 		name: "only one candidate",
-		list: "leads", doctor: "istio-namespace-controller-election: no candidate can replace the leader pilot-stable-X; candidates: none", explain: "leads", page: "none", alert: none,
+		list: "leads", doctor: "no candidate that can replace the leader: other candidates: none", explain: "leads", page: "none", alert: none,
 		breaks: func(p *plane) { p.scale(1, 0) },
 	},
 	{
 		name: "leader stopped, no other candidate",
-		list: "expired (renewed 20s ago)", doctor: "istio-namespace-controller-election has no leader: expired", explain: "expired", page: none, alert: noLeader,
+		list: "expired (renewed 20s ago)", doctor: "no leader: expired", explain: "expired", page: none, alert: noLeader,
 		again: func(p *plane) func() {
 			leader := p.leader()
 			return func() { _ = p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGSTOP) } // also after a restart by its liveness probe
@@ -132,7 +132,7 @@ var states = []state{
 	},
 	{
 		name: "all replicas at 0",
-		list: "free", doctor: "istio-namespace-controller-election has no leader: free", explain: "free: the last holder released it", page: none, alert: noLeader,
+		list: "free", doctor: "leader: free; candidates: none Start the pods", explain: "free: the last holder released it", page: none, alert: noLeader,
 		breaks: func(p *plane) {
 			leader := p.leader()
 			harness.Until(p.t, "the leader continues", func() bool { return p.Node.Signal(leader.Namespace, leader.Name, syscall.SIGCONT) == nil })

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -41,16 +41,19 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
-		if err := c.findGone(ctx, found); err != nil {
+		in, err := c.observe(ctx, found, s)
+		if err != nil {
 			return err
 		}
+		findings := diagnosis.Findings(*in)
 		if !out.table() {
-			return p.printExplanations(out, found, d, s, ifDefault)
+			return p.printExplanations(out, found, findings, d, s, ifDefault)
 		}
 		for i, e := range found {
 			if i > 0 {
 				fmt.Fprintln(p.Out)
 			}
+			p.writeFindings(e, findings)
 			p.explained(e, d, s, ifDefault)
 		}
 		return nil
@@ -59,22 +62,6 @@ func (p *Program) explain() *cobra.Command {
 	cmd.Flags().DurationVar(&observe, "observe", 0, "read twice at this interval and report whether the holder renews; certain from its lease duration on")
 	_ = cmd.RegisterFlagCompletionFunc("default-revision", p.completeRevisions)
 	return cmd
-}
-
-// findGone adds a problem to each election whose leader's pod cannot act, unless reading pods is forbidden.
-func (c *clients) findGone(ctx context.Context, found []inspect.Election) error {
-	for i, e := range found {
-		if !e.Led() {
-			continue
-		}
-		switch why, err := c.gone(ctx, e); {
-		case err != nil && !apierrors.IsForbidden(err):
-			return err
-		case why != "":
-			found[i].Problems = append(e.Problems, why+"; unless the leader runs elsewhere, a candidate acquires the lock when the lease expires")
-		}
-	}
-	return nil
 }
 
 // notNegative returns a check of a flag.
@@ -90,17 +77,32 @@ func notNegative(flag string, d *time.Duration) func(*cobra.Command, []string) e
 // explanation is the machine-readable output.
 type explanation struct {
 	inspect.Election
-	Reason            string           `json:"reason"`
-	IfHolderDied      inspect.Outcome  `json:"ifHolderDied"`
-	IfDefaultRevision *inspect.Outcome `json:"ifDefaultRevision,omitempty"`
+	Findings          []diagnosis.Finding `json:"findings,omitempty"`
+	Reason            string              `json:"reason"`
+	IfHolderDied      inspect.Outcome     `json:"ifHolderDied"`
+	IfDefaultRevision *inspect.Outcome    `json:"ifDefaultRevision,omitempty"`
 }
 
-func (p *Program) printExplanations(out *output, found []inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) error {
+// writeFindings prints the findings about an election, the worst one first.
+func (p *Program) writeFindings(e inspect.Election, findings []diagnosis.Finding) {
+	words := map[diagnosis.Severity]string{diagnosis.Problem: "Problem", diagnosis.Warning: "Warning", diagnosis.Unknown: "Unknown"}
+	for _, f := range diagnosis.Of(e, findings) {
+		safe{p.Out}.line("%s: %s", words[f.Severity], f.String())
+		if f.Command == command("explain", e) {
+			f.Command = "" // the reader has run it
+		}
+		for _, line := range details(f) {
+			safe{p.Out}.line("  %s", line)
+		}
+	}
+}
+
+func (p *Program) printExplanations(out *output, found []inspect.Election, findings []diagnosis.Finding, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) error {
 	if out.format() == "name" {
 		return p.printObjects(out, found)
 	}
 	return printList(p.Out, out, found, func(e inspect.Election) (*unstructured.Unstructured, error) {
-		x := explanation{Election: e, Reason: e.Reason(d), IfHolderDied: e.IfDied(d, s.knows(e))}
+		x := explanation{Election: e, Findings: diagnosis.Of(e, findings), Reason: e.Reason(d), IfHolderDied: e.IfDied(d, s.knows(e))}
 		if ifDefault != "" {
 			x.IfDefaultRevision = new(e.If(k8sleaderelection.DefaultRevision{Synced: true, Revision: ifDefault}, s.knows(e)))
 		}
@@ -129,18 +131,12 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  request      %s (%s, by %s)%s", requestWord(e), r.Reason, cmp.Or(r.Requester, "?"), optional(": %s", cmp.Or(r.Refused, r.Note)))
 	}
 	if h := e.Hold; h != nil {
-		w.line("  hold         %s for %d s by %s%s", h.Reason, h.Seconds, cmp.Or(h.Requester, "?"), optional(": %s", h.Note))
+		w.line("  hold         %s for %s by %s%s", h.Reason, inspect.Seconds(h.Seconds), cmp.Or(h.Requester, "?"), optional(": %s", h.Note))
 	}
 	if e.Ranked {
 		w.line("  default      %s", defaultWord(d))
 	}
 	w.line("\nWhy: %s", e.Reason(d))
-	for _, problem := range e.Problems {
-		w.line("Problem: %s", problem)
-	}
-	for _, obstacle := range e.Obstacles {
-		w.line("Obstacle: %s", obstacle.String())
-	}
 	p.writeCandidates(e, d)
 	if e.Led() {
 		w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
@@ -186,7 +182,7 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 	for _, c := range e.Candidates {
 		role := "follower"
 		switch readiness := c.Readiness(); {
-		case readiness == inspect.Late, readiness == inspect.CoolingDown:
+		case readiness == inspect.Down, readiness == inspect.Late, readiness == inspect.CoolingDown, readiness == inspect.Refused:
 			role = string(readiness)
 		case c.Identity == e.Holder && e.Led():
 			role = "leader"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
@@ -39,11 +40,23 @@ func (p *Program) list() *cobra.Command {
 			fmt.Fprintln(p.ErrOut, inspect.Printable(p.nothing(ctx, c, s).Error()))
 		default:
 			p.writeList(out, all)
+			p.hint(c, diagnosis.Findings(diagnosis.Input{Namespace: c.at, Elections: all, Candidates: s.candidates, Members: s.members}))
 		}
 		return nil
 	})
 	p.namespaces(cmd)
 	return cmd
+}
+
+// hint prints the first problem.
+func (p *Program) hint(c *clients, findings []diagnosis.Finding) {
+	if len(findings) > 0 && findings[0].Severity == diagnosis.Problem {
+		at := " -A"
+		if c.at != "" {
+			at = " -n " + c.at
+		}
+		fmt.Fprintln(p.ErrOut, inspect.Printable(fmt.Sprintf("problem: %s\n  → %s doctor%s", findings[0], name(), at)))
+	}
 }
 
 // namespaces adds the flag --all-namespaces.
@@ -119,7 +132,7 @@ func stateCell(e inspect.Election) cell {
 	if e.Hold != nil {
 		words = append(words, e.Hold.Reason)
 	}
-	if len(e.Problems) > 0 {
+	if len(e.Problems) > 0 || slices.ContainsFunc(e.Obstacles, func(o inspect.Obstacle) bool { return o.Severe }) {
 		words = append(words, "see explain")
 		colour = red
 	}

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/tagging"
 	"incumbent.dev/incumbent/pilot/leaderelection"
@@ -102,9 +103,9 @@ func (p *Program) stepDown() *cobra.Command {
 	o.check = func(_ context.Context, _ *clients, e inspect.Election, s *seen) error {
 		gap := min(coolDown, time.Duration(e.LeaseSeconds)*time.Second) // after a lease without a leader it campaigns again
 		switch known := s.knows(e); {
-		case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return canReplace(c, e) }):
+		case e.Replaceable():
 		case known && !force:
-			return withCode(Refused, "no other candidate of %s can lead for %v (candidates: %s); to step down nevertheless, use --force", e.Name, gap, s.readiness(e))
+			return withCode(Refused, "no other candidate of %s can lead for %v (candidates: %s); to step down nevertheless, use --force", e.Name, gap, diagnosis.Others(e, known, false))
 		case known:
 			warning = fmt.Sprintf("; no other candidate can lead for %v", gap)
 		default:

@@ -24,7 +24,7 @@ func TestOrders(t *testing.T) {
 
 			e.expect(e.run("pause", "work"), misused, "", "use --yes")
 			e.expect(e.answer("n\n", true, "pause", "work"), Refused, "", "Continue? [y/N]", "nothing was changed")
-			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "set a hold for 300 s (pause)", "a will keep the lock for 5m0s")
+			e.expect(e.answer("y\n", true, "pause", "work", "--for", "5m", "--reason", "backup"), Done, "set a hold for 5m (pause)", "a will keep the lock for 5m0s")
 			if got := e.run("explain", "work").out; !strings.Contains(got, "pause for 300 s by kubernetes-admin: backup") && !strings.Contains(got, ": backup") {
 				t.Error(got)
 			}

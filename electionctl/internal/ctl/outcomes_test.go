@@ -48,17 +48,17 @@ func TestDoctor_Outcomes(t *testing.T) {
 		want    string
 	}{
 		"healthy":        {ourRecord, ourMarker, []member{leader, other}, "stable", Done, "leaders         ok        each election has a leader and another candidate that can lead\ndefault         ok        the default revision is stable"},
-		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          → start the pods of a candidate: kubectl -n NAMESPACE get deployments; if the lock is not used any more: kubectl -n NAMESPACE delete configmap/istio-leader"},
-		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          → if this persists, read the log of a candidate: kubectl -n NAMESPACE logs pilot-1"},
+		"no process":     {free, "", nil, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: unknown\n                          Start the pods of a candidate.\n                          → kubectl -n NAMESPACE get deployments,pods"},
+		"not acquired":   {free, "", []member{leader, other}, "", unhealthy, "candidates: pilot-1 (ready), pilot-2 (ready)\n                          → kubectl -n NAMESPACE logs pilot-1"},
 		"stopped":        {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.election.BackingOff = true }), other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock, but it stopped leading and does not campaign yet"},
 		"not warm":       {free, "", []member{changed(other, func(m *member) { m.election.Warm = false })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-2 (not warm)"},
-		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)\n                          → the candidate campaigns again after its cool-down: electionctl watch -n NAMESPACE istio-leader"},
-		"no lock":        {"", "", []member{other}, "", unhealthy, "NAMESPACE/istio-leader has no lock, although pilot-2 is a candidate"},
-		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: none\n                          → run at least two replicas"},
-		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader: no candidate can replace the leader pilot-1; candidates: pilot-2 (late)"},
-		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          → electionctl explain -n NAMESPACE istio-leader"},
+		"cooling down":   {free, "", []member{changed(leader, func(m *member) { m.election.BackingOff = true })}, "", unhealthy, "NAMESPACE/istio-leader has no leader: free; candidates: pilot-1 (cooling down)\n                          The candidate campaigns again after its cool-down.\n                          → electionctl explain -n NAMESPACE istio-leader"},
+		"no lock":        {"", "", []member{other}, "", unhealthy, "NAMESPACE/istio-leader has no lock: its candidate pilot-2 does not create it"},
+		"alone":          {ourRecord, ourMarker, []member{leader}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: none\n                          Run at least two replicas."},
+		"others late":    {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "", Done, "NAMESPACE/istio-leader has no candidate that can replace the leader: other candidates: pilot-2 (late)"},
+		"other not warm": {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.election.Warm = false })}, "", Done, "candidates: pilot-2 (not warm)\n                          → kubectl -n NAMESPACE logs pilot-2"},
 		"settling":       {ourRecord, "", []member{leader, other}, "", Done, "NAMESPACE/istio-leader: pilot-1 holds the lock and does not act yet"},
-		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", unhealthy, "the default revision is ghost, but no live process runs it\n                          → start its pods, or make the revision of the leaders the default: electionctl default set -n NAMESPACE stable"},
+		"ghost revision": {ourRecord, ourMarker, []member{leader, other}, "ghost", unhealthy, "the default revision is ghost, but no live process runs it\n                          Start its pods, or make the revision of the leaders the default.\n                          → electionctl default set -n NAMESPACE stable"},
 		"late revision":  {ourRecord, ourMarker, []member{leader, changed(other, func(m *member) { m.ago = time.Hour })}, "canary", unhealthy, "the default revision is canary, but no live process runs it"},
 		"not moved":      {ourRecord, ourMarker, []member{leader, other}, "canary", Done, "the default revision is canary, but no leader has it\n                          → electionctl plan -n NAMESPACE --default-revision canary"},
 		"clock ahead":    {ourRecord, ourMarker, []member{changed(leader, func(m *member) { m.ago = -90*time.Minute - 30*time.Second }), other}, "", Done, "the clock of pilot-1 is 1h30m"},
@@ -102,33 +102,33 @@ func TestDoctor_OtherLock(t *testing.T) {
 	e.elect("work", "b", "stable", leaderelection.LockTypeConfigMap, nil)
 	e.shows("work", "b", "leads")
 	e.expect(e.run("doctor"), Done, "NAMESPACE/work: the Lease is not used, because the lock of another type has the leader b\n                          → kubectl -n NAMESPACE delete lease/work")
-	e.expect(e.run("pause", "work", "--yes"), Done, "set a hold for 3600 s (pause)")
+	e.expect(e.run("pause", "work", "--yes"), Done, "set a hold for 60m (pause)")
 }
 
 // TestDoctor_Pods shows each state of the holder's pod to doctor.
 func TestDoctor_Pods(t *testing.T) {
 	e := newEnvironment(t)
 	e.lock("istio-leader", ourRecord, marker, ourMarker)
-	e.running("pilot-1", "stable")
-	pod, err := e.kube.CoreV1().Pods(e.namespace).Get(t.Context(), "pilot-1", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"pilot-1", "pilot-2"} {
+		e.running(name, "stable")
+		pod, err := e.kube.CoreV1().Pods(e.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.memberOf(name, "stable", pod.UID, 0, members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true})
 	}
-	ready := members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true}
-	e.memberOf("pilot-1", "stable", pod.UID, 0, ready)
-	e.memberOf("pilot-2", "stable", "other", 0, ready)
 	e.expect(e.run("doctor"), Done, "each election has a leader and another candidate that can lead")
 	now := int64(0)
 	if err := e.kube.CoreV1().Pods(e.namespace).Delete(t.Context(), "pilot-1", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not exist; candidates: pilot-2 (ready)")
+	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not exist; other candidates: pilot-2 (ready)")
 	e.pod("pilot-1", "stable")
 	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 was replaced")
 	if err := e.kube.CoordinationV1().Leases(e.namespace).Delete(t.Context(), members.LeaseName("pilot-1"), metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not run (Pending)")
+	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not run: no container runs (Pending)")
 }
 
 // TestForbidden checks that a missing permission makes a result unknown.
@@ -158,6 +158,6 @@ func TestForbidden(t *testing.T) {
 	e.expect(got, Done, "Candidates, in unknown order of rank:")
 	e.expect(got, Done, "If its holder died: one of 2 candidates, when the lease expires")
 	got = reads("doctor")
-	e.expect(got, Done, "leaders         unknown   pods \"pilot-1\" is forbidden")
+	e.expect(got, Done, "leaders         unknown   pods is forbidden")
 	e.expect(got, Done, "locks           unknown   configmaps is forbidden")
 }

@@ -42,8 +42,6 @@ type clients struct {
 	clock  *apirequest.ServerClock
 	// at is the selected namespace, or "" for all.
 	at string
-	// pods caches pods by namespace and name. A value is nil if the pod does not exist.
-	pods map[string]*corev1.Pod
 }
 
 // nowhere is the host of kubectl's flags if no cluster is configured.
@@ -100,7 +98,7 @@ func (p *Program) connect() (*clients, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "electionctl"
-	c := &clients{config: config, clock: &apirequest.ServerClock{}, pods: map[string]*corev1.Pod{}}
+	c := &clients{config: config, clock: &apirequest.ServerClock{}}
 	config.Wrap(c.clock.Wrap)
 	if !p.all {
 		if c.at, _, err = p.flags.ToRawKubeConfigLoader().Namespace(); err != nil {

@@ -1,0 +1,296 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
+)
+
+// locks reports the problems of the elections.
+func (in *Input) locks() (found []Finding) {
+	for _, e := range in.Elections {
+		for _, what := range e.Problems {
+			if e.State == inspect.Unreadable && Ours(e) {
+				continue // the cause of an election without a leader
+			}
+			found = append(found, Finding{Severity: Problem, Elections: []string{id(e)}, Cause: what, Command: in.command("explain", e)})
+		}
+	}
+	if len(found) == 0 && in.Unread["locks"] == nil {
+		found = append(found, well("elections: %d; each has one readable lock", len(in.Elections)))
+	}
+	return found
+}
+
+// annotations reports annotations that prevent a leader or a change of the leader.
+func (in *Input) annotations() (found []Finding) {
+	for _, e := range in.Elections {
+		for _, o := range e.Obstacles {
+			f := Finding{Severity: Warning, Elections: []string{id(e)}, Cause: o.Annotation + ": " + o.Effect, Command: o.Remove}
+			if o.Severe {
+				f.Severity = Problem
+			}
+			found = append(found, f)
+		}
+	}
+	if len(found) == 0 {
+		found = append(found, well("no annotation prevents a leader"))
+	}
+	return found
+}
+
+// installations reports elections for the same objects in two namespaces.
+func (in *Input) installations() (found []Finding) {
+	where := map[string][]string{}
+	for _, l := range in.Locks {
+		if clusterWide[l.Name] && inspect.Of(l).Led() {
+			where[l.Name] = append(where[l.Name], l.Namespace)
+		}
+	}
+	for _, election := range slices.Sorted(maps.Keys(where)) {
+		if namespaces := slices.Compact(slices.Sorted(slices.Values(where[election]))); len(namespaces) > 1 {
+			found = append(found, Finding{
+				Severity: Warning, Cause: fmt.Sprintf("%s is held in namespaces %v: each installation has its own leader for the same objects", election, namespaces),
+				Advice: "Give each installation its own namespaces (discovery selectors), or remove an installation.",
+			})
+		}
+	}
+	if len(found) == 0 && in.Locks != nil {
+		found = append(found, well("no election is used by two installations"))
+	}
+	return found
+}
+
+// permissions reports which permissions the user has.
+func (in *Input) permissions() (found []Finding) {
+	var allowed []string
+	for _, p := range in.Permissions {
+		if p.Allowed {
+			allowed = append(allowed, p.Purpose)
+			continue
+		}
+		found = append(found, Finding{
+			Severity: Warning, Cause: fmt.Sprintf("you have no permission to %s %s (%s)", p.Verb, p.Resource, p.Purpose),
+			Advice: "If needed, use a role with this permission.",
+		})
+	}
+	if len(allowed) > 0 {
+		found = append(found, well("you may: %s", strings.Join(allowed, ", ")))
+	}
+	return found
+}
+
+// maxClockSkew is the clock difference above which a warning is reported.
+const maxClockSkew = 3 * time.Second
+
+// clocks compares clocks with the API server's.
+func (in *Input) clocks() (found []Finding) {
+	ahead := maps.Clone(in.Ahead)
+	for _, e := range in.Elections {
+		// Only istiod and client-go write their own time. An incumbent never writes a lower time than the recorded one.
+		if _, member := ahead[e.Holder]; ahead != nil && !member && e.Led() && (e.Program == "istiod" || e.Key == "" && e.State == inspect.Holds) {
+			ahead[e.Holder] = e.Ahead
+		}
+	}
+	for _, process := range slices.Sorted(maps.Keys(ahead)) {
+		if by := ahead[process]; by.Abs() > maxClockSkew {
+			direction := "ahead of"
+			if by < 0 {
+				direction = "behind"
+			}
+			found = append(found, Finding{
+				Severity: Warning, Cause: fmt.Sprintf("the clock of %s is %v %s the API server", process, by.Abs().Round(time.Second), direction),
+				Advice: "Correct the clock of its node (NTP). Elections do not depend on it, but logs and certificates do.",
+			})
+		}
+	}
+	switch c := in.Clock; {
+	case c == nil:
+	case c.Offset.Abs() <= maxClockSkew+c.PossibleError:
+		found = append(found, well("the clocks of this machine and the API server agree within a few seconds"))
+	default:
+		found = append(found, Finding{
+			Severity: Warning, Cause: fmt.Sprintf("the clock of this machine differs from the API server by %v", c.Offset.Round(time.Second)),
+			Advice: "Correct it (NTP). Times that this program prints are wrong by that much.",
+		})
+	}
+	return found
+}
+
+// defaultRevision compares the default revision with the processes and the validator.
+func (in *Input) defaultRevision() []Finding {
+	if in.Tags == nil {
+		return nil
+	}
+	tag, validator := in.Tags.Default, in.Tags.Validator
+	if validator != nil && tagging.Named(validator.Labels) != tag {
+		f := Finding{Severity: Problem, Cause: fmt.Sprintf("%s has revision %s, but %s has %s",
+			tagging.DefaultTagWebhook(""), cmp.Or(tag, "none"), tagging.DefaultValidator, cmp.Or(tagging.Named(validator.Labels), "none"))}
+		if revision := cmp.Or(tag, tagging.Named(validator.Labels)); revision != "" {
+			f.Advice, f.Command = "Complete the change.", "istioctl tag set default --revision "+revision+" --overwrite"
+		}
+		return []Finding{f}
+	}
+	runs := slices.ContainsFunc(in.Candidates, func(c inspect.Candidate) bool { return c.Down == "" && !c.Late && c.Revision() == tag })
+	led := slices.ContainsFunc(in.Elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag })
+	ledBy := slices.IndexFunc(in.Elections, func(e inspect.Election) bool { return e.Led() && e.Ranked })
+	f := Finding{Severity: Warning, Cause: "the default revision is " + tag + ", but no leader has it", Command: in.Tool + " plan" + in.at() + " --default-revision " + tag}
+	switch {
+	case tag == "":
+		f = Finding{
+			Severity: Warning, Cause: "no default revision: the first candidate leads, regardless of its revision",
+			Advice: "Install the chart tags, or set a tag with istioctl tag set default.",
+		}
+	case led:
+		f = well("the default revision is %s", tag)
+	case !runs && len(in.Members) > 0:
+		f = Finding{Severity: Problem, Cause: fmt.Sprintf("the default revision is %s, but no live process runs it", tag)}
+		for namespace := range in.Pods {
+			if crash := in.crashOf(namespace, tag); crash.Cause != "" {
+				f.Cause += ": " + crash.Cause
+				f.Command = crash.Command
+			}
+		}
+		if f.Command == "" && ledBy >= 0 {
+			f.Advice = "Start its pods, or make the revision of the leaders the default."
+			f.Command = in.Tool + " default set" + in.at() + " " + in.Elections[ledBy].Revision
+		}
+	}
+	return []Finding{f}
+}
+
+// conflicts reports tags that several revisions claim.
+func (in *Input) conflicts() (found []Finding) {
+	for _, namespace := range slices.Sorted(maps.Keys(in.Claims)) {
+		_, conflicts := tagging.Resolve(namespace, in.Claims[namespace])
+		for _, c := range conflicts {
+			for _, other := range c.Others {
+				found = append(found, Finding{
+					Severity: Problem, Cause: c.String(), Command: other.DeleteCommand(),
+					Advice: fmt.Sprintf("Delete %s, or correct its label %s.", other.Name, tagging.Label),
+				})
+			}
+		}
+	}
+	if len(found) == 0 && in.Claims != nil {
+		found = append(found, well("each tag has one revision"))
+	}
+	return found
+}
+
+// flow checks the priority of renewals in the API server. With a low priority, a flood of other requests can make leaders lose
+// their locks.
+func (in *Input) flow() (found []Finding) {
+	if in.Schemas == nil {
+		return nil
+	}
+	schemas := slices.Clone(in.Schemas)
+	slices.SortFunc(schemas, func(a, b flowcontrolv1.FlowSchema) int {
+		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
+	})
+	for _, e := range in.Elections {
+		if pod := in.pod(e.Namespace, e.Holder); pod != nil && e.Led() {
+			r := renewal{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
+			found = append(found, r.finding(schemas))
+		}
+	}
+	if len(found) == 0 {
+		found = append(found, Finding{Severity: Unknown, Cause: "no leader is a pod, so the priority of renewals is unknown"})
+	}
+	return found
+}
+
+// renewal is a write of a leader, as a FlowSchema matches it.
+type renewal struct {
+	namespace, account string
+	lease              bool
+}
+
+func (r renewal) finding(schemas []flowcontrolv1.FlowSchema) Finding {
+	who := fmt.Sprintf("renewals of service account %s/%s", r.namespace, r.account)
+	for _, s := range schemas {
+		if !r.matches(s) {
+			continue
+		}
+		level := s.Spec.PriorityLevelConfiguration.Name
+		f := well("%s have FlowSchema %s, priority %s", who, s.Name, level)
+		if s.Name == "service-accounts" || level == "workload-low" || level == "global-default" {
+			f.Severity = Warning
+			f.Advice = "They share a queue with requests of all pods. Install a FlowSchema for them, as the chart pilot does."
+		}
+		return f
+	}
+	return Finding{Severity: Unknown, Cause: who + " match no FlowSchema"}
+}
+
+func (r renewal) matches(s flowcontrolv1.FlowSchema) bool {
+	return slices.ContainsFunc(s.Spec.Rules, func(rule flowcontrolv1.PolicyRulesWithSubjects) bool {
+		return slices.ContainsFunc(rule.Subjects, r.is) && slices.ContainsFunc(rule.ResourceRules, r.writes)
+	})
+}
+
+func (r renewal) is(s flowcontrolv1.Subject) bool {
+	switch {
+	case s.ServiceAccount != nil:
+		return s.ServiceAccount.Namespace == r.namespace && (s.ServiceAccount.Name == r.account || s.ServiceAccount.Name == "*")
+	case s.User != nil:
+		return s.User.Name == "*" || s.User.Name == "system:serviceaccount:"+r.namespace+":"+r.account
+	case s.Group != nil:
+		return slices.Contains([]string{"*", "system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + r.namespace}, s.Group.Name)
+	}
+	return false
+}
+
+func (r renewal) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
+	group := ""
+	resource := "configmaps"
+	if r.lease {
+		group = "coordination.k8s.io"
+		resource = "leases"
+	}
+	has := func(all []string, s string) bool { return slices.Contains(all, s) || slices.Contains(all, "*") }
+	return has(rule.Verbs, "update") && has(rule.APIGroups, group) && has(rule.Resources, resource) && has(rule.Namespaces, r.namespace)
+}
+
+// witnesses reports whether the candidates have a witness.
+func (in *Input) witnesses() []Finding {
+	without := map[string]bool{}
+	with := map[string]bool{}
+	for _, c := range in.Candidates {
+		switch {
+		case c.Late || c.Down != "":
+		case c.Witness == inspect.NoWitness:
+			without[c.Identity] = true
+		default:
+			with[c.Identity] = true
+		}
+	}
+	switch {
+	case len(without)+len(with) == 0:
+		return []Finding{{Severity: Unknown, Cause: "the witnesses are unknown, because no live candidate has a member Lease"}}
+	case len(with) == 0:
+		return []Finding{{
+			Severity: Warning, Cause: "no candidate has a witness; after a crash of the leader's process, followers wait for its lease",
+			Advice: "Start the servers with --witness=parent, the default.",
+		}}
+	case len(without) > 0:
+		return []Finding{well("candidates without a witness: %s", in.shorten(slices.Sorted(maps.Keys(without))))}
+	}
+	return []Finding{well("each candidate has a witness")}
+}
+
+// shorten lists the first names, or all if Wide is set.
+func (in *Input) shorten(names []string) string {
+	if more := len(names) - maxNames; more > 0 && !in.Wide {
+		return fmt.Sprintf("%s and %d others", strings.Join(names[:maxNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

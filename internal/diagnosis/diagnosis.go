@@ -1,0 +1,214 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
+)
+
+// Severity is the severity of a finding.
+type Severity string
+
+const (
+	// Well means that a check succeeded.
+	Well    Severity = "ok"
+	Warning Severity = "warning"
+	Problem Severity = "problem"
+	// Unknown means that a check was not possible.
+	Unknown Severity = "unknown"
+)
+
+// Finding is a result of the diagnosis.
+type Finding struct {
+	Check    string   `json:"check"`
+	Severity Severity `json:"verdict"`
+	// Elections are the affected elections as namespace/name. Effect is what happens to them, for example "has no leader".
+	Elections []string `json:"elections,omitempty"`
+	Effect    string   `json:"effect,omitempty"`
+	Cause     string   `json:"cause"`
+	// Advice is a sentence. Command is a command line that can be pasted: it fixes the problem, or it shows its details.
+	Advice  string `json:"advice,omitempty"`
+	Command string `json:"command,omitempty"`
+}
+
+// String returns the elections, the effect and the cause.
+func (f Finding) String() string {
+	subject := ""
+	switch more := len(f.Elections) - 1; {
+	case more == 0:
+		subject = f.Elections[0]
+	case more == 1:
+		subject = f.Elections[0] + " and " + f.Elections[1]
+	case more > 1:
+		subject = fmt.Sprintf("%s and %d other elections", f.Elections[0], more)
+	}
+	switch {
+	case subject == "":
+		return f.Cause
+	case f.Effect == "":
+		return subject + ": " + f.Cause
+	}
+	return subject + " " + f.Effect + ": " + f.Cause
+}
+
+// Of returns the findings about an election, for this election only.
+func Of(e inspect.Election, findings []Finding) (of []Finding) {
+	for _, f := range findings {
+		if slices.Contains(f.Elections, id(e)) {
+			f.Elections = []string{id(e)}
+			of = append(of, f)
+		}
+	}
+	return of
+}
+
+// id returns namespace and name of an election.
+func id(e inspect.Election) string { return e.Namespace + "/" + e.Name }
+
+// Input contains what was observed. A nil field was not read.
+type Input struct {
+	// Tool is the name of the command-line tool. The default is electionctl.
+	Tool string
+	// Namespace is the selected namespace, or "" for all.
+	Namespace string
+	// Wide lists candidates by name.
+	Wide bool
+	// Elections have their candidates. Candidates also contains those of elections without a lock.
+	Elections  []inspect.Election
+	Candidates []inspect.Candidate
+	// Members are the namespaces with member Leases.
+	Members map[string]bool
+	// Pods has the pods of the namespaces that were read.
+	Pods map[string][]corev1.Pod
+	// Locks are the locks of all namespaces.
+	Locks []inspect.Lock
+	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
+	Tags   *Tags
+	Claims map[string][]tagging.Claim
+	// Permissions are those of the user.
+	Permissions []Permission
+	// Clock is the clock of the machine. Ahead has the differences between the clocks of processes and of the API server.
+	Clock *Clock
+	Ahead map[string]time.Duration
+	// Schemas are the FlowSchemas of the API server.
+	Schemas []flowcontrolv1.FlowSchema
+	Fence   *Fence
+	// Unread are the errors of reads by the name of the check that needs them.
+	Unread map[string]error
+}
+
+// Tags has the default revision, and the validator, which is nil if it does not exist.
+type Tags struct {
+	Default   string
+	Validator *admissionv1.ValidatingWebhookConfiguration
+}
+
+// Namespaces returns the namespaces of the elections.
+func (in *Input) Namespaces() []string {
+	all := sets.New[string]()
+	for _, e := range in.Elections {
+		all.Insert(e.Namespace)
+	}
+	return sets.List(all)
+}
+
+// Permission is a permission of the user that a command needs.
+type Permission struct {
+	Verb, Resource, Purpose string
+	Allowed                 bool
+}
+
+// Clock is the difference between the clock of the machine and that of the API server, with the possible error of the measurement.
+type Clock struct{ Offset, PossibleError time.Duration }
+
+// check is a group of rules.
+type check struct {
+	name string
+	run  func(in *Input) []Finding
+}
+
+var checks = []check{
+	{"leaders", (*Input).leaders},
+	{"default", (*Input).defaultRevision},
+	{"tags", (*Input).conflicts},
+	{"permissions", (*Input).permissions},
+	{"clock", (*Input).clocks},
+	{"locks", (*Input).locks},
+	{"annotations", (*Input).annotations},
+	{"installations", (*Input).installations},
+	{"flow", (*Input).flow},
+	{"fence", (*Input).fences},
+	{"witness", (*Input).witnesses},
+}
+
+// Checks returns the names of the checks.
+func Checks() (names []string) {
+	for _, c := range checks {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// order is the order of severities.
+var order = []Severity{Problem, Warning, Unknown, Well}
+
+// Findings returns the findings, the worst ones first.
+func Findings(in Input) (all []Finding) {
+	in.Tool = cmp.Or(in.Tool, "electionctl")
+	for _, check := range checks {
+		found := check.run(&in)
+		if err := in.Unread[check.name]; err != nil {
+			found = append(found, Finding{Severity: Unknown, Cause: err.Error(), Advice: "Run this as a user with the missing permission."})
+		}
+		for _, f := range found {
+			f.Check = check.name
+			all = add(all, f)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(order, a.Severity), slices.Index(order, b.Severity))
+	})
+	return all
+}
+
+// add adds a finding. Elections with the same cause have one finding.
+func add(all []Finding, f Finding) []Finding {
+	for i, other := range all {
+		if other.Severity == f.Severity && other.Effect == f.Effect && other.Cause == f.Cause && other.Command == f.Command {
+			for _, e := range f.Elections {
+				if !slices.Contains(other.Elections, e) {
+					all[i].Elections = append(all[i].Elections, e)
+				}
+			}
+			return all
+		}
+	}
+	return append(all, f)
+}
+
+// command returns a command about an election.
+func (in *Input) command(verb string, e inspect.Election) string {
+	return fmt.Sprintf("%s %s -n %s %s", in.Tool, verb, e.Namespace, e.Name)
+}
+
+// at returns the namespace flag for a command, or "" with all namespaces.
+func (in *Input) at() string {
+	if in.Namespace == "" {
+		return ""
+	}
+	return " -n " + in.Namespace
+}
+
+// well returns a finding about a check that succeeded.
+func well(format string, args ...any) Finding {
+	return Finding{Severity: Well, Cause: fmt.Sprintf(format, args...)}
+}

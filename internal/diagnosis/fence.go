@@ -1,0 +1,165 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"incumbent.dev/incumbent/internal/fence"
+	"incumbent.dev/incumbent/internal/fence/install"
+	"incumbent.dev/incumbent/internal/inspect"
+)
+
+// Fence contains the installed policies of this project, their bindings by the name of the policy, and the sets of the namespaces.
+type Fence struct {
+	Policies []admissionv1.ValidatingAdmissionPolicy
+	Bindings map[string]admissionv1.ValidatingAdmissionPolicyBinding
+	Sets     []install.Discovered
+}
+
+// fences checks the installed policies. The command fence verify tests their effect.
+func (in *Input) fences() (found []Finding) {
+	if in.Fence == nil {
+		return nil
+	}
+	found = in.missing()
+	guards := 0
+	permanent := map[string]bool{}
+	lenient := map[string]int{}
+	for _, p := range in.Fence.Policies {
+		set := p.Labels[fence.SetLabel]
+		b, ok := in.Fence.Bindings[p.Name]
+		switch {
+		case strings.HasPrefix(p.Name, fence.KeepPrefix):
+			permanent[p.Spec.ParamKind.Kind] = ok
+		case set == "":
+		case !ok:
+			found = append(found, Finding{Severity: Problem, Cause: "policy " + p.Name + " has no binding and no effect", Command: in.repair(set)})
+		default:
+			if in.concerns(p) {
+				guards++
+			}
+			found = append(found, in.lockless(p, b)...)
+			if !slices.Contains(b.Spec.ValidationActions, admissionv1.Deny) {
+				lenient[set]++
+			}
+		}
+	}
+	for _, set := range slices.Sorted(maps.Keys(lenient)) {
+		found = append(found, Finding{Severity: Warning, Command: denying(in.repair(set)), Cause: fmt.Sprintf(
+			"the fence %s has policies without the action Deny (%d): the API server reports writes of non-leaders and admits them", set, lenient[set])})
+	}
+	found = append(found, in.trap(permanent)...)
+	if guards == 0 {
+		where := ""
+		if in.Namespace != "" {
+			where = " for namespace " + in.Namespace
+		}
+		return append(found, Finding{
+			Severity: Unknown, Cause: "no fence installed" + where + ": only the client rejects writes of a process that does not lead",
+			Advice: fmt.Sprintf("Install the chart with fence.mode=deny, or run %s fence install (docs/fence.md).", in.Tool),
+		})
+	}
+	f := well("%d fence policies have bindings", guards)
+	f.Advice, f.Command = "To test their effect:", in.Tool+" fence verify"+in.at()
+	return append(found, f)
+}
+
+// concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.
+func (in *Input) concerns(p admissionv1.ValidatingAdmissionPolicy) bool {
+	return slices.ContainsFunc(fence.Locks(&p), func(lock string) bool {
+		_, lock, _ = strings.Cut(lock, " ")
+		namespace, _, _ := strings.Cut(lock, "/")
+		return slices.ContainsFunc(in.Elections, func(e inspect.Election) bool { return e.Namespace == namespace })
+	})
+}
+
+// repair returns the command that repairs a set.
+func (in *Input) repair(set string) string {
+	command := ""
+	for _, d := range in.Fence.Sets {
+		if d.Name == set {
+			command = cmp.Or(command, d.Repair)
+		}
+	}
+	return cmp.Or(command, in.Tool+" fence install --set "+set)
+}
+
+// missing reports policies that a set should have.
+func (in *Input) missing() (found []Finding) {
+	seen := map[string]bool{}
+	for _, d := range in.Fence.Sets {
+		if seen[d.Name] {
+			continue // it also guards locks in another namespace
+		}
+		seen[d.Name] = true
+		if d.Err != nil {
+			found = append(found, Finding{Severity: Warning, Command: d.Repair, Cause: fmt.Sprintf("the fence %s cannot be compared with its declarations: %v", d.Name, d.Err)})
+		}
+		policies := slices.DeleteFunc(append(d.Set.Locks, d.Set.Work...), func(p fence.Pair) bool {
+			_, hasBinding := in.Fence.Bindings[p.Name()] // a policy without binding is reported elsewhere
+			return hasBinding || slices.ContainsFunc(in.Fence.Policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
+		})
+		if len(policies) > 0 {
+			found = append(found, Finding{Severity: Problem, Command: d.Repair, Cause: missingWords(d.Name, policies)})
+		}
+	}
+	return found
+}
+
+// missingWords describes missing policies of a set.
+func missingWords(set string, missing []fence.Pair) string {
+	var locks []string
+	for _, p := range missing {
+		locks = append(locks, fence.Locks(p.Policy)...)
+	}
+	slices.Sort(locks)
+	what := "policy " + missing[0].Name() + " and its binding are missing"
+	if more := len(missing) - 1; more > 0 {
+		what = fmt.Sprintf("%d policies of the fence %s and their bindings are missing, for example %s", len(missing), set, missing[0].Name())
+	}
+	return what + ": the writes of " + strings.Join(slices.Compact(locks), ", ") + " are not guarded"
+}
+
+// lockless reports a guard whose lock is missing. The API server then rejects all guarded writes.
+func (in *Input) lockless(p admissionv1.ValidatingAdmissionPolicy, b admissionv1.ValidatingAdmissionPolicyBinding) []Finding {
+	ref := b.Spec.ParamRef
+	if p.Spec.ParamKind == nil || ref == nil || ref.Name == "" || ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction != admissionv1.DenyAction {
+		return nil
+	}
+	kind := p.Spec.ParamKind.Kind
+	if in.Locks == nil || slices.ContainsFunc(in.Locks, func(l inspect.Lock) bool { return l.Kind == kind && l.Namespace == ref.Namespace && l.Name == ref.Name }) {
+		return nil
+	}
+	return []Finding{{
+		Severity: Problem, Advice: "Start a candidate, which creates the lock, or remove the fence:", Command: in.Tool + " fence remove --set " + p.Labels[fence.SetLabel],
+		Cause: fmt.Sprintf("policy %s uses %s %s/%s, which is missing: all guarded writes are rejected, also those of administrators", p.Name, kind, ref.Namespace, ref.Name),
+	}}
+}
+
+// denying adds mode deny to a command that installs a set.
+func denying(command string) string {
+	if strings.HasPrefix(command, "helm ") {
+		return command + " --set fence.mode=deny"
+	}
+	return command + " --mode deny"
+}
+
+// trap reports a missing permanent policy. Without it, an API server can stop watching a kind of lock when its last binding is deleted.
+func (in *Input) trap(permanent map[string]bool) (found []Finding) {
+	for _, p := range in.Fence.Policies {
+		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, fence.KeepPrefix) {
+			continue
+		}
+		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
+			permanent[kind] = true // report once
+			found = append(found, Finding{Severity: Problem, Command: in.repair(p.Labels[fence.SetLabel]), Cause: fmt.Sprintf(
+				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", fence.KeepPrefix+strings.ToLower(kind))})
+		}
+	}
+	return found
+}

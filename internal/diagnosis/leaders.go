@@ -1,0 +1,206 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+)
+
+// clusterWide contains the elections whose leader writes in all namespaces.
+var clusterWide = map[string]bool{
+	leaderelection.NamespaceController: true, leaderelection.ServiceExportController: true, leaderelection.IngressController: true,
+	leaderelection.GatewayStatusController: true, leaderelection.StatusController: true, leaderelection.AnalyzeController: true,
+	leaderelection.NodeUntaintController: true, leaderelection.ClusterTrustBundleController: true, leaderelection.InferencePoolController: true,
+	leaderelection.IPAutoallocateController: true,
+}
+
+// Ours reports whether the election is an election of Istio, or a process of this project takes part.
+func Ours(e inspect.Election) bool {
+	return clusterWide[e.Name] || len(e.Candidates) > 0 || strings.HasPrefix(e.Name, leaderelection.GatewayDeploymentController+"-") ||
+		strings.HasPrefix(e.Name, leaderelection.GatewayStatusController+"-")
+}
+
+// leaders reports elections without a live leader, and elections that would have none if their leader stopped.
+func (in *Input) leaders() (found []Finding) {
+	knows := true
+	read := len(in.Elections) > 0
+	locked := map[string]bool{}
+	for _, e := range in.Elections {
+		locked[id(e)] = true
+		knows = knows && in.knows(e)
+		read = read && in.Pods[e.Namespace] != nil
+		if e.Uncoordinated != "" {
+			found = append(found, Finding{
+				Severity: Warning, Elections: []string{id(e)}, Effect: "is not coordinated, although its candidates request it", Cause: e.Uncoordinated,
+				Advice: "See docs/coordination.md, or start the servers without --election-strategy.",
+			})
+		}
+		if f := in.leader(e); f.Cause != "" {
+			f.Elections = []string{id(e)}
+			found = append(found, f)
+		}
+	}
+	for _, c := range in.Candidates {
+		if where := c.Namespace + "/" + c.Election; !c.Late && !locked[where] {
+			locked[where] = true
+			found = append(found, Finding{
+				Severity: Problem, Elections: []string{where}, Effect: "has no lock", Cause: cmp.Or(in.rejection([]inspect.Candidate{c}), "its candidate "+c.Identity+" does not create it"),
+				Command: fmt.Sprintf("kubectl -n %s logs %s", c.Namespace, c.Identity),
+			})
+		}
+	}
+	switch {
+	case len(found) > 0 || !read:
+	case knows:
+		found = append(found, well("each election has a leader and another candidate that can lead"))
+	default:
+		found = append(found, well("each election has a leader"))
+	}
+	return found
+}
+
+// knows reports whether all candidates of an election are known.
+func (in *Input) knows(e inspect.Election) bool { return e.Known(in.Members[e.Namespace]) }
+
+// leader returns a finding if the election has no leader or no other candidate.
+func (in *Input) leader(e inspect.Election) Finding {
+	explain := in.command("explain", e)
+	switch {
+	case e.State == inspect.Doubtful:
+		return Finding{Severity: Unknown, Effect: "may have no leader", Cause: e.StateText(), Command: fmt.Sprintf("%s --observe %ds", explain, e.LeaseSeconds+1)}
+	case !e.Led() && in.otherHolder(e) != "":
+		return Finding{
+			Severity: Warning, Cause: fmt.Sprintf("the %s is not used, because the lock of another type has the leader %s", e.Lock, in.otherHolder(e)),
+			Command: fmt.Sprintf("kubectl -n %s delete %s", e.Namespace, e.Object()),
+		}
+	case !e.Led() && e.Name == leaderelection.GatewayStatusController && len(e.Candidates) == 0:
+		return Finding{} // the lock of old versions, which is released for good
+	case !e.Led() && !Ours(e):
+		return Finding{Severity: Warning, Effect: "has no leader", Cause: e.StateText(), Command: explain}
+	case !e.Led():
+		f := in.obstruction(e)
+		f.Severity, f.Effect = Problem, "has no leader"
+		return f
+	}
+	if why := in.gone(e); why != "" {
+		f := Finding{Severity: Problem, Effect: "has no live leader", Cause: why + "; other candidates: " + in.others(e), Command: explain}
+		if in.otherHolder(e) == "" { // otherwise it is unknown which lock the candidates use
+			f.Advice = fmt.Sprintf("A candidate acquires the lock when the lease of %d s expires.", e.LeaseSeconds)
+		}
+		return f
+	}
+	return in.follower(e, explain)
+}
+
+// follower returns a finding if the leader does not act, or no other candidate can lead.
+func (in *Input) follower(e inspect.Election, explain string) Finding {
+	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
+	switch {
+	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
+		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock and does not act yet", Command: explain}
+	case slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return isHolder(c) && c.BackingOff }):
+		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock, but it stopped leading and does not campaign yet", Command: explain}
+	case !in.knows(e) || e.Replaceable():
+		return Finding{}
+	}
+	f := Finding{Cause: "other candidates: " + in.others(e), Command: explain}
+	if slices.ContainsFunc(e.Candidates, func(c inspect.Candidate) bool { return !isHolder(c) }) || in.crash(e).Cause != "" {
+		f = in.obstruction(e)
+	} else {
+		f.Advice = "Run at least two replicas."
+	}
+	f.Severity, f.Effect = Warning, "has no candidate that can replace the leader"
+	return f
+}
+
+// otherHolder returns the leader of the lock with the same name and another type, or "".
+func (in *Input) otherHolder(e inspect.Election) string {
+	for _, o := range in.Elections {
+		if id(o) == id(e) && o.Lock != e.Lock && o.Led() {
+			return o.Holder
+		}
+	}
+	return ""
+}
+
+// obstruction returns why no candidate other than the holder can lead.
+func (in *Input) obstruction(e inspect.Election) Finding {
+	if why := in.rejection(e.Candidates); why != "" {
+		return Finding{Cause: why, Command: in.command("explain", e)}
+	}
+	ready := func(r inspect.Readiness) int {
+		return slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity != e.Holder && c.Readiness() == r })
+	}
+	if f := in.crash(e); f.Cause != "" && ready(inspect.Ready) < 0 {
+		return f
+	}
+	if e.State == inspect.Unreadable && len(e.Problems) > 0 {
+		return Finding{Cause: e.Problems[0], Command: in.command("watch", e)}
+	}
+	f := Finding{Cause: "other candidates: " + in.others(e), Command: in.command("explain", e)}
+	if !e.Led() {
+		f.Cause = e.StateText() + "; candidates: " + in.others(e)
+	}
+	for _, readiness := range []inspect.Readiness{inspect.Ready, inspect.CoolingDown, inspect.Cold, inspect.Unfit} {
+		switch i := ready(readiness); {
+		case i < 0:
+			continue
+		case readiness == inspect.CoolingDown:
+			f.Advice = "The candidate campaigns again after its cool-down."
+		default:
+			f.Command = fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, e.Candidates[i].Identity)
+		}
+		return f
+	}
+	f.Advice = "Start the pods of a candidate."
+	f.Command = fmt.Sprintf("kubectl -n %s get deployments,pods", e.Namespace)
+	return f
+}
+
+// rejection returns why the API server rejects the candidates as holders, or "".
+func (in *Input) rejection(candidates []inspect.Candidate) string {
+	for _, c := range candidates {
+		if !c.Late && c.Refused != "" {
+			return "the API server rejects the candidates as holders: " + c.Refused
+		}
+	}
+	return ""
+}
+
+// maxNames is the maximum number of candidates that are listed by name.
+const maxNames = 3
+
+func (in *Input) others(e inspect.Election) string {
+	return Others(e, in.Members[e.Namespace], in.Wide)
+}
+
+// Others describes the candidates of an election other than its leader: a few by name, more by revision and state. members is whether
+// processes of the namespace publish member Leases. wide lists all by name.
+func Others(e inspect.Election, members, wide bool) string {
+	var names []string
+	groups := map[string]int{}
+	for _, c := range e.Candidates {
+		if c.Identity != e.Holder || !e.Led() {
+			names = append(names, fmt.Sprintf("%s (%s)", c.Identity, c.Readiness()))
+			groups[fmt.Sprintf("of %s (%s)", cmp.Or(c.Revision(), "no revision"), c.Readiness())]++
+		}
+	}
+	switch {
+	case len(names) == 0 && !members:
+		return "unknown"
+	case len(names) == 0:
+		return "none"
+	case len(names) <= maxNames || wide:
+		return strings.Join(names, ", ")
+	}
+	var words []string
+	for _, group := range slices.Sorted(maps.Keys(groups)) {
+		words = append(words, fmt.Sprintf("%d %s", groups[group], group))
+	}
+	return strings.Join(words, ", ")
+}

@@ -1,0 +1,169 @@
+package diagnosis
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"incumbent.dev/incumbent/internal/errlist"
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/tagging"
+)
+
+// trouble is why the processes of a pod do not run.
+type trouble struct {
+	// reason is the same for all pods with this trouble. detail is a message.
+	reason, detail string
+	// logs has the arguments of kubectl logs, if a log has the reason.
+	logs string
+}
+
+func (t trouble) String() string { return strings.TrimSuffix(t.reason+": "+t.detail, ": ") }
+
+// troubleOf returns why the processes of a pod do not run, or a zero trouble.
+func troubleOf(p *corev1.Pod) trouble {
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		ended := s.State.Terminated
+		last := cmp.Or(ended, s.LastTerminationState.Terminated)
+		waits := s.State.Waiting
+		switch {
+		case last != nil && last.ExitCode != 0 && !s.Ready:
+			t := trouble{fmt.Sprintf("container %s ended with exit code %d (%s)", s.Name, last.ExitCode, last.Reason), lastLine(last.Message), "-c " + s.Name}
+			if waits != nil {
+				t.reason = waits.Reason + ": " + t.reason
+			}
+			if s.RestartCount > 0 {
+				t.logs += " --previous"
+			}
+			return t
+		case waits != nil && waits.Reason != "" && waits.Reason != "ContainerCreating" && waits.Reason != "PodInitializing":
+			return trouble{reason: fmt.Sprintf("%s: container %s does not start", waits.Reason, s.Name), detail: lastLine(waits.Message)}
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return trouble{reason: "not scheduled", detail: lastLine(c.Message)}
+		}
+	}
+	if !slices.ContainsFunc(p.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil }) {
+		return trouble{reason: fmt.Sprintf("no container runs (%s)", p.Status.Phase)}
+	}
+	return trouble{}
+}
+
+// maxMessage is the maximum length of a message of the kubelet in a cause.
+const maxMessage = 300
+
+// lastLine returns the last line of a message. A program prints its error last.
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return errlist.SingleLine(lines[len(lines)-1], maxMessage)
+}
+
+// MarkPods sets Down of the candidates whose pods do not run.
+func (in *Input) MarkPods() {
+	mark := func(c *inspect.Candidate) {
+		if c.PodUID == "" || in.Pods[c.Namespace] == nil {
+			return
+		}
+		switch p := in.pod(c.Namespace, c.Identity); {
+		case p == nil:
+			c.Down = "pod " + c.Identity + " does not exist"
+		case string(p.UID) != c.PodUID:
+			c.Down = "pod " + c.Identity + " was replaced"
+		default:
+			c.Down = troubleOf(p).String()
+		}
+	}
+	for i := range in.Elections {
+		in.Elections[i].Candidates = slices.Clone(in.Elections[i].Candidates)
+		for j := range in.Elections[i].Candidates {
+			mark(&in.Elections[i].Candidates[j])
+		}
+	}
+	for i := range in.Candidates {
+		mark(&in.Candidates[i])
+	}
+}
+
+// pod returns a pod, or nil.
+func (in *Input) pod(namespace, name string) *corev1.Pod {
+	pods := in.Pods[namespace]
+	if i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return p.Name == name }); i >= 0 {
+		return &pods[i]
+	}
+	return nil
+}
+
+// gone returns why the pod of the holder cannot act, or "". A holder outside a pod is not checked.
+func (in *Input) gone(e inspect.Election) string {
+	i := slices.IndexFunc(e.Candidates, func(o inspect.Candidate) bool { return o.Identity == e.Holder })
+	inPods := slices.ContainsFunc(e.Candidates, func(o inspect.Candidate) bool { return o.PodUID != "" })
+	switch p := in.pod(e.Namespace, e.Holder); {
+	case in.Pods[e.Namespace] == nil || i >= 0 && e.Candidates[i].PodUID == "" || i < 0 && !inPods && !Ours(e):
+		return ""
+	case p == nil:
+		return "pod " + e.Holder + " does not exist"
+	case i >= 0 && e.Candidates[i].PodUID != string(p.UID):
+		return "pod " + e.Holder + " was replaced"
+	default:
+		if why := troubleOf(p).String(); why != "" {
+			return "pod " + e.Holder + " does not run: " + why
+		}
+	}
+	return ""
+}
+
+// crash returns why most pods of an election's candidates do not run. Its Cause is empty if all run, or if pods were not read.
+func (in *Input) crash(e inspect.Election) Finding {
+	revision := ""
+	if !e.Ranked && e.Key != "" {
+		revision = e.Revision // each revision has its own lock
+	}
+	return in.crashOf(e.Namespace, revision)
+}
+
+// crashOf returns why most pods of a revision, or of all revisions if it is "", do not run.
+func (in *Input) crashOf(namespace, revision string) Finding {
+	total := map[string]int{}
+	broken := map[string][]*corev1.Pod{}
+	worst := ""
+	for i, p := range in.Pods[namespace] {
+		of, labelled := p.Labels[tagging.Label]
+		if !labelled || revision != "" && of != revision || slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool { return c.Name == "istio-proxy" }) {
+			continue // a pod of the data plane has a label too
+		}
+		total[of]++
+		if t := troubleOf(&p); t.reason != "" {
+			broken[t.reason] = append(broken[t.reason], &in.Pods[namespace][i])
+			if len(broken[t.reason]) > len(broken[worst]) {
+				worst = t.reason
+			}
+		}
+	}
+	if worst == "" {
+		return Finding{}
+	}
+	var revisions []string
+	all := 0
+	for _, p := range broken[worst] {
+		if of := p.Labels[tagging.Label]; !slices.Contains(revisions, of) {
+			revisions = append(revisions, of)
+			all += total[of]
+		}
+	}
+	slices.Sort(revisions)
+	first := broken[worst][0]
+	t := troubleOf(first)
+	f := Finding{
+		Cause:   fmt.Sprintf("%d of %d pods of revision %s do not run: %s", len(broken[worst]), all, strings.Join(revisions, ", "), t),
+		Command: fmt.Sprintf("kubectl -n %s describe pod %s", namespace, first.Name),
+	}
+	if t.logs != "" {
+		f.Command = fmt.Sprintf("kubectl -n %s logs %s %s", namespace, first.Name, t.logs)
+	}
+	return f
+}
