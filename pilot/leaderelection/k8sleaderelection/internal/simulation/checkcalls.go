@@ -138,8 +138,11 @@ func (w *world) anyFollower() bool {
 		if p.lostRaces > 1 {
 			continue // it waits for its turn
 		}
-		// A candidate that would have to settle waits for one RetryPeriod.
-		if now := p.now().Mono; p.s.BackOff.Until <= now && !n.cooled() && p.s.Earlier.ActUntil() <= now {
+		// A candidate that would have to settle waits for one RetryPeriod. It settles at most for its own lease and PeerGrace, whatever
+		// lease an earlier record had.
+		now := p.now().Mono
+		wait := now.Until(p.s.Earlier.ActUntil())
+		if settles := 0 < wait && wait <= p.cfg.Lease+p.cfg.PeerGrace; !settles && p.s.BackOff.Until <= now && !n.cooled() {
 			return true
 		}
 	}
@@ -164,7 +167,7 @@ func (c *checks) leaderChanged() {
 	if c.settledOnce && w.mode.Barred == 0 {
 		w.violate(Prompt, "the leader changed without a cause")
 	}
-	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && w.outer == nil && leaders > 0 && idle > w.timing.idle()+w.mode.uncoordinatedTime(w.timing) {
+	if idle := w.now.since(max(c.leaderless, c.busyAt)); w.mode.mild() && w.outer == nil && leaders > 0 && idle > w.idle() {
 		w.violate(Prompt, "no leader for %v without a cause", idle)
 	}
 	c.leaderless = w.now

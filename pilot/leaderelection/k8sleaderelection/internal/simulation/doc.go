@@ -13,6 +13,10 @@
 // release the lock of an ended process (releaser.go), or nodes whose
 // writes as holder are rejected.
 //
+// In the mode strangers, a user writes records with any lease, and the leases of peers are 5 s, 2 minutes or an hour. A user replaces such
+// a record after its holder has ended. The time without a leader afterwards has the bound of other modes plus PeerGrace, and a released
+// lock is acquired immediately.
+//
 // In the slow modes (slow.go), the API server answers late and connections die. The model sends a call again over another
 // connection, as the elector does. In the steady ones no leader loses its term.
 //
@@ -66,4 +70,5 @@
 //   - peers overwritten by peers that then released, for a candidate that saw no record of theirs
 //   - paused peers, which have no gate
 //   - peers with a stopped wall clock, whose renewals change nothing
+//   - an istiod with a shorter lease than the leader, because it judges the leader by its own lease
 package simulation

@@ -146,7 +146,7 @@ func (w *world) inherit(n *node) {
 	if n.kind != nil {
 		n.kind = nil
 	} else {
-		n.kind = w.mode.peerKind()
+		n.kind = w.peerKind()
 	}
 }
 
@@ -156,7 +156,7 @@ func (w *world) convert(old *node) *node {
 	n := w.newNode()
 	n.key, n.kind = old.key, nil
 	if old.kind == nil {
-		n.kind = w.mode.peerKind()
+		n.kind = w.peerKind()
 	}
 	return n
 }

@@ -89,6 +89,9 @@ func (n *node) refuses(challenger string) bool {
 	return challenger == "" || names[len(names)-1] != "" || slices.Contains(names[:], challenger)
 }
 
+// stranger is the holder in a record of overwrite.
+const stranger = "stranger"
+
 // overwrite writes a record with any lease, as a user with update rights on the lock can, next to the annotations or without them. The
 // record is replaced within two leases. From then on a leader exists again within timing.idle.
 func (w *world) overwrite() {
@@ -97,7 +100,7 @@ func (w *world) overwrite() {
 		return
 	}
 	r := &v.snap.Record
-	r.Holder, r.Key, r.Lease = "stranger", w.revision(), time.Duration(1+w.rng.IntN(3600))*time.Second
+	r.Holder, r.Key, r.Lease = stranger, w.revision(), time.Duration(1+w.rng.IntN(3600))*time.Second
 	r.Transitions++
 	r.Renewed += 1e6
 	if w.rng.IntN(2) == 0 {
@@ -108,10 +111,16 @@ func (w *world) overwrite() {
 	w.checks.busyAt = w.now
 	v = w.store.foreignEdit(v, false)
 	w.tracef("a stranger writes %s with a lease of %v", shown(v.snap), r.Lease)
+	w.heal(v.term)
+}
+
+// heal replaces the record of a term within two leases if it is still there. The rest of its lease then does not count.
+func (w *world) heal(t *term) {
 	w.after(w.within(2*w.timing.lease), func() {
-		if w.store.now.term == v.term {
+		if t != nil && w.store.now.term == t {
 			w.happened(2)
 			w.oneOf(w.deleteLock, w.emptyRecord)
+			w.tracef("a user heals the lock: %s", shown(w.store.now.snap))
 		}
 		w.checks.busyAt = w.now
 	})

@@ -33,6 +33,13 @@ var handoverBugs = []Bug{
 			x.s.Earlier.Former = max(x.s.Earlier.Former, x.s.Since.Former.After(x.s.Snap.Record.Lease))
 		}
 	})},
+	// A follower counts the lease of a peer although another leader has waited and has released the lock.
+	{"peer-lease-outlives-record", "strangers", Prompt, after(func(x *decision) {
+		gone, next := x.old.Snap, x.s.Snap
+		if gone.Held() && gone.Record.Lease > x.c.Lease+2*time.Second && gone.Record.Holder != stranger && next.Held() && next.Record.Holder != gone.Record.Holder && next.Record.Holder != x.c.Self {
+			x.s.Earlier.Until = max(x.s.Earlier.Until, x.old.Since.Record.After(gone.Record.Lease))
+		}
+	})},
 	{"lost-term-resumed", "chaos", Token, lostTermResumed},
 	{"drains-before-accepting", "handover", StepDown, before(func(x *decision) {
 		if r := &x.in.Snap.Annotations.Request; x.in.Kind == core.Seen && core.Outranks(r.Key, x.c.Key, x.s.Default) {

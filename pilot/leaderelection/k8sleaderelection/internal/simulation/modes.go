@@ -64,6 +64,8 @@ type Mode struct {
 	ClientGo bool    // a client-go elector instead of istiod
 	Convert  float64 // an ended process is replaced by one of the other kind
 	Inherit  float64 // a killed process is replaced by one of the other kind with the same name
+
+	OtherLeases float64 // a node runs another elector with another lease
 }
 
 // Modes lists the modes that seeds select.
@@ -117,7 +119,7 @@ var Modes = []Mode{
 		Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15, Fail: 0.1,
 	},
 	{Name: "annotations-coordinated", Coordinated: true, Ranked: true, Uncoordinated: 0.1, Forgers: 10, Silences: 1, Wishes: 2, Flips: 2, Stops: 4},
-	{Name: "strangers", Ranked: true, Strangers: 4, Flips: 2, Stops: 3},
+	{Name: "strangers", Ranked: true, Strangers: 4, OtherLeases: 0.3, Flips: 2, Stops: 6},
 	{Name: "barred", Ranked: true, Barred: 0.4, Flips: 2, Stops: 2},
 	{Name: "barred-bad", Ranked: true, Barred: 0.4, Remote: 0.2, Flips: 3, Stops: 3, Forgers: 4, Cuts: 3, Net: 0.05, Drop: 0.05, Late: 0.08, Forbidden: 0.15},
 	{Name: "coordinated-mixed", Coordinated: true, Uncoordinated: 0.4, WrongClock: 0.2, Silences: 1, Wishes: 5, Stops: 5, Cuts: 2, Pauses: 2, Net: 0.04, Forbidden: 0.1},
@@ -158,8 +160,14 @@ func (m Mode) uncoordinatedTime(t timing) time.Duration {
 	return 4 * t.lease * 105 / 100
 }
 
-func (m Mode) peerKind() *peerKind {
-	if m.ClientGo {
+// peers reports whether other electors take part.
+func (m Mode) peers() bool { return m.Peers+m.OtherLeases > 0 }
+
+func (w *world) peerKind() *peerKind {
+	if w.mode.OtherLeases > 0 {
+		return otherLeases[w.rng.IntN(len(otherLeases))]
+	}
+	if w.mode.ClientGo {
 		return clientGo
 	}
 	return istiod

@@ -241,7 +241,7 @@ func (n *node) config() core.Config {
 	if c.OneCycle {
 		c.Release = n.started%2 == 0
 	}
-	if n.w.mode.Peers > 0 {
+	if n.w.mode.peers() {
 		c.PeerGrace = t.grace()
 	}
 	return c
@@ -262,6 +262,9 @@ func (n *node) end(why string) {
 		n.w.tracef("%s ends: %s", q, why)
 		q.ended, q.leads = true, false
 		n.q, n.held = nil, nil
+		if q.kind.lease > n.w.timing.lease {
+			n.w.heal(q.term)
+		}
 		n.w.checks.leaderChanged()
 		return
 	}

@@ -17,18 +17,40 @@ type peerKind struct {
 	// fast: a leader writes without a read, and reads before it releases, so that the release can clear a
 	// record of another holder. As in client-go.
 	fast bool
+	// lease is its lease if it differs from the lease of the incumbent processes.
+	lease time.Duration
 }
 
 var (
 	istiod   = &peerKind{name: "istiod", keyed: true}
 	clientGo = &peerKind{name: "client-go", fast: true}
+	// otherLeases has peers with other leases. istiod judges each holder by its own lease, so a shorter one breaks what incumbent
+	// leaders rely on. client-go uses the recorded lease.
+	otherLeases = []*peerKind{
+		{name: "istiod-2m", keyed: true, lease: 2 * time.Minute},
+		{name: "istiod-1h", keyed: true, lease: time.Hour},
+		{name: "client-go-2m", fast: true, lease: 2 * time.Minute},
+		{name: "client-go-1h", fast: true, lease: time.Hour},
+		{name: "client-go-5s", fast: true, lease: 5 * time.Second},
+	}
 )
+
+// timing returns the timing of such a peer next to incumbent processes.
+func (k *peerKind) timing(t timing) timing {
+	if k.lease > 0 {
+		t.lease = k.lease
+		t.validity = min(t.validity, k.lease*2/3)
+		t.retry = min(t.retry, k.lease/5)
+	}
+	return t
+}
 
 // peer is one run of such a candidate. It is simple on purpose and independent of the core.
 type peer struct {
 	w               *world
 	n               *node
 	kind            *peerKind
+	timing          timing
 	id              string
 	key             string
 	serial          int
@@ -65,7 +87,7 @@ func (q *peer) String() string { return fmt.Sprintf("%s#%d(%s)", q.id, q.serial,
 func (n *node) startPeer() {
 	w := n.w
 	w.peers++
-	q := &peer{w: w, n: n, kind: n.kind, id: n.name, key: n.key, serial: w.peers}
+	q := &peer{w: w, n: n, kind: n.kind, timing: n.kind.timing(w.timing), id: n.name, key: n.key, serial: w.peers}
 	if !q.kind.keyed {
 		q.key = ""
 	}
@@ -108,12 +130,12 @@ func (q *peer) campaign() {
 }
 
 func (q *peer) attempt() {
-	q.try(q.w.timing.validity, func(won bool) {
+	q.try(q.timing.validity, func(won bool) {
 		if won {
 			q.lead()
 			return
 		}
-		wait := float64(q.w.timing.retry) * (1 + 1.2*q.w.rng.Float64())
+		wait := float64(q.timing.retry) * (1 + 1.2*q.w.rng.Float64())
 		q.later(time.Duration(wait), q.attempt)
 	})
 }
@@ -122,13 +144,14 @@ func (q *peer) lead() {
 	q.leads = true
 	q.works = append(q.works, &peerWork{term: q.term})
 	q.w.tracef("%s: run functions start", q)
+	q.w.happened(1)
 	q.w.checks.leaderChanged()
 	q.round()
 }
 
 // round renews and retries until its end.
 func (q *peer) round() {
-	q.roundEnds = q.mono().After(q.w.timing.validity)
+	q.roundEnds = q.mono().After(q.timing.validity)
 	q.renew()
 }
 
@@ -137,10 +160,10 @@ func (q *peer) renew() {
 	q.try(began.Until(q.roundEnds), func(renewed bool) {
 		if renewed {
 			q.work().term = q.term
-			q.later(q.w.timing.retry, q.round)
+			q.later(q.timing.retry, q.round)
 			return
 		}
-		next := max(q.mono(), began.After(q.w.timing.retry))
+		next := max(q.mono(), began.After(q.timing.retry))
 		if next >= q.roundEnds {
 			q.later(q.mono().Until(q.roundEnds), q.lose)
 			return
@@ -157,7 +180,7 @@ func (q *peer) lose() {
 	q.w.tracef("%s: run functions are cancelled", q)
 	q.w.checks.leaderChanged()
 	work := q.work()
-	q.w.at(q.n.clocks.when(q.mono().After(q.w.within(q.w.timing.wind()))), func() {
+	q.w.at(q.n.clocks.when(q.mono().After(q.w.within(q.timing.wind()))), func() {
 		q.n.run(func() {
 			work.over = true
 			q.w.tracef("%s: run functions returned", q)
@@ -175,7 +198,7 @@ func (q *peer) lose() {
 }
 
 // end ends the process after its run functions have returned.
-func (q *peer) end() { q.later(q.w.within(q.w.timing.wind()), func() { q.n.kill("has ended") }) }
+func (q *peer) end() { q.later(q.w.within(q.timing.wind()), func() { q.n.kill("has ended") }) }
 
 func (q *peer) stop() {
 	q.n.run(func() {

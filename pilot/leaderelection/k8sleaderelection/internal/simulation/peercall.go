@@ -49,7 +49,7 @@ func (q *peer) look(ends, at core.Instant, done func(bool)) {
 
 // mustLeave reports whether another holder must not be overwritten.
 func (q *peer) mustLeave(r core.Record, at core.Instant) bool {
-	lease := q.w.timing.lease
+	lease := q.timing.lease
 	if q.kind.fast {
 		lease = r.Lease
 	}
@@ -66,7 +66,7 @@ func (q *peer) takesExpired(r core.Record) bool {
 func (q *peer) record(old core.Record) core.Record {
 	stamp := core.Stamp(q.n.clocks.wall(q.w.now)/int64(time.Second)) * 1e6
 	r := core.Record{
-		Holder: q.id, Key: q.key, Lease: q.w.timing.lease,
+		Holder: q.id, Key: q.key, Lease: q.timing.lease,
 		Acquired: stamp, Renewed: stamp, Transitions: old.Transitions,
 	}
 	switch {
@@ -80,7 +80,7 @@ func (q *peer) record(old core.Record) core.Record {
 
 // release writes an empty holder with the known transitions.
 func (q *peer) release(work *peerWork, done func(bool)) {
-	ends := q.mono().After(q.w.timing.validity)
+	ends := q.mono().After(q.timing.validity)
 	write := func(transitions int) {
 		r := q.record(core.Record{Holder: q.id, Transitions: transitions})
 		r.Holder, r.Key, r.Lease, r.Acquired = "", "", time.Second, r.Renewed
@@ -135,7 +135,7 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 		})
 	}
 	w.at(q.n.clocks.when(ends), func() { answer(core.Unknown, view{}) })
-	there := w.latency(w.timing.validity)
+	there := w.latency(q.timing.validity)
 	if w.lost() {
 		return
 	}
@@ -147,7 +147,7 @@ func (q *peer) request(ends core.Instant, arrive func() (core.Result, view), don
 			return
 		}
 		r, v := arrive()
-		if back := w.latency(w.timing.validity); !w.lost() {
+		if back := w.latency(q.timing.validity); !w.lost() {
 			w.after(back, func() { answer(r, v) })
 		}
 	})

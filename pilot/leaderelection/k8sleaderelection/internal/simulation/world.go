@@ -89,6 +89,14 @@ func (t timing) peerBound() time.Duration { return t.lease + t.grace() + 5*t.ret
 // settling.
 func (t timing) idle() time.Duration { return 2*t.lease*105/100 + 3*t.retry }
 
+// idle returns the longest time without a leader and without a cause. The lease of another elector does not prolong it.
+func (w *world) idle() time.Duration {
+	if w.mode.OtherLeases > 0 {
+		return w.timing.idle() + 2*w.timing.grace()
+	}
+	return w.timing.idle() + w.mode.uncoordinatedTime(w.timing)
+}
+
 // Run plays one seed.
 func Run(o Options) Result {
 	w := &world{Options: o, rng: rand.New(rand.NewPCG(o.Seed, 0x696e63756d62))}
@@ -106,7 +114,7 @@ func Run(o Options) Result {
 	if w.mode.Refusals > 0 {
 		w.rest = w.rest.add(w.timing.lease) // longest pause after failed writes
 	}
-	if w.mode.Peers > 0 {
+	if w.mode.peers() {
 		w.rest = w.rest.add(w.timing.peerBound())
 	}
 	if w.beSlow(); w.slow.steady {
@@ -143,8 +151,10 @@ func (w *world) build() {
 	first := w.end
 	for i := range 3 + w.rng.IntN(3) + w.mode.Crowd {
 		n := w.newNode()
-		if i > 0 && w.chance(w.mode.Peers) {
-			n.kind = w.mode.peerKind()
+		if i > 0 && w.chance(w.mode.Peers+w.mode.OtherLeases) {
+			if n.kind = w.peerKind(); w.mode.Ranked && !n.kind.keyed {
+				n.key = ""
+			}
 		}
 		if i > 0 && w.chance(w.mode.Barred) {
 			w.spells = append(w.spells, &spell{until: Time(1 << 62), node: n, kind: writes, result: core.Refused})
