@@ -40,8 +40,8 @@ type Config[K comparable] struct {
 	// Await blocks until Reconcile's other inputs (besides the caches) are up to date or ctx is
 	// done. Its wait is bounded. Optional.
 	Await func(ctx context.Context)
-	// Namespace returns the namespace of a key. Namespaces take turns. If nil, the order is that of
-	// adding.
+	// Namespace returns the namespace of a key. Namespaces take turns, and each has at most half of the
+	// workers. If nil, the order is that of adding.
 	Namespace func(key K) string
 	// First reports whether a key is reconciled before the others of its namespace when Run starts,
 	// for example because an object is missing. Optional.
@@ -95,9 +95,6 @@ func New[K comparable](client kube.Client, config Config[K]) (*Controller[K], er
 		return nil, fmt.Errorf("%s: %w", config.Name, err)
 	}
 	config.Logger = cmp.Or(config.Logger, slog.Default())
-	if config.Namespace == nil {
-		config.Namespace = func(K) string { return "" }
-	}
 	instead := map[string]string{}
 	return &Controller[K]{
 		config: config, client: finishing, instead: instead,
@@ -199,7 +196,7 @@ func (c *Controller[K]) enqueueFirst() {
 // have ended. It starts the functions in background after the caches are filled; they must return
 // when ctx is done.
 func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.Context)) error {
-	queue := c.newQueue()
+	queue, done := c.newQueue()
 	defer queue.ShutDown()
 	if !c.install(queue) {
 		return ErrRunning
@@ -219,7 +216,7 @@ func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.
 		ended.Go(func() { f(ctx) })
 	}
 	for range workers {
-		ended.Go(func() { c.work(ctx, queue) })
+		ended.Go(func() { c.work(ctx, queue, done) })
 	}
 	<-ctx.Done()
 	queue.ShutDown()
@@ -227,13 +224,18 @@ func (c *Controller[K]) Run(ctx context.Context, background ...func(ctx context.
 	return nil
 }
 
-// newQueue returns a queue whose namespaces take turns.
-func (c *Controller[K]) newQueue() queue[K] {
-	order := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: newFair(c.config.Namespace)})
+// newQueue returns a queue whose namespaces take turns, and a function that a worker calls before Done.
+func (c *Controller[K]) newQueue() (q queue[K], done func(K)) {
+	namespace, most := c.config.Namespace, workers/2
+	if namespace == nil {
+		namespace, most = func(K) string { return "" }, workers
+	}
+	turns := newFair(namespace, most)
+	order := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Queue: turns})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[K]{
 			DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Queue: order}),
-		})
+		}), turns.done
 }
 
 // install sets the queue and returns false if another one is set. A nil queue removes the current
@@ -249,13 +251,14 @@ func (c *Controller[K]) install(q queue[K]) bool {
 }
 
 // work reconciles keys until the queue is shut down.
-func (c *Controller[K]) work(ctx context.Context, queue queue[K]) {
+func (c *Controller[K]) work(ctx context.Context, queue queue[K], done func(K)) {
 	for {
 		key, shutdown := queue.Get()
 		if shutdown {
 			return
 		}
 		c.reconcile(ctx, queue, key)
+		done(key)
 		queue.Done(key)
 	}
 }

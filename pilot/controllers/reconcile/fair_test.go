@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,11 +31,12 @@ func TestFair(t *testing.T) {
 		// A namespace whose turn was last does not lose its turn if it adds its next key late.
 		{"a/1 - a/2 b/1 a/3", "a/1 a/2 b/1 a/3"},
 	} {
-		f := newFair(namespaceOf)
+		f := newFair(namespaceOf, workers/2)
 		var got []string
 		waiting := 0
 		pop := func() {
 			got = append(got, f.Pop())
+			f.done(got[len(got)-1])
 			waiting--
 		}
 		for _, key := range strings.Fields(test.push) {
@@ -51,10 +54,81 @@ func TestFair(t *testing.T) {
 		for f.Len() > 0 {
 			pop()
 		}
-		if strings.Join(got, " ") != test.want || len(f.keys) > 0 || f.turns.Len() > 0 {
+		if strings.Join(got, " ") != test.want || len(f.keys) > 0 || len(f.active) > 0 || f.turns.Len() > 0 {
 			t.Errorf("%s: order %q, want %q; %d namespaces left", test.push, got, test.want, len(f.keys))
 		}
 	}
+}
+
+// A namespace has no turn while two of its keys are reconciled. "-" takes a key, and "-key" ends it.
+func TestFair_Bound(t *testing.T) {
+	for _, test := range []struct{ steps, want string }{
+		{"a/1 a/2 a/3 a/4 - - 0 b/1 1 - 0", "a/1 a/2 b/1"},
+		{"a/1 a/2 a/3 a/4 - - -a/1 2 - 0 -a/2 -a/3 1 - 0 -a/4", "a/1 a/2 a/3 a/4"},
+		{"a/1 a/2 - - a/3 a/4 0 b/1 b/2 2 -a/2 4 - - - 0", "a/1 a/2 b/1 a/3 b/2"},
+		{"a/1 a/2 - - -a/1 -a/2 a/3 a/4 2 - - 0", "a/1 a/2 a/3 a/4"},
+		{"a/1 - a/2 1 a/3 2 - 0 -a/1 1 - 0", "a/1 a/2 a/3"},
+	} {
+		f := newFair(namespaceOf, 2)
+		var got []string
+		for _, step := range strings.Fields(test.steps) {
+			ended, ends := strings.CutPrefix(step, "-")
+			switch n, err := strconv.Atoi(step); {
+			case step == "-":
+				got = append(got, f.Pop())
+			case ends:
+				f.done(ended)
+			case err != nil:
+				f.Push(step)
+			case f.Len() != n:
+				t.Errorf("%s: %d keys are ready after %q, want %d", test.steps, f.Len(), got, n)
+			}
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%s: order %q, want %q", test.steps, got, test.want)
+		}
+	}
+}
+
+// Keys that do not end occupy at most half of the workers. Those that end are followed by the next keys of the namespace.
+func TestController_NamespaceHasHalfOfWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most, others atomic.Int32
+		c, _ := newController(t, nil, newStore(), nil, func(config *Config[string], _ *Kind[string, *corev1.ConfigMap]) {
+			config.Namespace = namespaceOf
+			config.Reconcile = func(ctx context.Context, key string) error {
+				if namespaceOf(key) != "a" {
+					others.Add(1)
+					return nil
+				}
+				most.Store(max(most.Load(), running.Add(1)))
+				defer running.Add(-1)
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Minute):
+				}
+				return nil
+			}
+		})
+		stop := start(t, c)
+		synctest.Wait()
+		for i := range 100 {
+			c.Enqueue(fmt.Sprintf("a/%d", i))
+		}
+		synctest.Wait()
+		for i := range 10 {
+			c.Enqueue(fmt.Sprintf("b/%d", i))
+		}
+		synctest.Wait()
+		if running.Load() != workers/2 || others.Load() != 10 {
+			t.Errorf("%d keys of a run, %d keys of b have ended", running.Load(), others.Load())
+		}
+		time.Sleep(10 * time.Minute)
+		if running.Load() != workers/2 || most.Load() != workers/2 {
+			t.Errorf("%d keys run, at most %d", running.Load(), most.Load())
+		}
+		stop()
+	})
 }
 
 // A namespace with 1,000 waiting or failing keys delays a key of another namespace by one turn only.
