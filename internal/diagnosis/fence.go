@@ -35,7 +35,7 @@ func (in *Input) fences() (found []Finding) {
 		b, ok := in.Fence.Bindings[p.Name]
 		switch {
 		case strings.HasPrefix(p.Name, fence.KeepPrefix):
-			permanent[p.Spec.ParamKind.Kind] = ok
+			permanent[p.Name] = ok
 		case set == "":
 		case !ok:
 			found = append(found, Finding{Severity: Problem, Cause: "policy " + p.Name + " has no binding and no effect", Command: in.repair(set)})
@@ -100,6 +100,7 @@ func (in *Input) missing() (found []Finding) {
 		if d.Err != nil {
 			found = append(found, Finding{Severity: Warning, Command: d.Repair, Cause: fmt.Sprintf("the fence %s cannot be compared with its declarations: %v", d.Name, d.Err)})
 		}
+		found = append(found, in.uncoordinated(d)...)
 		policies := slices.DeleteFunc(append(d.Set.Locks, d.Set.Work...), func(p fence.Pair) bool {
 			_, hasBinding := in.Fence.Bindings[p.Name()] // a policy without binding is reported elsewhere
 			return hasBinding || slices.ContainsFunc(in.Fence.Policies, func(there admissionv1.ValidatingAdmissionPolicy) bool { return there.Name == p.Name() })
@@ -107,6 +108,25 @@ func (in *Input) missing() (found []Finding) {
 		if len(policies) > 0 {
 			found = append(found, Finding{Severity: Problem, Command: d.Repair, Cause: missingWords(d.Name, policies)})
 		}
+	}
+	return found
+}
+
+// uncoordinated reports a fence that rejects the coordinated candidates of an election.
+func (in *Input) uncoordinated(d install.Discovered) (found []Finding) {
+	for _, e := range in.Elections {
+		i := slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Strategy != "" })
+		if i < 0 || !slices.ContainsFunc(d.Declarations, func(f fence.Declaration) bool {
+			return f.Namespace == e.Namespace && f.Election == e.Name && !f.Coordinated && (f.Mode == "" || f.Mode == fence.Deny)
+		}) {
+			continue
+		}
+		f := Finding{Severity: Problem, Advice: "Install the fence with --coordinated (docs/coordination.md).", Cause: fmt.Sprintf(
+			"the fence %s rejects the coordinated candidates of %s/%s, for example %s", d.Name, e.Namespace, e.Name, e.Candidates[i].Identity)}
+		if strings.HasPrefix(d.Repair, "helm ") {
+			f.Advice, f.Command = "", d.Repair+" --set fence.coordinated=true,elections.lock=lease"
+		}
+		found = append(found, f)
 	}
 	return found
 }
@@ -155,10 +175,10 @@ func (in *Input) trap(permanent map[string]bool) (found []Finding) {
 		if p.Labels[fence.SetLabel] == "" || p.Spec.ParamKind == nil || strings.HasPrefix(p.Name, fence.KeepPrefix) {
 			continue
 		}
-		if kind := p.Spec.ParamKind.Kind; !permanent[kind] {
-			permanent[kind] = true // report once
+		if keeps := fence.KeepPrefix + p.Labels[fence.SetLabel] + "." + strings.ToLower(p.Spec.ParamKind.Kind); !permanent[keeps] {
+			permanent[keeps] = true // report once
 			found = append(found, Finding{Severity: Problem, Command: in.repair(p.Labels[fence.SetLabel]), Cause: fmt.Sprintf(
-				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", fence.KeepPrefix+strings.ToLower(kind))})
+				"policy %s or its binding is missing: if the last other binding is deleted, a new one may use outdated locks until the API server restarts", keeps)})
 		}
 	}
 	return found

@@ -41,7 +41,7 @@ type Set struct {
 	Name string
 	// Permanent policies reject nothing. They keep the API server's watch of the lock kinds running. If the last binding
 	// with a parameter kind is deleted, its informer can stop permanently, and policies that are installed later use old
-	// locks. Permanent policies belong to no set and are never removed.
+	// locks. Permanent policies are never removed. Each set has its own, so that no two tools own one object.
 	Permanent []Pair
 	// Locks guard the lock objects and their namespaces. Work contains the policies of the guards.
 	Locks, Work []Pair
@@ -75,7 +75,7 @@ func Render(name string, declarations ...Declaration) (Set, error) {
 	slices.SortFunc(locks, func(a, b single) int { return strings.Compare(a.where(), b.where()) }) // stored declarations have no order
 	for _, kind := range []record.Kind{record.ConfigMap, record.Lease} {
 		if slices.ContainsFunc(locks, func(s single) bool { return s.Lock == kind }) {
-			set.Permanent = append(set.Permanent, permanent(kind))
+			set.Permanent = append(set.Permanent, permanent(name, kind))
 		}
 	}
 	for _, s := range locks {
@@ -310,10 +310,10 @@ func paramKind(kind record.Kind) *admissionv1.ParamKind {
 }
 
 // permanent returns a policy that matches a resource that does not exist.
-func permanent(kind record.Kind) Pair {
+func permanent(set string, kind record.Kind) Pair {
 	ignore, allow := admissionv1.Ignore, admissionv1.AllowAction
 	return part{
-		what:  string(kind),
+		what:  set + "." + string(kind),
 		rules: rules("none.incumbent.dev", nil, []string{"nothing"}, []string{"CREATE"}, nil),
 		spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: &ignore,

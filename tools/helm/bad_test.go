@@ -1,19 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"helm.sh/helm/v4/pkg/chart/common"
-	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/loader"
-	"helm.sh/helm/v4/pkg/engine"
-	"helm.sh/helm/v4/pkg/strvals"
 	"incumbent.dev/incumbent/internal/tagging"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -75,7 +67,6 @@ func TestValues_Invalid(t *testing.T) {
 		{"tags", "default=A", []string{"'/default'"}},
 		{"tags", "tags.default=a", []string{"'/tags/default'"}},
 		{"tags", "tags.prod=", []string{"'/tags/prod'"}},
-		{"tags", "force=1", []string{"'/force'", "want boolean"}},
 	} {
 		t.Run(c.chart+" "+c.set[:min(len(c.set), 40)], func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +84,7 @@ func TestValues_Invalid(t *testing.T) {
 	wantError(t, err, `revision is "v1.2", which is invalid`)
 }
 
-// Existing objects are not changed.
+// Existing objects are not changed: Helm rejects the objects of other tools and releases.
 func TestInstall_ExistingObjects(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -105,62 +96,11 @@ func TestInstall_ExistingObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hooks.Delete(t.Context(), hook.Name, metav1.DeleteOptions{}) //nolint:errcheck // the cluster is deleted, too
-	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary,force=true"),
-		"tag theirs (webhook "+hook.Name+", for revision old) was not created by this chart", "istioctl tag set theirs --revision canary --overwrite")
-	p.mustHelm(t, tags("install", "tags", "--set", "default=absent,force=true")...)
-	p.refused(t, tags("install", "more", "--set", "default=absent,force=true"), "tag default belongs to release tags in namespace "+p.namespace, "helm upgrade tags")
-
-	labels := map[string]string{"app": "pilot", "istio.io/rev": "mine", "app.kubernetes.io/part-of": "incumbent"}
-	none := int32(0)
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "pilot-mine", Labels: labels}, Spec: appsv1.DeploymentSpec{
-		Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pilot", Image: "pilot"}}}},
-	}}
-	if _, err := p.kube.AppsV1().Deployments(p.namespace).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	p.refused(t, pilot("install", "mine"), "revision mine already exists and belongs to no Helm release", "pilot-mine")
+	p.refused(t, tags("install", "tags", "--set", "tags.theirs=canary"), hook.Name, "cannot be imported", "invalid ownership metadata")
+	p.mustHelm(t, tags("install", "tags", "--set", "default=absent")...)
+	p.refused(t, tags("install", "more", "--set", "default=absent"), "cannot be imported", `current value is "tags"`)
+	p.mustHelm(t, pilot("install", "stable")...)
+	p.refused(t, pilot("install", "second", "--set", "revision=stable"), "cannot be imported", `current value is "stable"`)
 	_, err := runHelm(t, "not-there", p.Kubeconfig(), pilot("install", "stable")...)
 	wantError(t, err, `namespaces "not-there" not found`)
-	// This cluster has no Gateway API definitions.
-	notes := p.mustHelm(t, pilot("install", "stable")...)
-	for _, want := range []string{"does not serve gateway.networking.k8s.io/v1 GatewayClass, Gateway, ReferenceGrant. ", "Revision stable of pilot is in namespace " + p.namespace} {
-		if !strings.Contains(notes, want) {
-			t.Errorf("missing %q in: %s", want, notes)
-		}
-	}
-}
-
-// The notes name old Gateway API definitions, unless the release does not need them.
-func TestNotes_OldGatewayAPI(t *testing.T) {
-	t.Parallel()
-	chart, err := loader.Load(charts("pilot"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := common.DefaultCapabilities.Copy()
-	for _, kind := range []string{"v1/Gateway", "v1beta1/Gateway", "v1beta1/GatewayClass", "v1beta1/ReferenceGrant"} {
-		server.APIVersions = append(server.APIVersions, "gateway.networking.k8s.io/"+kind)
-	}
-	const line = "serves %s of gateway.networking.k8s.io as v1beta1, not as v1. The controllers for Gateways wait. Install Gateway API 1.5 or newer. To disable the controllers:\n"
-	for set, older := range map[string]string{
-		"gatewayAPI.enabled=true": "GatewayClass, ReferenceGrant", "gatewayAPI.status=false": "GatewayClass", "gatewayAPI.enabled=false": "",
-	} {
-		given, err := strvals.Parse("image=pilot,caBundle.file=/ca.pem," + set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		values, err := util.ToRenderValues(chart, given, common.ReleaseOptions{Name: "stable", Namespace: "istio-system"}, server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts, err := engine.Render(chart, values)
-		if err != nil {
-			t.Fatal(err)
-		}
-		notes := texts["pilot/templates/NOTES.txt"]
-		if older == "" && strings.Contains(notes, "gateway.networking.k8s.io") || older != "" && !strings.Contains(notes, fmt.Sprintf(line, older)) || strings.Contains(notes, "does not serve") {
-			t.Errorf("with %s: %s", set, notes)
-		}
-	}
 }

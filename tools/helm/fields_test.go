@@ -131,38 +131,35 @@ func (c cli) autoscale(replicas int32) {
 	}
 }
 
-// The commands of the notes work as printed, and the next notes no longer contain them.
-func TestNotes_MissingObjects(t *testing.T) {
+// The commands of the notes work as printed.
+func TestNotes_Commands(t *testing.T) {
 	t.Parallel()
 	c := newCLI(t, newPlace(t))
-	const install = "helm upgrade --install stable deploy/charts/pilot --set image=pilot,fence.mode=none,caBundle.configMap=istio-ca,remoteKubeconfigSecret=remote"
 	for _, file := range []string{"root-cert.pem", "kubeconfig"} {
 		if err := os.WriteFile(filepath.Join(c.folder, file), []byte("content"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	notes := c.run(install)
-	for _, want := range []string{"ConfigMap istio-ca does not exist. ", "Secret remote does not exist. ", "controllers for Gateways wait"} {
+	notes := c.run("helm install stable deploy/charts/pilot --set image=pilot,fence.mode=none,caBundle.configMap=istio-ca,remoteKubeconfigSecret=remote")
+	for _, want := range []string{"wait for ConfigMap istio-ca with the key root-cert.pem.", "wait for Secret remote with the key kubeconfig.", "controllers for Gateways wait until the API server serves Gateway API 1.5"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("missing %q in\n%s", want, notes)
 		}
 	}
-	notes, _, _ = strings.Cut(notes, "There is no default revision") // TestInstall_BothRevisions runs these commands
-	c.runAll(notes, 3)
-	notes, _, _ = strings.Cut(c.run(install+",gatewayAPI.enabled=false"), "There is no default revision")
-	c.runAll(notes, 0)
-	c.run("kubectl create configmap istio-ca --dry-run=client -o yaml -n " + c.namespace + " --from-literal=other=x | kubectl replace -f -")
-	if notes := c.run(install); !strings.Contains(notes, "ConfigMap istio-ca has no key root-cert.pem.") {
-		t.Errorf("without the key:\n%s", notes)
+	notes, _, _ = strings.Cut(notes, "To make this revision the default") // TestInstall_BothRevisions runs these commands
+	c.runAll(notes, 4)
+	if replicas := c.replicas(); replicas != 2 {
+		t.Errorf("%d replicas", replicas)
 	}
 }
 
-// fields is a model of the fields that people change. A release has the fields of each of its revisions.
+// fields is a model of the fields that people change. No release of the chart pilot has the number of replicas. The release tags has
+// the label of each of its revisions, and the release stable has a number of revisions.
 type fields struct {
 	cli
 	want      int32
 	rev       string
-	pilots    []int32
+	pilots    int
 	defaults  []string
 	revisions int
 }
@@ -183,35 +180,33 @@ func (f *fields) check(after ...string) {
 
 const (
 	pilotChart = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode=none,gatewayAPI.enabled=false"
-	tagsChart  = " tags deploy/charts/tags --set force=true,default="
+	tagsChart  = " tags deploy/charts/tags --set default="
 )
 
 // both runs commands of the two releases concurrently.
 func (f *fields) both(pilot, tags string) { f.run(pilot + " & " + tags + "; wait $!") }
 
 func (f *fields) install() {
-	f.want = 2
+	f.want = 1
 	f.rev = f.next()
 	f.both("helm install"+pilotChart+" "+method, "helm install"+tagsChart+f.rev+" "+method)
-	f.pilots = []int32{f.want}
+	f.pilots = 1
 	f.defaults = []string{f.rev}
 }
 
 func (f *fields) upgrade() {
 	f.rev = f.next()
 	f.both("helm upgrade"+pilotChart, "helm upgrade"+tagsChart+f.rev)
-	f.pilots = append(f.pilots, f.want)
+	f.pilots++
 	f.defaults = append(f.defaults, f.rev)
 }
 
 func (f *fields) rollback() {
-	if len(f.pilots) == 1 {
+	if f.pilots == 1 {
 		f.upgrade() // a rollback needs an earlier revision
 	}
 	f.both("helm rollback stable", "helm rollback tags")
-	f.want = f.pilots[len(f.pilots)-2]
 	f.rev = f.defaults[len(f.defaults)-2]
-	f.pilots = append(f.pilots, f.want)
 	f.defaults = append(f.defaults, f.rev)
 }
 
@@ -288,7 +283,7 @@ func TestFields_EveryOrderOfTwo(t *testing.T) {
 func TestFields_ServerSideApply(t *testing.T) {
 	f := &fields{cli: newCLI(t, newPlace(t)).withElectionctl()}
 	t.Parallel()
-	f.want = 2
+	f.want = 1
 	f.both("helm install"+pilotChart, "helm install"+tagsChart+"a")
 	f.scale()
 	f.upgrade()
@@ -325,7 +320,7 @@ func TestFields_Autoscaling(t *testing.T) {
 	for name, install := range map[string]struct {
 		args, method string
 		replicas     int32
-	}{"enabled later": {"", method, 2}, "enabled": {scaled, method, 1}, "server-side apply": {scaled, "", 1}} {
+	}{"enabled later": {"", method, 1}, "enabled": {scaled, method, 1}, "server-side apply": {scaled, "", 1}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCLI(t, newPlace(t))
@@ -347,10 +342,6 @@ func TestFields_Autoscaling(t *testing.T) {
 
 // No release contains a lock, and none changes or deletes the lock of the servers.
 func TestFields_FenceModes(t *testing.T) {
-	// The first installation creates policies that stay, so two concurrent ones could conflict.
-	first := newPlace(t)
-	first.mustHelm(t, pilot("install", "first", "--set", "replicas=0")...)
-	first.mustHelm(t, "uninstall", "first")
 	t.Parallel()
 	const name = "istio-gateway-deployment-stable"
 	const release = " stable deploy/charts/pilot --set image=pilot,caBundle.file=/ca.pem,fence.mode="

@@ -36,18 +36,24 @@ func paths(t *testing.T, chart string) (all map[string]any) {
 	return all
 }
 
+// optional are the values for which null means the default.
+var optional = map[string][]string{
+	"pilot": {
+		"revision", "replicas", "caBundle.configMap", "elections.member", "elections.strategy", "elections.coordinator", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set", "fence.coordinated",
+		"excludedNamespaces", "discoverySelectors", "gatewayAPI.overlayFields", "gatewayAPI.objects", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
+		"monitoring.rules.labels", "monitoring.serviceMonitor.labels", "monitoring.dashboard.labels", "monitoring.dashboard.labels.grafana_dashboard",
+	},
+	"tags": {"default", "tags"},
+}
+
+// at returns values with one value at a path.
+func at(path, value string) string {
+	return strings.ReplaceAll(path, ".", ": {") + ": " + value + strings.Repeat("}", strings.Count(path, "."))
+}
+
 // A value that is null or of a wrong type is accepted, or rejected by the schema with its name. It never fails in a template.
 func TestValues_NullAndWrongType(t *testing.T) {
 	t.Parallel()
-	// For these values null means the default.
-	optional := map[string][]string{
-		"pilot": {
-			"revision", "replicas", "caBundle.configMap", "elections.member", "elections.strategy", "elections.coordinator", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set", "fence.coordinated",
-			"excludedNamespaces", "discoverySelectors", "gatewayAPI.overlayFields", "gatewayAPI.objects", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
-			"monitoring.rules.labels", "monitoring.serviceMonitor.labels", "monitoring.dashboard.labels", "monitoring.dashboard.labels.grafana_dashboard",
-		},
-		"tags": {"default", "tags", "force"},
-	}
 	// For these values the template reports that they are missing.
 	missing := []string{"image", "caBundle.file"}
 	base := map[string]string{"pilot": "image: pilot\ncaBundle: {file: /ca.pem}", "tags": "tags: {prod: stable}"}
@@ -87,7 +93,7 @@ func TestValues_NullAndWrongType(t *testing.T) {
 				t.Parallel()
 				contents := []string{base[chart]}
 				for _, path := range c.paths {
-					contents = append(contents, strings.ReplaceAll(path, ".", ": {")+": "+c.value+strings.Repeat("}", strings.Count(path, ".")))
+					contents = append(contents, at(path, c.value))
 				}
 				_, err := template(t, "stable", chart, valueFiles(t, contents...)...)
 				if c.accepted {

@@ -210,11 +210,11 @@ func TestFence(t *testing.T) {
 	unguarded := newEnvironment(t)
 	unguarded.istiod("work", current(record))
 	unguarded.expect(unguarded.run("doctor"), unhealthy, "no fence installed for namespace NAMESPACE: only the client")
-	permanent := fence.KeepPrefix + "configmap"
+	permanent := fence.KeepPrefix + e.namespace + ".configmap"
 	if err := e.kube.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(t.Context(), permanent, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.expect(e.run("doctor"), unhealthy, "policy incumbent-fence-keep.configmap or its binding is missing")
+	e.expect(e.run("doctor"), unhealthy, "policy incumbent-fence-keep.NAMESPACE.configmap or its binding is missing")
 	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "")
 	e.expect(e.run("doctor"), Done, "no fence installed")
 }

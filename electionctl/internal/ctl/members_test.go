@@ -100,7 +100,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// An API server without LeaseCandidates does not coordinate an election although its candidates request it.
+// An API server without LeaseCandidates, or a fence, does not coordinate an election although its candidates request it.
 func TestUncoordinated(t *testing.T) {
 	e := newEnvironment(t)
 	e.lock("istio-leader", strings.ReplaceAll(record, "istiod", "a.istio-leader"), "incumbent.dev/leader", "v1 a.istio-leader 3 handover")
@@ -112,6 +112,16 @@ func TestUncoordinated(t *testing.T) {
 	}
 	e.expect(e.run("explain", "istio-leader"), Done, "coordinated  no: the API server does not serve LeaseCandidates")
 	if got := e.run("doctor"); !strings.Contains(got.out, "istio-leader is not coordinated, although its candidates request it: the API server does not serve LeaseCandidates") {
+		t.Errorf("%+v", got)
+	}
+	install := []string{"fence", "install", "--revisions", "stable", "--service-account", "pilot", "--lock", "lease", "--wait", "0"}
+	e.expect(e.run(install...), Done, "istio-leader")
+	rejects := "the fence NAMESPACE rejects the coordinated candidates of NAMESPACE/istio-leader, for example a"
+	if got := e.run("doctor"); !strings.Contains(got.out, rejects) {
+		t.Errorf("%+v", got)
+	}
+	e.expect(e.run(append(install, "--coordinated")...), Done, "istio-leader")
+	if got := e.run("doctor"); strings.Contains(got.out, "rejects the coordinated") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -122,8 +122,7 @@ func (r *Rollout) Uninstall(ctx context.Context, revision string) error {
 	return nil
 }
 
-// Flip waits until a replica of a revision is available, and makes the revision the default revision by the chart. A ready Pod is
-// not sufficient for the chart: the Deployment counts it later.
+// Flip waits until a replica of a revision is available, and makes the revision the default revision by the chart.
 func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	err := r.Await(ctx, "a replica of "+revision+" is available", func(ctx context.Context) (bool, error) {
 		all, err := r.Kube.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{LabelSelector: revisionLabel + "=" + revision})
@@ -132,13 +131,8 @@ func (r *Rollout) Flip(ctx context.Context, revision string) error {
 	if err != nil {
 		return err
 	}
-	return r.TryFlip(ctx, revision)
-}
-
-// TryFlip makes a revision the default revision by the chart, which rejects a revision without available replicas.
-func (r *Rollout) TryFlip(ctx context.Context, revision string) error {
 	r.Step("make " + revision + " the default revision")
-	_, err := r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision, "--server-side=false")
+	_, err = r.Helm(ctx, "upgrade", "--install", "tags", filepath.Join(r.options.Charts, "tags"), "--set=default="+revision, "--server-side=false")
 	return err
 }
 

@@ -13,6 +13,13 @@ app.kubernetes.io/part-of: incumbent
 istio.io/rev: {{ include "revision" . | quote }}
 {{- end -}}
 
+{{- /* The labels of a value. Null removes a label, also one that helm upgrade --reuse-values passes. */ -}}
+{{- define "added.labels" -}}
+{{- range $name, $value := . }}{{ if not (kindIs "invalid" $value) }}
+{{ $name }}: {{ $value | quote }}
+{{- end }}{{ end -}}
+{{- end -}}
+
 {{- define "selector" -}}
 app: {{ .Values.name }}
 istio.io/rev: {{ include "revision" . | quote }}
@@ -48,18 +55,6 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- $unit := get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) (regexFind "[a-z]+" .) -}}
 {{- $sum = addf $sum (mulf $unit (regexFind "[0-9.]+" . | float64)) -}}
 {{- end }}{{ $sum -}}
-{{- end -}}
-
-{{- /*
-The number of replicas: the value, else the number in the cluster, which kubectl or an autoscaler may have changed. If a release
-stops to set the number, the API server resets it to 1. So it is empty only if no release of the Deployment has set it.
-*/ -}}
-{{- define "replicas" -}}
-{{- $live := lookup "apps/v1" "Deployment" .Release.Namespace (include "object" .) -}}
-{{- if not (kindIs "invalid" .Values.replicas) }}{{ .Values.replicas -}}
-{{- else if and .Values.autoscaling.enabled (or (not $live) (dig "metadata" "annotations" "incumbent.dev/replicas" "" $live)) -}}
-{{- else if $live }}{{ $live.spec.replicas -}}
-{{- else }}{{ ternary 2 1 .Values.elections.enabled }}{{ end -}}
 {{- end -}}
 
 {{- /* Names of the locks of the release, as a JSON object with the lists configmaps and leases. */ -}}
