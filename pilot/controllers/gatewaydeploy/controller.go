@@ -267,12 +267,18 @@ func (c *Controller) reconcile(ctx context.Context, of key) error {
 	var problems []*Problem
 	var rejected []*Problem // reported by failing
 	var errs []error
+	noAccount := false // Pods must not run as an account that another owner created meanwhile
 	for _, step := range plan.Steps {
 		problems = append(problems, step.Problem)
-		if step.Action != Leave {
-			err := c.children[step.Kind].write(ctx, c.loop.Client(), of, step)
-			rejected = append(rejected, rejection(err))
-			errs = append(errs, err)
+		if step.Action == Leave || noAccount && step.Kind == Deployment {
+			continue
+		}
+		err := c.children[step.Kind].write(ctx, c.loop.Client(), of, step)
+		rejected = append(rejected, rejection(err))
+		errs = append(errs, err)
+		if step.Kind == ServiceAccount {
+			account, known := c.children[ServiceAccount].latest(of, step.Name)
+			noAccount = err != nil || !known || account == nil
 		}
 	}
 	problems = append(problems, plan.Problem)

@@ -163,9 +163,12 @@ func TestReconcile_RejectedWrite(t *testing.T) {
 	}{
 		"Gateway changed":       {"patch", "gateways", conflict, 1, 0, nil},
 		"Gateway forbidden":     {"patch", "gateways", forbidden, 1, 1, []string{"write annotations of Gateway shop/web"}},
-		"objects exist":         {"create", "", exists, 4, 0, nil},
-		"objects forbidden":     {"create", "", forbidden, 5, 4, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio", "create Deployment shop/web-istio"}},
-		"namespace terminating": {"create", "", ends, 4, 4, nil},
+		"objects exist":         {"create", "", exists, 3, 0, nil},
+		"objects forbidden":     {"create", "", forbidden, 4, 3, []string{"create ServiceAccount shop/web-istio", "create Service shop/web-istio"}},
+		"account exists":        {"create", "serviceaccounts", exists, 3, 0, nil},
+		"account forbidden":     {"create", "serviceaccounts", forbidden, 4, 2, []string{"create ServiceAccount shop/web-istio"}},
+		"Deployment forbidden":  {"create", "deployments", forbidden, 5, 2, []string{"create Deployment shop/web-istio"}},
+		"namespace terminating": {"create", "", ends, 3, 3, nil},
 		"one object exists":     {"create", "services", exists, 4, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
