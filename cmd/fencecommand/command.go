@@ -51,10 +51,12 @@ func Command(options Options) *cobra.Command {
 	installCmd.Flags().DurationVar(&config.Wait, "wait", 30*time.Second, "maximum time to wait until the fence is in effect; 0 does not wait")
 	installCmd.Flags().BoolVar(&config.Replace, "replace", false, "replace guards of another set for the same locks, or of this set for other service accounts")
 	installCmd.Flags().BoolVar(&config.Stored, "stored", false, "install the declarations of the installed fence again, and ignore the flags for declarations except --mode")
+	installCmd.Flags().BoolVar(&config.Keep, "keep", false, "do not check the service accounts of the leaders first, and keep a fence that its self-test rejects")
 	verify := does("verify", "Check the fence with dry-run writes as the leader and as other pods")
 	verify.Flags().BoolVar(&config.Strict, "strict", false, "require that every check was made and passed; needs mode deny and a leader")
 	for _, cmd := range []*cobra.Command{installCmd, verify} {
 		cmd.Flags().BoolVar(&config.AllowUnclear, "allow-unclear", false, "accept checks that could not be made")
+		cmd.Flags().BoolVarP(&config.Verbose, "verbose", "v", false, "print checks that passed, too")
 	}
 	report := does("report", "Summarize rejected writes, and writes that mode deny would reject, from an audit log")
 	report.Flags().StringVar(&config.AuditLog, "audit-log", "-", "audit log of an API server, one JSON event per line; - is standard input")

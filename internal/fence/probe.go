@@ -3,6 +3,7 @@ package fence
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"incumbent.dev/incumbent/internal/record"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +19,8 @@ type Probe struct {
 	Coordinated bool
 	// ServiceAccounts are the accounts of the candidates.
 	ServiceAccounts []string
+	// Others are further accounts that may hold the lock.
+	Others []string
 	// Mode is the treatment of violations.
 	Mode  Mode
 	Guard Guard
@@ -28,6 +31,25 @@ type Probe struct {
 
 // Where returns the lock for messages.
 func (p Probe) Where() string { return fmt.Sprintf("%s %s/%s", p.Lock, p.Namespace, p.Name) }
+
+// MayHold reports whether a pod with the account, as "namespace/name", may hold the lock.
+func (p Probe) MayHold(account string) bool {
+	return slices.Contains(p.ServiceAccounts, account) || slices.ContainsFunc(p.Others, func(other string) bool {
+		prefix, any := strings.CutSuffix(other, "*")
+		return other == account || any && strings.HasPrefix(account, prefix)
+	})
+}
+
+// LockProbes returns a Probe without a Guard for each lock.
+func LockProbes(declarations ...Declaration) []Probe {
+	var all []Probe
+	for _, d := range declarations {
+		for _, s := range d.split() {
+			all = append(all, s.unguarded())
+		}
+	}
+	return all
+}
 
 // Probes returns the probes of all guards.
 func Probes(declarations ...Declaration) []Probe {
@@ -80,8 +102,13 @@ func content(kind string) map[string]any {
 
 const probeName = "incumbent-fence-probe"
 
+func (s single) unguarded() Probe {
+	return Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Others: s.Others, Mode: s.Mode}
+}
+
 func (s single) probe(g Guard) Probe {
-	p := Probe{Lock: s.Lock, Namespace: s.Namespace, Name: s.lock, Coordinated: s.Coordinated, ServiceAccounts: s.ServiceAccounts, Mode: s.Mode, Guard: g}
+	p := s.unguarded()
+	p.Guard = g
 	if !slices.Contains(g.Operations(), "CREATE") {
 		return p
 	}

@@ -112,7 +112,7 @@ func TestInstall_BothRevisions(t *testing.T) {
 // verifyFence runs `pilot fence verify`.
 func (p place) verifyFence(t *testing.T, program string, args ...string) (string, error) {
 	t.Helper()
-	args = append([]string{"fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace, "--allow-unclear"}, args...)
+	args = append([]string{"fence", "verify", "--kubeconfig", p.Kubeconfig(), "--namespace", p.namespace, "--allow-unclear", "-v"}, args...)
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.Env = append(os.Environ(), "PILOT_ENABLE_GATEWAY_API=false")
 	out, err := command.CombinedOutput()

@@ -203,7 +203,8 @@ func TestFence(t *testing.T) {
 	e := newEnvironment(t)
 	e.istiod("work", current(record))
 	e.expect(e.run("fence", "render", "--revisions", "stable", "--service-account", "pilot"), Done, "namespace: NAMESPACE")
-	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Done, "istio-namespace-controller-election")
+	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0"), Failed, "", "nothing was changed", "service account NAMESPACE/pilot exists: not found")
+	e.expect(e.run("fence", "install", "--revisions", "stable", "--service-account", "pilot", "--wait", "0", "--keep"), Done, "istio-namespace-controller-election")
 	result := e.run("doctor")
 	e.expect(result, unhealthy, "which is missing: all guarded writes are rejected")
 	e.expect(result, unhealthy, " fence policies have bindings")
@@ -225,11 +226,22 @@ func TestFence_Discovered(t *testing.T) {
 	e.expect(e.run("fence", "verify"), Failed, "", "no fence is installed for namespace NAMESPACE")
 	e.pod("pilot-1", "stable") // creates the service account
 	e.istiod("istio-namespace-controller-election", strings.ReplaceAll(record, "istiod-stable-1", "pilot-1"))
-	set := []string{"--set", "release", "--revisions", "stable", "--service-account", "default", "--other-service-account", "pilot-*,istiod", "--allow-unclear"}
-	e.expect(e.run(append([]string{"fence", "install"}, set...)...), Done, "applied")
-	e.expect(e.run("fence", "verify", "--allow-unclear"), Done, "holds    policy incumbent-fence.release.")
-	e.expect(e.run("fence", "verify"), Failed, "holds    policy incumbent-fence.release.", "use --allow-unclear")
-	e.expect(e.run("fence", "verify", "--allow-unclear", "--strict"), Failed, "holds    policy incumbent-fence.release.", "--strict requires all")
+	installs := []string{"fence", "install", "--set", "release", "--revisions", "stable", "--other-service-account", "pilot-*,istiod"}
+	e.expect(e.run(append(installs, "--service-account", "defualt", "--allow-unclear")...), Failed, "FAILS    pod pilot-1, which holds ", "nothing was changed")
+	e.expect(e.run(append(installs, "--service-account", "default")...), Failed, "removed", "The installation was undone") // some checks are unclear
+	e.expect(e.run("fence", "verify"), Failed, "", "no fence is installed for namespace NAMESPACE")
+	e.expect(e.run(append(installs, "--service-account", "default", "--allow-unclear")...), Done, "applied")
+	installed := e.run("fence", "verify", "--allow-unclear", "-v").out
+	e.expect(e.run(append(installs, "--service-account", "default", "--mode", "warn")...), Failed, "applied", "The installation was undone")
+	if got := e.run("fence", "verify", "--allow-unclear", "-v").out; got != installed {
+		t.Errorf("after an update that was undone:\n%s\nbefore:\n%s", got, installed)
+	}
+	e.expect(e.run("fence", "verify", "--allow-unclear", "-v"), Done, "holds    policy incumbent-fence.release.")
+	if got := e.run("fence", "verify", "--allow-unclear"); strings.Contains(got.out, "holds") {
+		t.Errorf("checks that passed: %s", got.out)
+	}
+	e.expect(e.run("fence", "verify"), Failed, "unclear ", "use --allow-unclear")
+	e.expect(e.run("fence", "verify", "--allow-unclear", "--strict"), Failed, "unclear ", "--strict requires all")
 	admission := e.kube.AdmissionregistrationV1()
 	policies, err := admission.ValidatingAdmissionPolicies().List(t.Context(), metav1.ListOptions{LabelSelector: "incumbent.dev/fence=release"})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -95,15 +96,25 @@ func (to *connection) verify(ctx context.Context, set fence.Set, declarations []
 	return all, nil
 }
 
+// leaderTries is the number of verifications in a row that reject the leader until await returns. A leader whose writes are rejected
+// keeps its term for its validity only.
+const leaderTries = 10
+
 // await verifies the fence until it is in effect.
 func (to *connection) await(ctx context.Context, set fence.Set, declarations []fence.Declaration) ([]Finding, error) {
-	for {
+	for rejected := 0; ; {
 		findings, err := to.verify(ctx, set, declarations)
 		if err == nil {
 			err = Judge(findings, Judging{AllowUnclear: true}) // waiting does not make unclear checks clear
 		}
 		if err == nil {
 			return findings, nil
+		}
+		if rejected++; !slices.ContainsFunc(findings, func(f Finding) bool { return f.leader }) {
+			rejected = 0
+		}
+		if rejected == leaderTries {
+			return findings, err
 		}
 		if ended := apirequest.Pause(ctx, verifyPause); ended != nil {
 			return findings, errors.Join(err, ended)
@@ -139,24 +150,97 @@ func (c Config) Install(ctx context.Context, out io.Writer) error {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
 	}
-	changes, err := Apply(ctx, to.first(), set, Options{Replace: c.Replace, Servers: to.further()})
-	for _, change := range changes {
-		fmt.Fprintln(out, change)
+	if err := c.precheck(ctx, to, declarations, out); err != nil {
+		return err
 	}
+	before, err := bySet(ctx, to.first())
+	if err != nil {
+		return err
+	}
+	changes, err := Apply(ctx, to.first(), set, Options{Replace: c.Replace, Servers: to.further()})
+	printChanges(out, changes)
 	if err != nil || c.Wait == 0 {
 		if len(to.unreachable) > 0 {
 			err = errors.Join(c.print(out, to.unreachable), err)
 		}
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("the fence is not in effect after %v", c.Wait))
+	waiting, cancel := context.WithTimeoutCause(ctx, c.Wait, fmt.Errorf("the fence is not in effect after %v", c.Wait))
 	defer cancel()
-	findings, err := to.await(ctx, set, declarations)
+	findings, err := to.await(waiting, set, declarations)
 	if err == nil {
 		err = c.judge(findings)
 	}
-	return errors.Join(c.print(out, append(to.unreachable, findings...)), err)
+	err = errors.Join(c.print(out, append(to.unreachable, findings...)), err)
+	if err == nil || c.Keep || ctx.Err() != nil {
+		return err
+	}
+	changes, failed := c.undo(ctx, to, before)
+	printChanges(out, changes)
+	if failed != nil {
+		return errors.Join(err, fmt.Errorf("the fence is still installed, because the installation was not undone: %w", failed))
+	}
+	return fmt.Errorf("%w. The installation was undone; use --keep to keep a fence that does not pass", err)
 }
+
+func printChanges(out io.Writer, changes []Change) {
+	for _, change := range changes {
+		fmt.Fprintln(out, change)
+	}
+}
+
+// precheck returns an error if the fence would reject the present leaders, or if its service accounts are missing.
+func (c Config) precheck(ctx context.Context, to *connection, declarations []fence.Declaration, out io.Writer) error {
+	if c.Keep {
+		return nil
+	}
+	findings, err := to.precheck(ctx, declarations)
+	if err == nil && len(findings) > 0 {
+		err = c.judge(findings)
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(c.print(out, append(to.unreachable, findings...)), fmt.Errorf("nothing was changed: %w. Use --keep to install it without this check", err))
+}
+
+// undo restores the sets that were installed before: the own one, and with Replace those whose guards were replaced.
+func (c Config) undo(ctx context.Context, to *connection, before map[string][]admissionv1.ValidatingAdmissionPolicy) ([]Change, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(c.Wait, undoTimeout))
+	defer cancel()
+	own := c.withDefaults().Set
+	options := Options{Replace: true, Servers: to.further()}
+	var changes []Change
+	if len(before[own]) == 0 {
+		removed, err := Remove(ctx, to.first(), own, options)
+		if err != nil {
+			return removed, err
+		}
+		changes = removed
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if name != own && !c.Replace {
+			continue
+		}
+		declarations, err := declarationsOf(before[name])
+		if err != nil {
+			return changes, fmt.Errorf("fence %q: %w", name, err)
+		}
+		set, err := fence.Render(name, declarations...)
+		if err != nil {
+			return changes, err
+		}
+		restored, err := Apply(ctx, to.first(), set, options)
+		changes = append(changes, restored...)
+		if err != nil {
+			return changes, err
+		}
+	}
+	return changes, nil
+}
+
+// undoTimeout is the minimum time to restore what was installed before.
+const undoTimeout = 30 * time.Second
 
 // Verify prints the result of each check. It returns an error if one failed. Without a set, file, accounts or revisions it checks
 // the installed sets of the namespace.
@@ -227,9 +311,7 @@ func (c Config) Remove(ctx context.Context, out io.Writer) error {
 	}
 	set := c.withDefaults().Set
 	changes, err := Remove(ctx, to.first(), set, Options{Servers: to.further()})
-	for _, change := range changes {
-		fmt.Fprintln(out, change)
-	}
+	printChanges(out, changes)
 	if err != nil || len(changes) > 0 {
 		return err
 	}
@@ -264,9 +346,15 @@ func (c Config) Report(out io.Writer) error {
 	return errors.Join(printAll(out, c, found), err)
 }
 
-// print writes the findings, and in a table also the number of each verdict.
+// print writes the findings, failures first. A table has the checks that passed only with Verbose, and the number of each verdict.
 func (c Config) print(out io.Writer, findings []Finding) error {
-	err := printAll(out, c, findings)
+	order := []Verdict{Fails, Undecided, Skipped, Holds}
+	shown := slices.Clone(findings)
+	slices.SortStableFunc(shown, func(a, b Finding) int { return slices.Index(order, a.Verdict) - slices.Index(order, b.Verdict) })
+	if c.table() && !c.Verbose {
+		shown = slices.DeleteFunc(shown, func(f Finding) bool { return f.Verdict == Holds })
+	}
+	err := printAll(out, c, shown)
 	if err != nil || len(findings) == 0 || !c.table() {
 		return err
 	}

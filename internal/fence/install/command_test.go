@@ -90,7 +90,7 @@ func TestCommands_UnreachableServer(t *testing.T) {
 					t.Fatalf("%s: %v", command, err)
 				}
 				unchanged := command == "install" && !accepted
-				if strings.Contains(err.Error(), "nothing was changed") != unchanged || (requests == 0) != unchanged {
+				if strings.Contains(err.Error(), "nothing was changed") != (command == "install") || (requests == 0) != unchanged {
 					t.Errorf("%s, accepted: %t: %v, after %d requests", command, accepted, err, requests)
 				}
 				if strings.Contains(out.String(), "API server https://10.0.0.2:6443 (listed by Service default/kubernetes) is reachable") == unchanged {
@@ -137,14 +137,14 @@ func TestReport_Output(t *testing.T) {
 
 func TestFindings_Output(t *testing.T) {
 	findings := []Finding{{Server: "s", What: "one", Verdict: Holds}, {Server: "s", What: "two", Verdict: Fails, Why: "so"}}
-	text, err := json.MarshalIndent(findings, "", "  ")
+	text, err := json.MarshalIndent([]Finding{findings[1], findings[0]}, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const table = "holds    one\nFAILS    two: so\n2 checks: 1 passed, 0 skipped, 0 unclear, 1 failed\n"
+	const table = "FAILS    two: so\n2 checks: 1 passed, 0 skipped, 0 unclear, 1 failed\n"
 	for output, want := range map[string]string{
 		"": table, "table": table, "json": string(text) + "\n",
-		"yaml": "- server: s\n  verdict: holds\n  what: one\n- server: s\n  verdict: fails\n  what: two\n  why: so\n",
+		"yaml": "- server: s\n  verdict: fails\n  what: two\n  why: so\n- server: s\n  verdict: holds\n  what: one\n",
 	} {
 		c := Config{Output: output}
 		var out bytes.Buffer
@@ -154,6 +154,10 @@ func TestFindings_Output(t *testing.T) {
 		if err := c.print(broken{}, findings); !errors.Is(err, errAway) {
 			t.Errorf("--output=%s, to a writer that fails: %v", output, err)
 		}
+	}
+	var all bytes.Buffer
+	if err := (Config{Verbose: true}).print(&all, findings); err != nil || !strings.HasPrefix(all.String(), "FAILS    two: so\nholds    one\n2 checks") {
+		t.Errorf("%v\n%s", err, &all)
 	}
 	if err := (Config{Output: "xml"}).print(io.Discard, findings); err == nil || err.Error() != "--output=xml: use table, json or yaml" {
 		t.Errorf("unknown format: %v", err)

@@ -63,6 +63,10 @@ type Config struct {
 	Output string
 	// AuditLog is the file that Report reads. "-" or "" is the standard input.
 	AuditLog string
+	// Keep makes Install skip the check before it, and keep a fence that its self-test rejects.
+	Keep bool
+	// Verbose makes the table of Install and Verify contain the checks that passed.
+	Verbose bool
 	// Wait is how long Install waits until the fence is in effect. 0 means that Install does not wait.
 	Wait time.Duration
 }

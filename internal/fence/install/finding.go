@@ -28,6 +28,8 @@ type Finding struct {
 	Verdict Verdict `json:"verdict"`
 	// Why is the reason of the verdict.
 	Why string `json:"why,omitempty"`
+	// leader is true if the check is a write of the leader.
+	leader bool
 }
 
 func (f Finding) String() string {

@@ -1,8 +1,10 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -38,10 +40,48 @@ func Verify(ctx context.Context, config *rest.Config, set fence.Set, declaration
 	for _, p := range set.All() {
 		v.object(p)
 	}
+	v.holders(declarations)
 	for _, p := range fence.Probes(declarations...) {
 		v.guard(p)
 	}
 	return v.findings, v.err
+}
+
+// precheck checks, before a fence is installed, that its accounts exist and that the holders of its locks use them.
+func (to *connection) precheck(ctx context.Context, declarations []fence.Declaration) ([]Finding, error) {
+	v := &verifier{ctx: ctx, config: to.clients[0].RESTConfig(), client: to.clients[0], accounts: map[string]bool{}}
+	v.holders(declarations)
+	return v.findings, v.err
+}
+
+// holders checks that the service accounts exist, and that the pod of each holder runs with an account that may hold its lock.
+func (v *verifier) holders(declarations []fence.Declaration) {
+	for _, p := range fence.LockProbes(declarations...) {
+		if v.err != nil {
+			return
+		}
+		for _, account := range p.ServiceAccounts {
+			v.account(account)
+		}
+		if p.Mode != fence.Deny {
+			continue // other modes reject nothing
+		}
+		holder, _, err := v.holder(p)
+		if err != nil {
+			v.err = err
+			return
+		}
+		pod, err := v.client.Kube().CoreV1().Pods(p.Namespace).Get(v.ctx, holder, metav1.GetOptions{})
+		if holder == "" || err != nil {
+			continue // no candidate leads, or the holder is a pod of another namespace or cluster
+		}
+		account := p.Namespace + "/" + cmp.Or(pod.Spec.ServiceAccountName, "default")
+		if what := fmt.Sprintf("pod %s, which holds %s, has an account that may hold it", holder, p.Where()); p.MayHold(account) {
+			v.found(Holds, what, "")
+		} else {
+			v.found(Fails, what, "it runs with service account "+account+", and the fence declares "+strings.Join(append(slices.Clone(p.ServiceAccounts), p.Others...), ", "))
+		}
+	}
 }
 
 // verifier collects findings until a request fails.
@@ -100,7 +140,6 @@ func (v *verifier) guard(p fence.Probe) {
 		return
 	}
 	for _, account := range p.ServiceAccounts {
-		v.account(account)
 		for _, resource := range p.Guard.Resources {
 			v.resource(p, account, resource, holder, there)
 		}
@@ -190,6 +229,7 @@ func (v *verifier) admitted(account, holder, what string, writes []write) {
 	for _, w := range writes {
 		if answer, err := v.try(account, holder, w); answer == fence.Refused {
 			v.found(Fails, what, w.verb+" was rejected: "+err.Error())
+			v.findings[len(v.findings)-1].leader = true
 			return
 		}
 	}

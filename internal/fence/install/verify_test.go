@@ -14,6 +14,7 @@ import (
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pkg/kube"
 )
 
 func guarding(guards ...fence.Guard) fence.Declaration {
@@ -329,6 +330,45 @@ func TestVerify_CannotRead(t *testing.T) {
 	config.Host = "http://a b"
 	if _, err := Verify(t.Context(), config, set, d); err == nil {
 		t.Error("an invalid address was accepted")
+	}
+}
+
+// A fence whose accounts the holder does not have would reject its leader. A check before the installation finds that.
+func TestPrecheck(t *testing.T) {
+	const unknown = "unclear  service account sys/pilot exists: not found. Nothing can be tested with it, and a leader with another account is not guarded"
+	for name, x := range map[string]struct {
+		account string
+		change  func(d *fence.Declaration, j *judging)
+		want    string
+	}{
+		"as declared":     {"pilot", nil, "holds    pod pod-1, which holds lease sys/e, has an account that may hold it"},
+		"another":         {"istiod", nil, "FAILS    pod pod-1, which holds lease sys/e, has an account that may hold it: it runs with service account sys/istiod, and the fence declares sys/pilot"},
+		"one of others":   {"istiod", func(d *fence.Declaration, _ *judging) { d.Others = []string{"sys/isti*"} }, "holds    pod pod-1, which holds lease sys/e, has an account that may hold it"},
+		"mode audit":      {"istiod", func(d *fence.Declaration, _ *judging) { d.Mode = fence.Audit }, "holds    service account sys/pilot exists"},
+		"missing account": {"pilot", func(_ *fence.Declaration, j *judging) { j.Delete("serviceaccounts", "sys", "pilot") }, unknown},
+	} {
+		d := guarding(configMap())
+		j, _ := fenced(t, d)
+		j.has("v1", "Pod", "sys", "pod-1", map[string]any{"spec": map[string]any{"serviceAccountName": x.account, "containers": []any{}}})
+		if x.change != nil {
+			x.change(&d, j)
+		}
+		client := clientOf(t, j.config())
+		found, err := (&connection{clients: []kube.Client{client}}).precheck(t.Context(), []fence.Declaration{d})
+		if err != nil || !slices.ContainsFunc(found, func(f Finding) bool { return f.String() == x.want }) || len(j.attempts) > 0 {
+			t.Errorf("%s: %v, %v, tried %v", name, found, err, j.attempts)
+		}
+	}
+}
+
+// If the fence rejects the writes of the leader, the wait ends before the leader loses its lock.
+func TestInstall_LeaderRejected(t *testing.T) {
+	d := guarding(configMap())
+	j, set := fenced(t, d)
+	j.answers = byPolicy
+	_, err := (&connection{clients: []kube.Client{clientOf(t, j.config())}}).await(t.Context(), set, []fence.Declaration{d})
+	if err == nil || !strings.Contains(err.Error(), "leader pod pod-1 may write") {
+		t.Errorf("%v", err)
 	}
 }
 
