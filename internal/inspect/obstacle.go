@@ -40,7 +40,7 @@ func (e Election) obstacles() (all []Obstacle) {
 	if h := e.Hold; h != nil {
 		all = append(all, Obstacle{
 			Annotation: record.HoldAnnotation, Remove: fmt.Sprintf("electionctl -n %s resume %s", e.Namespace, e.Name),
-			Effect: fmt.Sprintf("%s by %s: for %s no candidate can take the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), Seconds(h.Seconds)),
+			Effect: fmt.Sprintf("%s by %s: for %s no candidate can acquire the lock by rank", h.Reason, cmp.Or(h.Requester, "?"), Seconds(h.Seconds)),
 		})
 	}
 	switch r := e.Request; {

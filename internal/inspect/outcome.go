@@ -219,7 +219,7 @@ func (e Election) Reason(d k8sleaderelection.DefaultRevision) string {
 	case e.State == Free:
 		return "The last holder released the lock. The best candidate acquires it."
 	case e.Hold != nil:
-		return fmt.Sprintf("%s set a hold (%s). No candidate can take the lock by rank.", e.Hold.Requester, e.Hold.Reason)
+		return fmt.Sprintf("%s set a hold (%s). No candidate can acquire the lock by rank.", e.Hold.Requester, e.Hold.Reason)
 	case !e.Ranked && e.Key != "":
 		return fmt.Sprintf("Each revision has its own lock. This lock belongs to %s. The first candidate to acquire it leads until it stops.", e.Revision)
 	case !e.Ranked:

@@ -145,7 +145,7 @@ func (s *site) annotate(e *inspect.Election, le *leaderelection.LeaderElection) 
 			p.Gate = "open"
 		}
 	}
-	if s.fence != nil {
+	if s.fence.Tests(e.Name) {
 		p.Fence = cmp.Or(s.fence.State(e.Name), &fence.State{})
 	}
 	if p.Rejected != "" {

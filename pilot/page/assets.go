@@ -26,7 +26,7 @@ var (
 )
 
 var templates = template.Must(template.New("page").Funcs(template.FuncMap{
-	"clock": clock, "glyph": glyph, "percent": percent,
+	"clock": clock, "glyph": glyph, "percent": percent, "short": short,
 	"interval": idle.Seconds,
 	"moment":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 }).Parse(pageHTML))
@@ -41,6 +41,19 @@ func glyph(sign int) string { return glyphs[sign] }
 
 func percent(hundredths float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.2f", hundredths), "0"), ".") + "%"
+}
+
+// short returns a text whose words have at most most characters. It replaces the middle of longer words, because names differ at
+// their ends.
+func short(most int, text string) string {
+	words := strings.Split(text, " ")
+	for i, word := range words {
+		if runes := []rune(word); len(runes) > most {
+			end := most / 3
+			words[i] = string(runes[:most-1-end]) + "…" + string(runes[len(runes)-end:])
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // asset is one embedded file.

@@ -113,6 +113,16 @@ func (h *history) meet(revision string) {
 	}
 }
 
+// named returns the revisions that are valid label values. Only they can be the default revision.
+func (h history) named() (valid []string) {
+	for _, revision := range h.revisions {
+		if revisionForm.MatchString(revision) {
+			valid = append(valid, revision)
+		}
+	}
+	return valid
+}
+
 // picture returns an immutable copy.
 func (h *history) picture() history {
 	return history{most: h.most, of: maps.Clone(h.of), revisions: slices.Clone(h.revisions)}

@@ -13,7 +13,7 @@ const Path = "/debug/elections"
 
 // policy allows the page to load only its own files, and no inline scripts or styles.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
 // Handler serves the page below Path and redirects "/" to it.
 func (p *Page) Handler() http.Handler {

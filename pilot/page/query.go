@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,7 +16,13 @@ type query struct {
 	// Asks requests a preview with Default as the default revision. Empty means no default revision.
 	Asks    bool
 	Default string
+	// Name, Revision and Status select rows. Empty selects all rows.
+	Name, Revision string
+	Status         status
 }
+
+// maxName is the maximum length of a name to search for.
+const maxName = 253
 
 var ranges = []struct {
 	name, text string
@@ -40,7 +48,37 @@ func parse(values url.Values) (query, error) {
 	if !revisionForm.MatchString(q.Default) {
 		return q, fmt.Errorf("default=%.80q is not a valid revision: use letters, digits, '-', '_' and '.', at most 63", q.Default)
 	}
+	q.Name, q.Revision, q.Status = values.Get("name"), values.Get("revision"), status(values.Get("state"))
+	switch {
+	case len(q.Name) > maxName:
+		return q, fmt.Errorf("name=%.40q has more than %d characters", q.Name, maxName)
+	case !revisionForm.MatchString(q.Revision):
+		return q, fmt.Errorf("revision=%.80q is not a valid revision", q.Revision)
+	case q.Status != "" && !slices.Contains(statuses, q.Status):
+		return q, fmt.Errorf("state=%.40q: give one of %q", q.Status, statuses)
+	}
 	return q, nil
+}
+
+// Filters reports whether the query selects rows.
+func (q query) Filters() bool { return q != q.unfiltered() }
+
+func (q query) unfiltered() query {
+	q.Name, q.Revision, q.Status = "", "", ""
+	return q
+}
+
+// of returns the query for the rows with a state.
+func (q query) of(s status) query {
+	q.Status = s
+	return q
+}
+
+// selects reports whether the query selects a row. A name is a part of the name of the election or of its holder.
+func (q query) selects(r row) bool {
+	contains := func(text string) bool { return strings.Contains(strings.ToLower(text), strings.ToLower(q.Name)) }
+	return (q.Status == "" || q.Status == r.Status) && (q.Revision == "" || q.Revision == r.Revision) &&
+		(contains(r.Process.ElectionID) || contains(r.Name) || contains(r.Holder))
 }
 
 func lengthOf(name string) (time.Duration, bool) {
@@ -60,6 +98,11 @@ func (q query) link() string {
 	}
 	if q.Asks {
 		values.Set("default", q.Default)
+	}
+	for name, value := range map[string]string{"name": q.Name, "revision": q.Revision, "state": string(q.Status)} {
+		if value != "" {
+			values.Set(name, value)
+		}
 	}
 	return "?" + values.Encode()
 }

@@ -48,6 +48,11 @@ func (s span) at(t time.Time) float64 {
 	return min(100, max(0, 100*float64(t.Sub(s.from))/float64(whole)))
 }
 
+// changes reports whether there is a change in the period.
+func (s span) changes(all []Change) bool {
+	return len(all) > 1 && all[len(all)-1].At.After(s.from)
+}
+
 // bars returns the bars of changes: first acting leaders, then the periods without, which are drawn above.
 func (s span) bars(changes []Change, sign func(revision string) int) (all []bar) {
 	var above []bar

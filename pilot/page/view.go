@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,16 +17,23 @@ type view struct {
 	Process chip
 	State   State
 	// Default is the default revision. Known is false until it is synced.
-	Default        chip
-	Known          bool
-	Here, Orphaned int
-	Ranges, Ifs    []choice
-	Close          string
-	If             string
-	Rows           []row
-	From, Mid      string
-	Observed       string
-	Events         []event
+	Default                   chip
+	Known                     bool
+	Here, Leaderless, Unknown int
+	// Statuses and Revisions are the choices of the filter. Problems and All are links to the rows without a leader and to all rows.
+	Statuses      []status
+	Revisions     []string
+	Problems, All string
+	Ranges, Ifs   []choice
+	Close         string
+	If            string
+	Groups        []group
+	Shown         int
+	// Lanes are the rows that changed.
+	Lanes     []row
+	From, Mid string
+	Observed  string
+	Events    []event
 }
 
 // chip is a revision with its colour and glyph.
@@ -50,8 +58,15 @@ type row struct {
 	Anchor string
 	Chip   chip
 	Mine   bool
-	// HolderState describes the holder if it does not act.
-	HolderState string
+	Status status
+	// Age describes the last renewal, if the process does not know the validity.
+	Age string
+	// Notes are the reasons for the state.
+	Notes []note
+	// Led reports that the recorded holder leads, as far as the process knows.
+	Led bool
+	// OffDefault reports that the revision of the leader is not the default revision.
+	OffDefault bool
 	// Witness is the witness of the holder. It is empty if unknown.
 	Witness string
 	// Since is the start of the term. It is a time and not a duration, so that rows without changes remain equal.
@@ -94,27 +109,49 @@ func (f *frame) view(q query) view {
 		Query: q, State: f.state, Process: f.history.chip(f.state.Revision),
 		Default: f.history.chip(f.state.Default.Revision), Known: f.state.Default.Synced,
 		From: ago(span.to.Sub(span.from)), Mid: ago(span.to.Sub(span.from) / 2),
-		Observed: durationText(f.at.Sub(f.history.begin(f.at))), Events: span.events(f.history.of),
-		Close: q.asking(false, "").link(),
+		Observed: durationText(f.at.Sub(f.history.begin(f.at))),
+		Close:    q.asking(false, "").link(), All: q.unfiltered().link(), Problems: q.unfiltered().of(noLeader).link(),
+		Statuses: statuses, Revisions: f.history.named(),
 	}
 	for _, r := range ranges {
 		v.Ranges = append(v.Ranges, choice{Text: r.text, Link: q.within(r.name).link(), Chosen: q.Range == r.name})
 	}
-	for _, revision := range f.history.revisions {
-		if !revisionForm.MatchString(revision) {
-			continue // not a valid label value, so it cannot be the default revision
-		}
+	for _, revision := range v.Revisions {
 		v.Ifs = append(v.Ifs, choice{Chip: f.history.chip(revision), Text: revision, Link: q.asking(true, revision).link(), Chosen: q.Asks && q.Default == revision})
 	}
 	v.Ifs = append(v.Ifs, choice{Text: "none", Link: q.asking(true, "").link(), Chosen: q.Asks && q.Default == ""})
+	tested := slices.ContainsFunc(f.state.Elections, func(e inspect.Election) bool { return e.Process.Fence != nil })
+	var rows []row
 	for i, e := range f.state.Elections {
 		r := f.row(i, e, q, span)
-		v.Rows = append(v.Rows, r)
 		v.Here += count(e.Process.Leading)
-		v.Orphaned += count(e.Holder == "" || !e.Acting())
+		v.Leaderless += count(r.Status == noLeader)
+		v.Unknown += count(r.Status == unknown)
+		if r.Process.Fence == nil && tested {
+			r.Guard.Fence = "no guards"
+		}
+		if q.selects(r) {
+			rows = append(rows, r)
+		}
 	}
-	v.If = v.sum()
+	v.show(f, rows, span)
 	return v
+}
+
+// show adds the selected rows.
+func (v *view) show(f *frame, rows []row, span span) {
+	v.Shown = len(rows)
+	v.If = sum(rows)
+	changed := map[name][]Change{}
+	for _, r := range rows {
+		n := nameOf(r.Election)
+		if all := f.history.of[n]; span.changes(all) {
+			changed[n] = all
+			v.Lanes = append(v.Lanes, r)
+		}
+	}
+	v.Events = span.events(changed)
+	v.Groups = groups(rows)
 }
 
 func count(yes bool) int {
@@ -137,7 +174,12 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 			r.Since = "since before " + f.day(began)
 		}
 	}
-	r.HolderState = r.holderState()
+	r.Status = statusOf(e)
+	r.Notes = notesOf(e, r.Status)
+	r.Age = r.age()
+	d := f.state.Default
+	r.Led = r.Status != noLeader && r.Status != unknown
+	r.OffDefault = r.Led && r.Ranked && d.Synced && d.Revision != "" && r.Revision != d.Revision
 	if p := e.Process; p.Leading && p.Validity > 0 {
 		r.Validity = &validity{
 			ID:    fmt.Sprintf("validity-%d-%d", i, f.deadlines[i].UnixMilli()),
@@ -153,21 +195,15 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 	return r
 }
 
-// holderState describes the holder, or the lock, if the holder does not act.
-func (r row) holderState() string {
+// age returns the age of a lease that may have expired, or who knows the validity.
+func (r row) age() string {
 	switch {
-	case r.Mine && r.Acting():
-		return ""
-	case r.State == inspect.Expired, r.State == inspect.Doubtful, r.State == inspect.Unreadable, r.State == inspect.Unread:
-		return r.StateText()
-	case r.Holder == "":
-		return "no leader"
-	case !r.Acting() && r.Mine:
-		return r.Process.Phase
-	case !r.Acting():
-		return "not acting"
+	case (r.State == inspect.Expired || r.State == inspect.Doubtful) && !r.Renewed.IsZero() && r.Idle > 0:
+		return "renewed " + ago(r.Idle)
+	case r.Acting() && !r.Mine:
+		return "only known to the leader"
 	}
-	return ""
+	return "–"
 }
 
 func guardOf(p *inspect.Process) guard {
@@ -210,10 +246,13 @@ func (f *frame) followers(r *row) {
 		r.Summary = "unknown"
 	case all == 0:
 		r.Summary = "none"
-	case all > maxFollowers:
-		r.Summary = fmt.Sprintf("%d, %d ready; the first %d", all, ready, maxFollowers)
+	case ready == all:
+		r.Summary = fmt.Sprintf("%d ready", all)
 	default:
-		r.Summary = fmt.Sprintf("%d, %d ready", all, ready)
+		r.Summary = fmt.Sprintf("%d of %d ready", ready, all)
+	}
+	if all > maxFollowers {
+		r.Summary += fmt.Sprintf("; the first %d", maxFollowers)
 	}
 }
 
@@ -224,15 +263,15 @@ func (f *frame) outcome(e inspect.Election, q query) *outcome {
 }
 
 // sum returns a summary of the outcomes.
-func (v view) sum() string {
+func sum(rows []row) string {
 	moving, unknown := 0, 0
-	for _, r := range v.Rows {
+	for _, r := range rows {
 		if r.If != nil {
 			moving += count(r.If.Moves)
 			unknown += count(r.If.Move == inspect.Unknown)
 		}
 	}
-	text := fmt.Sprintf("%d of %d elections would change leaders", moving, len(v.Rows))
+	text := fmt.Sprintf("%d of %d elections would change leaders", moving, len(rows))
 	if unknown > 0 {
 		text += fmt.Sprintf(", %d unknown", unknown)
 	}

@@ -57,12 +57,12 @@ func TestPage_Golden(t *testing.T) {
 func TestFollowers_Many(t *testing.T) {
 	s := sample()
 	s.Elections = s.Elections[:1]
-	for n, want := range map[int]string{maxFollowers: "100, 100 ready", 5000: "5000, 5000 ready; the first 100"} {
+	for n, want := range map[int]string{maxFollowers: "100 ready", 5000: "5000 ready; the first 100"} {
 		s.Elections[0].Candidates = nil
 		for i := range n {
 			s.Elections[0].Candidates = append(s.Elections[0].Candidates, inspect.Candidate{Identity: fmt.Sprint("stranger-", i), Warm: true, Fit: true})
 		}
-		row := frameOf(after(0), s, newHistory(512)).view(query{}).Rows[0]
+		row := frameOf(after(0), s, newHistory(512)).view(query{}).Groups[0].Rows[0]
 		if len(row.Followers) != maxFollowers || row.Summary != want {
 			t.Errorf("%d candidates: %d followers, summary %q, want %q", n, len(row.Followers), row.Summary, want)
 		}
@@ -71,11 +71,12 @@ func TestFollowers_Many(t *testing.T) {
 
 func TestQuery(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                   "?",
-		"range=5m":                           "?",
-		"range=1h":                           "?range=1h",
-		"default=":                           "?default=",
-		"default=canary":                     "?default=canary",
+		"":               "?",
+		"range=5m":       "?",
+		"range=1h":       "?range=1h",
+		"default=":       "?default=",
+		"default=canary": "?default=canary",
+		"state=on+hold&range=1h&revision=x&name=a%26b&default=": "?default=&name=a%26b&range=1h&revision=x&state=on+hold",
 		"range=7m":                           "give 5m, 1h or all",
 		"default=%3Cb%3E":                    "is not a valid revision",
 		"default=" + strings.Repeat("a", 64): "is not a valid revision",

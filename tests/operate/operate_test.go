@@ -49,7 +49,7 @@ var states = []state{
 	},
 	{
 		name: "pause while the default revision changes",
-		list: "leads, pause", doctor: "pause by admin: for 60m no candidate can take the lock by rank → electionctl -n istio-system resume istio-namespace-controller-election",
+		list: "leads, pause", doctor: "pause by admin: for 60m no candidate can acquire the lock by rank → electionctl -n istio-system resume istio-namespace-controller-election",
 		explain: "pause for 60m by", page: "pause by", alert: none,
 		breaks: func(p *plane) {
 			p.do("electionctl -n istio-system pause istio-namespace-controller-election --yes")
@@ -63,7 +63,7 @@ var states = []state{
 	{
 		// A stranger forges a hold without end, and writes an unknown annotation, invalid values, and a preferred holder.
 		name: "annotations of a stranger",
-		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 7d no candidate can take the lock by rank", explain: "hold pause for 7d by eve", page: "pause by eve: for 7d no candidate can take the lock by rank", alert: none,
+		list: "leads, pause", doctor: "incumbent.dev/hold: pause by eve: for 7d no candidate can acquire the lock by rank", explain: "hold pause for 7d by eve", page: "pause by eve: for 7d no candidate can acquire the lock by rank", alert: none,
 		breaks: func(p *plane) {
 			p.do(note + fmt.Sprintf(`incumbent.dev/hold='{"holder":%q,"transitions":%d,"seconds":99999999,"requester":"eve","reason":"pause"}'`, p.leader().Name, p.term()) +
 				` incumbent.dev/unknown=x incumbent.dev/nominated=eve incumbent.dev/handover-request=x incumbent.dev/preferred-holder=eve`)

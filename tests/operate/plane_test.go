@@ -104,16 +104,19 @@ func steady(s string) string {
 	return spaces.ReplaceAllString(ages.ReplaceAllString(pods.ReplaceAllString(s, "pilot-$1-X"), "20s ago"), " ")
 }
 
-// page returns the row of the watched election on the page of a replica, as text.
+// page returns the row of the watched election on the page of a replica, with the heading of its group and its notes, as text.
 func (p *plane) page() string {
 	for _, pod := range p.Node.Pods() {
 		if !pod.Ready || pod.PID == 0 || stopped(pod) {
 			continue
 		}
 		if status, text := harness.Page(p.t, pod.Address+":15016", "/debug/elections"); status == 200 {
-			_, row, _ := strings.Cut(text, `<span class="id">`+watched+`<`)
-			row, _, _ = strings.Cut(row, "</tr>")
-			return steady(html.UnescapeString(tags.ReplaceAllString("<"+row, " ")))
+			before, row, _ := strings.Cut(text, `>`+watched+`<`)
+			_, heading, _ := strings.Cut(before[max(0, strings.LastIndex(before, `class="group`)):], ">")
+			heading, _, _ = strings.Cut(heading, "</tr>")
+			row, _, _ = strings.Cut(row, "</tbody>")
+			row, _, _ = strings.Cut(row, `class="row `)
+			return steady(html.UnescapeString(tags.ReplaceAllString(heading+"<"+row, " ")))
 		}
 	}
 	return none

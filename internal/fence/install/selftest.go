@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -219,6 +220,11 @@ func (s *SelfTest) event(now leaderelection.Status, kind, format string, args ..
 	object := corev1.ObjectReference{Namespace: now.Namespace, Name: now.Lock}
 	object.APIVersion, object.Kind = now.LockType.Object()
 	s.Events.Eventf(&object, kind, "WriteFence", format, args...)
+}
+
+// Tests reports whether an election has guards that the self-test can test, by the name of its lock.
+func (s *SelfTest) Tests(lock string) bool {
+	return s != nil && slices.ContainsFunc(s.elections, func(e tested) bool { return len(e.probes) > 0 && e.status().Lock == lock })
 }
 
 // State returns the last result for an election, by the name of its lock. It is nil if no result is known.

@@ -51,9 +51,15 @@ func TestEvents_Loss(t *testing.T) {
 		if advance(renew); a.Live() || a.IsLeader() {
 			t.Error("a leads after the end of its validity")
 		}
+		if a.Status().Failed == "" {
+			t.Error("the status of a has no failure")
+		}
 		advance(lease - renew)
 		a.disconnect(false)
 		advance(lease)
+		if failed := a.Status().Failed; failed != "" {
+			t.Errorf("the status of a still has the failure %q", failed)
+		}
 		events, terms, _ := ofA.take()
 		if !slices.Equal(events, words{"Warning: a stopped leading (validity-ended)"}) || !slices.Equal(terms, words{"-validity-ended"}) {
 			t.Errorf("a: %q, %q", events, terms)

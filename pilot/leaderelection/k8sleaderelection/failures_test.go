@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,27 @@ func TestReportLatency(t *testing.T) {
 		r.answered(core.Leading, call{op: core.Renew, result: step.result, err: step.err, took: step.took})
 		if text := log.String(); (text == "") != (step.want == "") || !strings.Contains(text, step.want) {
 			t.Errorf("step %d: logged %q, want %q", i, text, step.want)
+		}
+	}
+}
+
+func TestNoteFailure(t *testing.T) {
+	l := &loop{}
+	for _, c := range []struct {
+		err    error
+		result core.Result
+		want   string
+	}{
+		{fmt.Errorf("get lease: %w", &url.Error{Op: "Get", URL: "https://x/leases/e", Err: errors.New("connection refused")}), core.Unknown, "connection refused"},
+		{context.Canceled, core.Unknown, "connection refused"},
+		{nil, core.OK, ""},
+		{errors.New("forbidden"), core.Refused, "forbidden"},
+		{errors.New("another version"), core.Conflict, ""},
+	} {
+		ev := event{call: call{err: c.err}}
+		ev.in.Result = c.result
+		if l.noteFailure(&ev); l.failed != c.want {
+			t.Errorf("%v: %q, want %q", c.err, l.failed, c.want)
 		}
 	}
 }

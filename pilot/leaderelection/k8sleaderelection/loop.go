@@ -2,8 +2,10 @@ package k8sleaderelection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"sync"
 	"time"
 
@@ -38,6 +40,7 @@ type loop struct {
 	err        error // of the last ended term
 	questions  questions
 	rejected   string // why the API server rejected the last write of this candidate as holder
+	failed     string // why the last request failed
 
 	stop        <-chan struct{} // the end of Run's context; nil after it was received
 	timer       *time.Timer
@@ -200,6 +203,7 @@ func (l *loop) receive(ev *event) {
 	case ev.watched != nil:
 		l.decodeWatchEvent(ev)
 	case ev.in.Kind == core.Replied:
+		l.noteFailure(ev)
 		l.noteRejection(ev)
 	case ev.in.Kind == core.Bar:
 		l.rejected = ""
@@ -229,6 +233,21 @@ func (l *loop) step(c *change) {
 func (l *loop) log(c *change) {
 	l.report.pass(c)
 	l.le.handoverSince.Store(int64(l.report.durations.handoverSince()))
+}
+
+// noteFailure keeps why the last request failed, without its URL.
+func (l *loop) noteFailure(ev *event) {
+	err := ev.call.err
+	if errors.Is(err, context.Canceled) {
+		return // the elector does not need the answer any more
+	}
+	l.failed = ""
+	if err != nil && ev.in.Result != core.Conflict {
+		if u := new(url.Error); errors.As(err, &u) {
+			err = u.Err
+		}
+		l.failed = brief(err)
+	}
 }
 
 // noteRejection keeps why the API server rejected the last write as holder, until such a write succeeds. The last writes of a barred
@@ -304,7 +323,7 @@ func (l *loop) publish(c *change) {
 	v := view{
 		status: Status{
 			Phase: s.Phase.String(), Reason: string(s.Why), Since: l.changed, Term: s.Term, Known: s.Known != core.Unread,
-			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected,
+			Object: l.base.Object, Default: s.Default, Unfit: s.Unfit, NoCoordinator: l.core.Uncoordinated(s, c.in.Now.Mono), BackingOff: l.core.BackingOff(s, c.in.Now.Mono), Rejected: l.rejected, Failed: l.failed,
 		},
 		running: s.Running, idle: s.Barred && !s.Running, acked: l.acked, validity: s.Gate(),
 	}

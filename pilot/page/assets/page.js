@@ -74,9 +74,9 @@
     } else if (before.matches(".strip, td, .changes, .legend, .axis") && !before.querySelector("a, summary")) {
       before.replaceWith(after);
     } else if (shape(before).isEqualNode(shape(after))) { // idiomorph need not compare the siblings
-      Idiomorph.morph(before, whole(after).innerHTML, { morphStyle: "innerHTML", callbacks: keep });
+      Idiomorph.morph(before, whole(after).innerHTML, { morphStyle: "innerHTML", ignoreActiveValue: true, callbacks: keep });
     } else {
-      Idiomorph.morph(before, whole(after), { morphStyle: "outerHTML", callbacks: keep });
+      Idiomorph.morph(before, whole(after), { morphStyle: "outerHTML", ignoreActiveValue: true, callbacks: keep });
     }
   };
 
@@ -115,13 +115,30 @@
     });
   };
 
-  // Links to other views of this page restart the stream. The page is not reloaded.
+  // Links to other views of this page and its filter restart the stream. The page is not reloaded.
+  const go = (query) => {
+    history.pushState(null, "", query);
+    follow();
+  };
+  document.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const query = new URLSearchParams(new FormData(event.target));
+    for (const name of ["name", "revision", "state"]) if (!query.get(name)) query.delete(name);
+    go("?" + query);
+  });
+  document.addEventListener("click", (event) => {
+    const command = event.target.closest("code.command");
+    if (!command || !navigator.clipboard) return;
+    navigator.clipboard.writeText(command.textContent).then(() => {
+      command.classList.add("copied");
+      setTimeout(() => command.classList.remove("copied"), 1500);
+    }, () => {}); // the click has selected it
+  });
   document.addEventListener("click", (event) => {
     const link = event.target.closest("main a[href^='?']");
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
-    history.pushState(null, "", link.getAttribute("href"));
-    follow();
+    go(link.getAttribute("href"));
   });
   addEventListener("popstate", follow);
   addEventListener("pagehide", () => source?.close());

@@ -10,13 +10,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/internal/testutil/harness"
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+	"incumbent.dev/incumbent/pilot/page"
 )
 
 var (
@@ -44,6 +48,8 @@ func TestElectionsPage(t *testing.T) {
 	t.Run("shows a handover without reloading", func(t *testing.T) { showsHandover(t, b) })
 	t.Run("usable by keyboard, keeps the focus", func(t *testing.T) { keyboard(t, b) })
 	t.Run("fits narrow and wide screens, light and dark", func(t *testing.T) { fitsScreens(t, b) })
+	t.Run("fits with long names", func(t *testing.T) { fitsLongNames(t, b) })
+	t.Run("filters with and without JavaScript", func(t *testing.T) { filters(t, b) })
 	t.Run("document equals the rendered page", func(t *testing.T) { merges(t, b) })
 	t.Run("reports a stopped server and a lost connection", func(t *testing.T) { lostConnection(t, b) })
 }
@@ -83,14 +89,14 @@ func keyboard(t *testing.T, b context.Context) {
 	tab := open(t, b, c.present(t), desk)
 	until(t, tab, "the page is live", settled)
 	ask[bool](t, tab, `window.sameDocument = true`)
-	// Tab reaches every link and every summary, in document order.
-	want := ask[[]string](t, tab, `[...document.querySelectorAll("a[href], summary")].map(e => e.textContent.trim())`)
+	// Tab reaches every link, summary and control, in document order.
+	want := ask[[]string](t, tab, `[...document.querySelectorAll("a[href], summary, input:not([type=hidden]), select, button")].map(e => e.textContent.trim())`)
 	var got []string
 	for range want {
 		press(t, tab, kb.Tab)
 		got = append(got, ask[string](t, tab, `document.activeElement.textContent.trim()`))
 	}
-	if !slices.Equal(got, want) || strings.Count(strings.Join(got, "\n"), "1, 1 ready") != 2 {
+	if !slices.Equal(got, want) || strings.Count(strings.Join(got, "\n"), "1 ready") != 2 {
 		t.Errorf("Tab reaches %q, want %q", got, want)
 	}
 	if outline := ask[string](t, tab, `getComputedStyle(document.activeElement).outlineStyle`); outline == "none" {
@@ -157,6 +163,96 @@ func fitsScreens(t *testing.T, b context.Context) {
 	if len(backgrounds) != 2 {
 		t.Errorf("light and dark have the backgrounds %v", backgrounds)
 	}
+}
+
+// At each width, the page is not wider than the window, and no tile or cell is a column of single words.
+func fitsLongNames(t *testing.T, b context.Context) {
+	c := newCrowd(3)
+	revision := func(i int) string { return strings.Repeat(fmt.Sprint("revision-", i, "-"), 6)[:63] }
+	for i := range c.all {
+		e := &c.all[i]
+		e.Name += "-" + strings.Repeat("long-", 20)
+		e.Process.ElectionID = e.Name
+		e.Holder, e.Key, e.Revision = "pilot-"+revision(i)+"-5599d85bc4-qz9hp", revision(i), revision(i)
+		e.Candidates = []inspect.Candidate{{Identity: e.Holder, Key: e.Key}, {Identity: "other-" + e.Holder, Key: revision(0), Warm: true, Fit: true}}
+		c.past[e.Name] = []page.Change{{At: time.Now().Add(-time.Minute), Leader: "other-" + e.Holder, Key: revision(0), Acting: true}}
+	}
+	c.all[0].State, c.all[0].Process.Acting, c.all[0].Process.Leading = inspect.Expired, false, false
+	c.all[1].Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
+	c.all[1] = c.all[1].With(c.all[1].Candidates, k8sleaderelection.DefaultRevision{})
+	tab := open(t, b, c.present(t)+"?default="+revision(1), desk)
+	until(t, tab, "the page is live", settled)
+	for _, width := range []int64{360, 800, 1100, 1400} {
+		tab.look(t, look{width: width, height: 900})
+		until(t, tab, "the page has the width", fmt.Sprintf("innerWidth === %d", width))
+		ask[int](t, tab, `(document.querySelectorAll("details").forEach(d => d.open = true), 0)`)
+		if wide := ask[int64](t, tab, `document.documentElement.scrollWidth`); wide > width {
+			t.Errorf("at a width of %d the page is %d wide", width, wide)
+		}
+		if cut := ask[[]string](t, tab, `[...document.querySelectorAll("td, tbody th, td > *, tbody th > *, dd, dd > *, nav a, .lane, .events li, .events span")].filter(e => { const r = e.getBoundingClientRect(); return r.right > innerWidth + 1 || e.matches("td, th, dd") && r.width && r.width < 60; }).map(e => e.textContent.trim())`); len(cut) > 0 {
+			t.Errorf("at a width of %d, elements are cut off or crushed: %q", width, cut)
+		}
+		if high := ask[float64](t, tab, `Math.max(...[...document.querySelectorAll(".tiles > div")].map(e => e.getBoundingClientRect().height))`); high > 130 {
+			t.Errorf("at a width of %d, a tile is %.0f high", width, high)
+		}
+		if hidden := ask[[]string](t, tab, `[...document.querySelectorAll(".strip")].filter(e => e.getBoundingClientRect().width < 100).map(e => e.textContent)`); len(hidden) > 0 {
+			t.Errorf("at a width of %d, the timeline is crushed", width)
+		}
+	}
+	if title := ask[string](t, tab, leaderOf(c.all[0].Name)+`.title`); title != c.all[0].Holder {
+		t.Errorf("the title of a shortened name is %q", title)
+	}
+}
+
+// leaderOf selects the identity of the leader of an election.
+func leaderOf(election string) string {
+	return fmt.Sprintf(`document.getElementById("e-.istio-system.Lease.%s").querySelector("td .identity")`, election)
+}
+
+// The form works without a script. With it, the page follows changes of the selected rows and keeps a typed text.
+func filters(t *testing.T, b context.Context) {
+	c := newCrowd(30)
+	address := c.present(t)
+	tab := open(t, b, address, desk)
+	until(t, tab, "the page is live", settled)
+	ask[bool](t, tab, `window.sameDocument = true`)
+	const names = `[...document.querySelectorAll("tbody .id")].map(e => e.textContent).join()`
+	c.move(3, 5, 14)
+	until(t, tab, "three leaders are marked", `document.querySelectorAll(".off").length === 3`)
+	const input = `document.querySelector("input[name=name]")`
+	ask[bool](t, tab, `(document.querySelector("select[name=revision]").value = "canary", `+input+`.focus(), true)`)
+	tab.do(t, chromedp.KeyEvent("election-0"))
+	press(t, tab, kb.Enter)
+	until(t, tab, "the filter selects the leaders of canary", names+` === "election-003,election-005,election-014"`)
+	if query := ask[string](t, tab, `location.search`); query != "?name=election-0&revision=canary" {
+		t.Errorf("the filter is in the URL %q", query)
+	}
+	tab.do(t, chromedp.KeyEvent("1"))
+	c.move(5)
+	until(t, tab, "the page shows the change", names+` === "election-003,election-014"`)
+	c.move(21)
+	until(t, tab, "the page shows another row", names+` === "election-003,election-014,election-021"`)
+	if !ask[bool](t, tab, `document.activeElement === `+input+` && `+input+`.value === "election-01" && window.sameDocument`) {
+		t.Error("a change moved the focus, changed the typed text or reloaded the page")
+	}
+	press(t, tab, kb.Enter)
+	until(t, tab, "the filter uses the text", names+` === "election-014"`)
+	tab.do(t, chromedp.NavigateBack())
+	until(t, tab, "the back button restores the filter", names+` === "election-003,election-014,election-021"`)
+
+	plain := open(t, b, "about:blank", desk)
+	plain.do(t, chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}), chromedp.Navigate(address+"?range=1h"))
+	ask[bool](t, plain, `(`+input+`.focus(), true)`)
+	plain.do(t, chromedp.KeyEvent("election-01"))
+	press(t, plain, kb.Enter)
+	harness.Until(t, "the browser sends the form", func() bool {
+		const sent = `location.search === "?range=1h&name=election-01&revision=&state=" && document.querySelectorAll("tbody .id").length === 10`
+		done, err := chromedp.Run(plain.ctx, chromedp.Evaluate[bool](sent)) // fails while the browser opens the new page
+		return err == nil && done
+	})
 }
 
 // drawn is the content of the document, sent the content that the server renders. Both omit the elapsed share of the

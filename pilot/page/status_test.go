@@ -1,0 +1,145 @@
+package page
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"incumbent.dev/incumbent/internal/inspect"
+	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pilot/leaderelection"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
+)
+
+// states has an election for each state of a lock and of the process.
+func states() map[string]inspect.Election {
+	of := func(state inspect.State, change func(e *inspect.Election)) inspect.Election {
+		e := electionOf("e", inspect.Lease, "b", "stable", leaderelection.Status{})
+		e.State = state
+		if change != nil {
+			change(&e)
+		}
+		return e
+	}
+	none := func(e *inspect.Election) { e.Holder, e.Key, e.Revision = "", "", "" }
+	waits := func(e *inspect.Election) { e.Process.Acting = false }
+	return map[string]inspect.Election{
+		"leads": of(inspect.Leads, nil), "holds": of(inspect.Holds, nil),
+		"free": of(inspect.Free, none), "empty": of(inspect.Empty, none), "unreadable": of(inspect.Unreadable, none),
+		"expired": of(inspect.Expired, nil), "may be expired": of(inspect.Doubtful, nil), "unread": of(inspect.Unread, none),
+		"nominated": of(inspect.Nominated, waits), "holder waits": of(inspect.Leads, waits),
+		"settling":       of(inspect.Holds, func(e *inspect.Election) { e.Process.Acting, e.Former = false, "a" }),
+		"validity ended": of(inspect.Leads, func(e *inspect.Election) { e.Process.Acting, e.Process.Phase = false, "leading" }),
+		"outage":         of(inspect.Unread, func(e *inspect.Election) { e.Process.Failed = "connection refused" }),
+		"forbidden":      of(inspect.Free, func(e *inspect.Election) { none(e); e.Process.Failed = `leases "e" is forbidden` }),
+		"no candidate":   of(inspect.Free, func(e *inspect.Election) { e.Holder, e.Candidates = "", []inspect.Candidate{} }),
+		"rejected": of(inspect.Leads, func(e *inspect.Election) {
+			e.Process.Rejected, e.Problems = "forbidden", []string{"the API server rejects this process"}
+		}),
+		"problem": of(inspect.Leads, func(e *inspect.Election) { e.Problems = []string{"two locks"} }),
+		"hold":    of(inspect.Leads, func(e *inspect.Election) { e.Hold = &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60} }).With(nil, k8sleaderelection.DefaultRevision{}),
+		"refused": of(inspect.Leads, func(e *inspect.Election) { e.Request = &record.Request{Identity: "c", Refused: "not warm"} }).With(nil, k8sleaderelection.DefaultRevision{}),
+		"hold without a leader": of(inspect.Free, func(e *inspect.Election) {
+			e.Holder, e.Hold = "", &record.Hold{Requester: "ann", Reason: "pause", Seconds: 60}
+		}).With(nil, k8sleaderelection.DefaultRevision{}),
+	}
+}
+
+func TestStatus(t *testing.T) {
+	want := map[string]string{
+		"leads": "leading good", "holds": "leading good",
+		"free": "no leader bad: the last holder released the lock", "empty": "no leader bad: no candidate has acquired the lock",
+		"unreadable": "no leader bad: the record of the lock is unreadable", "expired": "no leader bad: the lease expired, because the holder did not renew it",
+		"may be expired": "unknown bad: the holder may have stopped renewing its lease", "unread": "unknown bad: this process cannot read the lock",
+		"nominated": "no leader bad: the nominated holder has not acquired the lock", "holder waits": "no leader bad: the holder does not act yet",
+		"settling":              "no leader bad: the holder waits until an earlier leader can no longer act",
+		"validity ended":        "no leader bad: the holder does not act yet",
+		"outage":                "unknown bad: requests of this process for the lock fail: connection refused",
+		"forbidden":             `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
+		"no candidate":          "no leader bad: the last holder released the lock; no candidate is ready",
+		"rejected":              "rejected warn: the API server rejects this process",
+		"problem":               "problem bad: two locks",
+		"hold":                  "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+		"refused":               "obstacle warn: incumbent.dev/handover-request: the leader refused to hand over to c: not warm → kubectl -n istio-system annotate lease/e incumbent.dev/handover-request-",
+		"hold without a leader": "no leader bad: the last holder released the lock; incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
+	}
+	for name, e := range states() {
+		s := statusOf(e)
+		got := fmt.Sprintf("%s %s", s, s.Class())
+		for i, n := range notesOf(e, s) {
+			got += []string{": ", "; "}[min(i, 1)] + n.Text
+			if n.Command != "" && !strings.Contains(n.Command, "explain") {
+				got += " → " + n.Command
+			}
+		}
+		if got != want[name] {
+			t.Errorf("%s:\n%s, want\n%s", name, got, want[name])
+		}
+		// The tile counts exactly the rows with the state.
+		v := frameOf(start, State{Elections: []inspect.Election{e}}, newHistory(8)).view(query{})
+		if v.Leaderless != count(s == noLeader) || v.Unknown != count(s == unknown) || v.Groups[0].Rows[0].Status != s {
+			t.Errorf("%s: the tile counts %d and %d", name, v.Leaderless, v.Unknown)
+		}
+	}
+}
+
+// Problems come first, the largest group of a state first, with a command for each group or row.
+func TestGroups(t *testing.T) {
+	all := states()
+	var s State
+	for i, name := range []string{"leads", "hold", "forbidden", "expired", "leads", "forbidden", "hold", "expired", "forbidden", "unread"} {
+		e := all[name]
+		e.Name = fmt.Sprint("e", i)
+		p := *e.Process
+		p.ElectionID, p.Failed = e.Name, strings.ReplaceAll(p.Failed, `"e"`, `"`+e.Name+`"`)
+		e.Process = &p
+		if e.Hold != nil {
+			e = e.With(nil, k8sleaderelection.DefaultRevision{})
+		}
+		s.Elections = append(s.Elections, e)
+	}
+	f := frameOf(start, s, newHistory(8))
+	var got []string
+	for _, g := range f.view(query{}).Groups {
+		text := string(g.Status) + " [" + g.Note.Command + "]"
+		for _, r := range g.Rows {
+			text += " " + r.Name
+			for _, n := range r.Notes {
+				text += fmt.Sprint(n)
+			}
+		}
+		got = append(got, text)
+	}
+	want := `no leader [electionctl -n istio-system doctor] e2 e5 e8
+no leader [electionctl -n istio-system doctor] e3 e7
+unknown [electionctl -n istio-system explain e9] e9
+on hold [] e1{ electionctl -n istio-system resume e1} e6{ electionctl -n istio-system resume e6}
+leading [] e0 e4`
+	if text := strings.Join(got, "\n"); text != want {
+		t.Errorf("%s\nwant\n%s", text, want)
+	}
+	for text, want := range map[string]string{
+		"": "10", "state=no+leader": "5", "state=on+hold&name=E6": "1", "revision=stable": "6", "revision=canary": "0", "name=b": "6", "name=none": "0",
+		"state=led": `state="led": give one of`, "revision=%3C": "is not a valid revision", "name=" + strings.Repeat("a", 254): "has more than 253 characters",
+	} {
+		values, err := url.ParseQuery(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, err := parse(values)
+		if got := fmt.Sprint(f.view(q).Shown); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %s rows, error %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+func TestShort(t *testing.T) {
+	for text, want := range map[string]string{
+		"short": "short", strings.Repeat("é", 12): strings.Repeat("é", 12), "from pilot-5599d85bc4-qz9hp to b": "from pilot-5…z9hp to b",
+	} {
+		if got := short(12, text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
