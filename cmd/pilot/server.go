@@ -34,7 +34,8 @@ func serverCommand(env features.Features, wrong error, run func(context.Context,
 	config := bootstrap.Config{
 		Config: leaderelection.Config{Disabled: !env.EnableLeaderElection}, DisableGate: !env.EnableWriteGate, Fence: env.EnableWriteFence,
 		DisableMember: !env.EnableMemberLease, PodUID: env.PodUID, Coordinator: env.EnableCoordinator,
-		OldestEmulation: env.EnableOldestEmulationVersion, EmulationVersion: env.EmulationVersion,
+		IngressNamespace: env.IngressNamespace,
+		OldestEmulation:  env.EnableOldestEmulationVersion, EmulationVersion: env.EmulationVersion,
 		DisableGatewayAPI: !env.EnableGatewayAPI, DisableGatewayStatus: !env.EnableGatewayAPIStatus,
 		DisableGatewayDeployment: !env.EnableGatewayAPIDeploymentController, DisableGatewayClass: !env.EnableGatewayAPIGatewayClassController,
 	}
@@ -84,7 +85,8 @@ func bind(cmd *cobra.Command, config *bootstrap.Config, env features.Features) {
 	f.StringSliceVar(&config.ExcludedNamespaces, "excluded-namespaces", nil, "namespaces without the CA bundle (default kube-system, kube-public, kube-node-lease, local-path-storage)")
 	f.StringVar(&config.IngressMode, "ingress-controller-mode", "STRICT", "Ingresses that get a status: OFF (none), STRICT (the class only) or DEFAULT (also without a class)")
 	f.StringVar(&config.IngressClass, "ingress-class", "istio", "value of the annotation kubernetes.io/ingress.class. An IngressClass matches by its controller, istio.io/ingress-controller")
-	f.StringVar(&config.IngressService, "ingress-service", "istio-ingressgateway", "Service in --namespace with the addresses for Ingresses")
+	f.StringVar(&config.IngressService, "ingress-service", "", "Service with the addresses for Ingresses, as NAME or NAMESPACE/NAME. The default namespace is K8S_INGRESS_NS or --namespace (default istio-ingressgateway)")
+	f.StringVar(&config.IngressSelector, "ingress-selector", "", "value of the label istio of Pods; Ingresses get the addresses of their nodes, instead of those of a Service")
 	f.StringSliceVar(&config.GatewayObjects, "gateway-objects", nil, "objects that deployed Gateways get: podDisruptionBudget (one Pod at a time, with two or more replicas) and networkPolicy (only the ports of the Gateway)")
 	f.StringSliceVar(&config.GatewayOverlayFields, "gateway-overlay-fields", nil, "more fields that the overlays of Gateways may change, such as deployment.spec.template.spec.volumes. With some of them the author of a Gateway gets the rights of other accounts, files of nodes, or addresses of others")
 	f.StringVar(&config.LockType, "lock", env.ElectionLock, "type of the locks: configmap, lease, or multi (both, while migrating) (LEADER_ELECTION_LOCK)")

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
@@ -62,8 +64,10 @@ type Config struct {
 	// IngressMode and IngressClass select the Ingresses that get a status. With mode OFF there is no election; see
 	// ingress.Mode. Empty means STRICT and "istio".
 	IngressMode, IngressClass string
-	// IngressService is the Service in Namespace with the addresses for Ingresses. Empty means istio-ingressgateway.
-	IngressService string
+	// IngressService is the Service with the addresses for Ingresses, as NAME or NAMESPACE/NAME. If empty, istio-ingressgateway.
+	// IngressSelector is the value of the label istio of Pods. If set, Ingresses get the addresses of their nodes instead.
+	// IngressNamespace is the namespace of a Service without one and of these Pods. If empty, Namespace.
+	IngressService, IngressSelector, IngressNamespace string
 
 	// DisableGatewayAPI disables both controllers of the Gateway API. DisableGatewayStatus and DisableGatewayDeployment
 	// disable one of them. With DisableGatewayClass the server does not create the GatewayClass istio.
@@ -117,7 +121,9 @@ func (c Config) withDefaults() Config {
 	c.Burst = cmp.Or(c.Burst, defaultBurst)
 	c.IngressMode = cmp.Or(c.IngressMode, string(ingress.Strict))
 	c.IngressClass = cmp.Or(c.IngressClass, "istio")
-	c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
+	if c.IngressSelector == "" {
+		c.IngressService = cmp.Or(c.IngressService, "istio-ingressgateway")
+	}
 	c.LockType = cmp.Or(c.LockType, string(leaderelection.LockTypeConfigMap))
 	c.StopLimit = cmp.Or(c.StopLimit, defaultStopLimit)
 	c.Revision = cmp.Or(c.Revision, "default")
@@ -136,7 +142,14 @@ func (c Config) namespace() namespace.Config {
 func (c Config) ingress() ingress.Config {
 	mode, _ := ingress.ParseMode(c.IngressMode)
 	mode = cmp.Or(mode, ingress.Mode(c.IngressMode)) // Validate rejects an unknown mode
-	return ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: c.Namespace, Name: c.IngressService}}
+	config := ingress.Config{Mode: mode, Class: c.IngressClass, Service: types.NamespacedName{Namespace: cmp.Or(c.IngressNamespace, c.Namespace), Name: c.IngressService}}
+	if namespace, name, found := strings.Cut(c.IngressService, "/"); found {
+		config.Service = types.NamespacedName{Namespace: namespace, Name: name}
+	}
+	if c.IngressSelector != "" {
+		config.Pods = labels.Set{"istio": c.IngressSelector}
+	}
+	return config
 }
 
 // Validate reports all invalid values by flag, with advice. New checks the durations.
@@ -163,10 +176,7 @@ func (c Config) Validate() error {
 	} else if err := c.namespace().Validate(); err != nil {
 		wrong("--excluded-namespaces, --discovery-selector: %w", err)
 	}
-	if _, err := ingress.ParseMode(c.withDefaults().IngressMode); err != nil {
-		wrong("--ingress-controller-mode: %w", err)
-	}
-	named("--ingress-service", c.withDefaults().IngressService, "", validation.IsDNS1035Label)
+	c.validateIngress(wrong, named)
 	if lock := c.withDefaults().LockType; !slices.Contains([]string{string(leaderelection.LockTypeConfigMap), lockMulti, string(leaderelection.LockTypeLease)}, lock) {
 		wrong("--lock: %q is not one of configmap, multi, lease", lock)
 	}
@@ -184,6 +194,29 @@ func (c Config) Validate() error {
 	}
 	c.validateWitness(wrong)
 	return errors.Join(errs...)
+}
+
+func (c Config) validateIngress(wrong func(format string, args ...any), named func(flag, value, advice string, check func(string) []string)) {
+	if _, err := ingress.ParseMode(c.withDefaults().IngressMode); err != nil {
+		wrong("--ingress-controller-mode: %w", err)
+	}
+	switch {
+	case c.IngressSelector == "":
+		named("--ingress-service", c.withDefaults().IngressService, "", func(service string) []string {
+			namespace, name, found := strings.Cut(service, "/")
+			if !found {
+				return validation.IsDNS1035Label(service)
+			}
+			return append(validation.IsDNS1123Label(namespace), validation.IsDNS1035Label(name)...)
+		})
+	case c.IngressService != "":
+		wrong("--ingress-service=%s and --ingress-selector=%s are set: give only one of them", c.IngressService, c.IngressSelector)
+	default:
+		named("--ingress-selector", c.IngressSelector, "", validation.IsValidLabelValue)
+	}
+	if c.IngressNamespace != "" {
+		named("K8S_INGRESS_NS", c.IngressNamespace, "", validation.IsDNS1123Label)
+	}
 }
 
 func (c Config) validateAddresses(wrong func(format string, args ...any)) {

@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
@@ -119,10 +120,24 @@ func TestNamespaceConfig(t *testing.T) {
 }
 
 func TestIngressConfig(t *testing.T) {
-	config := Config{Config: leaderelection.Config{Namespace: "home"}, IngressMode: "default", IngressClass: "a-class", IngressService: "a-gateway"}
-	want := ingress.Config{Mode: ingress.Default, Class: "a-class", Service: types.NamespacedName{Namespace: "home", Name: "a-gateway"}}
-	if got := config.ingress(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v\nwant %+v", got, want)
+	for _, c := range []struct {
+		config Config
+		want   types.NamespacedName
+		pods   labels.Set
+	}{
+		{Config{}, types.NamespacedName{Namespace: "home", Name: "istio-ingressgateway"}, nil},
+		{Config{IngressService: "a"}, types.NamespacedName{Namespace: "home", Name: "a"}, nil},
+		{Config{IngressService: "there/a"}, types.NamespacedName{Namespace: "there", Name: "a"}, nil},
+		{Config{IngressNamespace: "istio-ingress"}, types.NamespacedName{Namespace: "istio-ingress", Name: "istio-ingressgateway"}, nil},
+		{Config{IngressNamespace: "istio-ingress", IngressService: "there/a"}, types.NamespacedName{Namespace: "there", Name: "a"}, nil},
+		{Config{IngressSelector: "front"}, types.NamespacedName{Namespace: "home"}, labels.Set{"istio": "front"}},
+		{Config{IngressNamespace: "istio-ingress", IngressSelector: "front"}, types.NamespacedName{Namespace: "istio-ingress"}, labels.Set{"istio": "front"}},
+	} {
+		c.config.Namespace, c.config.IngressMode, c.config.IngressClass = "home", "default", "a-class"
+		want := ingress.Config{Mode: ingress.Default, Class: "a-class", Service: c.want, Pods: c.pods}
+		if got := c.config.withDefaults().ingress(); !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v\nwant %+v", got, want)
+		}
 	}
 }
 

@@ -21,6 +21,8 @@ type Features struct {
 	EnableGatewayAPI, EnableGatewayAPIStatus, EnableGatewayAPIDeploymentController, EnableGatewayAPIGatewayClassController bool
 	// The identity of the process, its Pod and its cluster.
 	Revision, PodName, PodUID, PodNamespace, ClusterID, Kubeconfig string
+	// The namespace of the gateway with the addresses for Ingresses, or "".
+	IngressNamespace string
 	// The lock type, the strategy of the coordinator and the version for it.
 	ElectionLock, ElectionStrategy, EmulationVersion string
 	// The timing of elections. Each is positive. The election checks their relation.
@@ -61,6 +63,8 @@ func (f *Features) variables() []variable {
 			"The UID of the Pod POD_NAME, which owns the member Lease. Usually metadata.uid from the downward API."),
 		text(&f.PodNamespace, "POD_NAMESPACE", "istio-system", validation.IsDNS1123Label,
 			"The namespace of the control plane and its locks. Usually metadata.namespace from the downward API."),
+		text(&f.IngressNamespace, "K8S_INGRESS_NS", "", validation.IsDNS1123Label,
+			"The namespace of --ingress-service and --ingress-selector. If empty, the namespace of the control plane."),
 		text(&f.ClusterID, "CLUSTER_ID", "Kubernetes", nil, "The name of the cluster of the control plane."),
 		text(&f.Kubeconfig, "KUBECONFIG", "", nil,
 			"Kubeconfig files to merge, separated by colons. If empty, the service account of the pod."),

@@ -43,6 +43,7 @@ func TestParse(t *testing.T) {
 			f.EnableGatewayAPIStatus, f.EnableGatewayAPIGatewayClassController = false, false
 		}},
 		"identity":         {map[string]string{"POD_NAME": "istiod-6c-x", "POD_NAMESPACE": "system", "REVISION": "canary"}, func(f *Features) { f.PodName, f.PodNamespace, f.Revision = "istiod-6c-x", "system", "canary" }},
+		"ingress":          {map[string]string{"K8S_INGRESS_NS": "istio-ingress"}, func(f *Features) { f.IngressNamespace = "istio-ingress" }},
 		"member":           {map[string]string{"POD_UID": "1-2", "ENABLE_MEMBER_LEASE": "false"}, func(f *Features) { f.PodUID, f.EnableMemberLease = "1-2", false }},
 		"cluster":          {map[string]string{"CLUSTER_ID": "East 1", "KUBECONFIG": "/a:/b"}, func(f *Features) { f.ClusterID, f.Kubeconfig = "East 1", "/a:/b" }},
 		"lock in any case": {map[string]string{"LEADER_ELECTION_LOCK": "Lease"}, func(f *Features) { f.ElectionLock = "lease" }},
@@ -69,6 +70,7 @@ func TestParseNamesEveryWrongVariable(t *testing.T) {
 	env := map[string]string{
 		"ENABLE_LEADER_ELECTION":         "maybe",
 		"REVISION":                       "1.26",
+		"K8S_INGRESS_NS":                 "a/b",
 		"POD_NAME":                       "Pod A",
 		"POD_NAMESPACE":                  strings.Repeat("n", 64),
 		"LEADER_ELECTION_LOCK":           "endpoints",

@@ -57,6 +57,8 @@ func accessOf(t *testing.T, values string) string {
 		role := map[string]string{"Role": "namespace", "ClusterRole": "cluster"}[o.GetKind()]
 		if strings.HasSuffix(o.GetName(), "-operator") {
 			role = "operator"
+		} else if o.GetNamespace() != "" && o.GetNamespace() != "the-namespace" {
+			role = "ingress"
 		}
 		all, _, err := unstructured.NestedSlice(o.Object, "rules")
 		if role == "" || err != nil {

@@ -149,6 +149,23 @@ var trials = map[string]trial{
 		values: "ingress: {mode: DEFAULT, class: theirs, service: front}", config: bootstrap.Config{IngressMode: "DEFAULT", IngressClass: "theirs", IngressService: "front"},
 		args: []string{"--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"},
 	},
+	"an ingress gateway elsewhere": {
+		values: "{ingress: {service: istio-ingress/front}, gatewayAPI: {enabled: false}}", config: bootstrap.Config{DisableGatewayAPI: true},
+		args: []string{"--ingress-service=istio-ingress/front"}, env: fenced(map[string]string{"PILOT_ENABLE_GATEWAY_API": "false"}),
+	},
+	"an ingress gateway as in istiod": {
+		values: "{env: {K8S_INGRESS_NS: istio-ingress}, meshConfig: {ingressControllerMode: DEFAULT, ingressClass: theirs, ingressService: front, ingressSelector: front, discoverySelectors: [{matchLabels: {a: b}}], rootNamespace: x}}",
+		args:   []string{"--discovery-selector=a=b", "--ingress-controller-mode=DEFAULT", "--ingress-class=theirs", "--ingress-service=front"},
+		env:    fenced(map[string]string{"K8S_INGRESS_NS": "istio-ingress"}),
+	},
+	"Pods of an ingress gateway": {
+		values: "{env: {K8S_INGRESS_NS: istio-ingress}, ingress: {selector: front}, meshConfig: {ingressService: other}}", args: []string{"--ingress-selector=front"},
+		env: fenced(map[string]string{"K8S_INGRESS_NS": "istio-ingress"}),
+	},
+	"Pods of an ingress gateway as in istiod": {
+		values: "{env: {K8S_INGRESS_NS: istio-ingress}, meshConfig: {ingressService: '', ingressSelector: front}}", args: []string{"--ingress-selector=front"},
+		env: fenced(map[string]string{"K8S_INGRESS_NS": "istio-ingress"}),
+	},
 	"addresses and image": {
 		values: "{caBundle: {configMap: bundle, file: ''}, replicas: 3, address: '$(POD_IP):15099', debugAddress: '$(POD_IP):15098', image: 'registry.example/plane:1'}",
 		args:   []string{"--debug-address=$(POD_IP):15098"}, golden: "addresses-and-image",

@@ -40,7 +40,7 @@ func paths(t *testing.T, chart string) (all map[string]any) {
 var optional = map[string][]string{
 	"pilot": {
 		"revision", "replicas", "caBundle.configMap", "elections.member", "elections.strategy", "elections.coordinator", "elections.leaseDuration", "elections.renewDeadline", "elections.retryPeriod", "fence.others", "fence.set", "fence.coordinated",
-		"excludedNamespaces", "discoverySelectors", "gatewayAPI.overlayFields", "gatewayAPI.objects", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
+		"excludedNamespaces", "discoverySelectors", "ingress.mode", "ingress.class", "ingress.service", "ingress.selector", "meshConfig", "gatewayAPI.overlayFields", "gatewayAPI.objects", "remoteKubeconfigSecret", "kube.qps", "kube.burst", "log.level", "args", "env", "resources", "imagePullPolicy", "pod",
 		"monitoring.rules.labels", "monitoring.serviceMonitor.labels", "monitoring.dashboard.labels", "monitoring.dashboard.labels.grafana_dashboard",
 	},
 	"tags": {"default", "tags"},

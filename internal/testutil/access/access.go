@@ -15,8 +15,9 @@ var rendered string
 
 // Rules are the rules of the roles of a release.
 type Rules struct {
-	// Namespace are the permissions in the namespace of the server, Cluster those in all namespaces.
-	Namespace, Cluster []rbacv1.PolicyRule
+	// Namespace are the permissions in the namespace of the server, Cluster those in all namespaces, and Ingress those in
+	// the namespace of the gateway of Ingresses, if it is another one.
+	Namespace, Cluster, Ingress []rbacv1.PolicyRule
 	// Operator are the permissions of users that run the commands of electionctl.
 	Operator []rbacv1.PolicyRule
 }

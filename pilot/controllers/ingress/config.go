@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -55,6 +56,9 @@ type Config struct {
 	Class string
 	// Service is the Service of the gateway. Its addresses are written into the Ingresses.
 	Service types.NamespacedName
+	// Pods are labels of the Pods of the gateway. If set, the name of Service is empty, and the addresses are those of the
+	// nodes of these Pods in its namespace.
+	Pods labels.Set
 	// Event records on an Ingress why its status is not written. Optional.
 	Event reconcile.Event
 	// Logger logs failures and their ends. Default: slog.Default().
@@ -73,8 +77,10 @@ func (c Config) Validate() error {
 	for _, problem := range validation.IsDNS1123Label(c.Service.Namespace) {
 		errs = append(errs, fmt.Errorf("service namespace %q: %s", c.Service.Namespace, problem))
 	}
-	for _, problem := range validation.IsDNS1035Label(c.Service.Name) {
-		errs = append(errs, fmt.Errorf("service %q: %s", c.Service.Name, problem))
+	if c.Pods == nil {
+		for _, problem := range validation.IsDNS1035Label(c.Service.Name) {
+			errs = append(errs, fmt.Errorf("service %q: %s", c.Service.Name, problem))
+		}
 	}
 	return errors.Join(errs...)
 }

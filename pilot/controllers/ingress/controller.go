@@ -78,10 +78,12 @@ func (c *Controller) watch() {
 		Name: "ingressclasses", From: reconcile.From(networking.IngressClasses(), reconcile.Selector{}), Keep: slimClass,
 		Keys: func(class *networkingv1.IngressClass) []key { return names(c.ingresses.By(byClass, class.Name)) },
 	})
-	c.services = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Service]{
-		Name: "services", From: reconcile.From(core.Services(c.config.Service.Namespace), reconcile.Selector{Fields: "metadata.name=" + c.config.Service.Name}),
-		Keep: slimService, Keys: func(*corev1.Service) []key { return names(c.ingresses.List()) },
-	})
+	if c.config.Pods == nil {
+		c.services = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Service]{
+			Name: "services", From: reconcile.From(core.Services(c.config.Service.Namespace), reconcile.Selector{Fields: "metadata.name=" + c.config.Service.Name}),
+			Keep: slimService, Keys: func(*corev1.Service) []key { return names(c.ingresses.List()) },
+		})
+	}
 	c.pods = reconcile.Watch(c.loop, reconcile.Kind[key, *corev1.Pod]{
 		Name: "pods", From: reconcile.From(core.Pods(c.config.Service.Namespace), reconcile.Selector{}), Keep: slimPod,
 		Keys: func(p *corev1.Pod) []key {
@@ -132,8 +134,12 @@ func (c *Controller) Close() { c.loop.Close() }
 // Problem returns the error that keeps the caches from being filled or up to date, or nil.
 func (c *Controller) Problem() error { return c.loop.Problem() }
 
-// service returns the Service of the gateway, or nil if it does not exist.
+// service returns the Service of the gateway, or nil if it does not exist. For Pods without a Service it returns a Service that
+// selects them and has no addresses of its own.
 func (c *Controller) service() *corev1.Service {
+	if c.config.Pods != nil {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{UID: "none"}, Spec: corev1.ServiceSpec{Selector: c.config.Pods}}
+	}
 	return c.services.Get(c.config.Service.Namespace, c.config.Service.Name)
 }
 

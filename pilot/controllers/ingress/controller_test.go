@@ -152,6 +152,38 @@ func TestReconcile_FollowsService(t *testing.T) {
 	})
 }
 
+// With labels of Pods instead of a Service, an Ingress follows the nodes of the Pods.
+func TestReconcile_FollowsPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStub(t)
+		s.Delete("services", "home", "gateway")
+		pod := func(version, node string) *corev1.Pod {
+			return &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "home", Name: "gateway-1", UID: "u", ResourceVersion: version, Labels: map[string]string{"app": "gateway"}},
+				Spec:       corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: corev1.PodRunning},
+			}
+		}
+		var want []string
+		check := func(step, addresses string) {
+			t.Helper()
+			synctest.Wait()
+			want = append(want, `one status {"status":{"loadBalancer":{"ingress":`+addresses+`}},"uid":"u"}`)
+			if got := s.patches(); !slices.Equal(got, want) {
+				t.Errorf("%s: writes\n%q, want\n%q", step, got, want)
+			}
+		}
+		s.run(s.controllerOf(Config{Service: key{Namespace: "home"}, Pods: map[string]string{"app": "gateway"}}), func() {
+			check("start", `[{"ip":"192.0.2.1"}]`)
+			s.Put(pod("2", "two"))
+			check("other node", `[{"ip":"192.0.2.5"}]`)
+			s.Delete("pods", "home", "gateway-1")
+			check("no Pod", "null")
+			s.Put(pod("3", "one"))
+			check("new Pod", `[{"ip":"192.0.2.1"}]`)
+		})
+	})
+}
+
 // Without the Service, Ingresses keep their status.
 func TestReconcile_ServiceMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

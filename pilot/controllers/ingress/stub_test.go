@@ -54,10 +54,14 @@ func (s *stub) answers(err error) { s.Answer(func() error { return err }) }
 
 func (s *stub) controller() *Controller {
 	s.Helper()
-	c, err := New(s.Client, Config{
-		Mode: Strict, Class: "istio", Service: key{Namespace: "home", Name: "gateway"}, Event: s.events.Eventf,
-		Logger: slog.New(slog.NewTextHandler(&s.Log, nil)),
-	})
+	return s.controllerOf(Config{Service: key{Namespace: "home", Name: "gateway"}})
+}
+
+// controllerOf returns a controller with this Service or these Pods.
+func (s *stub) controllerOf(config Config) *Controller {
+	s.Helper()
+	config.Mode, config.Class, config.Event, config.Logger = Strict, "istio", s.events.Eventf, slog.New(slog.NewTextHandler(&s.Log, nil))
+	c, err := New(s.Client, config)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -26,7 +26,11 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- end -}}
 
 {{- /* The following templates return "true" if the feature is enabled, otherwise "". */ -}}
-{{- define "ingress.mode" -}}{{ .Values.ingress.mode | default "OFF" }}{{- end -}}
+{{- define "ingress.mode" -}}
+{{- $mode := .Values.ingress.mode -}}
+{{- if kindIs "invalid" $mode }}{{ $mode = (.Values.meshConfig | default dict).ingressControllerMode }}{{ end -}}
+{{- if kindIs "invalid" $mode }}STRICT{{ else }}{{ $mode | default "OFF" }}{{ end -}}
+{{- end -}}
 {{- define "ingress.on" -}}{{ if ne (include "ingress.mode" .) "OFF" }}true{{ end }}{{- end -}}
 {{- define "status.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.status }}true{{ end }}{{- end -}}
 {{- define "deployment.on" -}}{{ if and .Values.gatewayAPI.enabled .Values.gatewayAPI.deployment }}true{{ end }}{{- end -}}
@@ -46,6 +50,31 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- $on := .Values.elections.coordinator -}}
 {{- if kindIs "invalid" $on }}{{ $on = .Values.elections.strategy }}{{ end -}}
 {{- if and .Values.elections.enabled $on }}true{{ end -}}
+{{- end -}}
+
+{{- /*
+The gateway of the Ingresses, as a JSON object: the service, or the selector of Pods, and its namespace. As in istiod, an empty
+meshConfig.ingressService means Pods.
+*/ -}}
+{{- define "ingress.gateway" -}}
+{{- $mesh := .Values.meshConfig | default dict -}}
+{{- $selector := .Values.ingress.selector -}}
+{{- if and (not $selector) (not .Values.ingress.service) (kindIs "string" $mesh.ingressService) (not $mesh.ingressService) -}}
+{{- $selector = $mesh.ingressSelector | default "ingressgateway" -}}
+{{- end -}}
+{{- $service := coalesce .Values.ingress.service $mesh.ingressService "istio-ingressgateway" -}}
+{{- $namespace := (.Values.env | default dict).K8S_INGRESS_NS | default .Release.Namespace -}}
+{{- if $selector }}{{ $service = "" }}{{ else if contains "/" $service }}{{ $namespace = first (splitList "/" $service) }}{{ end -}}
+{{- dict "service" $service "selector" $selector "namespace" $namespace "name" (last (splitList "/" $service)) | toJson -}}
+{{- end -}}
+
+{{- /* Permissions in the namespace of the gateway of the Ingresses. */ -}}
+{{- define "ingress.rules" -}}
+{{- $gateway := include "ingress.gateway" . | fromJson -}}
+{{- if $gateway.service }}
+- {apiGroups: [""], resources: [services], resourceNames: [{{ $gateway.name }}], verbs: [list, watch]}
+{{- end }}
+- {apiGroups: [""], resources: [pods], verbs: [list, watch]}
 {{- end -}}
 
 {{- /* The seconds of a duration such as 1m30s. */ -}}
@@ -111,7 +140,7 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if include "coordinated.on" . }}
 - --election-strategy={{ .Values.elections.strategy }}
 {{- end }}
-{{- range .Values.discoverySelectors }}
+{{- range .Values.discoverySelectors | default (.Values.meshConfig | default dict).discoverySelectors }}
 - {{ printf "--discovery-selector=%s" (include "selector.text" .) | quote }}
 {{- end }}
 {{- with .Values.excludedNamespaces }}
@@ -126,11 +155,14 @@ istio.io/rev: {{ include "revision" . | quote }}
 {{- if ne (include "ingress.mode" .) "STRICT" }}
 - --ingress-controller-mode={{ include "ingress.mode" . }}
 {{- end }}
-{{- if ne .Values.ingress.class "istio" }}
-- {{ printf "--ingress-class=%s" .Values.ingress.class | quote }}
+{{- with .Values.ingress.class | default (.Values.meshConfig | default dict).ingressClass }}
+- {{ printf "--ingress-class=%s" . | quote }}
 {{- end }}
-{{- if ne .Values.ingress.service "istio-ingressgateway" }}
-- --ingress-service={{ .Values.ingress.service }}
+{{- $gateway := include "ingress.gateway" . | fromJson }}
+{{- if $gateway.selector }}
+- {{ printf "--ingress-selector=%s" $gateway.selector | quote }}
+{{- else if ne $gateway.service "istio-ingressgateway" }}
+- --ingress-service={{ $gateway.service }}
 {{- end }}
 {{- if not (kindIs "invalid" .Values.kube.qps) }}
 - --kube-qps={{ .Values.kube.qps }}
