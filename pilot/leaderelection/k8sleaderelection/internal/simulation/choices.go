@@ -316,6 +316,11 @@ func (w *world) choose(c choice) {
 		w.choosing.left--
 	}
 	m.do(w.nodes[c.node], int(c.variant))
+	for _, n := range w.nodes {
+		if p := n.awake(); p != nil && p.behind() && p.call == nil && p.s.Known == core.Current && p.newest.snap.Version == w.store.now.snap.Version {
+			p.see() // it knows this version, and learns nothing
+		}
+	}
 }
 
 // named describes a choice.

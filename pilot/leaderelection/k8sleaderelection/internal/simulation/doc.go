@@ -36,14 +36,16 @@
 //
 //   - What can arrive arrives before time passes, unless a fault makes it late. A watch shows the newest version only.
 //   - Processes start again or continue after a pause, and witnesses act, only when nothing else can happen before time passes.
+//   - A watch event with a version that the process knows arrives immediately, unless a call is in flight.
 //   - A timer within a second fires at its end. Jitter is zero, and candidates take no turns (core.Herd).
 //   - All clocks are equal. A stranger writes 16 forms of annotations, a user 3 edits, and an operator 4 commands.
 //   - Peers, coordinators and second locks do not take part.
 //   - The checks Effort, Reports and Changes count events over time, so only random runs have them. Prompt and Quiet check the calm
 //     continuations from a share of the states.
 //
-// Worlds are compared by a fingerprint (graph.go): times relative to now, versions by their order, and processes of one revision
-// exchanged. Times farther from now than two leases are equal. So a world without further faults returns to a known state, and an
+// Worlds are compared by a fingerprint (graph.go): times relative to now, times in records and versions among themselves, and processes
+// of one revision exchanged. What neither Step nor a check reads any more is left out; TestExplore_EqualFutures checks that.
+// Times farther from now than two leases are equal. So a world without further faults returns to a known state, and an
 // exploration ends without a bound in time.
 //
 //	SIM_SEEDS=20000 go test ./pilot/leaderelection/k8sleaderelection/internal/simulation

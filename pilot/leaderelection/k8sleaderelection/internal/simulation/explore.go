@@ -75,14 +75,16 @@ func (b *Bounds) allows(fault string) bool {
 // ranked reports whether the processes have different revisions.
 func (b *Bounds) ranked() bool { return slices.Min(b.Keys) != slices.Max(b.Keys) }
 
-// orders returns the orders of the nodes that exchange only equal ones, beginning with the given ones.
+// orders returns the orders of the nodes that exchange only equal ones, beginning with the given ones. The annotations of a stranger name
+// certain nodes, so that no two are equal.
 func (b *Bounds) orders(begin ...int) [][]int {
 	if len(begin) == len(b.Keys) {
 		return [][]int{begin}
 	}
 	var all [][]int
+	named := b.Faults > 0 && b.allows("forge")
 	for n, key := range b.Keys {
-		if key == b.Keys[len(begin)] && !slices.Contains(begin, n) {
+		if key == b.Keys[len(begin)] && !slices.Contains(begin, n) && (!named || n == len(begin)) {
 			all = append(all, b.orders(append(slices.Clip(begin), n)...)...)
 		}
 	}

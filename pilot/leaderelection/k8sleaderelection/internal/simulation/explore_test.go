@@ -81,8 +81,51 @@ func together(faults int) [][]string {
 	return sets
 }
 
-// TestExplore_SameStates shows that the number of states does not depend on the order of the search, so that equal fingerprints have
-// equal futures.
+// TestExplore_EqualFutures shows that states with equal fingerprints have equal futures, so that the first one stands for all of
+// them.
+func TestExplore_EqualFutures(t *testing.T) {
+	for _, w := range small {
+		for _, kind := range FaultKinds() {
+			b := w.Bounds
+			b.Faults, b.Kinds = 1, []string{kind}
+			compareFutures(t, w.name+", "+kind, &b, 300)
+		}
+	}
+}
+
+// compareFutures compares the fingerprints of all states that follow on states with equal fingerprints.
+func compareFutures(t *testing.T, name string, b *Bounds, most int) {
+	f := fingerprinter{orders: b.orders()}
+	type seen struct {
+		w    *world
+		next []uint64
+	}
+	known := map[uint64]seen{}
+	for queue := []*world{b.first(nil)}; len(queue) > 0 && len(known) < most; {
+		w := queue[0]
+		queue = queue[1:]
+		var next []uint64
+		var worlds []*world
+		for _, c := range w.choices(nil) {
+			after := w.clone()
+			after.choose(c)
+			next = append(next, f.fingerprint(after)+uint64(len(after.judge(false))))
+			worlds = append(worlds, after)
+		}
+		slices.Sort(next)
+		next = slices.Compact(next)
+		h := f.fingerprint(w)
+		if first, is := known[h]; !is {
+			known[h] = seen{w, next}
+			queue = append(queue, worlds...)
+		} else if !slices.Equal(first.next, next) {
+			x := exploration{Bounds: *b}
+			t.Fatalf("%s: two states with one fingerprint have different futures:\n%s\n\n%s", name, x.replay(first.w.choosing.path, false), x.replay(w.choosing.path, false))
+		}
+	}
+}
+
+// TestExplore_SameStates shows that the number of states does not depend on the order of the search.
 func TestExplore_SameStates(t *testing.T) {
 	b := Bounds{Keys: []string{"stable", "stable"}, Faults: 1, Kinds: []string{"lose answer", "late answer"}, States: 1 << 20}
 	one, two := Explore(b, 1), Explore(b, 2)

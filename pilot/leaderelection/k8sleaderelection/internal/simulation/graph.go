@@ -37,8 +37,9 @@ const (
 	number32            // four bytes
 	number64            // eight bytes
 	since               // a true time or a reading of the monotonic clock, relative to now
-	deadline            // the same, and all that are over are equal
-	stamped             // a time in the record, relative to now
+	deadline            // the same in whole ticks, and all that are over are equal
+	leased              // a time from which a lease counts
+	stamped             // a time in the record
 	version             // versions are compared with each other only
 	text
 	pointer
@@ -57,13 +58,13 @@ var unread = map[string]bool{
 	"process.askedAt": true, "process.lag": true, "process.startedAt": true, "process.n": true, "process.fresh": true,
 	"call.base": true, "call.attempts": true, "call.answered": true, "call.rejected": true, "call.after": true, "call.sentAt": true, "call.foreign": true,
 	"view.by": true, "ClockReading.Boot": true, "ClockReading.Wall": true, "Validity.Boot": true, "Validity.Wall": true,
-	"Snapshot.Sum": true, "sight.sum": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
+	"Snapshot.Sum": true, "sight.sum": true, "witness.oustedKey": true, "Since.Default": true, "Sight.Learned": true, "Efforts.Herd": true,
 }
 
 // deadlines are times that are compared with now only.
 var deadlines = map[string]bool{
 	"State.SyncBy": true, "Claim.SyncBy": true, "Sight.PollAt": true, "Effort.Next": true, "Requests.NotBefore": true, "BackOff.CoolDown": true,
-	"BackOff.Until": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true, "process.returnAt": true,
+	"BackOff.Until": true, "Displaced.NotBefore": true, "schedule.wake": true, "schedule.until": true,
 }
 
 // versions are numbers of changes of the store.
@@ -79,6 +80,10 @@ var shapes = func() map[reflect.Type]*shape {
 	}
 	return all
 }()
+
+var timeType = reflect.TypeFor[Time]()
+
+var processShape, viewShape, callShape = shapes[owned[2]], shapes[reflect.TypeFor[view]()], shapes[owned[4]]
 
 func shapeOf(all map[reflect.Type]*shape, t reflect.Type) *shape {
 	if s := all[t]; s != nil {
@@ -131,6 +136,8 @@ func howNumber(t reflect.Type, name string) how {
 	switch {
 	case versions[name]:
 		return version
+	case name == "sight.at":
+		return leased
 	case deadlines[name]:
 		return deadline
 	case t == reflect.TypeFor[core.Instant](), t == reflect.TypeFor[Time]():
@@ -196,10 +203,13 @@ type fingerprinter struct {
 	w        *world
 	words    []uint64
 	versions []int // words that are versions
+	stamps   []int // words that are times in records, and over
 	known    []unsafe.Pointer
 	orders   [][]int
 	names    [4]byte // number of pod-a, pod-b, …
 	mono     core.Instant
+	like     process // see canonical
+	ranks    []uint64
 }
 
 // far is the distance from now at which all times are equal.
@@ -217,6 +227,7 @@ func (f *fingerprinter) fingerprint(w *world) uint64 {
 
 func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 	f.w, f.words, f.versions, f.known = w, f.words[:0], f.versions[:0], f.known[:0]
+	f.stamps = f.stamps[:0]
 	f.mono = w.nodes[0].clocks.mono(w.now)
 	for i, n := range order {
 		f.names[n] = byte(i)
@@ -224,7 +235,7 @@ func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 	for _, n := range order {
 		f.node(w.nodes[n])
 	}
-	f.parts(shapes[reflect.TypeFor[view]()], unsafe.Pointer(&w.store.now))
+	f.parts(viewShape, unsafe.Pointer(&w.store.now))
 	f.number(uint64(w.choosing.left))
 	f.string(w.defaultRevision.Revision)
 	f.version(w.checks.newestToken)
@@ -236,6 +247,7 @@ func (f *fingerprinter) inOrder(w *world, order []int) uint64 {
 		}
 	}
 	f.rank()
+	f.nameStamps()
 	h := uint64(len(f.words))
 	for _, x := range f.words {
 		hi, lo := bits.Mul64(h^x^0x9e3779b97f4a7c15, 0xd6e8feb86659fd93)
@@ -256,38 +268,65 @@ func (f *fingerprinter) node(n *node) {
 	}
 	p := n.p
 	f.known = append(f.known, unsafe.Pointer(p))
-	like := p.canonical()
-	f.parts(shapes[owned[2]], unsafe.Pointer(&like))
+	f.like = *p
+	f.like.canonical()
+	f.parts(processShape, unsafe.Pointer(&f.like))
 }
 
 // canonical removes what neither the checks nor Step read in this state.
-func (p *process) canonical() process {
-	like := *p
-	like.s = canonical(p.s)
-	if like.shown = 1; p.behind() {
-		like.shown = 0
+func (p *process) canonical() {
+	if p.shown = 1; p.n.p.behind() {
+		p.shown = 0
 	}
-	if p.troubledAt < p.ackedAt {
-		like.troubledAt = 0
+	p.canonicalState()
+	p.troubledAt, p.pausedAt = p.amongSends(p.troubledAt), p.amongSends(p.pausedAt)
+	if p.ackedOlder.Mono <= p.ackedSent.Mono {
+		p.ackedOlder = core.ClockReading{} // it allows less
 	}
-	if p.pausedAt < p.ackedAt {
-		like.pausedAt = -1
+	if !p.alive || p.work {
+		p.returnAt = 0
 	}
 	if !p.alive && p.gate == (core.Validity{}) {
-		like.lastGate, like.ackedOlder = core.Validity{}, core.ClockReading{}
+		p.lastGate, p.ackedOlder = core.Validity{}, core.ClockReading{}
+	}
+	if !p.seen.ousted || p.seen.oustedAt.After(p.cfg.Retry) <= p.now().Mono {
+		p.seen.ousted, p.seen.oustedAt = false, 0
+	}
+	if s := &p.seen.snap; names(s.Annotations.Marker, s.Record) && !s.Annotations.Nominated.Uncounted {
+		p.seen.forged = true // as with any change of annotations
 	}
 	if p.seen.request == (core.Request{}) {
-		like.seen.requestAt = 0
+		p.seen.requestAt = 0
 	}
 	if p.seen.snap.Annotations.Hold == (core.Hold{}) {
-		like.seen.holdAt = 0
+		p.seen.holdAt = 0
 	}
-	return like
 }
 
-// canonical removes what Step does not read in this state.
-func canonical(s core.State) core.State {
-	snap := s.Snap
+// amongSends replaces a time by its order among the times of sending that it is compared with.
+func (p *process) amongSends(t Time) Time {
+	if t < p.ackedAt {
+		return 0
+	}
+	rank := p.w.now + 1
+	if t == p.w.now {
+		rank++ // the next send may be now
+	}
+	for _, c := range p.n.flying {
+		if t >= c.sentAt {
+			rank++
+		}
+	}
+	if p.call != nil && t >= p.call.sentAt {
+		rank++
+	}
+	return rank
+}
+
+// canonicalState removes what Step does not read in this state.
+func (p *process) canonicalState() {
+	s, now := &p.s, p.now().Mono
+	snap := &s.Snap
 	if s.Phase == core.Following || s.Phase == core.Done {
 		s.Why = ""
 	}
@@ -299,11 +338,18 @@ func canonical(s core.State) core.State {
 	default:
 		s.Flight.Learned = 1
 	}
-	if s.BackOff.Steps == 0 {
+	if s.BackOff.Steps == 0 && s.Phase != core.Settling {
 		s.BeganAt = 0
 	}
+	if s.Requesting.AnsweredAt.After(p.cfg.Retry) <= now {
+		s.Requesting.AnsweredAt = 0 // no poll is later
+	}
+	s.Earlier = canonicalEarlier(s.Earlier, now)
+	if s.Phase != core.Settling && s.Earlier.SettleAt <= now || s.Earlier.SettleAt <= s.BeganAt {
+		s.Earlier.SettleAt = 0
+	}
 	if snap.Annotations.Request == (record.Request{}) {
-		s.Since.Request, s.Requesting.AnsweredAt = 0, 0
+		s.Since.Request = 0
 	}
 	if snap.Annotations.Hold == (core.Hold{}) {
 		s.Since.Hold = 0
@@ -318,11 +364,27 @@ func canonical(s core.State) core.State {
 		s.Since.Idle = 0
 	}
 	for _, e := range []*core.Effort{&s.Effort.Reads, &s.Effort.Writes, &s.Effort.Requests} {
-		if e.Fails == 0 && e.Conflicts == 0 {
+		switch {
+		case e.Fails == 0 && e.Conflicts == 0:
 			e.Base, e.Last = 0, 0
+		case e.Last.After(2*p.cfg.Lease) < now && e.Next <= now:
+			e.Fails, e.Last = 0, 0 // an older problem
 		}
 	}
-	return s
+}
+
+// canonicalEarlier removes what is over.
+func canonicalEarlier(e core.Earlier, now core.Instant) core.Earlier {
+	if e.Away.Until <= now {
+		e.Away = core.Away{}
+	}
+	if e.Until <= now {
+		e.Until = 0
+	}
+	if e.Former <= now {
+		e.Former = 0
+	}
+	return e
 }
 
 func (f *fingerprinter) call(c *call) {
@@ -330,18 +392,19 @@ func (f *fingerprinter) call(c *call) {
 		f.number(0)
 		return
 	}
-	f.parts(shapes[owned[4]], unsafe.Pointer(c))
+	f.parts(callShape, unsafe.Pointer(c))
 	f.version(c.base.Version)
 	f.string(c.base.UID)
 }
 
 // rank replaces each version by its rank, from 1.
 func (f *fingerprinter) rank() {
-	all := make([]uint64, 0, 64)
+	all := f.ranks[:0]
 	for _, i := range f.versions {
 		all = append(all, f.words[i])
 	}
 	slices.Sort(all)
+	f.ranks = all
 	all = slices.Compact(all)
 	for _, i := range f.versions {
 		at, _ := slices.BinarySearch(all, f.words[i])
@@ -371,6 +434,10 @@ func (f *fingerprinter) string(s string) {
 		f.number(uint64(f.names[s[4]-'a']) + 1)
 		return
 	}
+	if s == "" {
+		f.number(0)
+		return
+	}
 	h := uint64(len(s))
 	for i := range len(s) {
 		h = h*0x100000001b3 + uint64(s[i])
@@ -386,8 +453,35 @@ func (f *fingerprinter) time(t, now int64) {
 	f.number(uint64(t))
 }
 
+// stamp adds a time in a record. Those that are over are compared for equality only.
+func (f *fingerprinter) stamp(t, now int64) {
+	if 0 < t && t < now {
+		f.stamps = append(f.stamps, len(f.words))
+		f.number(uint64(t))
+		return
+	}
+	f.time(t, now)
+}
+
+// nameStamps replaces equal times by the same number, and those that equal no other one by 1.
+func (f *fingerprinter) nameStamps() {
+	for i, at := range f.stamps {
+		t := f.words[at]
+		if t < 1<<32 {
+			continue // it has a number
+		}
+		f.words[at] = 1
+		for _, other := range f.stamps[i+1:] {
+			if f.words[other] == t {
+				f.words[at], f.words[other] = uint64(i)+2, uint64(i)+2
+			}
+		}
+	}
+}
+
 func (f *fingerprinter) parts(s *shape, base unsafe.Pointer) {
-	for _, p := range s.parts {
+	for i := range s.parts {
+		p := &s.parts[i]
 		at := unsafe.Add(base, p.off)
 		switch p.how {
 		case number8:
@@ -396,10 +490,10 @@ func (f *fingerprinter) parts(s *shape, base unsafe.Pointer) {
 			f.number(uint64(*(*uint32)(at)))
 		case number64:
 			f.number(*(*uint64)(at))
-		case since, deadline:
+		case since, deadline, leased:
 			f.moment(p, *(*int64)(at))
 		case stamped:
-			f.time(*(*int64)(at)*int64(time.Microsecond), f.w.nodes[0].clocks.wall(f.w.now))
+			f.stamp(*(*int64)(at)*int64(time.Microsecond), f.w.nodes[0].clocks.wall(f.w.now))
 		case version:
 			f.version(*(*uint64)(at))
 		case text:
@@ -416,13 +510,20 @@ func (f *fingerprinter) parts(s *shape, base unsafe.Pointer) {
 	}
 }
 
-func (f *fingerprinter) moment(p part, t int64) {
+func (f *fingerprinter) moment(p *part, t int64) {
 	now := int64(f.mono)
-	if p.typ == reflect.TypeFor[Time]() {
+	if p.typ == timeType {
 		now = int64(f.w.now)
 	}
-	if p.how == deadline && t <= now {
-		t = 0
+	if p.how == leased {
+		t += int64(f.w.timing.lease)
+	}
+	if p.how != since {
+		if t <= now {
+			t = 0
+		} else if t < int64(core.Never) {
+			t += int64(tick-1) - (t-now-1)%int64(tick) // it is noticed at the end of its tick
+		}
 	}
 	f.time(t, now)
 }
@@ -433,7 +534,7 @@ func (f *fingerprinter) pointer(s *shape, at unsafe.Pointer) {
 	case at == nil:
 		f.number(0)
 		return
-	case s.typ == owned[4]:
+	case s == callShape:
 		f.call((*call)(at))
 		return
 	}
@@ -443,7 +544,7 @@ func (f *fingerprinter) pointer(s *shape, at unsafe.Pointer) {
 	}
 	f.known = append(f.known, at)
 	f.number(uint64(len(f.known)))
-	if s.typ == owned[2] {
+	if s == processShape {
 		f.string((*process)(at).id)
 		f.flag((*process)(at).ended)
 		return
