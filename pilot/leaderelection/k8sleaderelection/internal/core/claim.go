@@ -112,9 +112,9 @@ func (c Config) displaced(s State, v sighting) Claim {
 // displacedActsUntil returns until when the holder that v displaced may act. Zero: it does not act.
 func (c Config) displacedActsUntil(s *State, v sighting) Instant {
 	next := v.Snapshot
-	if !next.Held() && next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions {
-		// It missed the last term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
-		// another elector was emptied.
+	if next.Former() == c.Self && next.Record.Transitions > s.Snap.Record.Transitions && !(next.Held() && next.Record.Transitions == after(s.Snap.Record.Transitions)) {
+		// It missed a whole term. An incumbent leader would have replaced the own marker, so the record of a settling holder or of
+		// another elector was emptied or overwritten.
 		return v.at.After(c.Lease).After(c.PeerGrace)
 	}
 	until := c.mayActAfter(s, s.Since.Record, v.at)
@@ -345,7 +345,7 @@ func (c Config) acquireTime(s *State) (Instant, Reason) {
 	case snap.Record.Holder != c.Self && c.outranks(s) && (c.External || !c.acceptsRequests(s)) && max(s.Displaced.NotBefore, s.holdEnds()) < c.ExpiresAt(s):
 		at := max(s.Displaced.NotBefore, s.holdEnds(), s.Since.Record, s.Since.Default)
 		if l := s.Leader; l.Holder == snap.Record.Holder && after(l.Transitions) == snap.Record.Transitions {
-			at = max(at, s.Since.Record.After(2*c.Retry)) // restarted: its marker follows after a RetryPeriod
+			at = max(at, s.Since.Former.After(2*c.Retry)) // restarted: its marker follows after a RetryPeriod, unless it is a peer now
 		}
 		return at, Preempted
 	}
