@@ -13,14 +13,10 @@ import (
 
 // defaultFields lists the fields that the overlay of a Gateway may change. Its author may have no other rights than to write Gateways
 // and ConfigMaps. So a field must not give the Pods rights, code, files or addresses, and must not affect other objects. For example, a
-// probe of another host is a request by the kubelet. The content of a listed field is not checked, except the keys of labels and
-// annotations, and the namespaces of an affinity. "$patch" allows the removal of elements, and "?" the removal of the field.
+// probe of another host is a request by the kubelet. Each path ends at a value or a map, so that a field that a new version of Kubernetes
+// adds is rejected. "$patch" allows the removal of elements, and "?" the removal of the field.
 func defaultFields() (all []string) {
-	add := func(prefix string, names ...string) {
-		for _, name := range names {
-			all = append(all, prefix+"."+name)
-		}
-	}
+	add := func(prefix string, names ...string) { all = append(all, under(prefix, names...)...) }
 	for _, kind := range patched {
 		add(kind.overlay()+".metadata", "labels")
 		if kind != ServiceAccount { // annotations give it roles of cloud providers
@@ -28,21 +24,69 @@ func defaultFields() (all []string) {
 		}
 	}
 	add("service.spec", "type", "externalTrafficPolicy", "internalTrafficPolicy", "ipFamilies", "ipFamilyPolicy", "loadBalancerClass",
-		"allocateLoadBalancerNodePorts", "healthCheckNodePort", "sessionAffinity", "sessionAffinityConfig", "trafficDistribution",
+		"allocateLoadBalancerNodePorts", "healthCheckNodePort", "sessionAffinity", "trafficDistribution",
 		"ports.nodePort", "ports.$patch")
-	add("deployment.spec", "replicas", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit", "strategy")
+	add("deployment.spec", "replicas", "minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit")
 	add("deployment.spec.template.metadata", "labels", "annotations")
-	add("deployment.spec.template.spec", "affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "terminationGracePeriodSeconds",
-		"resources.limits", "resources.requests")
+	add("deployment.spec.template.spec", "nodeSelector", "terminationGracePeriodSeconds", "resources.limits", "resources.requests")
 	const container = "deployment.spec.template.spec.containers"
-	add(container, "resizePolicy", "resources.limits", "resources.requests")
+	add(container, "resizePolicy.resourceName", "resizePolicy.restartPolicy", "resources.limits", "resources.requests")
 	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
 		add(container, probe+"?")
-		add(container+"."+probe, "httpGet?", "httpGet.path", "httpGet.port", "httpGet.scheme", "httpGet.httpHeaders", "tcpSocket?", "tcpSocket.port",
-			"grpc", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds")
+		add(container+"."+probe, "httpGet?", "httpGet.path", "httpGet.port", "httpGet.scheme", "httpGet.httpHeaders.name", "httpGet.httpHeaders.value", "tcpSocket?",
+			"tcpSocket.port", "grpc?", "grpc.port", "grpc.service", "initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold", "terminationGracePeriodSeconds")
 	}
-	add("horizontalPodAutoscaler.spec", "minReplicas", "maxReplicas", "metrics", "behavior")
+	add("horizontalPodAutoscaler.spec", "minReplicas", "maxReplicas")
 	add("podDisruptionBudget.spec", "minAvailable", "maxUnavailable", "unhealthyPodEvictionPolicy")
+	for path, leaves := range subtrees() {
+		for _, leaf := range leaves {
+			at := path
+			for _, name := range strings.Split(leaf, ".") {
+				all = append(all, at+"?", at+".$patch")
+				at += "." + name
+			}
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// subtrees lists the fields of objects that can also be null or replaced. An affinity must not select Pods of other namespaces, because
+// they could not be scheduled to the nodes of such Pods.
+func subtrees() map[string][]string {
+	const required, preferred, pod = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution", "deployment.spec.template.spec."
+	expressions := under("matchExpressions", "key", "operator", "values")
+	selector := append(expressions, "matchLabels")
+	nodes := slices.Concat(expressions, under("matchFields", "key", "operator", "values"))
+	pods := append(under("labelSelector", selector...), "topologyKey", "matchLabelKeys", "mismatchLabelKeys")
+	affinity := slices.Concat(under("nodeAffinity."+required+".nodeSelectorTerms", nodes...),
+		under("nodeAffinity."+preferred, append(under("preference", nodes...), "weight")...))
+	for _, kind := range []string{"podAffinity.", "podAntiAffinity."} {
+		affinity = slices.Concat(affinity, under(kind+required, pods...), under(kind+preferred, append(under("podAffinityTerm", pods...), "weight")...))
+	}
+	target := under("target", "type", "value", "averageValue", "averageUtilization")
+	metric := slices.Concat(target, under("metric", "name"), under("metric.selector", selector...))
+	scaling := append(under("policies", "type", "value", "periodSeconds"), "stabilizationWindowSeconds", "selectPolicy", "tolerance")
+	return map[string][]string{
+		"service.spec.sessionAffinityConfig": {"clientIP.timeoutSeconds"},
+		"deployment.spec.strategy":           {"$retainKeys", "type", "rollingUpdate.maxUnavailable", "rollingUpdate.maxSurge"},
+		pod + "affinity":                     affinity,
+		pod + "tolerations":                  {"key", "operator", "value", "effect", "tolerationSeconds"},
+		pod + "topologySpreadConstraints": append(under("labelSelector", selector...),
+			"maxSkew", "topologyKey", "whenUnsatisfiable", "minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys"),
+		"horizontalPodAutoscaler.spec.metrics": slices.Concat([]string{"type"},
+			under("resource", append(target, "name")...), under("containerResource", append(target, "name", "container")...),
+			under("pods", metric...), under("external", metric...),
+			under("object", slices.Concat(metric, under("describedObject", "kind", "name", "apiVersion"))...)),
+		"horizontalPodAutoscaler.spec.behavior": slices.Concat(under("scaleUp", scaling...), under("scaleDown", scaling...)),
+	}
+}
+
+// under returns paths below a path.
+func under(path string, names ...string) (all []string) {
+	for _, name := range names {
+		all = append(all, path+"."+name)
+	}
 	return all
 }
 
@@ -52,11 +96,10 @@ type fields struct {
 	allowed bool
 	// unreserved reports whether the field has labels or annotations that may change, except reserved keys.
 	unreserved bool
-	// own reports whether the content must not select Pods of other namespaces.
-	own bool
 	// removable reports whether the field may be null.
 	removable bool
-	// mergeKey is the field that identifies the elements of a list, or "".
+	// list reports whether the field is a list. mergeKey is the field that identifies the elements of a list, or "".
+	list     bool
 	mergeKey string
 	// below has the fields of an object, or of the elements of a list.
 	below map[string]*fields
@@ -72,13 +115,12 @@ func newFields(more []string) (*fields, error) {
 		if err == nil {
 			f.unreserved = strings.HasSuffix(path, ".labels") || strings.HasSuffix(path, ".annotations")
 			f.allowed = !f.unreserved && !f.removable
-			f.own = strings.HasSuffix(path, ".affinity")
 		}
 	}
 	for _, path := range more {
 		f, err := all.add(path)
 		if errs = append(errs, err); err == nil {
-			f.allowed, f.own = true, false
+			f.allowed = true
 		}
 	}
 	return all, errors.Join(errs...)
@@ -101,15 +143,12 @@ func (f *fields) add(path string) (*fields, error) {
 	f = f.child(names[0])
 	of := reflect.TypeOf(patched[kind].empty()).Elem()
 	for _, name := range names[1:] {
-		list := of.Kind() == reflect.Slice
-		switch {
-		case list && f.mergeKey == "":
-			return nil, fmt.Errorf("field %q: the list before %s has no merge key; allow the list", path, name)
-		case list && name == "$patch":
+		if f.list = of.Kind() == reflect.Slice; f.list {
+			of = of.Elem()
+		}
+		if strings.HasPrefix(name, "$") { // a directive of a strategic merge
 			f = f.child(name)
 			continue
-		case list:
-			of = of.Elem()
 		}
 		in, found := fieldOf(of, name)
 		if !found {
@@ -165,12 +204,18 @@ func (f *fields) rejected(path string, patch, document any) string {
 			return ""
 		}
 		return path
-	case f.own:
-		return others(path, patch)
 	case f.allowed, f.removable && patch == nil:
 		return ""
 	case f.mergeKey != "":
 		return f.rejectedElement(path, patch, document)
+	}
+	if elements, isList := patch.([]any); isList && f.list { // replaces the list
+		for _, element := range elements {
+			if at := f.rejected(path, element, nil); at != "" {
+				return at
+			}
+		}
+		return ""
 	}
 	values, isMap := patch.(map[string]any)
 	if !isMap {
@@ -221,30 +266,6 @@ func (f *fields) rejectedElement(path string, patch, document any) string {
 		}
 		if at := inner.rejected(path, element, selected); at != "" {
 			return at
-		}
-	}
-	return ""
-}
-
-// others returns the path of the first field of an affinity that selects Pods by their namespaces, or "". Pods of other namespaces could
-// not be scheduled to the nodes of such Pods.
-func others(path string, value any) string {
-	switch value := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(value)) {
-			at := path + "." + name
-			if name != "namespaces" && name != "namespaceSelector" {
-				at = others(at, value[name])
-			}
-			if at != "" {
-				return at
-			}
-		}
-	case []any:
-		for _, element := range value {
-			if at := others(path, element); at != "" {
-				return at
-			}
 		}
 	}
 	return ""

@@ -10,8 +10,10 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 )
 
@@ -66,19 +68,41 @@ func TestFields_EveryField(t *testing.T) {
 	}
 	all := []fieldsOf{
 		{"deployment", appsv1.Deployment{}, ""},
-		{"deployment.spec", appsv1.DeploymentSpec{}, "replicas minReadySeconds progressDeadlineSeconds revisionHistoryLimit strategy"},
+		{"deployment.spec", appsv1.DeploymentSpec{}, "replicas minReadySeconds progressDeadlineSeconds revisionHistoryLimit"},
+		{"deployment.spec.strategy", appsv1.DeploymentStrategy{}, "type"},
+		{"deployment.spec.strategy.rollingUpdate", appsv1.RollingUpdateDeployment{}, "maxUnavailable maxSurge"},
 		{"deployment.spec.template", corev1.PodTemplateSpec{}, ""},
 		{"deployment.spec.template.metadata", metav1.ObjectMeta{}, "labels annotations"},
-		{podPath, corev1.PodSpec{}, "affinity nodeSelector tolerations topologySpreadConstraints terminationGracePeriodSeconds"},
+		{podPath, corev1.PodSpec{}, "nodeSelector terminationGracePeriodSeconds"},
+		{podPath + ".affinity", corev1.Affinity{}, ""},
+		{podPath + ".affinity.podAffinity", corev1.PodAffinity{}, ""},
+		{podPath + ".affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution", corev1.PodAffinityTerm{}, "topologyKey matchLabelKeys mismatchLabelKeys"},
+		{podPath + ".affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.labelSelector", metav1.LabelSelector{}, "matchLabels"},
+		{podPath + ".affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", corev1.WeightedPodAffinityTerm{}, "weight"},
+		{podPath + ".affinity.nodeAffinity", corev1.NodeAffinity{}, ""},
+		{podPath + ".affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.matchFields", corev1.NodeSelectorRequirement{}, "key operator values"},
+		{podPath + ".affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", corev1.PreferredSchedulingTerm{}, "weight"},
+		{podPath + ".tolerations", corev1.Toleration{}, "key operator value effect tolerationSeconds"},
+		{podPath + ".topologySpreadConstraints[topologyKey=sample]", corev1.TopologySpreadConstraint{}, "maxSkew topologyKey whenUnsatisfiable minDomains nodeAffinityPolicy nodeTaintsPolicy matchLabelKeys"},
 		{podPath + ".resources", corev1.ResourceRequirements{}, "limits requests"},
-		{containerPath, corev1.Container{}, "resizePolicy"},
+		{containerPath, corev1.Container{}, ""},
+		{containerPath + ".resizePolicy", corev1.ContainerResizePolicy{}, "resourceName restartPolicy"},
 		{containerPath + ".resources", corev1.ResourceRequirements{}, "limits requests"},
 		{"service", corev1.Service{}, ""},
-		{"service.spec", corev1.ServiceSpec{}, "type externalTrafficPolicy internalTrafficPolicy ipFamilies ipFamilyPolicy loadBalancerClass allocateLoadBalancerNodePorts healthCheckNodePort sessionAffinity sessionAffinityConfig trafficDistribution"},
+		{"service.spec", corev1.ServiceSpec{}, "type externalTrafficPolicy internalTrafficPolicy ipFamilies ipFamilyPolicy loadBalancerClass allocateLoadBalancerNodePorts healthCheckNodePort sessionAffinity trafficDistribution"},
+		{"service.spec.sessionAffinityConfig.clientIP", corev1.ClientIPConfig{}, "timeoutSeconds"},
 		{"service.spec.ports[port=8080]", corev1.ServicePort{}, "nodePort"},
 		{"serviceAccount", corev1.ServiceAccount{}, ""},
 		{"horizontalPodAutoscaler", autoscalingv2.HorizontalPodAutoscaler{}, ""},
-		{"horizontalPodAutoscaler.spec", autoscalingv2.HorizontalPodAutoscalerSpec{}, "minReplicas maxReplicas metrics behavior"},
+		{"horizontalPodAutoscaler.spec", autoscalingv2.HorizontalPodAutoscalerSpec{}, "minReplicas maxReplicas"},
+		{"horizontalPodAutoscaler.spec.metrics", autoscalingv2.MetricSpec{}, "type"},
+		{"horizontalPodAutoscaler.spec.metrics.resource", autoscalingv2.ResourceMetricSource{}, "name"},
+		{"horizontalPodAutoscaler.spec.metrics.containerResource", autoscalingv2.ContainerResourceMetricSource{}, "name container"},
+		{"horizontalPodAutoscaler.spec.metrics.pods.target", autoscalingv2.MetricTarget{}, "type value averageValue averageUtilization"},
+		{"horizontalPodAutoscaler.spec.metrics.external.metric", autoscalingv2.MetricIdentifier{}, "name"},
+		{"horizontalPodAutoscaler.spec.metrics.object.describedObject", autoscalingv2.CrossVersionObjectReference{}, "kind name apiVersion"},
+		{"horizontalPodAutoscaler.spec.behavior.scaleUp", autoscalingv2.HPAScalingRules{}, "stabilizationWindowSeconds selectPolicy tolerance"},
+		{"horizontalPodAutoscaler.spec.behavior.scaleDown.policies", autoscalingv2.HPAScalingPolicy{}, "type value periodSeconds"},
 		{"podDisruptionBudget", policyv1.PodDisruptionBudget{}, ""},
 		{"podDisruptionBudget.spec", policyv1.PodDisruptionBudgetSpec{}, "minAvailable maxUnavailable unhealthyPodEvictionPolicy"},
 	}
@@ -91,8 +115,10 @@ func TestFields_EveryField(t *testing.T) {
 	}
 	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
 		all = append(all,
-			fieldsOf{containerPath + "." + probe, corev1.Probe{}, "grpc initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds"},
-			fieldsOf{containerPath + "." + probe + ".httpGet", corev1.HTTPGetAction{}, "path port scheme httpHeaders"},
+			fieldsOf{containerPath + "." + probe, corev1.Probe{}, "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold terminationGracePeriodSeconds"},
+			fieldsOf{containerPath + "." + probe + ".httpGet", corev1.HTTPGetAction{}, "path port scheme"},
+			fieldsOf{containerPath + "." + probe + ".httpGet.httpHeaders", corev1.HTTPHeader{}, "name value"},
+			fieldsOf{containerPath + "." + probe + ".grpc", corev1.GRPCAction{}, "port service"},
 			fieldsOf{containerPath + "." + probe + ".tcpSocket", corev1.TCPSocketAction{}, "port"},
 		)
 	}
@@ -123,48 +149,80 @@ func TestFields_EveryField(t *testing.T) {
 	}
 }
 
+// No default path ends at an object, so each field of each object is in the list or rejected.
+func TestFields_EndAtValues(t *testing.T) {
+	values := []reflect.Type{reflect.TypeFor[intstr.IntOrString](), reflect.TypeFor[resource.Quantity]()}
+	for _, path := range defaultFields() {
+		names := strings.Split(path, ".")
+		kind := patched[slices.IndexFunc(patched, func(k Kind) bool { return k.overlay() == names[0] })]
+		of := reflect.TypeOf(kind.empty()).Elem()
+		for _, name := range names[1:] {
+			if !strings.HasPrefix(name, "$") {
+				field, _ := fieldOf(of, strings.TrimSuffix(name, "?"))
+				of = field.Type
+				for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+					of = of.Elem()
+				}
+			}
+		}
+		last := names[len(names)-1]
+		if of.Kind() == reflect.Struct && !slices.Contains(values, of) && !strings.HasPrefix(last, "$") && !strings.HasSuffix(last, "?") {
+			t.Errorf("%s allows each field of a %s", path, of)
+		}
+	}
+}
+
 func TestFields_Rejected(t *testing.T) {
 	const pod = "spec: {template: {spec: "
 	for name, c := range map[string]struct{ key, text, field string }{
-		"host network":                  {"deployment", pod + "{hostNetwork: true}}}", podPath + ".hostNetwork"},
-		"volume":                        {"deployment", pod + "{volumes: [{name: a, hostPath: {path: /}}]}}}", podPath + ".volumes"},
-		"account":                       {"deployment", pod + "{serviceAccountName: other}}}", podPath + ".serviceAccountName"},
-		"image":                         {"deployment", pod + "{containers: [{name: istio-proxy, image: a}]}}}", podPath + ".containers.image"},
-		"probe command":                 {"deployment", pod + "{containers: [{name: istio-proxy, livenessProbe: {exec: {command: [a]}}}]}}}", podPath + ".containers.livenessProbe.exec"},
-		"probe of a host":               {"deployment", pod + "{containers: [{name: istio-proxy, livenessProbe: {httpGet: {host: a}}}]}}}", podPath + ".containers.livenessProbe.httpGet.host"},
-		"new container":                 {"deployment", pod + "{containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}", podPath + ".containers.name"},
-		"container without a name":      {"deployment", pod + "{containers: [{resources: {limits: {cpu: 1}}}]}}}", ""},
-		"no containers":                 {"deployment", pod + "{containers: null}}}", podPath + ".containers"},
-		"no pod":                        {"deployment", "spec: {template: {spec: null}}", podPath},
-		"no spec":                       {"deployment", "spec: null", "deployment.spec"},
-		"replaced pod":                  {"deployment", pod + "{$patch: replace}}}", podPath + ".$patch"},
-		"replaced containers":           {"deployment", pod + "{containers: [{$patch: replace}, {name: istio-proxy}]}}}", podPath + ".containers.$patch"},
-		"deleted container":             {"deployment", pod + "{containers: [{$patch: delete, name: istio-proxy}]}}}", podPath + ".containers.$patch"},
-		"order":                         {"deployment", pod + "{$setElementOrder/containers: [{name: istio-proxy}], containers: [{name: istio-proxy}]}}}", podPath + ".$setElementOrder/containers"},
-		"retained keys":                 {"deployment", pod + "{$retainKeys: [containers]}}}", podPath + ".$retainKeys"},
-		"deleted object":                {"deployment", "$patch: delete", "deployment.$patch"},
-		"containers as an object":       {"deployment", pod + "{containers: {resources: {limits: {cpu: 1}}}}}}", podPath + ".containers"},
-		"container is text":             {"deployment", pod + "{containers: [a]}}}", podPath + ".containers"},
-		"name is an object":             {"deployment", pod + "{containers: [{name: {a: b}}]}}}", podPath + ".containers.name"},
-		"selector":                      {"deployment", "spec: {selector: {matchLabels: {a: b}}}", "deployment.spec.selector"},
-		"inject":                        {"deployment", "spec: {template: {metadata: {labels: {sidecar.istio.io/inject: 'true'}}}}", "deployment.spec.template.metadata.labels[sidecar.istio.io/inject]"},
-		"selected label":                {"deployment", "spec: {template: {metadata: {labels: {" + gateway.GatewayNameLabelKey + ": null}}}}", "deployment.spec.template.metadata.labels[" + gateway.GatewayNameLabelKey + "]"},
-		"no labels":                     {"deployment", "spec: {template: {metadata: {labels: null}}}", "deployment.spec.template.metadata.labels"},
-		"replaced labels":               {"deployment", "spec: {template: {metadata: {labels: {$patch: replace, a: b}}}}", "deployment.spec.template.metadata.labels[$patch]"},
-		"AppArmor":                      {"deployment", "spec: {template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/istio-proxy: unconfined}}}}", "deployment.spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/istio-proxy]"},
-		"external IP":                   {"service", "spec: {externalIPs: [192.0.2.1]}", "service.spec.externalIPs"},
-		"new port":                      {"service", "spec: {ports: [{port: 99, nodePort: 30000}]}", "service.spec.ports.port"},
-		"replaced ports":                {"service", "spec: {ports: [{$patch: replace}]}", "service.spec.ports.$patch"},
-		"Service selector":              {"service", "spec: {selector: {app: other}}", "service.spec.selector"},
-		"token of the account":          {"serviceAccount", "automountServiceAccountToken: true", "serviceAccount.automountServiceAccountToken"},
-		"finalizers":                    {"serviceAccount", "metadata: {$deleteFromPrimitiveList/finalizers: [a]}", "serviceAccount.metadata.$deleteFromPrimitiveList/finalizers"},
-		"target of the autoscaler":      {"horizontalPodAutoscaler", "spec: {scaleTargetRef: {name: other}}", "horizontalPodAutoscaler.spec.scaleTargetRef"},
-		"selector of the budget":        {"podDisruptionBudget", "spec: {selector: {}}", "podDisruptionBudget.spec.selector"},
-		"repeated kind and container":   {"deployment", "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: [{name: istio-proxy, image: auto}]}}}", ""},
-		"deleted port":                  {"service", "spec: {ports: [{$patch: delete, port: 15021}]}", ""},
-		"another probe":                 {"deployment", pod + "{containers: [{name: istio-proxy, readinessProbe: {httpGet: null, tcpSocket: {port: 15021}}, livenessProbe: null}]}}}", ""},
-		"label, and a removed label":    {"deployment", "spec: {template: {metadata: {labels: {team: a, other: null}}}}", ""},
-		"scheduling":                    {"deployment", pod + "{tolerations: [{operator: Exists}], nodeSelector: {$patch: replace, a: b}}}}", ""},
+		"host network":                {"deployment", pod + "{hostNetwork: true}}}", podPath + ".hostNetwork"},
+		"volume":                      {"deployment", pod + "{volumes: [{name: a, hostPath: {path: /}}]}}}", podPath + ".volumes"},
+		"account":                     {"deployment", pod + "{serviceAccountName: other}}}", podPath + ".serviceAccountName"},
+		"image":                       {"deployment", pod + "{containers: [{name: istio-proxy, image: a}]}}}", podPath + ".containers.image"},
+		"probe command":               {"deployment", pod + "{containers: [{name: istio-proxy, livenessProbe: {exec: {command: [a]}}}]}}}", podPath + ".containers.livenessProbe.exec"},
+		"probe of a host":             {"deployment", pod + "{containers: [{name: istio-proxy, livenessProbe: {httpGet: {host: a}}}]}}}", podPath + ".containers.livenessProbe.httpGet.host"},
+		"new container":               {"deployment", pod + "{containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}", podPath + ".containers.name"},
+		"container without a name":    {"deployment", pod + "{containers: [{resources: {limits: {cpu: 1}}}]}}}", ""},
+		"no containers":               {"deployment", pod + "{containers: null}}}", podPath + ".containers"},
+		"no pod":                      {"deployment", "spec: {template: {spec: null}}", podPath},
+		"no spec":                     {"deployment", "spec: null", "deployment.spec"},
+		"replaced pod":                {"deployment", pod + "{$patch: replace}}}", podPath + ".$patch"},
+		"replaced containers":         {"deployment", pod + "{containers: [{$patch: replace}, {name: istio-proxy}]}}}", podPath + ".containers.$patch"},
+		"deleted container":           {"deployment", pod + "{containers: [{$patch: delete, name: istio-proxy}]}}}", podPath + ".containers.$patch"},
+		"order":                       {"deployment", pod + "{$setElementOrder/containers: [{name: istio-proxy}], containers: [{name: istio-proxy}]}}}", podPath + ".$setElementOrder/containers"},
+		"retained keys":               {"deployment", pod + "{$retainKeys: [containers]}}}", podPath + ".$retainKeys"},
+		"deleted object":              {"deployment", "$patch: delete", "deployment.$patch"},
+		"containers as an object":     {"deployment", pod + "{containers: {resources: {limits: {cpu: 1}}}}}}", podPath + ".containers"},
+		"container is text":           {"deployment", pod + "{containers: [a]}}}", podPath + ".containers"},
+		"name is an object":           {"deployment", pod + "{containers: [{name: {a: b}}]}}}", podPath + ".containers.name"},
+		"selector":                    {"deployment", "spec: {selector: {matchLabels: {a: b}}}", "deployment.spec.selector"},
+		"inject":                      {"deployment", "spec: {template: {metadata: {labels: {sidecar.istio.io/inject: 'true'}}}}", "deployment.spec.template.metadata.labels[sidecar.istio.io/inject]"},
+		"selected label":              {"deployment", "spec: {template: {metadata: {labels: {" + gateway.GatewayNameLabelKey + ": null}}}}", "deployment.spec.template.metadata.labels[" + gateway.GatewayNameLabelKey + "]"},
+		"no labels":                   {"deployment", "spec: {template: {metadata: {labels: null}}}", "deployment.spec.template.metadata.labels"},
+		"replaced labels":             {"deployment", "spec: {template: {metadata: {labels: {$patch: replace, a: b}}}}", "deployment.spec.template.metadata.labels[$patch]"},
+		"AppArmor":                    {"deployment", "spec: {template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/istio-proxy: unconfined}}}}", "deployment.spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/istio-proxy]"},
+		"external IP":                 {"service", "spec: {externalIPs: [192.0.2.1]}", "service.spec.externalIPs"},
+		"new port":                    {"service", "spec: {ports: [{port: 99, nodePort: 30000}]}", "service.spec.ports.port"},
+		"replaced ports":              {"service", "spec: {ports: [{$patch: replace}]}", "service.spec.ports.$patch"},
+		"Service selector":            {"service", "spec: {selector: {app: other}}", "service.spec.selector"},
+		"token of the account":        {"serviceAccount", "automountServiceAccountToken: true", "serviceAccount.automountServiceAccountToken"},
+		"finalizers":                  {"serviceAccount", "metadata: {$deleteFromPrimitiveList/finalizers: [a]}", "serviceAccount.metadata.$deleteFromPrimitiveList/finalizers"},
+		"target of the autoscaler":    {"horizontalPodAutoscaler", "spec: {scaleTargetRef: {name: other}}", "horizontalPodAutoscaler.spec.scaleTargetRef"},
+		"selector of the budget":      {"podDisruptionBudget", "spec: {selector: {}}", "podDisruptionBudget.spec.selector"},
+		"repeated kind and container": {"deployment", "apiVersion: apps/v1\nkind: Deployment\nspec: {template: {spec: {containers: [{name: istio-proxy, image: auto}]}}}", ""},
+		"deleted port":                {"service", "spec: {ports: [{$patch: delete, port: 15021}]}", ""},
+		"another probe":               {"deployment", pod + "{containers: [{name: istio-proxy, readinessProbe: {httpGet: null, tcpSocket: {port: 15021}}, livenessProbe: null}]}}}", ""},
+		"label, and a removed label":  {"deployment", "spec: {template: {metadata: {labels: {team: a, other: null}}}}", ""},
+		"scheduling":                  {"deployment", pod + "{tolerations: [{operator: Exists}], nodeSelector: {$patch: replace, a: b}}}}", ""},
+		"namespaces of an affinity":   {"deployment", pod + "{affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {namespaces: [a]}}]}}}}}", podPath + ".affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution.podAffinityTerm.namespaces"},
+		"new field of a toleration":   {"deployment", pod + "{tolerations: [{key: a}, {new: b}]}}}", podPath + ".tolerations.new"},
+		"tolerations as an object":    {"deployment", pod + "{tolerations: {new: b}}}}", podPath + ".tolerations.new"},
+		"strategy":                    {"deployment", "spec: {strategy: {type: Recreate, rollingUpdate: null}}", ""},
+		"removed subtrees":            {"deployment", pod + "{affinity: {nodeAffinity: null}, tolerations: null, topologySpreadConstraints: null}}}", ""},
+		"affinity": {"deployment", pod + `{affinity: {$patch: replace, podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a, labelSelector: {matchLabels: {a: b}}}]},
+ nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: a, operator: In, values: [b]}]}]}}}}}}`, ""},
+		"spread":                        {"deployment", pod + "{topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchExpressions: [{key: a, operator: Exists}]}}]}}}", ""},
+		"metrics":                       {"horizontalPodAutoscaler", "spec: {maxReplicas: 3, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}], behavior: {scaleDown: {policies: [{type: Pods, value: 1, periodSeconds: 60}]}}}", ""},
 		"annotation of a load balancer": {"service", "metadata: {annotations: {service.beta.kubernetes.io/aws-load-balancer-scheme: internal}}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +256,8 @@ func TestFields_More(t *testing.T) {
 		"deployment.spec.replica":      "v1.DeploymentSpec has no field replica",
 		"deployment.spec.":             "v1.DeploymentSpec has no field ",
 		"service.metadata.labels.app":  "map[string]string has no field app",
-		podPath + ".tolerations.key":   "the list before key has no merge key; allow the list",
+		podPath + ".tolerations.key":   "",
+		podPath + ".tolerations.keys":  "v1.Toleration has no field keys",
 		podPath + ".volumes":           "",
 		podPath + ".containers.$patch": "",
 		"deployment":                   "",
