@@ -128,8 +128,9 @@ type Election struct {
 	finalizers []string
 	// invalid has the annotations of incumbent with invalid values.
 	invalid []string
-	// long has the sentences about durations that are too long, by field.
-	long map[string]string
+	// long has the sentences about durations that are too long, by field. healed is the record of a ConfigMap with the usual lease.
+	long   map[string]string
+	healed string
 	// Holder is the recorded holder; if candidates request a strategy, its Pod. Key is its key, which Revision and Remote decode.
 	Holder   string `json:"holder,omitempty"`
 	Key      string `json:"key,omitempty"`
@@ -306,7 +307,10 @@ func Of(l Lock) Election {
 		invalid: snap.Annotations.Invalid(s.Annotations), long: map[string]string{},
 	}
 	for _, d := range snap.LongDurations(usualLease) {
-		e.long[d.Field] = oneLine(d.Report(&snap, s.Writer))
+		e.long[d.Name()] = oneLine(d.Report(&snap, s.Writer(d.Field)))
+		if d.Field == record.LeaseDuration {
+			e.healed = healed(r)
+		}
 	}
 	for _, text := range []*string{&e.Former, &e.Strategy, &e.Preferred} {
 		*text = oneLine(*text)

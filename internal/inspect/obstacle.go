@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"incumbent.dev/incumbent/internal/record"
+	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection/k8sresourcelock"
 )
 
 // Obstacle is an annotation that prevents a leader or a change of the leader.
@@ -125,8 +127,9 @@ func (e Election) removal(annotation string) string {
 		return fmt.Sprintf(`kubectl -n %s patch %s --type=merge -p '{"metadata":{"finalizers":null}}'`, e.Namespace, e.Object())
 	case annotation == record.LeaseDuration && e.Lock == Lease:
 		return fmt.Sprintf(`kubectl -n %s patch %s --type=merge -p '{"spec":{"leaseDurationSeconds":%d}}'`, e.Namespace, e.Object(), usualLease/time.Second)
-	case annotation == record.LeaseDuration:
-		return "" // it is part of the record
+	case annotation == record.LeaseDuration: // the version is that of the record, so a leader that has renewed since is not overwritten
+		return fmt.Sprintf("kubectl -n %s annotate %s --overwrite --resource-version=%s %s", e.Namespace, e.Object(), e.Version,
+			quoted(k8sresourcelock.LeaderElectionRecordAnnotationKey+"="+e.healed))
 	}
 	command := fmt.Sprintf("kubectl -n %s annotate %s %s-", e.Namespace, e.Object(), annotation)
 	if annotation == record.StrategyAnnotation && e.Preferred != "" {
@@ -134,6 +137,17 @@ func (e Election) removal(annotation string) string {
 	}
 	return command
 }
+
+// healed returns a record with the usual lease, in the encoding of a ConfigMap. The rest of the record stays, so its holder keeps the
+// lock if it renews, and candidates wait for the usual lease.
+func healed(r k8sresourcelock.LeaderElectionRecord) string {
+	r.LeaseDurationSeconds = int(usualLease / time.Second)
+	raw, _ := json.Marshal(r) // its types cannot fail
+	return string(PrintableJSON(raw))
+}
+
+// quoted returns s as one word of a shell. A stranger may have written it.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Seconds returns a duration in words, for example 7d.
 func Seconds(seconds int) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }

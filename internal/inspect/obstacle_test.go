@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/pilot/leaderelection/k8sleaderelection"
 )
@@ -26,19 +27,26 @@ func TestElections_Obstacles(t *testing.T) {
 		return "; to remove it: kubectl -n istio-system annotate " + objects + " " + annotation + "-"
 	}
 	tooLong := func(annotation, field string) string {
-		return annotation + field + ": " + annotation + field + " is 27777h46m39s, which is too long: it counts for at most 168h0m0s. Its last writer is unknown, and the holder is a" +
+		return annotation + field + ": " + annotation + field + " is 27777h46m39s, longer than 168h0m0s, and counts as 168h0m0s. Its last writer is unknown, and the holder is a" +
 			kubectl("configmap/e", annotation)
 	}
 	hour := lease(t, "e", "b")
 	hour.Snapshot.Record.LeaseDurationSeconds = 3600
-	hour.Snapshot.Writer = "curl"
+	hour.Snapshot.ManagedFields = []metav1.ManagedFieldsEntry{
+		{Manager: "curl", Time: new(metav1.Unix(1, 0)), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:leaseDurationSeconds":{}}}`)},
+		{Manager: "b", Time: new(metav1.Unix(2, 0)), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:renewTime":{}}}`)},
+	}
+	quote := configMap(t, "e", strings.Replace(recordOf("it's", "stable", 3), `:30,`, `:3600,`, 1))
 	for name, c := range map[string]struct {
 		lock       Lock
 		candidates []Candidate
 		want       string // the annotation, the effect and the command
 	}{
-		"long lease": {hour, nil, "leaseDurationSeconds: leaseDurationSeconds is 1h0m0s, which is too long: it counts for at most 1h0m0s. Its last writer is curl, and the holder is b" +
+		"long lease": {hour, nil, "leaseDurationSeconds: leaseDurationSeconds is 1h0m0s, longer than 5m0s, and counts completely. Its last writer is curl, and the holder is b" +
 			`; to remove it: kubectl -n istio-system patch lease/e --type=merge -p '{"spec":{"leaseDurationSeconds":30}}'`},
+		"long lease in a ConfigMap": {quote, nil, "leaseDurationSeconds: leaseDurationSeconds is 1h0m0s, longer than 5m0s, and counts completely. Its last writer is unknown, and the holder is it's" +
+			`; to remove it: kubectl -n istio-system annotate configmap/e --overwrite --resource-version=7 'control-plane.alpha.kubernetes.io/leader=` +
+			strings.Replace(recordOf("it's", "stable", 3), "'", `'\''`, 1) + "'"},
 		"none":               {configMap(t, "e", stable, markerKey, handsOver), []Candidate{member("a", "")}, ""},
 		"coordinated":        {lease(t, "e", "a.e", strategy, defaultRevision, preferred, "b.e"), []Candidate{member("a", defaultRevision), member("b", defaultRevision)}, ""},
 		"handover":           {configMap(t, "e", stable, markerKey, handsOver, request, asks("b", "")), []Candidate{member("b", "")}, ""},

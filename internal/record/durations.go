@@ -3,6 +3,7 @@ package record
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -43,38 +44,48 @@ func bounded(seconds int, longest time.Duration) time.Duration {
 
 // LongDuration is a duration on a lock that no process of this project writes.
 type LongDuration struct {
-	// Field is a field of the record, or an annotation with its field.
-	Field string
-	// Recorded is its value. Counts is how long it counts at most.
-	Recorded, Counts time.Duration
+	// Field is a field of the record or an annotation. Part is the field in the annotation, or empty.
+	Field, Part string
+	// Recorded is its value. Above Limit it is reported. Counts is how long it counts at most.
+	Recorded, Limit, Counts time.Duration
 }
 
-// Report returns the sentence for log, Event and tools. writer is the field manager that wrote the record, or empty.
+// Name returns the field with its part.
+func (d LongDuration) Name() string { return strings.TrimSuffix(d.Field+" "+d.Part, " ") }
+
+// Report returns the sentence for log, Event and tools. writer is the field manager that wrote the field, or empty.
 func (d LongDuration) Report(s *Snapshot, writer string) string {
-	return fmt.Sprintf("%s is %v, which is too long: it counts for at most %v. Its last writer is %s, and the holder is %s",
-		d.Field, d.Recorded, d.Counts, cmp.Or(writer, "unknown"), cmp.Or(s.Record.Holder, "empty"))
+	counts := fmt.Sprintf("counts as %v", d.Counts)
+	switch d.Counts {
+	case d.Recorded:
+		counts = "counts completely"
+	case 0:
+		counts = "does not count"
+	}
+	return fmt.Sprintf("%s is %v, longer than %v, and %s. Its last writer is %s, and the holder is %s",
+		d.Name(), d.Recorded, d.Limit, counts, cmp.Or(writer, "unknown"), cmp.Or(s.Record.Holder, "empty"))
 }
 
 // LongDurations returns the durations that a process with its own lease has to report: a recorded lease of more than ten times the own
 // one, and each duration of an annotation in effect that exceeds its limit.
 func (s *Snapshot) LongDurations(own time.Duration) (all []LongDuration) {
-	add := func(field string, recorded, limit, counts time.Duration) {
+	add := func(field, part string, recorded, limit, counts time.Duration) {
 		if recorded > limit {
-			all = append(all, LongDuration{Field: field, Recorded: recorded, Counts: counts})
+			all = append(all, LongDuration{Field: field, Part: part, Recorded: recorded, Limit: limit, Counts: counts})
 		}
 	}
-	const seconds, hold = " seconds", " holdSeconds"
+	const seconds, hold = "seconds", "holdSeconds"
 	if s.Held() {
-		add(LeaseDuration, s.Record.Lease, longLease*own, LongerLease(own, s.Record.Lease))
+		add(LeaseDuration, "", s.Record.Lease, longLease*own, LongerLease(own, s.Record.Lease))
 	}
 	if r := s.Annotations.Request; s.Addressed() {
-		add(HandoverRequestAnnotation+seconds, unbounded(r.Seconds), MaxRequest, MaxRequest)
-		add(HandoverRequestAnnotation+hold, unbounded(r.HoldSeconds), MaxHold, MaxHold)
+		add(HandoverRequestAnnotation, seconds, unbounded(r.Seconds), MaxRequest, MaxRequest)
+		add(HandoverRequestAnnotation, hold, unbounded(r.HoldSeconds), MaxHold, MaxHold)
 	}
 	if s.OnHold() {
-		add(HoldAnnotation+seconds, unbounded(s.Annotations.Hold.Seconds), MaxHold, MaxHold)
+		add(HoldAnnotation, seconds, unbounded(s.Annotations.Hold.Seconds), MaxHold, MaxHold)
 	}
-	add(WitnessReleaseAnnotation, s.Annotations.Witness.After, maxWitnessRelease, 0)
+	add(WitnessReleaseAnnotation, "", s.Annotations.Witness.After, maxWitnessRelease, 0)
 	return all
 }
 

@@ -60,6 +60,13 @@ func (e *environment) run(args ...string) result { return e.answer("", false, ar
 // answer runs a command with input for its prompt.
 func (e *environment) answer(in string, interactive bool, args ...string) result {
 	e.t.Helper()
+	r := e.raw(in, interactive, args...)
+	return result{out: e.steady(r.out), errs: e.steady(r.errs), code: r.code}
+}
+
+// raw is answer with the output as it is.
+func (e *environment) raw(in string, interactive bool, args ...string) result {
+	e.t.Helper()
 	var out, errs bytes.Buffer
 	p := &Program{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errs}, Interactive: interactive}
 	if e.wrap != nil {
@@ -70,18 +77,18 @@ func (e *environment) answer(in string, interactive bool, args ...string) result
 	}
 	args = append([]string{"--kubeconfig", e.cluster.Kubeconfig(), "--cache-dir", e.t.TempDir(), "-n", e.namespace}, args...)
 	code := p.Run(e.t.Context(), args)
-	return result{out: e.steady(out.String()), errs: e.steady(errs.String()), code: code}
+	return result{out: out.String(), errs: errs.String(), code: code}
 }
 
 var (
 	times    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
-	versions = regexp.MustCompile(`(resourceVersion"?: )"\d+"`)
+	versions = regexp.MustCompile(`(resourceVersion"?: "|--resource-version=)\d+`)
 )
 
 // steady removes what differs between runs.
 func (e *environment) steady(s string) string {
 	s = strings.ReplaceAll(s, e.namespace, "NAMESPACE")
-	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), `$1"1"`)
+	return versions.ReplaceAllString(times.ReplaceAllString(s, "2026-01-02T03:04:05Z"), "${1}1")
 }
 
 // elect runs a candidate until the test ends or stop is called. It returns when the candidate leads or follows a leader. The lease is

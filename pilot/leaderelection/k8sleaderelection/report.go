@@ -225,9 +225,9 @@ func (r *reporter) record(c *change) {
 	case record.Readable:
 		long := after.Snap.LongDurations(r.core.Lease)
 		for _, d := range long {
-			if r.warnOnce(topicRecord, d.Field+d.Recorded.String(), "duration on the lock is too long", "field", d.Field,
-				"recorded", d.Recorded, "counted", d.Counts, "writer", lock.Writer, "holder", after.Snap.Record.Holder) {
-				r.warn("found a duration on the lock: %s", d.Report(&after.Snap, lock.Writer))
+			if r.warnOnce(topicRecord, d.Name()+d.Recorded.String(), "duration on the lock is too long", "field", d.Name(),
+				"recorded", d.Recorded, "counted", d.Counts, "writer", lock.Writer(d.Field), "holder", after.Snap.Record.Holder) {
+				r.warn("found a duration on the lock: %s", d.Report(&after.Snap, lock.Writer(d.Field)))
 			}
 		}
 		if len(long) > 0 {

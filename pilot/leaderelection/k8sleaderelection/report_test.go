@@ -11,6 +11,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
 	"incumbent.dev/incumbent/internal/testutil/harness"
@@ -237,7 +238,9 @@ func TestReportRecord(t *testing.T) {
 		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("half")}, "lock record is unreadable"},
 		{record.Unreadable, 0, k8sresourcelock.Snapshot{Unreadable: errors.New("other half")}, "other half"},
 		{record.Readable, long, k8sresourcelock.Snapshot{}, "lock record is readable again"},
-		{record.Readable, long + 1, k8sresourcelock.Snapshot{Writer: "kubectl"}, fmt.Sprintf("field=leaseDurationSeconds recorded=%v counted=%v writer=kubectl holder=x", long+1, long+1)},
+		{record.Readable, long + 1, k8sresourcelock.Snapshot{ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "kubectl", Time: new(metav1.Now()), FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:leaseDurationSeconds":{}}}`)},
+		}}, fmt.Sprintf("field=leaseDurationSeconds recorded=%v counted=%v writer=kubectl holder=x", long+1, long+1)},
 		{record.Readable, 100 * time.Hour, k8sresourcelock.Snapshot{}, fmt.Sprintf("recorded=%v counted=%v", 100*time.Hour, record.LeaseBound(r.core.Lease))},
 		{record.Readable, long, k8sresourcelock.Snapshot{}, "lock record is readable again"},
 	} {

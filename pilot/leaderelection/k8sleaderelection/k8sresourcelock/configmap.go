@@ -50,12 +50,12 @@ func ConfigMapSnapshot(cm *corev1.ConfigMap) Snapshot {
 		UID:             cm.UID,
 		ResourceVersion: cm.ResourceVersion,
 		Annotations:     annotationsOf(cm.Annotations),
+		ManagedFields:   cm.ManagedFields,
 		Object:          &stored,
 	}
 	if raw, ok := cm.Annotations[LeaderElectionRecordAnnotationKey]; ok {
 		snap.Raw = []byte(raw)
 		snap.Record, snap.Unreadable = decodeJSON(snap.Raw)
-		snap.Writer, _ = LastWriter(cm.ManagedFields, LeaderElectionRecordAnnotationKey)
 	}
 	return snap
 }

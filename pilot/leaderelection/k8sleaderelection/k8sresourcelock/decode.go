@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"incumbent.dev/incumbent/internal/record"
@@ -67,6 +68,15 @@ func Encode(r record.Record) LeaderElectionRecord {
 		AcquireTime:          metav1.Time{Time: r.Acquired.Time()}, RenewTime: metav1.Time{Time: r.Renewed.Time()},
 		LeaderTransitions: r.Transitions,
 	}
+}
+
+// Writer returns the field manager that last wrote a field of the record or an annotation, by managedFields. It is empty if unknown.
+func (s Snapshot) Writer(field string) string {
+	if _, ok := s.Object.(*corev1.ConfigMap); ok && field == record.LeaseDuration {
+		field = LeaderElectionRecordAnnotationKey
+	}
+	manager, _ := LastWriter(s.ManagedFields, field)
+	return manager
 }
 
 // LastWriter returns the field manager that last wrote a field or an annotation, and when. The API server sets this time, in seconds.

@@ -112,20 +112,20 @@ type Snapshot struct {
 	Strategy string
 	// PreferredHolder is the candidate that the coordinator wants as the next holder. Optional.
 	PreferredHolder string
-	// Writer is the field manager that last wrote the record, by managedFields. It is empty if unknown.
-	Writer string
+	// ManagedFields are the managedFields of the object.
+	ManagedFields []metav1.ManagedFieldsEntry
 	// Object is the complete object without managedFields. A write sends it back, so that the content of other
 	// writers is preserved.
 	Object runtime.Object
 }
 
 // Base returns the part of the Snapshot that Write and Annotate need. A caller that keeps the base between writes
-// saves memory with it. For a Lease or a ConfigMap it omits Raw and Annotations, which are also in Object. For
-// other locks it returns the complete Snapshot.
+// saves memory with it. For a Lease or a ConfigMap it omits ManagedFields, and Raw and Annotations, which are also in
+// Object. For other locks it returns the complete Snapshot.
 func (s Snapshot) Base() Snapshot {
 	switch s.Object.(type) {
 	case *coordinationv1.Lease, *corev1.ConfigMap:
-		s.Raw, s.Annotations = nil, nil
+		s.Raw, s.Annotations, s.ManagedFields = nil, nil, nil
 	}
 	return s
 }

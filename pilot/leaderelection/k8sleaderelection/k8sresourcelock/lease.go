@@ -67,6 +67,7 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 		UID:             lease.UID,
 		ResourceVersion: lease.ResourceVersion,
 		Annotations:     annotationsOf(lease.Annotations),
+		ManagedFields:   lease.ManagedFields,
 		Object:          &stored,
 	}
 	snap.Strategy, snap.PreferredHolder = Coordination(lease)
@@ -76,7 +77,6 @@ func LeaseSnapshot(lease *coordinationv1.Lease) Snapshot {
 	record := decodeSpec(&lease.Spec)
 	record.HolderKey = recordedKey(lease)
 	snap.Raw = leaseBytes(record)
-	snap.Writer, _ = LastWriter(lease.ManagedFields, "renewTime")
 	if err := checkRecord(record); err != nil {
 		snap.Unreadable = unreadable("%w", err)
 		return snap
