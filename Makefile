@@ -48,7 +48,7 @@ test: $(BUILD_TOOLS) tests-compiled ## Run all tests, with a real API server (RA
 tests-compiled: # Elections lose their leaders if compilers use all cores for minutes, so the tests are compiled first.
 	@echo "compiling the tests (takes minutes with an empty cache) …"
 	@for module in . adapters/controllerruntime electionctl examples/fencing; do $(SPARING) go list -C $$module -export -test ./... >/dev/null || exit; done
-	@$(SPARING) go list -C tools -export -test ./helm ./release >/dev/null && $(SPARING) go list -C tests/extra -export -test ./alerts ./page >/dev/null
+	@$(SPARING) go list -C tools -export -test ./helm ./release >/dev/null && $(SPARING) go list -C tests/extra -export -test ./alerts ./gitops ./page >/dev/null
 	@$(if $(RACE),$(SPARING) CGO_ENABLED=1 go list -race -export -test $(RACE_PACKAGES) >/dev/null)
 test-packages:
 	$(TEST) $(AT_ONCE) -timeout 15m $(FIRST) $(if $(RACE),$(PLAIN_PACKAGES),./...)
@@ -58,7 +58,7 @@ test-modules:
 	cd adapters/controllerruntime && $(TEST) -timeout 10m ./...
 	cd examples/fencing && $(TEST) -timeout 5m ./...
 	cd electionctl && $(TEST) -timeout 5m ./...
-	cd tests/extra && $(TEST) -p 1 -timeout 10m ./alerts ./page
+	cd tests/extra && $(TEST) -p 1 -timeout 10m ./alerts ./gitops ./page
 lint: linters unused ## Check format, vet, golangci-lint, unused functions, language and links
 linters unused:
 	@bash tools/lint.sh $@
