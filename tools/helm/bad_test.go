@@ -39,7 +39,7 @@ func TestValues_Invalid(t *testing.T) {
 		{"pilot", "meshConfig.ingressControllerMode=some", []string{"'/meshConfig/ingressControllerMode'"}},
 		{"pilot", "gatewayAPI.overlayFields={a b}", []string{"'/gatewayAPI/overlayFields/0'"}},
 		{"pilot", "pod.containers[0].name=x", []string{"'/pod/containers'"}},
-		{"pilot", "env.A=1", []string{"'/env/A'", "want string"}},
+		{"pilot", "env.A=1", []string{"'/env/A'", "want boolean or string"}},
 		{"pilot", "monitoring.rules.enabled=perhaps", []string{"'/monitoring/rules/enabled'", "want boolean"}},
 		{"pilot", "monitoring.rules.runbooks=a#b", []string{"'/monitoring/rules/runbooks'"}},
 		{"pilot", "monitoring.serviceMonitor.interval=often", []string{"'/monitoring/serviceMonitor/interval'"}},
