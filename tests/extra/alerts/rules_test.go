@@ -60,6 +60,38 @@ func TestMonitoringObjects(t *testing.T) {
 	}
 }
 
+// The alerts on the metrics of kube-state-metrics do not need those of the servers. They exist for each lock that is a Lease.
+func TestRules_Leases(t *testing.T) {
+	t.Parallel()
+	for set, want := range map[string]string{
+		byLeases:                       "istio-gateway-deployment-stable istio-gateway-status-leader-stable istio-leader istio-namespace-controller-election",
+		byLeases + ",ingress.mode=OFF": "istio-gateway-deployment-stable istio-gateway-status-leader-stable istio-namespace-controller-election",
+		"monitoring.rules.leases=true": "istio-gateway-deployment-stable istio-gateway-status-leader-stable",
+		byLeases + ",replicas=0":       "",
+		byLeases + ",remoteKubeconfigSecret=there,monitoring.rules.noLeaderFor=9m": "istio-gateway-deployment-stable istio-gateway-status-leader-stable istio-leader istio-namespace-controller-election",
+	} {
+		r := rendered(t, set).rules
+		if len(r) != 1 || len(r[0].Spec.Groups) != 1 || r[0].Spec.Groups[0].Name != "incumbent-leases" {
+			t.Fatalf("with %q: %+v", set, r)
+		}
+		got := map[string][]string{}
+		for _, rule := range r[0].Spec.Groups[0].Rules {
+			got[rule.Alert] = append(got[rule.Alert], rule.Labels["name"])
+			if wanted := strings.Contains(set, "9m"); rule.Alert == "IncumbentNoHolder" && wanted != (*rule.For == "9m") {
+				t.Errorf("with %q: %s has for: %s", set, rule.Alert, *rule.For)
+			}
+		}
+		for _, alert := range []string{"IncumbentLockNotRenewed", "IncumbentNoHolder"} {
+			if slices.Sort(got[alert]); strings.Join(got[alert], " ") != want {
+				t.Errorf("with %q: %s for %q, want %q", set, alert, got[alert], want)
+			}
+		}
+	}
+	if r := rendered(t, everything+",monitoring.rules.leases=true").rules; len(r) != 1 || len(r[0].Spec.Groups) != 2 {
+		t.Errorf("both groups: %+v", r)
+	}
+}
+
 func TestRules_NoLeaderPerElection(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string][]string{
@@ -113,7 +145,8 @@ func TestAlertAnnotations(t *testing.T) {
 		sections = append(sections, found[1])
 	}
 	var there []string
-	for _, rule := range alerts(t, everything+",remoteKubeconfigSecret=there,monitoring.rules.runbooks=https://here.example/alerts") {
+	const runbooks = ",remoteKubeconfigSecret=there,monitoring.rules.runbooks=https://here.example/alerts"
+	for _, rule := range slices.Concat(alerts(t, everything+runbooks), alerts(t, byLeases+runbooks)) {
 		if !slices.Contains(there, rule.Alert) {
 			there = append(there, rule.Alert)
 		}
@@ -171,6 +204,7 @@ func TestRules(t *testing.T) {
 	folder := t.TempDir()
 	ruleFile(t, filepath.Join(folder, "rules.yaml"), stable)
 	ruleFile(t, filepath.Join(folder, "remote.rules.yaml"), remote)
+	ruleFile(t, filepath.Join(folder, "leases.rules.yaml"), alerts(t, byLeases))
 	// Most tests have no series of leaders.
 	ruleFile(t, filepath.Join(folder, "others.rules.yaml"), slices.DeleteFunc(slices.Clone(stable), func(r monitoringv1.Rule) bool { return r.Alert == noLeader }))
 	args := []string{"test", "rules"}
