@@ -123,6 +123,7 @@ func (w *world) stopSome() {
 	if w.rng.IntN(8) == 0 {
 		again = w.within(4 * w.timing.lease)
 	}
+	w.endsBeforeFirstTerm(n)
 	if w.rng.IntN(3) == 0 {
 		n.kill("killed")
 		w.inherit(n)

@@ -16,6 +16,9 @@ type slowness struct {
 	// steady: nothing but the ends of processes disturbs the run. The delays are constant and do not end with the faults, so no
 	// leader may lose its term.
 	steady bool
+	// ended: before the first term, an end was demanded of a process that had acquired the lock or was acquiring it. The first term
+	// then begins after a release or a lease.
+	ended bool
 }
 
 // total returns how late an answer is.
@@ -76,10 +79,18 @@ func (w *world) checkFirstTerm(start Time) {
 		total = total*3 + apirequest.LeastDelay // of each call, the first attempt may be lost
 	}
 	w.at(start.add(total*5/2+time.Second), func() {
-		if w.result.Terms == 0 {
+		if w.result.Terms == 0 && !w.slow.ended {
 			w.violate(SlowNotDead, "no leader %v after the start, and an answer needs %v", w.now.since(start), w.slow.total())
 		}
 	})
+}
+
+// endsBeforeFirstTerm notes that a fault ends the process of a node.
+func (w *world) endsBeforeFirstTerm(n *node) {
+	p := n.root().p
+	if w.result.Terms == 0 && p != nil && (w.store.now.snap.Record.Holder == p.id || p.call != nil && p.call.op == core.Acquire) {
+		w.slow.ended = true
+	}
 }
 
 // line is a connection of a node to the API server.
