@@ -25,7 +25,12 @@ func (p *Program) list() *cobra.Command {
 		Short:   "List elections and their leaders",
 		Long:    "Lists elections with their holders. Reads the Leases and the metadata of ConfigMaps.\n\nTimes are by the clock of the API server. A lease that was not renewed is shown as expired.",
 		Example: "  " + name() + " list -A\n  " + name() + " list -n istio-system -o wide",
-		Args:    exactly(),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return withCode(misused, "unexpected argument %q; for one election: %s explain %s", args[0], name(), args[len(args)-1])
+			}
+			return nil
+		},
 	}
 	out := printing(cmd)
 	cmd.RunE = p.connected(out, func(ctx context.Context, c *clients, _ []string) error {

@@ -96,6 +96,8 @@ func TestBadInput(t *testing.T) {
 		"observe":          {[]string{"explain", "x", "--observe", "-1s"}, misused, "--observe: duration -1s: must not be negative"},
 		"watch arguments":  {[]string{"watch", "a", "b"}, misused, `unexpected argument "b"`},
 		"default verb":     {[]string{"default", "sett"}, misused, `unknown command "sett"; see electionctl default --help`},
+		"kubectl get":      {[]string{"get", "istio-leader"}, misused, `unexpected argument "istio-leader"; for one election: electionctl explain istio-leader`},
+		"kubectl delete":   {[]string{"delete", "istio-leader"}, misused, `unknown command "delete"; use electionctl step-down NAME`},
 		"fence verb":       {[]string{"fence", "check"}, misused, `unknown command "check"; see electionctl fence --help`},
 		"fence argument":   {[]string{"fence", "verify", "x"}, misused, `unexpected argument "x"`},
 		"fence, context":   {[]string{"fence", "verify", "--context", "nope"}, misused, "list its contexts"},

@@ -188,10 +188,33 @@ func name() string {
 
 // onlyCommands rejects arguments of a command that has only subcommands.
 func onlyCommands(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return withCode(misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
+	if len(args) == 0 {
+		return nil
 	}
-	return nil
+	if suggested := usedByKubectl[args[0]]; suggested != "" && !cmd.HasParent() {
+		return withCode(misused, "unknown command %q; use %s", args[0], strings.ReplaceAll(suggested, "electionctl", name()))
+	}
+	return withCode(misused, "unknown command %q; see %s --help", args[0], cmd.CommandPath())
+}
+
+// usedByKubectl has the command to use instead of a verb of kubectl.
+var usedByKubectl = map[string]string{
+	"describe": "electionctl explain NAME",
+	"status":   "electionctl explain NAME",
+	"show":     "electionctl explain NAME",
+	"events":   "electionctl history NAME",
+	"logs":     "kubectl logs POD; electionctl list shows the Pod of each leader",
+	"top":      "electionctl page POD, or the metrics (docs/monitoring.md)",
+	"wait":     "electionctl watch NAME",
+	"delete":   "electionctl step-down NAME to change the leader; to remove the lock, stop its candidates and use kubectl delete",
+	"edit":     "electionctl transfer, step-down, pause or resume; the candidates own the lock",
+	"patch":    "electionctl transfer, step-down, pause or resume; the candidates own the lock",
+	"set":      "electionctl default set REVISION",
+	"apply":    "electionctl fence install; the candidates create the locks",
+	"create":   "electionctl fence install; the candidates create the locks",
+	"rollout":  "electionctl plan --default-revision REVISION, then electionctl default set REVISION",
+	"auth":     "electionctl doctor, which checks the permissions",
+	"diff":     "electionctl plan --default-revision REVISION",
 }
 
 // exactly validates the number of arguments.
