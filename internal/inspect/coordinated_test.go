@@ -75,3 +75,14 @@ func TestElections_Uncoordinated(t *testing.T) {
 		t.Errorf("a late member decides: %+v", e)
 	}
 }
+
+// A nomination is no write of its candidate, so it begins no term.
+func TestOf_NominatedSince(t *testing.T) {
+	nominated := strings.Replace(recordOf("b", "", 4), "03:05:05", "03:04:05", 1)
+	if e := Of(configMap(t, "e", nominated, "incumbent.dev/nominated", "b")); e.State != Nominated || !e.Since.IsZero() {
+		t.Errorf("%s since %v", e.State, e.Since)
+	}
+	if e := Of(configMap(t, "e", recordOf("b", "", 4))); e.Since.IsZero() {
+		t.Errorf("%+v", e)
+	}
+}

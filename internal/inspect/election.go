@@ -140,7 +140,7 @@ type Election struct {
 	Program string `json:"program,omitempty"`
 	// Ranked is true if candidates of the default revision outrank others.
 	Ranked bool `json:"ranked"`
-	// Since and Renewed are acquireTime and renewTime, by the clock of the API server if the object has managedFields.
+	// Since and Renewed are acquireTime, which the first acknowledged write of a term sets, and renewTime, by the clock of the API server if the object has managedFields.
 	Since   time.Time `json:"since,omitzero"`
 	Renewed time.Time `json:"renewed,omitzero"`
 	// Ahead is how much later renewTime is than the API server's clock was. Idle is the time since Renewed.
@@ -318,6 +318,9 @@ func Of(l Lock) Election {
 	e.setHolder(oneLine(r.HolderIdentity), oneLine(r.HolderKey))
 	e.Ranked = e.Key != "" && !strings.HasSuffix(e.Name, "-"+e.Revision)
 	e.State = state(snap)
+	if e.State == Nominated {
+		e.Since = time.Time{} // the term begins with the first write of the nominee
+	}
 	e = e.judge(l)
 	if snap.Addressed() {
 		r := snap.Annotations.Request.Bounded()

@@ -168,7 +168,9 @@ func (f *frame) row(i int, e inspect.Election, q query, span span) row {
 		Chip: f.history.chip(e.Key), Mine: e.Holder != "" && e.Holder == f.state.Identity,
 		Bars: span.bars(changes, f.history.sign), Marks: span.marks(changes), Guard: guardOf(e.Process),
 	}
-	if began, seen := termBegan(changes); !began.IsZero() {
+	if began, seen := termBegan(changes); e.Led() && !e.Since.IsZero() {
+		r.Since = "since " + f.day(e.Since)
+	} else if !began.IsZero() {
 		r.Since = "since " + f.day(began)
 		if !seen {
 			r.Since = "since before " + f.day(began)

@@ -223,6 +223,17 @@ func TestTermBegan(t *testing.T) {
 	}
 }
 
+// The page shows the time of the record, as electionctl does, also if it began to observe the election later.
+func TestSince_FirstWrite(t *testing.T) {
+	s := sample()
+	s.Elections[0].State, s.Elections[0].Since = inspect.Leads, after(-60)
+	f := frameOf(after(0), s, newHistory(8))
+	want := "since " + f.day(after(-60))
+	if got := f.row(0, s.Elections[0], query{}, span{}).Since; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestPreviewLinks_ValidRevisions uses a holder key that is not a valid revision, which another elector can write.
 func TestPreviewLinks_ValidRevisions(t *testing.T) {
 	s := sample()

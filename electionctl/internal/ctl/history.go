@@ -52,7 +52,7 @@ func (p *Program) showHistory(ctx context.Context, c *clients, out *output, foun
 		return err
 	}
 	for _, e := range found {
-		if e.Holder != "" {
+		if e.Holder != "" && !e.Since.IsZero() {
 			entries = append(entries, entry{At: e.Since, Type: "Lock", Message: e.Holder + " acquired the " + e.Lock + " (by its own clock)"})
 		}
 	}
