@@ -143,6 +143,12 @@ func (in *Input) defaultRevision() []Finding {
 	led := slices.ContainsFunc(in.Elections, func(e inspect.Election) bool { return e.Led() && e.Revision == tag })
 	ledBy := slices.IndexFunc(in.Elections, func(e inspect.Election) bool { return e.Led() && e.Ranked })
 	f := Finding{Severity: Warning, Cause: "the default revision is " + tag + ", but no leader has it", Command: in.Tool + " plan" + in.at() + " --default-revision " + tag}
+	var others []string
+	for _, e := range in.Elections {
+		if e.Led() && e.Ranked {
+			others = append(others, id(e))
+		}
+	}
 	switch {
 	case tag == "":
 		f = Finding{
@@ -153,10 +159,12 @@ func (in *Input) defaultRevision() []Finding {
 		f = well("the default revision is %s", tag)
 	case !runs && len(in.Members) > 0:
 		f = Finding{Severity: Problem, Cause: fmt.Sprintf("the default revision is %s, but no live process runs it", tag)}
-		for namespace := range in.Pods {
+		for _, namespace := range slices.Sorted(maps.Keys(in.Pods)) {
 			if crash := in.crashOf(namespace, tag); crash.Cause != "" {
-				f.Cause += ": " + crash.Cause
-				f.Command = crash.Command
+				f = crash
+				f.Severity, f.Elections = Problem, others
+				f.Effect = "does not have the default revision " + tag + ", which no live process runs"
+				break
 			}
 		}
 		if f.Command == "" && ledBy >= 0 {
@@ -174,8 +182,8 @@ func (in *Input) conflicts() (found []Finding) {
 		for _, c := range conflicts {
 			for _, other := range c.Others {
 				found = append(found, Finding{
-					Severity: Problem, Cause: c.String(), Command: other.DeleteCommand(),
-					Advice: fmt.Sprintf("Delete %s, or correct its label %s.", other.Name, tagging.Label),
+					Severity: Problem, Cause: c.String(), Command: other.EndCommand(),
+					Advice: fmt.Sprintf("Correct the label %s of %s, or end its claim:", tagging.Label, other.Name),
 				})
 			}
 		}
@@ -199,7 +207,7 @@ func (in *Input) flow() (found []Finding) {
 	for _, e := range in.Elections {
 		if pod := in.pod(e.Namespace, e.Holder); pod != nil && e.Led() {
 			r := renewal{namespace: e.Namespace, account: pod.Spec.ServiceAccountName, lease: e.Lock != inspect.ConfigMap}
-			found = append(found, r.finding(schemas))
+			found = append(found, r.finding(schemas, in.Levels))
 		}
 	}
 	if len(found) == 0 {
@@ -214,13 +222,34 @@ type renewal struct {
 	lease              bool
 }
 
-func (r renewal) finding(schemas []flowcontrolv1.FlowSchema) Finding {
+// lack returns why a priority level serves no request, or "".
+func lack(name string, levels []flowcontrolv1.PriorityLevelConfiguration) string {
+	i := slices.IndexFunc(levels, func(l flowcontrolv1.PriorityLevelConfiguration) bool { return l.Name == name })
+	switch {
+	case levels == nil:
+	case i < 0:
+		return "does not exist"
+	case levels[i].Spec.Limited == nil || levels[i].Spec.Limited.NominalConcurrencyShares == nil:
+	case *levels[i].Spec.Limited.NominalConcurrencyShares == 0:
+		return "has no share of the API server's concurrency"
+	}
+	return ""
+}
+
+// finding returns the priority of a renewal.
+func (r renewal) finding(schemas []flowcontrolv1.FlowSchema, levels []flowcontrolv1.PriorityLevelConfiguration) Finding {
 	who := fmt.Sprintf("renewals of service account %s/%s", r.namespace, r.account)
 	for _, s := range schemas {
 		if !r.matches(s) {
 			continue
 		}
 		level := s.Spec.PriorityLevelConfiguration.Name
+		if lack := lack(level, levels); lack != "" {
+			return Finding{
+				Severity: Problem, Cause: fmt.Sprintf("%s have FlowSchema %s, whose priority level %s %s", who, s.Name, level, lack),
+				Advice: "Without this FlowSchema, the next one applies.", Command: "kubectl delete flowschema " + s.Name,
+			}
+		}
 		f := well("%s have FlowSchema %s, priority %s", who, s.Name, level)
 		if s.Name == "service-accounts" || level == "workload-low" || level == "global-default" {
 			f.Severity = Warning
@@ -264,16 +293,24 @@ func (r renewal) writes(rule flowcontrolv1.ResourcePolicyRule) bool {
 func (in *Input) witnesses() []Finding {
 	without := map[string]bool{}
 	with := map[string]bool{}
+	silent := map[string]bool{}
 	for _, c := range in.Candidates {
 		switch {
 		case c.Late || c.Down != "":
+		case c.Witness == inspect.UnreachableWitness:
+			silent[c.Identity] = true
 		case c.Witness == inspect.NoWitness:
 			without[c.Identity] = true
 		default:
 			with[c.Identity] = true
 		}
 	}
-	switch {
+	switch names := slices.Sorted(maps.Keys(silent)); {
+	case len(names) > 0:
+		return []Finding{{
+			Severity: Warning, Cause: "the witness of " + in.shorten(names) + " does not respond; after a crash of the leader's process, followers wait for its lease",
+			Advice: "Start pilot witness in another container of the pod, with the same socket.", Command: "kubectl" + in.at() + " logs " + names[0] + " --all-containers",
+		}}
 	case len(without)+len(with) == 0:
 		return []Finding{{Severity: Unknown, Cause: "the witnesses are unknown, because no live candidate has a member Lease"}}
 	case len(with) == 0:

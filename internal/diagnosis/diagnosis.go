@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -43,6 +44,7 @@ type Finding struct {
 // String returns the elections, the effect and the cause.
 func (f Finding) String() string {
 	subject := ""
+	effect := f.Effect
 	switch more := len(f.Elections) - 1; {
 	case more == 0:
 		subject = f.Elections[0]
@@ -51,13 +53,19 @@ func (f Finding) String() string {
 	case more > 1:
 		subject = fmt.Sprintf("%s and %d other elections", f.Elections[0], more)
 	}
+	for singular, plural := range map[string]string{"has ": "have ", "is ": "are ", "does ": "do ", "loses ": "lose "} {
+		if rest, found := strings.CutPrefix(effect, singular); found && len(f.Elections) > 1 {
+			effect = plural + rest
+			break
+		}
+	}
 	switch {
 	case subject == "":
 		return f.Cause
-	case f.Effect == "":
+	case effect == "":
 		return subject + ": " + f.Cause
 	}
-	return subject + " " + f.Effect + ": " + f.Cause
+	return subject + " " + effect + ": " + f.Cause
 }
 
 // Of returns the findings about an election, for this election only.
@@ -89,6 +97,10 @@ type Input struct {
 	Members map[string]bool
 	// Pods has the pods of the namespaces that were read.
 	Pods map[string][]corev1.Pod
+	// Spaces are the namespaces of the elections.
+	Spaces []corev1.Namespace
+	// Deletions has how often the lock of an election was deleted in the last ten minutes.
+	Deletions map[string]int
 	// Locks are the locks of all namespaces.
 	Locks []inspect.Lock
 	// Tags are the revisions of the default tag. Claims are the claims of tags by namespace.
@@ -99,8 +111,9 @@ type Input struct {
 	// Clock is the clock of the machine. Ahead has the differences between the clocks of processes and of the API server.
 	Clock *Clock
 	Ahead map[string]time.Duration
-	// Schemas are the FlowSchemas of the API server.
+	// Schemas and Levels are the FlowSchemas and the priority levels of the API server.
 	Schemas []flowcontrolv1.FlowSchema
+	Levels  []flowcontrolv1.PriorityLevelConfiguration
 	Fence   *Fence
 	// Unread are the errors of reads by the name of the check that needs them.
 	Unread map[string]error

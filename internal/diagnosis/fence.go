@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"incumbent.dev/incumbent/internal/fence"
 	"incumbent.dev/incumbent/internal/fence/install"
@@ -67,6 +68,45 @@ func (in *Input) fences() (found []Finding) {
 	f := well("%d fence policies have bindings", guards)
 	f.Advice, f.Command = "To test their effect:", in.Tool+" fence verify"+in.at()
 	return append(found, f)
+}
+
+// excluded returns the fence in mode deny that names no service account of the pods of an election.
+func (in *Input) excluded(e inspect.Election) Finding {
+	accounts := sets.New[string]()
+	for _, c := range e.Candidates {
+		if p := in.pod(c.Namespace, c.Identity); p != nil {
+			accounts.Insert(p.Namespace + "/" + p.Spec.ServiceAccountName)
+		}
+	}
+	if in.Fence == nil || len(accounts) == 0 {
+		return Finding{}
+	}
+	for _, set := range in.Fence.Sets {
+		for _, d := range set.Declarations {
+			named := slices.Concat(d.ServiceAccounts, d.Others)
+			if cmp.Or(d.Mode, fence.Deny) != fence.Deny || d.WithoutLockGuard || !slices.Contains(d.Locks(), strings.ToLower(e.Lock)+" "+id(e)) ||
+				slices.ContainsFunc(named, func(name string) bool { return covers(name, accounts) }) {
+				continue
+			}
+			f := Finding{
+				Cause: fmt.Sprintf("the fence %s names %s and not the service accounts of the pods (%s), so the API server rejects them as holders",
+					set.Name, strings.Join(named, ", "), strings.Join(sets.List(accounts), ", ")),
+				Advice:  "Remove the fence, and install it with the service accounts of the pods.",
+				Command: in.Tool + " fence remove --set " + set.Name,
+			}
+			if strings.HasPrefix(set.Repair, "helm ") {
+				f.Command = set.Repair + " --set fence.mode=none"
+			}
+			return f
+		}
+	}
+	return Finding{}
+}
+
+// covers reports whether a name, which can end with *, matches an account.
+func covers(name string, accounts sets.Set[string]) bool {
+	prefix, wild := strings.CutSuffix(name, "*")
+	return accounts.Has(name) || wild && slices.ContainsFunc(accounts.UnsortedList(), func(a string) bool { return strings.HasPrefix(a, prefix) })
 }
 
 // concerns reports whether the policy guards a lock of the selected namespaces. Other installations have their own fences.

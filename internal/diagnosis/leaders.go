@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"incumbent.dev/incumbent/internal/errlist"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 )
@@ -36,8 +39,15 @@ func (in *Input) leaders() (found []Finding) {
 		read = read && in.Pods[e.Namespace] != nil
 		if e.Uncoordinated != "" {
 			found = append(found, Finding{
-				Severity: Warning, Elections: []string{id(e)}, Effect: "is not coordinated, although its candidates request it", Cause: e.Uncoordinated,
+				Severity: Warning, Elections: []string{id(e)}, Effect: "is not coordinated, although candidates request it", Cause: e.Uncoordinated,
 				Advice: "See docs/coordination.md, or start the servers without --election-strategy.",
+			})
+		}
+		if n := in.Deletions[id(e)]; n >= minDeletions {
+			found = append(found, Finding{
+				Severity: Problem, Elections: []string{id(e)}, Effect: "loses its leaders", Command: in.command("history", e),
+				Cause:  fmt.Sprintf("the lock was deleted under a leader %d times in the last 10 minutes", n),
+				Advice: "Find the program that deletes it in the audit log of the API server.",
 			})
 		}
 		if f := in.leader(e); f.Cause != "" {
@@ -49,7 +59,7 @@ func (in *Input) leaders() (found []Finding) {
 		if where := c.Namespace + "/" + c.Election; !c.Late && !locked[where] {
 			locked[where] = true
 			found = append(found, Finding{
-				Severity: Problem, Elections: []string{where}, Effect: "has no lock", Cause: cmp.Or(in.rejection([]inspect.Candidate{c}), "its candidate "+c.Identity+" does not create it"),
+				Severity: Problem, Elections: []string{where}, Effect: "has no lock", Cause: cmp.Or(c.Refused, "its candidate "+c.Identity+" does not create it"),
 				Command: fmt.Sprintf("kubectl -n %s logs %s", c.Namespace, c.Identity),
 			})
 		}
@@ -63,6 +73,9 @@ func (in *Input) leaders() (found []Finding) {
 	}
 	return found
 }
+
+// minDeletions is the number of deletions of a lock that is a problem.
+const minDeletions = 3
 
 // knows reports whether all candidates of an election are known.
 func (in *Input) knows(e inspect.Election) bool { return e.Known(in.Members[e.Namespace]) }
@@ -100,6 +113,10 @@ func (in *Input) leader(e inspect.Election) Finding {
 // follower returns a finding if the leader does not act, or no other candidate can lead.
 func (in *Input) follower(e inspect.Election, explain string) Finding {
 	isHolder := func(c inspect.Candidate) bool { return c.Identity == e.Holder }
+	if f := in.rejection(e, slices.DeleteFunc(slices.Clone(e.Candidates), func(c inspect.Candidate) bool { return !isHolder(c) })); f.Cause != "" {
+		f.Severity, f.Effect = Problem, "will lose the leader"
+		return f
+	}
 	switch {
 	case e.State == inspect.Nominated, e.State == inspect.Holds && slices.ContainsFunc(e.Candidates, isHolder):
 		return Finding{Severity: Warning, Cause: e.Holder + " holds the lock and does not act yet", Command: explain}
@@ -130,8 +147,10 @@ func (in *Input) otherHolder(e inspect.Election) string {
 
 // obstruction returns why no candidate other than the holder can lead.
 func (in *Input) obstruction(e inspect.Election) Finding {
-	if why := in.rejection(e.Candidates); why != "" {
-		return Finding{Cause: why, Command: in.command("explain", e)}
+	for _, f := range []Finding{in.terminating(e.Namespace), in.excluded(e), in.rejection(e, e.Candidates)} {
+		if f.Cause != "" {
+			return f
+		}
 	}
 	ready := func(r inspect.Readiness) int {
 		return slices.IndexFunc(e.Candidates, func(c inspect.Candidate) bool { return c.Identity != e.Holder && c.Readiness() == r })
@@ -162,14 +181,53 @@ func (in *Input) obstruction(e inspect.Election) Finding {
 	return f
 }
 
-// rejection returns why the API server rejects the candidates as holders, or "".
-func (in *Input) rejection(candidates []inspect.Candidate) string {
-	for _, c := range candidates {
-		if !c.Late && c.Refused != "" {
-			return "the API server rejects the candidates as holders: " + c.Refused
+// rejection returns why the API server rejects a candidate as holder.
+func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) Finding {
+	i := slices.IndexFunc(candidates, func(c inspect.Candidate) bool { return c.Readiness() == inspect.Refused })
+	if i < 0 {
+		return Finding{}
+	}
+	c := candidates[i]
+	f := Finding{Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
+	pod := in.pod(c.Namespace, c.Identity)
+	switch {
+	case strings.Contains(c.Refused, "admission webhook"), strings.Contains(c.Refused, "failed calling webhook"):
+		f.Advice = "Exclude the lock from the webhook."
+		f.Command = "kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name"
+	case strings.Contains(c.Refused, "ValidatingAdmissionPolicy"):
+		f.Command = in.Tool + " fence verify -n " + e.Namespace
+	case strings.Contains(c.Refused, "too many requests"):
+		f.Advice = "Give renewals a FlowSchema with its own priority level, as the chart pilot does."
+		f.Command = "kubectl get flowschemas,prioritylevelconfigurations"
+	case strings.Contains(c.Refused, "is forbidden: User") && pod != nil:
+		f.Advice = "Restore the Role and the RoleBinding of the service account."
+		f.Command = fmt.Sprintf("kubectl -n %s auth can-i update %s --as system:serviceaccount:%s:%s", e.Namespace, e.Object(), pod.Namespace, pod.Spec.ServiceAccountName)
+	}
+	return f
+}
+
+// terminating returns why a namespace is being deleted.
+func (in *Input) terminating(namespace string) Finding {
+	for _, s := range in.Spaces {
+		if why := Terminating(&s); s.Name == namespace && why != "" {
+			return Finding{Cause: why, Command: "kubectl get namespace " + namespace + " -o yaml", Advice: "Its objects, locks among them, cannot be created again."}
 		}
 	}
-	return ""
+	return Finding{}
+}
+
+// Terminating returns that a namespace is being deleted, and what delays this. It returns "" for other namespaces.
+func Terminating(s *corev1.Namespace) string {
+	if s.DeletionTimestamp == nil {
+		return ""
+	}
+	text := fmt.Sprintf("namespace %s is being deleted (%s)", s.Name, corev1.NamespaceTerminating)
+	for _, c := range s.Status.Conditions {
+		if c.Status == corev1.ConditionTrue {
+			text += ": " + errlist.SingleLine(c.Message, maxMessage)
+		}
+	}
+	return text
 }
 
 // maxNames is the maximum number of candidates that are listed by name.

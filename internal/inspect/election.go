@@ -54,7 +54,7 @@ type Candidate struct {
 	// Version is the version of its program. PodUID is the UID of its Pod.
 	Version string `json:"version,omitempty"`
 	PodUID  string `json:"podUID,omitempty"`
-	// Witness is the process that releases the lock after the candidate has ended: parent, sidecar or none.
+	// Witness is the process that releases the lock after the candidate has ended: parent, sidecar, unreachable or none.
 	Witness string `json:"witness,omitempty"`
 	// Strategy is the requested strategy of the coordinator. It is empty if the candidate is not coordinated.
 	Strategy string `json:"strategy,omitempty"`

@@ -10,8 +10,12 @@ import (
 // memberTolerance is the clock difference that is tolerated between members and now.
 const memberTolerance = time.Minute
 
-// NoWitness is the value of Candidate.Witness without a witness.
-const NoWitness = "none"
+const (
+	// NoWitness is the value of Candidate.Witness without a witness.
+	NoWitness = "none"
+	// UnreachableWitness means that the configured witness does not respond.
+	UnreachableWitness = "unreachable"
+)
 
 // Candidates returns the candidates that the members describe. A candidate is late if its member Lease was not renewed in time at
 // now, which should be the time of the API server.

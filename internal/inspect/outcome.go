@@ -185,7 +185,7 @@ func (e Election) IfDied(d k8sleaderelection.DefaultRevision, known bool) Outcom
 		switch {
 		case c.Identity != e.Holder:
 			gone.Candidates = append(gone.Candidates, c)
-		case e.State == Leads && c.Witness != "" && c.Witness != NoWitness:
+		case e.State == Leads && c.Witness != "" && c.Witness != NoWitness && c.Witness != UnreachableWitness:
 			why = "if only its process ends, its witness (" + c.Witness + ") releases the lock earlier"
 		}
 	}

@@ -47,12 +47,12 @@ type Claim struct {
 	Elsewhere bool
 }
 
-// DeleteCommand returns the command that deletes the object.
-func (c Claim) DeleteCommand() string {
+// EndCommand returns the command that ends the claim. It deletes no object, because a Helm release can own it.
+func (c Claim) EndCommand() string {
 	if c.Kind == ServiceKind {
-		return fmt.Sprintf("kubectl delete service --namespace %s %s", c.Namespace, c.Name)
+		return fmt.Sprintf("kubectl --namespace %s label service %s %s-", c.Namespace, c.Name, TagLabel)
 	}
-	return "kubectl delete mutatingwebhookconfiguration " + c.Name
+	return fmt.Sprintf("kubectl label mutatingwebhookconfiguration %s %s-", c.Name, TagLabel)
 }
 
 // String returns the revision and the object, for messages.
@@ -117,9 +117,9 @@ func Resolve(namespace string, claims []Claim) (used map[string]Claim, conflicts
 // rank returns the order of a claim before its age.
 func (c Claim) rank(namespace string) int {
 	switch {
+	case c.Kind == WebhookKind && c.Tag == Unnamed && slices.Contains(DefaultTagWebhooks(namespace), c.Name):
+		return 0 // elections read it
 	case c.Kind == ServiceKind:
-		return 0
-	case c.Tag == Unnamed && slices.Contains(DefaultTagWebhooks(namespace), c.Name):
 		return 1
 	}
 	return 2

@@ -47,7 +47,7 @@ func TestResolve(t *testing.T) {
 		"three revisions":             {claims: []string{"prod=a W x 1", "prod=b W y 2", "prod=c W z 3"}, want: "prod=c !y !x"},
 		"several tags":                {claims: []string{"prod=a W x 1", "test=b W y 1", "test=a W z 2"}, want: "prod=a test=a !y"},
 		"default: read by elections":  {claims: []string{"default=a W older 9", "default=b W " + standard + " 1"}, want: "default=b !older"},
-		"default: Service":            {claims: []string{"default=a S s 1", "default=b W " + standard + " 9"}, want: "default=a !" + standard},
+		"default: Service":            {claims: []string{"default=a S s 1", "default=b W " + standard + " 9"}, want: "default=b !s"},
 		"default: only other names":   {claims: []string{"default=a W x 1", "default=b W y 2"}, want: "default=b !x"},
 		"own namespace, no conflict":  {namespace: "mesh", claims: []string{"default=a W " + standard + " 9", "default=b W " + standard + "-mesh 1"}, want: "default=b"},
 		"own namespace, another tag":  {namespace: "mesh", claims: []string{"prod=a W istio-revision-tag-prod 9", "prod=b W istio-revision-tag-prod-mesh 1"}, want: "prod=b"},
@@ -111,10 +111,10 @@ func TestWebhookClaim(t *testing.T) {
 		claim Claim
 		want  string
 	}{
-		{Claim{Kind: WebhookKind, Name: "x"}, "kubectl delete mutatingwebhookconfiguration x"},
-		{Claim{Kind: ServiceKind, Name: "x", Namespace: "mesh"}, "kubectl delete service --namespace mesh x"},
+		{Claim{Kind: WebhookKind, Name: "x"}, "kubectl label mutatingwebhookconfiguration x istio.io/tag-"},
+		{Claim{Kind: ServiceKind, Name: "x", Namespace: "mesh"}, "kubectl --namespace mesh label service x istio.io/tag-"},
 	} {
-		if got := test.claim.DeleteCommand(); got != test.want {
+		if got := test.claim.EndCommand(); got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}

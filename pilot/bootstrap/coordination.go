@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/pilot/leaderelection"
 	"incumbent.dev/incumbent/pilot/leaderelection/coordination"
@@ -122,6 +123,9 @@ func (s *site) memberState() members.State {
 		state.Witness = WitnessParent
 		if s.config.WitnessMode == WitnessSocket {
 			state.Witness = "sidecar"
+		}
+		if !s.witness.Connected() {
+			state.Witness = inspect.UnreachableWitness
 		}
 	}
 	for _, le := range s.mine {

@@ -101,7 +101,7 @@ func (t *tags) reportNow(ctx context.Context) {
 		for _, other := range conflict.Others {
 			sum := fnv.New64a()
 			_, _ = sum.Write([]byte(text))
-			t.event(ctx, other, fmt.Sprintf("tag-conflict.%s.%x", other.UID, sum.Sum64()), fmt.Sprintf("%s. Delete it (%s) or change its label istio.io/rev.", text, other.DeleteCommand()))
+			t.event(ctx, other, fmt.Sprintf("tag-conflict.%s.%x", other.UID, sum.Sum64()), fmt.Sprintf("%s. Correct its label istio.io/rev, or end its claim: %s", text, other.EndCommand()))
 		}
 	}
 	for _, tag := range t.reported.Keys() {

@@ -106,7 +106,7 @@ func TestDoctor_Tags(t *testing.T) {
 	}}, "canary")
 	result := e.run("doctor")
 	e.expect(result, unhealthy, "is claimed by several revisions: revision stable (Service prod) counts, canary (MutatingWebhookConfiguration team-b-NAMESPACE) does not")
-	e.expect(result, unhealthy, "→ kubectl delete mutatingwebhookconfiguration team-b-NAMESPACE\n")
+	e.expect(result, unhealthy, "→ kubectl label mutatingwebhookconfiguration team-b-NAMESPACE istio.io/tag-\n")
 }
 
 func TestDoctor(t *testing.T) {

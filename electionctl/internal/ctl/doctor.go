@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,45 +64,90 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	if len(s.unread) > 0 {
 		in.Unread["locks"] = errors.Join(s.unread...)
 	}
-	for check, read := range map[string]func(context.Context, *diagnosis.Input) error{
-		"default": c.readTags, "tags": c.readClaims, "permissions": c.readPermissions, "clock": c.readClock, "installations": c.readLocks,
-		"flow": c.readFlow, "fence": c.readFence,
-	} {
+	err = c.read(ctx, in, map[string]reader{
+		"tags": c.readClaims, "permissions": c.readPermissions, "clock": c.readClock, "installations": c.readLocks,
+	})
+	return diagnosis.Findings(*in), err
+}
+
+// reader reads the objects of a check.
+type reader func(ctx context.Context, in *diagnosis.Input) error
+
+// read calls the readers. A forbidden read makes its check unknown.
+func (c *clients) read(ctx context.Context, in *diagnosis.Input, readers map[string]reader) error {
+	for check, read := range readers {
 		switch err := read(ctx, in); {
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case apierrors.IsForbidden(err):
 			in.Unread[check] = err
 		case err != nil:
-			return nil, err
+			return err
 		}
 	}
-	return diagnosis.Findings(*in), nil
+	return nil
 }
 
-// observe returns the input of the diagnosis with the elections, their candidates and the pods.
+// observe returns the input of the diagnosis, without what concerns no election.
 func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen) (*diagnosis.Input, error) {
 	in := &diagnosis.Input{
 		Tool: name(), Namespace: c.at, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
-	for _, e := range elections {
-		if in.Pods[e.Namespace] != nil {
-			continue
+	err := c.read(ctx, in, map[string]reader{
+		"leaders": c.readPods, "namespaces": c.readNamespaces, "events": c.readDeletions, "default": c.readTags, "flow": c.readFlow, "fence": c.readFence,
+	})
+	in.MarkPods()
+	return in, err
+}
+
+func (c *clients) readPods(ctx context.Context, in *diagnosis.Input) error {
+	for _, namespace := range in.Namespaces() {
+		pods, err := c.kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"}) // from the cache of the API server
+		if err != nil {
+			return err
 		}
-		pods, err := c.kube.CoreV1().Pods(e.Namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		switch {
-		case apierrors.IsForbidden(err):
-			in.Unread["leaders"] = err
-		case err != nil:
-			return nil, err
-		default:
-			in.Pods[e.Namespace] = append([]corev1.Pod{}, pods.Items...)
+		in.Pods[namespace] = append([]corev1.Pod{}, pods.Items...)
+	}
+	return nil
+}
+
+func (c *clients) readNamespaces(ctx context.Context, in *diagnosis.Input) error {
+	for _, name := range in.Namespaces() {
+		namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		in.Spaces = append(in.Spaces, *namespace)
+	}
+	return nil
+}
+
+// recent is the period in which deletions of locks are counted.
+const recent = 10 * time.Minute
+
+// readDeletions counts the Events about leaders whose lock was deleted.
+func (c *clients) readDeletions(ctx context.Context, in *diagnosis.Input) error {
+	in.Deletions = map[string]int{}
+	for _, namespace := range in.Namespaces() {
+		list, err := c.kube.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=LeaderElection"})
+		if err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			first, last := cmp.Or(e.FirstTimestamp.Time, e.EventTime.Time), cmp.Or(e.LastTimestamp.Time, e.EventTime.Time)
+			if since := c.clock.Now().Sub(last); since < recent && strings.Contains(e.Message, lockDeleted) {
+				// Events with the same message are one object. Its count is spread evenly.
+				of := min(1, float64(recent-since)/float64(max(last.Sub(first), 1)))
+				in.Deletions[namespace+"/"+e.InvolvedObject.Name] += max(1, int(of*float64(e.Count)))
+			}
 		}
 	}
-	in.MarkPods()
-	return in, nil
+	return nil
 }
+
+// lockDeleted is the reason of a leader whose lock was deleted (core.LockDeleted).
+const lockDeleted = "stopped leading (lock-deleted)"
 
 // report prints the findings. It returns an error if there is a problem.
 func (p *Program) report(out *output, findings []diagnosis.Finding) error {
@@ -260,10 +306,15 @@ func (c *clients) readClaims(ctx context.Context, in *diagnosis.Input) error {
 
 func (c *clients) readFlow(ctx context.Context, in *diagnosis.Input) error {
 	list, err := c.kube.FlowcontrolV1().FlowSchemas().List(ctx, metav1.ListOptions{})
-	if err == nil {
-		in.Schemas = list.Items
+	if err != nil {
+		return err
 	}
-	return err
+	levels, err := c.kube.FlowcontrolV1().PriorityLevelConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	in.Schemas, in.Levels = list.Items, levels.Items
+	return nil
 }
 
 // readFence reads the policies of this project, and compares them with their declarations.

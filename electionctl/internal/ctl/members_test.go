@@ -100,7 +100,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// An API server without LeaseCandidates, or a fence, does not coordinate an election although its candidates request it.
+// An API server without LeaseCandidates, or a fence, does not coordinate an election although candidates request it.
 func TestUncoordinated(t *testing.T) {
 	e := newEnvironment(t)
 	e.lock("istio-leader", strings.ReplaceAll(record, "istiod", "a.istio-leader"), "incumbent.dev/leader", "v1 a.istio-leader 3 handover")
@@ -111,7 +111,7 @@ func TestUncoordinated(t *testing.T) {
 		})
 	}
 	e.expect(e.run("explain", "istio-leader"), Done, "coordinated  no: the API server does not serve LeaseCandidates")
-	if got := e.run("doctor"); !strings.Contains(got.out, "istio-leader is not coordinated, although its candidates request it: the API server does not serve LeaseCandidates") {
+	if got := e.run("doctor"); !strings.Contains(got.out, "istio-leader is not coordinated, although candidates request it: the API server does not serve LeaseCandidates") {
 		t.Errorf("%+v", got)
 	}
 	install := []string{"fence", "install", "--revisions", "stable", "--service-account", "pilot", "--lock", "lease", "--wait", "0"}

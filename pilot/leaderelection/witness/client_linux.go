@@ -124,6 +124,17 @@ func (v view) Remove(t k8sleaderelection.WitnessedTerm) {
 	v.flush()
 }
 
+// Connected reports whether the witness can receive terms. It connects again to the socket of a sidecar.
+func (c *Client) Connected() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flush()
+	return c.fd >= 0 && !c.rejected
+}
+
 // flush sends the changes that the witness has not received.
 func (c *Client) flush() {
 	c.read()

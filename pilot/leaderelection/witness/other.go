@@ -27,6 +27,9 @@ func (*Client) Register(k8sleaderelection.WitnessedTerm) {}
 // Remove does nothing.
 func (*Client) Remove(k8sleaderelection.WitnessedTerm) {}
 
+// Connected returns false.
+func (*Client) Connected() bool { return false }
+
 // For returns the client.
 func (c *Client) For(string, func() bool) k8sleaderelection.Witness { return c }
 
