@@ -64,23 +64,26 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	if len(s.unread) > 0 {
 		in.Unread["locks"] = errors.Join(s.unread...)
 	}
-	err = c.read(ctx, in, map[string]reader{
-		"tags": c.readClaims, "permissions": c.readPermissions, "clock": c.readClock, "installations": c.readLocks,
+	err = c.read(ctx, in, reads{
+		{"tags", c.readClaims}, {"permissions", c.readPermissions}, {"clock", c.readClock}, {"installations", c.readLocks},
 	})
 	return diagnosis.Findings(*in), err
 }
 
-// reader reads the objects of a check.
-type reader func(ctx context.Context, in *diagnosis.Input) error
+// reads are reads of objects by the check that needs them.
+type reads []struct {
+	check string
+	read  func(ctx context.Context, in *diagnosis.Input) error
+}
 
-// read calls the readers. A forbidden read makes its check unknown.
-func (c *clients) read(ctx context.Context, in *diagnosis.Input, readers map[string]reader) error {
-	for check, read := range readers {
-		switch err := read(ctx, in); {
+// read reads objects. A forbidden read makes its check unknown.
+func (c *clients) read(ctx context.Context, in *diagnosis.Input, all reads) error {
+	for _, r := range all {
+		switch err := r.read(ctx, in); {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case apierrors.IsForbidden(err):
-			in.Unread[check] = err
+			in.Unread[r.check] = errors.Join(in.Unread[r.check], err)
 		case err != nil:
 			return err
 		}
@@ -94,8 +97,8 @@ func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *
 		Tool: name(), Namespace: c.at, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
-	err := c.read(ctx, in, map[string]reader{
-		"leaders": c.readPods, "namespaces": c.readNamespaces, "events": c.readDeletions, "default": c.readTags, "flow": c.readFlow, "fence": c.readFence,
+	err := c.read(ctx, in, reads{
+		{"leaders", c.readPods}, {"leaders", c.readNamespaces}, {"leaders", c.readDeletions}, {"default", c.readTags}, {"flow", c.readFlow}, {"fence", c.readFence},
 	})
 	in.MarkPods()
 	return in, err

@@ -45,6 +45,7 @@ func (p *Program) explain() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		in.Wide = out.wide()
 		findings := diagnosis.Findings(*in)
 		if !out.table() {
 			return p.printExplanations(out, found, findings, d, s, ifDefault)
@@ -54,7 +55,7 @@ func (p *Program) explain() *cobra.Command {
 				fmt.Fprintln(p.Out)
 			}
 			p.writeFindings(e, findings)
-			p.explained(e, d, s, ifDefault)
+			p.explained(e, d, s, ifDefault, out.wide())
 		}
 		return nil
 	})
@@ -111,7 +112,7 @@ func (p *Program) printExplanations(out *output, found []inspect.Election, findi
 }
 
 // explained prints one election.
-func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string) {
+func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevision, s *seen, ifDefault string, wide bool) {
 	w := safe{p.Out}
 	w.line("%s/%s, a %s", e.Namespace, e.Name, e.Lock)
 	if e.Holder != "" {
@@ -137,7 +138,7 @@ func (p *Program) explained(e inspect.Election, d k8sleaderelection.DefaultRevis
 		w.line("  default      %s", defaultWord(d))
 	}
 	w.line("\nWhy: %s", e.Reason(d))
-	p.writeCandidates(e, d)
+	p.writeCandidates(e, d, wide)
 	if e.Led() {
 		w.line("\nIf its holder died: %s", outcomeWords(e.IfDied(d, s.knows(e))))
 	} else {
@@ -162,7 +163,8 @@ func coordinationWord(e inspect.Election) string {
 	return ""
 }
 
-func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.DefaultRevision) {
+// writeCandidates prints the candidates in order. Unless wide is set, many of them are grouped by revision and state.
+func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.DefaultRevision, wide bool) {
 	w := safe{p.Out}
 	if len(e.Candidates) == 0 {
 		w.line("\nThe candidates are unknown, because there are no member Leases.")
@@ -179,6 +181,7 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 		w.line("\nCandidates in order of rank:")
 	}
 	var rows [][]cell
+	groups := map[string]int{}
 	for _, c := range e.Candidates {
 		role := "follower"
 		switch readiness := c.Readiness(); {
@@ -187,7 +190,20 @@ func (p *Program) writeCandidates(e inspect.Election, d k8sleaderelection.Defaul
 		case c.Identity == e.Holder && e.Led():
 			role = "leader"
 		}
-		rows = append(rows, []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit"), {text: c.Witness}})
+		row := []cell{{text: "  " + c.Identity}, {text: cmp.Or(c.Key, "-")}, {text: role}, yes(c.Warm, "warm", "not warm"), yes(c.Fit, "fit", "unfit"), {text: c.Witness}}
+		group := fmt.Sprint(row[1:])
+		if groups[group]++; !wide && role != "leader" && len(e.Candidates) > maxWords {
+			if groups[group] > 1 {
+				continue // its group has a row
+			}
+			row[0].text = group
+		}
+		rows = append(rows, row)
+	}
+	for i := range rows {
+		if n := groups[rows[i][0].text]; n > 0 {
+			rows[i][0].text = fmt.Sprintf("  %d candidates", n)
+		}
 	}
 	p.writeTable(p.Out, []string{"  CANDIDATE", "REVISION", "ROLE", "CACHES", "FITNESS", "WITNESS"}, rows)
 }

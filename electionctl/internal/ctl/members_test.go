@@ -124,4 +124,5 @@ func TestUncoordinated(t *testing.T) {
 	if got := e.run("doctor"); strings.Contains(got.out, "rejects the coordinated") {
 		t.Errorf("%+v", got)
 	}
+	e.expect(e.run("fence", "remove", "--revisions", "stable"), Done, "removed") // other tests use the cluster
 }

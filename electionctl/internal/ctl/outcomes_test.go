@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -118,6 +119,12 @@ func TestDoctor_Pods(t *testing.T) {
 		e.memberOf(name, "stable", pod.UID, 0, members.Election{Name: "istio-leader", Candidate: true, Warm: true, Fit: true})
 	}
 	e.expect(e.run("doctor"), Done, "each election has a leader and another candidate that can lead")
+	e.crashes("pilot-2")
+	got := e.run("explain", "istio-leader")
+	e.expect(got, Done, "Warning: NAMESPACE/istio-leader has no candidate that can replace the leader: 1 of 2 pods of revision stable do not run: CrashLoopBackOff: container pilot ended with exit code 2 (Error): unknown flag\n"+
+		"  → kubectl -n NAMESPACE logs pilot-2 -c pilot --previous\n")
+	e.expect(got, Done, "not running   warm")
+	e.starts("pilot-2")
 	now := int64(0)
 	if err := e.kube.CoreV1().Pods(e.namespace).Delete(t.Context(), "pilot-1", metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
 		t.Fatal(err)
@@ -129,6 +136,48 @@ func TestDoctor_Pods(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader has no live leader: pod pilot-1 does not run: no container runs (Pending)")
+}
+
+// crashes sets the status of a pod to CrashLoopBackOff.
+func (e *environment) crashes(name string) {
+	e.t.Helper()
+	pods := e.kube.CoreV1().Pods(e.namespace)
+	pod, err := pods.Get(e.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "pilot", RestartCount: 3, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: "unknown flag"}},
+	}}
+	e.must(pods.UpdateStatus(e.t.Context(), pod, metav1.UpdateOptions{}))
+}
+
+// TestTerminating shows a namespace that is being deleted to each tool.
+func TestTerminating(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", strings.Replace(ourRecord, "pilot-1", "", 1))
+	e.must(nil, e.kube.CoreV1().Namespaces().Delete(t.Context(), e.namespace, metav1.DeleteOptions{}))
+	const why = "namespace NAMESPACE is being deleted (Terminating)"
+	e.expect(e.run("doctor"), unhealthy, "CHECK           VERDICT   MESSAGE\nleaders         problem   NAMESPACE/istio-leader has no leader: "+why)
+	if got := e.run("explain", "istio-leader"); !strings.HasPrefix(got.out, "Problem: NAMESPACE/istio-leader has no leader: "+why) {
+		t.Errorf("%+v", got)
+	}
+	e.must(nil, e.kube.CoreV1().ConfigMaps(e.namespace).Delete(t.Context(), "istio-leader", metav1.DeleteOptions{}))
+	e.expect(e.run("doctor"), NotFound, "", "no elections found: "+why)
+	e.expect(e.run("list"), Done, "", "no elections found: "+why)
+}
+
+// TestDoctor_Deletions shows a lock that is deleted repeatedly to doctor.
+func TestDoctor_Deletions(t *testing.T) {
+	e := newEnvironment(t)
+	e.lock("istio-leader", ourRecord)
+	now := metav1.Now()
+	e.must(e.kube.CoreV1().Events(e.namespace).Create(t.Context(), &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Name: "deleted"}, InvolvedObject: corev1.ObjectReference{Kind: "ConfigMap", Namespace: e.namespace, Name: "istio-leader"},
+		Reason: "LeaderElection", Message: "pilot-1 " + lockDeleted, FirstTimestamp: metav1.NewTime(now.Add(-time.Minute)), LastTimestamp: now, Count: 5,
+	}, metav1.CreateOptions{}))
+	e.expect(e.run("doctor"), unhealthy, "NAMESPACE/istio-leader loses its leaders: the lock was deleted under a leader 5 times in the last 10 minutes")
 }
 
 // TestForbidden checks that a missing permission makes a result unknown.

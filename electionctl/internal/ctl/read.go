@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"incumbent.dev/incumbent/internal/apirequest"
+	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 	"incumbent.dev/incumbent/internal/members"
 	"incumbent.dev/incumbent/internal/tagging"
@@ -243,6 +244,9 @@ func (p *Program) nothing(ctx context.Context, c *clients, s *seen) error {
 	}
 	if p.all {
 		return withCode(NotFound, "no elections found in any namespace")
+	}
+	if namespace, err := c.kube.CoreV1().Namespaces().Get(ctx, c.at, metav1.GetOptions{}); err == nil && diagnosis.Terminating(namespace) != "" {
+		return withCode(NotFound, "no elections found: %s", diagnosis.Terminating(namespace))
 	}
 	others := map[string]bool{}
 	if all, err := c.look(ctx, metav1.NamespaceAll); err == nil {
