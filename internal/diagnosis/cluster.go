@@ -130,13 +130,8 @@ func (in *Input) defaultRevision() []Finding {
 	if in.Tags == nil {
 		return nil
 	}
-	tag, validator := in.Tags.Default, in.Tags.Validator
-	if validator != nil && tagging.Named(validator.Labels) != tag {
-		f := Finding{Severity: Problem, Cause: fmt.Sprintf("%s has revision %s, but %s has %s",
-			tagging.DefaultTagWebhook(""), cmp.Or(tag, "none"), tagging.DefaultValidator, cmp.Or(tagging.Named(validator.Labels), "none"))}
-		if revision := cmp.Or(tag, tagging.Named(validator.Labels)); revision != "" {
-			f.Advice, f.Command = "Complete the change.", "istioctl tag set default --revision "+revision+" --overwrite"
-		}
+	tag := in.Tags.Default
+	if f := in.Tags.differ(); f.Cause != "" {
 		return []Finding{f}
 	}
 	runs := slices.ContainsFunc(in.Candidates, func(c inspect.Candidate) bool { return c.Down == "" && !c.Late && c.Revision() == tag })
@@ -158,21 +153,34 @@ func (in *Input) defaultRevision() []Finding {
 	case led:
 		f = well("the default revision is %s", tag)
 	case !runs && len(in.Members) > 0:
-		f = Finding{Severity: Problem, Cause: fmt.Sprintf("the default revision is %s, but no live process runs it", tag)}
 		for _, namespace := range slices.Sorted(maps.Keys(in.Pods)) {
-			if crash := in.crashOf(namespace, tag); crash.Cause != "" {
-				f = crash
+			if f = in.crashOf(namespace, tag); f.Cause != "" {
 				f.Severity, f.Elections = Problem, others
 				f.Effect = "does not have the default revision " + tag + ", which no live process runs"
-				break
+				return []Finding{f}
 			}
 		}
-		if f.Command == "" && ledBy >= 0 {
+		f = Finding{Severity: Problem, Cause: fmt.Sprintf("the default revision is %s, but no live process runs it", tag)}
+		if ledBy >= 0 {
 			f.Advice = "Start its pods, or make the revision of the leaders the default."
 			f.Command = in.Tool + " default set" + in.at() + " " + in.Elections[ledBy].Revision
 		}
 	}
 	return []Finding{f}
+}
+
+// differ returns a finding if the webhook of the default tag and the validator have different revisions.
+func (t *Tags) differ() Finding {
+	if t.Validator == nil || tagging.Named(t.Validator.Labels) == t.Default {
+		return Finding{}
+	}
+	validated := tagging.Named(t.Validator.Labels)
+	f := Finding{Severity: Problem, Cause: fmt.Sprintf("%s has revision %s, but %s has %s",
+		tagging.DefaultTagWebhook(""), cmp.Or(t.Default, "none"), tagging.DefaultValidator, cmp.Or(validated, "none"))}
+	if revision := cmp.Or(t.Default, validated); revision != "" {
+		f.Advice, f.Command = "Complete the change.", "istioctl tag set default --revision "+revision+" --overwrite"
+	}
+	return f
 }
 
 // conflicts reports tags that several revisions claim.

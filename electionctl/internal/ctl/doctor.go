@@ -56,11 +56,10 @@ func (p *Program) examine(ctx context.Context, c *clients, wide bool) ([]diagnos
 	if len(elections)+len(s.candidates) == 0 {
 		return nil, p.nothing(ctx, c, s)
 	}
-	in, err := c.observe(ctx, elections, s)
+	in, err := c.observe(ctx, elections, s, wide)
 	if err != nil {
 		return nil, err
 	}
-	in.Wide = wide
 	if len(s.unread) > 0 {
 		in.Unread["locks"] = errors.Join(s.unread...)
 	}
@@ -92,9 +91,9 @@ func (c *clients) read(ctx context.Context, in *diagnosis.Input, all reads) erro
 }
 
 // observe returns the input of the diagnosis, without what concerns no election.
-func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen) (*diagnosis.Input, error) {
+func (c *clients) observe(ctx context.Context, elections []inspect.Election, s *seen, wide bool) (*diagnosis.Input, error) {
 	in := &diagnosis.Input{
-		Tool: name(), Namespace: c.at, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
+		Tool: name(), Namespace: c.at, Wide: wide, Elections: elections, Candidates: s.candidates, Members: s.members, Ahead: s.ahead,
 		Pods: map[string][]corev1.Pod{}, Unread: map[string]error{},
 	}
 	err := c.read(ctx, in, reads{

@@ -41,11 +41,10 @@ func (p *Program) explain() *cobra.Command {
 		if err := p.observe(ctx, c, found, s, observe); err != nil {
 			return err
 		}
-		in, err := c.observe(ctx, found, s)
+		in, err := c.observe(ctx, found, s, out.wide())
 		if err != nil {
 			return err
 		}
-		in.Wide = out.wide()
 		findings := diagnosis.Findings(*in)
 		if !out.table() {
 			return p.printExplanations(out, found, findings, d, s, ifDefault)
