@@ -36,6 +36,8 @@ type Finding struct {
 	Elections []string `json:"elections,omitempty"`
 	Effect    string   `json:"effect,omitempty"`
 	Cause     string   `json:"cause"`
+	// Rejected is true if the API server rejects a candidate as holder.
+	Rejected bool `json:"rejected,omitempty"`
 	// Advice is a sentence. Command is a command line that can be pasted: it fixes the problem, or it shows its details.
 	Advice  string `json:"advice,omitempty"`
 	Command string `json:"command,omitempty"`
@@ -143,6 +145,9 @@ type Permission struct {
 // Clock is the difference between the clock of the machine and that of the API server, with the possible error of the measurement.
 type Clock struct{ Offset, PossibleError time.Duration }
 
+// Leaders is the check of leaders and candidates.
+const Leaders = "leaders"
+
 // check is a group of rules.
 type check struct {
 	name string
@@ -150,7 +155,7 @@ type check struct {
 }
 
 var checks = []check{
-	{"leaders", (*Input).leaders},
+	{Leaders, (*Input).leaders},
 	{"default", (*Input).defaultRevision},
 	{"tags", (*Input).conflicts},
 	{"permissions", (*Input).permissions},
@@ -161,14 +166,6 @@ var checks = []check{
 	{"flow", (*Input).flow},
 	{"fence", (*Input).fences},
 	{"witness", (*Input).witnesses},
-}
-
-// Checks returns the names of the checks.
-func Checks() (names []string) {
-	for _, c := range checks {
-		names = append(names, c.name)
-	}
-	return names
 }
 
 // order is the order of severities.

@@ -188,7 +188,7 @@ func (in *Input) rejection(e inspect.Election, candidates []inspect.Candidate) F
 		return Finding{}
 	}
 	c := candidates[i]
-	f := Finding{Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
+	f := Finding{Rejected: true, Cause: "the API server rejects " + c.Identity + " as holder: " + c.Refused, Command: fmt.Sprintf("kubectl -n %s logs %s", e.Namespace, c.Identity)}
 	pod := in.pod(c.Namespace, c.Identity)
 	switch {
 	case strings.Contains(c.Refused, "admission webhook"), strings.Contains(c.Refused, "failed calling webhook"):

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"incumbent.dev/incumbent/internal/diagnosis"
 	"incumbent.dev/incumbent/internal/inspect"
 )
 
@@ -67,14 +68,18 @@ type note struct{ Text, Command string }
 
 // notesOf returns the reasons for the state, the most important first.
 func notesOf(e inspect.Election, s status) (all []note) {
+	in := diagnosis.Input{Elections: []inspect.Election{e}, Members: map[string]bool{e.Namespace: e.Candidates != nil}}
+	findings := diagnosis.Of(e, diagnosis.Findings(in))
 	if s == noLeader || s == unknown {
 		all = append(all, note{reason(e), fmt.Sprintf("electionctl -n %s explain %s", e.Namespace, e.Name)})
+		if i := slices.IndexFunc(findings, func(f diagnosis.Finding) bool { return f.Rejected }); i >= 0 && e.Process.Failed == "" {
+			all[0] = note{findings[i].Cause, findings[i].Command}
+		}
 	}
-	for _, text := range e.Problems {
-		all = append(all, note{Text: text})
-	}
-	for _, o := range e.Obstacles {
-		all = append(all, note{o.Annotation + ": " + o.Effect, o.Remove})
+	for _, f := range findings {
+		if f.Check != diagnosis.Leaders {
+			all = append(all, note{f.Cause, f.Command})
+		}
 	}
 	return all
 }

@@ -34,6 +34,9 @@ func states() map[string]inspect.Election {
 		"outage":         of(inspect.Unread, func(e *inspect.Election) { e.Process.Failed = "connection refused" }),
 		"forbidden":      of(inspect.Free, func(e *inspect.Election) { none(e); e.Process.Failed = `leases "e" is forbidden` }),
 		"no candidate":   of(inspect.Free, func(e *inspect.Election) { e.Holder, e.Candidates = "", []inspect.Candidate{} }),
+		"candidate rejected": of(inspect.Free, func(e *inspect.Election) {
+			e.Holder, e.Candidates = "", []inspect.Candidate{{Identity: "c", Warm: true, Fit: true, Refused: `admission webhook "x" denied the request`}}
+		}),
 		"rejected": of(inspect.Leads, func(e *inspect.Election) {
 			e.Process.Rejected, e.Problems = "forbidden", []string{"the API server rejects this process"}
 		}),
@@ -58,6 +61,7 @@ func TestStatus(t *testing.T) {
 		"outage":                "unknown bad: requests of this process for the lock fail: connection refused",
 		"forbidden":             `no leader bad: requests of this process for the lock fail: leases "…" is forbidden`,
 		"no candidate":          "no leader bad: the last holder released the lock; no candidate is ready",
+		"candidate rejected":    `no leader bad: the API server rejects c as holder: admission webhook "x" denied the request → kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations -o name`,
 		"rejected":              "rejected warn: the API server rejects this process",
 		"problem":               "problem bad: two locks",
 		"hold":                  "on hold warn: incumbent.dev/hold: pause by ann: for 60s no candidate can acquire the lock by rank → electionctl -n istio-system resume e",
