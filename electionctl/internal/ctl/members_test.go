@@ -114,7 +114,7 @@ func TestUncoordinated(t *testing.T) {
 	if got := e.run("doctor"); !strings.Contains(got.out, "istio-leader is not coordinated, although candidates request it: the API server does not serve LeaseCandidates") {
 		t.Errorf("%+v", got)
 	}
-	install := []string{"fence", "install", "--revisions", "stable", "--service-account", "pilot", "--lock", "lease", "--wait", "0"}
+	install := []string{"fence", "install", "--revisions", "stable", "--service-account", "pilot", "--lock", "lease", "--wait", "0", "--keep"}
 	e.expect(e.run(install...), Done, "istio-leader")
 	rejects := "the fence NAMESPACE rejects the coordinated candidates of NAMESPACE/istio-leader, for example a"
 	if got := e.run("doctor"); !strings.Contains(got.out, rejects) {
